@@ -1,0 +1,160 @@
+"""Options, fixtures and the verdict table of the benchmarks: `pytest benchmarks -k rte`.
+
+A benchmark is a claim on a task. It asks `measured` for what the claim needs (from the store, or made now) and judges
+it. One that is known to deviate is a strict xfail, set at collection from `expected/`.
+"""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from bertsecrets import commands
+from bertsecrets.claims import Case, cases
+from bertsecrets.core import UserError
+from bertsecrets.judging import Verdict
+from bertsecrets.store import DamagedEntryWarning
+from bertsecrets.tasks import task
+
+USER_ERROR = 2
+VERDICTS = pytest.StashKey[list[Verdict]]()
+OPTIONS = pytest.StashKey[argparse.Namespace]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("bertsecrets")
+    group.addoption("--model", help="hub name, folder, or minilm; NAME@REVISION pins a commit")
+    group.addoption("--glue", type=Path, help="local GLUE folder (default: BERTSECRETS_GLUE, else the hub)")
+    group.addoption("--seeds", type=int, help="judge on seeds 1 to N")
+    group.addoption("--limit", type=int, help="only the first N validation rows")
+    group.addoption("--train-limit", type=int, help="only the first N training rows")
+    group.addoption("--device", help="cpu, cuda, cuda:1 (default: the GPU where there is one)")
+    group.addoption("--store", type=Path, help="where checkpoints and measurements are kept (default: runs)")
+    group.addoption("--offline", action="store_true", help="never touch the network")
+    group.addoption("--allow-unofficial-data", action="store_true", help="go on where row or class counts differ")
+
+
+def chosen_options(config: pytest.Config) -> argparse.Namespace:
+    names = ("model", "glue", "seeds", "limit", "train_limit", "device", "store", "offline", "allow_unofficial_data")
+    return argparse.Namespace(**{name: config.getoption(name) for name in names})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("filterwarnings", "default")  # a warning must not cost an hour of training
+    config.addinivalue_line("filterwarnings", f"always::{DamagedEntryWarning.__module__}.DamagedEntryWarning")
+    if not config.getoption("benchmark_verbose", False):
+        config.option.benchmark_quiet = True  # the verdict table stands in for the table of seconds
+    config.stash[VERDICTS] = []
+    config.stash[OPTIONS] = chosen_options(config)
+    try:
+        found = cases()
+    except UserError as error:
+        pytest.exit(str(error), returncode=USER_ERROR)
+    for name in sorted({mark for case in found for mark in marks(case)}):
+        config.addinivalue_line("markers", f"{name}: benchmarks of claim, family, task or measure {name}")
+
+
+def marks(case: Case) -> list[str]:
+    """The marks by which `-m` selects a case exactly: family, claim, task, measure."""
+    return [case.claim.id[0], case.claim.id, case.task, (case.claim.measure or "").replace("-", "_")]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrize `case` with the claims of the module's `MEASURE`."""
+    if "case" not in metafunc.fixturenames:
+        return
+    options = metafunc.config.stash[OPTIONS]
+    whole = options.limit is None and options.train_limit is None and not options.allow_unofficial_data
+    params = []
+    for case in cases(metafunc.module.MEASURE):
+        applied = [getattr(pytest.mark, name) for name in marks(case)]
+        known = case.known_deviation(commands.model_name(options))
+        if known:
+            reason = f"known to deviate: {known.evidence}"
+            applied.append(pytest.mark.xfail(raises=AssertionError, reason=reason, strict=whole))
+        params.append(pytest.param(case, id=str(case), marks=applied))
+    metafunc.parametrize("case", params)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Say once, before anything runs, that the model or all data cannot be had."""
+    wanted = [item.callspec.params["case"] for item in session.items if "case" in getattr(item, "fixturenames", ())]
+    if not wanted or session.config.option.collectonly:
+        return
+    options = session.config.stash[OPTIONS]
+    try:
+        bench = commands.workbench(options)
+        commands.seed_list(options.seeds)
+        commands.check_model(commands.model_name(options), options.offline)
+        names = dict.fromkeys(case.task for case in wanted)
+        missing = [problem for name in names if (problem := bench.source.missing(task(name)))]
+        if len(missing) == len(names):
+            raise UserError(missing[0])
+    except UserError as error:
+        pytest.exit(str(error), returncode=USER_ERROR)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    options = config.stash[OPTIONS]
+    given = {name: value for name, value in vars(options).items() if value not in (None, False)}
+    given["model"] = commands.model_name(options)
+    return "bertsecrets: " + ", ".join(f"{name} {value}" for name, value in sorted(given.items()))
+
+
+@pytest.fixture(scope="session")
+def bench(request: pytest.FixtureRequest):
+    return commands.workbench(request.config.stash[OPTIONS])
+
+
+@pytest.fixture
+def measured(bench, request: pytest.FixtureRequest):
+    """A function from a case to the measurements it needs, per seed."""
+    from bertsecrets.evaluate import measure_case
+
+    options = request.config.stash[OPTIONS]
+
+    def measure(case: Case):
+        missing = bench.source.missing(task(case.task))
+        if missing:
+            pytest.skip(missing)
+        try:
+            return measure_case(bench, case, commands.model_name(options), commands.seed_list(options.seeds))
+        except UserError as error:
+            pytest.exit(f"{case}: {error}", returncode=USER_ERROR)
+
+    return measure
+
+
+@pytest.fixture
+def judged(measured, benchmark, request: pytest.FixtureRequest):
+    """A function that runs a case once, timed, and hands back its verdict; the table at the end has it too."""
+    from bertsecrets.judging import judge
+    from bertsecrets.params import params
+
+    def run(case: Case) -> Verdict:
+        found = benchmark.pedantic(measured, args=(case,), rounds=1)
+        verdict = judge(case, found, params().judge)
+        benchmark.extra_info.update(verdict.as_json())
+        benchmark.extra_info["reused"] = all(m.reused for row in found for m in row)
+        request.config.stash[VERDICTS].append(verdict)
+        if verdict.outcome in ("inconclusive", "not applicable"):
+            pytest.skip(f"{verdict.outcome}: {verdict.reason}")
+        return verdict
+
+    return run
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+    verdicts = config.stash[VERDICTS]
+    if not verdicts:
+        return
+    from bertsecrets.report.table import verdict_table
+
+    terminalreporter.section("verdicts")
+    terminalreporter.write_line(verdict_table(verdicts))
+    known = [v for v in verdicts if v.outcome == "deviates" and v.case.known_deviation(v.measurements[0].subject.model)]
+    if known:
+        terminalreporter.write_line(f"known to deviate: {', '.join(str(v.case) for v in known)}")

@@ -1,0 +1,223 @@
+"""What `expected/` says: every claim of the paper as data, checked on load, with file and line of a mistake.
+
+A claim is one YAML entry; a `Case` is that claim on one task, which is what a benchmark runs and a table shows.
+"""
+
+import functools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from bertsecrets.core import Initialisation, UserError, near_matches
+from bertsecrets.measures import MEASURES
+from bertsecrets.params import project_path
+from bertsecrets.tasks import TASKS
+
+Outcome = Literal["reproduced", "deviates", "inconclusive", "not applicable"]
+ALL_TASKS = "all"  # the task of a claim that is not about one task
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Expectation(_Entry):
+    """What the claim predicts of its quantity.
+
+    `above` and `below` are orders: the quantity lies beyond `value`. `around` is a figure: the quantity lies within the
+    band around the published one, whose width is computed (`judging.band`), never typed in.
+    """
+
+    kind: Literal["above", "below", "around"]
+    value: float = 0.0
+    sampling: Literal["score", "none"] = "none"
+
+
+class TaskFigure(_Entry):
+    """The published figure of a claim on one task.
+
+    `published` is in the claim's unit and None where the source gives only an order. `rounding` is half the last
+    digit given. `seed_std` is the seed-to-seed standard deviation, from `seed_source`.
+    """
+
+    published: float | None = None
+    rounding: float = 0.0
+    seed_std: float | None = None
+    seed_source: str | None = None
+    second: str | None = None
+    note: str | None = None
+
+    @model_validator(mode="after")
+    def _sourced(self) -> "TaskFigure":
+        if self.seed_std is not None and not self.seed_source:
+            raise ValueError("seed_std needs its seed_source")
+        return self
+
+
+class Known(_Entry):
+    """A deviation that has been seen before: the benchmark is then expected to fail, and speaks up when it does not."""
+
+    model: str
+    task: str
+    evidence: str = Field(min_length=10)
+
+
+class Claim(_Entry):
+    """One claim, as its entry in `expected/` says it."""
+
+    id: str = Field(pattern=r"^[A-I][0-9]+p?$")
+    source: str
+    statement: str
+    how: str = ""
+    unit: str = ""
+    measure: str | None = None
+    quantity: str | None = None
+    variant: str = ""
+    options: dict[str, Any] = {}
+    initialisation: Initialisation = "pretrained"
+    against: Initialisation | None = None
+    expect: Expectation | None = None
+    tasks: dict[str, TaskFigure]
+    needs_shape: tuple[int, int] | None = None
+    known: tuple[Known, ...] = ()
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _sound(self) -> "Claim":
+        from bertsecrets.quantities import QUANTITIES
+
+        unknown = [name for name in self.tasks if name not in TASKS and name != ALL_TASKS]
+        if unknown:
+            raise ValueError(f"unknown task {unknown[0]!r}: {near_matches(unknown[0], TASKS)}")
+        if self.measure is not None and self.measure not in MEASURES:
+            raise ValueError(f"unknown measure {self.measure!r}: {near_matches(self.measure, MEASURES)}")
+        if (self.quantity is None) != (self.expect is None):
+            raise ValueError("quantity and expect come together, or neither where the claim is not implemented")
+        if self.quantity is not None and self.quantity not in QUANTITIES:
+            raise ValueError(f"unknown quantity {self.quantity!r}: {near_matches(self.quantity, QUANTITIES)}")
+        if self.expect is not None and self.expect.kind == "around":
+            bare = [name for name, figure in self.tasks.items() if figure.published is None]
+            if bare:
+                raise ValueError(f"an `around` band needs a published figure for {bare[0]}")
+        for known in self.known:
+            if known.task not in self.tasks:
+                raise ValueError(f"a known deviation on {known.task}, which the claim does not cover")
+        return self
+
+    @property
+    def implemented(self) -> bool:
+        """Whether there is something that runs and can fail."""
+        return self.quantity is not None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One claim on one task."""
+
+    claim: Claim
+    task: str
+
+    def __str__(self) -> str:
+        return "-".join(filter(None, (self.claim.id, self.task, self.claim.variant)))
+
+    @property
+    def figure(self) -> TaskFigure:
+        """The published figure."""
+        return self.claim.tasks[self.task]
+
+    def known_deviation(self, model: str) -> Known | None:
+        """The deviation on record for this model, if any."""
+        return next((k for k in self.claim.known if k.model == model and k.task == self.task), None)
+
+
+@functools.cache
+def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
+    """Every claim, in the order of the files' names and of their entries.
+
+    `BERTSECRETS_EXPECTED` names another folder.
+
+    Raises:
+        UserError: a malformed file (with its line), or an id that stands twice.
+    """
+    folder = folder or Path(os.environ.get("BERTSECRETS_EXPECTED") or project_path("expected"))
+    files = sorted(folder.glob("*.yaml"))
+    if not files:
+        raise UserError(f"no claims in {folder}: it should hold YAML files such as C-change.yaml")
+    found: dict[tuple[str, str], Claim] = {}
+    for file in files:
+        for line, claim in _read(file):
+            if (claim.id, claim.variant) in found:
+                raise UserError(
+                    f"{file}, line {line}: claim {claim.id} {claim.variant} stands twice".replace("  ", " ")
+                )
+            found[claim.id, claim.variant] = claim
+    return tuple(found.values())
+
+
+def _read(file: Path) -> list[tuple[int, Claim]]:
+    try:
+        text = file.read_text(encoding="utf-8")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else 1
+        raise UserError(f"{file}, line {line}: not valid YAML: {getattr(error, 'problem', None) or error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {file}: {error}") from error
+    if not isinstance(data, list) or node is None:
+        raise UserError(f"{file}, line 1: expected a list of claims, each starting with `- id:`")
+    claims = []
+    for entry, entry_node in zip(data, node.value, strict=True):
+        line = entry_node.start_mark.line + 1
+        try:
+            claims.append((line, Claim.model_validate(entry)))
+        except ValidationError as error:
+            first = error.errors()[0]
+            line = _line_of(entry_node, first["loc"]) or line
+            place = ".".join(map(str, first["loc"]))
+            message = first["msg"].removeprefix("Value error, ")
+            raise UserError(f"{file}, line {line}: {place + ': ' if place else ''}{message}") from error
+    return claims
+
+
+def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int | None:
+    """The line of the deepest part of `path` that stands in the file."""
+    line = node.start_mark.line + 1
+    for step in path:
+        if isinstance(node, yaml.MappingNode):
+            pair = next(((k, v) for k, v in node.value if k.value == str(step)), None)
+            if pair is None:
+                break
+            line, node = pair[0].start_mark.line + 1, pair[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            line = node.start_mark.line + 1
+    return line
+
+
+def cases(measure: str | None = None) -> list[Case]:
+    """The implemented claims on each of their tasks, of one measure or of all."""
+    return [
+        Case(claim, name)
+        for claim in load_claims()
+        if claim.implemented and measure in (None, claim.measure)
+        for name in claim.tasks
+    ]
+
+
+def find_claims(wanted: str) -> list[Claim]:
+    """All variants of the claim with an id.
+
+    Raises:
+        UserError: no such claim.
+    """
+    found = [claim for claim in load_claims() if claim.id.lower() == wanted.lower()]
+    if not found:
+        ids = list(dict.fromkeys(claim.id for claim in load_claims()))
+        raise UserError(f"unknown claim {wanted!r}: {near_matches(wanted, ids)}")
+    return found

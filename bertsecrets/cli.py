@@ -1,0 +1,108 @@
+"""The suite by command: `bertsecrets claims | explain | fetch | corpus | finetune | measure | report | doctor`.
+
+Nothing heavy is imported before a command needs it, so that `--help` answers at once. Bad input ends in one line and
+exit code 2.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from bertsecrets import __version__
+from bertsecrets.core import INITIALISATIONS, UserError
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _add_bench_options(parser: argparse.ArgumentParser) -> None:
+    """The options that every command which computes shares; the benchmarks have the same."""
+    parser.add_argument("--model", help="hub name, folder, or minilm; NAME@REVISION pins a commit")
+    parser.add_argument("--glue", type=Path, help="local GLUE folder (default: BERTSECRETS_GLUE, else the hub)")
+    parser.add_argument("--store", type=Path, help="where checkpoints and measurements are kept (default: runs)")
+    parser.add_argument("--device", help="cpu, cuda, cuda:1 (default: the GPU where there is one)")
+    parser.add_argument("--limit", type=int, metavar="N", help="only the first N validation rows")
+    parser.add_argument("--train-limit", type=int, metavar="N", help="only the first N training rows")
+    parser.add_argument("--offline", action="store_true", help="never touch the network")
+    parser.add_argument("--allow-unofficial-data", action="store_true", help="go on where row or class counts differ")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    parser = _Parser(
+        prog="bertsecrets", description='"Revealing the Dark Secrets of BERT", as benchmarks that can fail.'
+    )
+    parser.add_argument("--version", action="version", version=f"bertsecrets {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+
+    claims = commands.add_parser("claims", help="list every claim and what is known of it")
+    claims.add_argument("--model", help="only what is known of this model")
+
+    explain = commands.add_parser("explain", help="print one claim whole")
+    explain.add_argument("claim", help="its id, e.g. C1")
+
+    corpus = commands.add_parser("corpus", help="write the suite's own small corpus as a GLUE folder")
+    corpus.add_argument("folder", type=Path)
+    corpus.add_argument("--train-rows", type=int, help="training pairs (default: params.yaml)")
+    corpus.add_argument("--dev-rows", type=int, help="validation pairs (default: params.yaml)")
+
+    fetch = commands.add_parser("fetch", help="get a model and GLUE tasks ahead of time, and check them")
+    fetch.add_argument("--task", action="append", help="may be given several times (default: all seven)")
+    _add_bench_options(fetch)
+
+    finetune = commands.add_parser("finetune", help="train one checkpoint")
+    finetune.add_argument("--task", required=True)
+    finetune.add_argument("--init", choices=INITIALISATIONS, default="pretrained")
+    finetune.add_argument("--seed", type=int, default=1)
+    finetune.add_argument("--output", type=Path, help="also write the checkpoint to this folder")
+    _add_bench_options(finetune)
+
+    measure = commands.add_parser("measure", help="run one measure on one subject")
+    measure.add_argument("measure", help="scores, attention-change, special-tokens, ...")
+    measure.add_argument("--task", required=True)
+    measure.add_argument("--checkpoint", type=Path, help="any folder that opens as a sequence classifier")
+    measure.add_argument("--init", choices=INITIALISATIONS, default="pretrained")
+    measure.add_argument("--seed", type=int, default=1)
+    measure.add_argument(
+        "--padded-to", type=int, metavar="TOKENS", help="attention-change as K19's notebook has it (200)"
+    )
+    measure.add_argument("--json", type=Path, metavar="FILE", help="write the measurement here (default: print it)")
+    _add_bench_options(measure)
+
+    report = commands.add_parser("report", help="judge claims, print the table, write a page")
+    report.add_argument("--task", action="append", help="may be given several times (default: all that have data)")
+    report.add_argument("--claim", action="append", help="only these ids")
+    report.add_argument("--seeds", type=int, metavar="N", help="seeds 1 to N (default: params.yaml)")
+    report.add_argument("--html", type=Path, help="write the page here")
+    report.add_argument("--json", type=Path, help="write the verdicts here")
+    _add_bench_options(report)
+
+    doctor = commands.add_parser("doctor", help="what is here, what is missing, how to get it")
+    _add_bench_options(doctor)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; returns the exit code: 0, or 2 where the user can put something right."""
+    options = build_parser().parse_args(argv)
+    from bertsecrets import commands
+
+    try:
+        commands.RUN[options.command](options)
+    except UserError as error:
+        print(f"bertsecrets: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("bertsecrets: interrupted; what was finished is in the store", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

