@@ -114,7 +114,7 @@ class Claim(_Entry):
         return self.quantity is not None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Case:
     """One claim on one task."""
 
@@ -123,6 +123,8 @@ class Case:
 
     def __str__(self) -> str:
         return "-".join(filter(None, (self.claim.id, self.task, self.claim.variant)))
+
+    __repr__ = __str__
 
     @property
     def figure(self) -> TaskFigure:

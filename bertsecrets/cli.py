@@ -62,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_bench_options(finetune)
 
     measure = commands.add_parser("measure", help="run one measure on one subject")
-    measure.add_argument("measure", help="scores, attention-change, special-tokens, ...")
+    measure.add_argument("measure", help="scores, attention-change, special-tokens, ... or all")
     measure.add_argument("--task", required=True)
     measure.add_argument("--checkpoint", type=Path, help="any folder that opens as a sequence classifier")
     measure.add_argument("--init", choices=INITIALISATIONS, default="pretrained")
@@ -71,12 +71,16 @@ def build_parser() -> argparse.ArgumentParser:
         "--padded-to", type=int, metavar="TOKENS", help="attention-change as K19's notebook has it (200)"
     )
     measure.add_argument("--json", type=Path, metavar="FILE", help="write the measurement here (default: print it)")
+    measure.add_argument("--save", type=Path, metavar="DIR", help="also keep it whole, with samples, in this folder")
     _add_bench_options(measure)
 
     report = commands.add_parser("report", help="judge claims, print the table, write a page")
     report.add_argument("--task", action="append", help="may be given several times (default: all that have data)")
     report.add_argument("--claim", action="append", help="only these ids")
     report.add_argument("--seeds", type=int, metavar="N", help="seeds 1 to N (default: params.yaml)")
+    report.add_argument("--measurements", type=Path, metavar="DIR", help="judge what `measure --save` kept, alone")
+    report.add_argument("--metrics", type=Path, help="write outcomes and observed values here, as flat JSON")
+    report.add_argument("--plots", type=Path, help="write the curves by layer here, as JSON rows")
     report.add_argument("--html", type=Path, help="write the page here")
     report.add_argument("--json", type=Path, help="write the verdicts here")
     _add_bench_options(report)

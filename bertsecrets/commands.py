@@ -137,53 +137,79 @@ def finetune(options: argparse.Namespace) -> None:
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Run one measure."""
-    from bertsecrets.measures import check_measure
-    from bertsecrets.store import write_json
+    """Run one measure, or all that fit the subject."""
+    from bertsecrets.measures import check_measure, fitting
+    from bertsecrets.store import finite, write_json
+    from bertsecrets.workbench import save_measurement
 
-    chosen = check_measure(options.measure)
-    if options.model is None and options.checkpoint is not None and not chosen.compares:
+    the_task = task(options.task).name
+    if options.measure == "all" and options.save is None:
+        raise UserError("measure all needs --save DIR to keep what it measures")
+    names = fitting(options.init) if options.measure == "all" else [check_measure(options.measure).name]
+    compares = any(check_measure(name).compares for name in names)
+    if options.model is None and options.checkpoint is not None and not compares:
         options.model = str(options.checkpoint)  # a checkpoint that is compared with nothing needs no other model
-    subject = Subject(model_name(options), task(options.task).name, options.init, options.seed)
-    extra = {"padded_to": options.padded_to} if options.padded_to is not None else {}
-    if extra and (options.measure != "attention-change" or options.padded_to < 1):
+    if options.padded_to is not None and (names != ["attention-change"] or options.padded_to < 1):
         raise UserError("--padded-to takes 1 or more tokens and belongs to attention-change alone")
-    if options.init == "untrained" and chosen.compares and options.checkpoint is None:
-        raise UserError(f"{chosen.name} compares with the untrained model itself: choose another --init")
+    if options.init == "untrained" and compares and options.checkpoint is None:
+        raise UserError(f"{names[0]} compares with the untrained model itself: choose another --init")
+    subject = Subject(model_name(options), the_task, options.init, options.seed)
     bench = workbench(options)
-    if options.checkpoint is None or chosen.compares:
+    if options.checkpoint is None or compares:
         check_model(subject.model, options.offline)
-    found = bench.measurement(chosen.name, subject, options.checkpoint, **extra)
-    stored = " (stored)" if found.reused else ""
-    if options.json:
-        write_json(options.json, found.as_json())
-        print(f"{options.json}: {found.measure} of {found.subject}, {found.examples} examples{stored}")
-    else:
-        print(json.dumps(found.as_json(), indent=1))
+    runs = (
+        [(name, {}) for name in names] if options.padded_to is None else [(names[0], {"padded_to": options.padded_to})]
+    )
+    if options.measure == "all" and "attention-change" in names:
+        runs.append(("attention-change", {"padded_to": params().attention.max_length}))
+    found = [bench.measurement(name, subject, options.checkpoint, **extra) for name, extra in runs]
+    for each in found:
+        if options.save:
+            save_measurement(each, options.save)
+        if options.json and len(found) == 1:
+            write_json(options.json, each.as_json())
+        where = options.json or options.save
+        if where is None:
+            print(json.dumps(finite(each.as_json()), indent=1))
+        else:
+            print(f"{where}: {each.measure} of {subject}, {each.examples} examples{' (stored)' if each.reused else ''}")
 
 
 def report(options: argparse.Namespace) -> None:
     """Judge claims and show the verdicts."""
     from bertsecrets.claims import cases, find_claims
-    from bertsecrets.evaluate import verdicts
+    from bertsecrets.evaluate import Shelf, verdicts
     from bertsecrets.files import write_whole
     from bertsecrets.report.page import page
+    from bertsecrets.report.rows import layer_rows, metrics
     from bertsecrets.report.table import verdict_table
     from bertsecrets.sources import available_tasks
     from bertsecrets.store import write_json
 
     ids = {claim.id for wanted in options.claim or () for claim in find_claims(wanted)}
-    bench, model, seeds = workbench(options), model_name(options), seed_list(options.seeds)
-    check_model(model, options.offline)
-    names = [task(name).name for name in options.task] if options.task else available_tasks(bench.source)
-    chosen = [case for case in cases() if case.task in names and (not ids or case.claim.id in ids)]
+    model, seeds = model_name(options), seed_list(options.seeds)
+    names = [task(name).name for name in options.task or ()]
+    chosen = [case for case in cases() if (not names or case.task in names) and (not ids or case.claim.id in ids)]
+    bench: Workbench | Shelf
+    if options.measurements:
+        bench = Shelf.read(options.measurements)
+        chosen = [case for case in chosen if bench.has(case, model, seeds)]
+    else:
+        bench = workbench(options)
+        check_model(model, options.offline)
+        there = available_tasks(bench.source)
+        chosen = [case for case in chosen if names or case.task in there]
     if not chosen:
-        raise UserError("nothing to judge: no implemented claim fits --task and --claim, or the GLUE folder is empty")
+        raise UserError("nothing to judge: no implemented claim fits --task and --claim, or its data are not there")
     found = list(verdicts(bench, chosen, model, seeds))
     print(verdict_table(found))
     if options.json:
         write_json(options.json, [verdict.as_json() for verdict in found])
         print(f"verdicts: {options.json.resolve()}")
+    if options.metrics:
+        write_json(options.metrics, metrics(found))
+    if options.plots:
+        write_json(options.plots, layer_rows(found))
     if options.html:
         write_whole(options.html, page(found, model))
         print(f"report: {options.html.resolve()}")

@@ -46,7 +46,8 @@ class Measurement:
     """The outcome of one measure on one subject: made once, stored, judged many times.
 
     `values` are the figures themselves (scalars, or arrays laid out [layer, head]); `samples` hold what
-    resampling needs, one row per example (e.g. `cosine`: [example, layer]). Scores are fractions.
+    resampling needs, one row per example (e.g. `cosine`: [example, layer, head]). `settings` come from `params.yaml`,
+    `options` change what is measured (e.g. `padded_to`). Scores are fractions.
     """
 
     measure: str
@@ -55,6 +56,7 @@ class Measurement:
     values: dict[str, Any]
     samples: dict[str, np.ndarray] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     reused: bool = False
 
@@ -68,6 +70,7 @@ class Measurement:
             "values": {name: plain(value) for name, value in self.values.items()},
             "subject": asdict(self.subject),
             "settings": self.settings,
+            "options": self.options,
             "provenance": self.provenance,
         }
 
@@ -82,6 +85,7 @@ class Measurement:
             values=values,
             samples=samples,
             settings=data["settings"],
+            options=data["options"],
             provenance=data["provenance"],
         )
 

@@ -104,6 +104,7 @@ class Verdict:
         Raises:
             AssertionError: with claim, published figure, band and observation side by side.
         """
+        __tracebackhide__ = True
         if self.outcome == "deviates":
             raise AssertionError(describe(self))
 
@@ -127,7 +128,8 @@ def show(number: float | None) -> str:
     """A figure with the digits that matter."""
     if number is None:
         return "-"
-    return f"{number:.1f}" if abs(number) >= 10 else f"{number:.3f}".rstrip("0").rstrip(".")
+    text = f"{number:.1f}" if abs(number) >= 10 else f"{number:.3g}"
+    return "0" if float(text) == 0 else text
 
 
 def show_band(band: tuple[float, float] | None) -> str:

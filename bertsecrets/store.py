@@ -116,7 +116,7 @@ def damage(folder: Path) -> str | None:
 
 def write_json(path: Path, data: Any) -> None:
     """Write JSON, whole or not at all; NaN, which JSON does not know, becomes null."""
-    write_whole(path, json.dumps(_finite(data), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_whole(path, json.dumps(finite(data), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
@@ -133,11 +133,12 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} is no JSON ({error})") from error
 
 
-def _finite(data: Any) -> Any:
+def finite(data: Any) -> Any:
+    """The same data with None for every NaN and infinity."""
     if isinstance(data, float):
         return data if math.isfinite(data) else None
     if isinstance(data, dict):
-        return {key: _finite(value) for key, value in data.items()}
+        return {key: finite(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
+        return [finite(value) for value in data]
     return data

@@ -6,7 +6,9 @@ Command line and benchmarks both ask a `Workbench`; nothing is trained or measur
 
 import functools
 import platform
+import tempfile
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -189,7 +191,8 @@ class Workbench:
                 examples,
                 values,
                 samples,
-                {**self._measure_settings(name), **options},
+                self._measure_settings(name),
+                options,
                 self.provenance(subject, folder, seconds),
             )
             for name, (values, samples) in results.items()
@@ -290,9 +293,25 @@ def _save(found: Measurement, folder: Path) -> dict[str, Any]:
 
 
 def load(entry: Path) -> Measurement:
-    """A stored measurement."""
-    with np.load(entry / "samples.npz") as samples:
-        return Measurement.from_json(read_json(entry / "measurement.json"), dict(samples))
+    """A stored measurement.
+
+    Raises:
+        UserError: the folder holds none, or a damaged one.
+    """
+    try:
+        with np.load(entry / "samples.npz") as samples:
+            return Measurement.from_json(read_json(entry / "measurement.json"), dict(samples))
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise UserError(f"{entry} holds no whole measurement ({error}): make it again") from error
+
+
+def save_measurement(found: Measurement, folder: Path) -> Path:
+    """Keep a measurement in a folder of its own below `folder`, whole or not at all; an older one is replaced."""
+    name = "-".join([found.measure, *(f"{k}-{v}" for k, v in found.options.items())])
+    with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
+        _save(found, Path(room))
+        copy_whole(Path(room), folder / name)
+    return folder / name
 
 
 def open_workbench(

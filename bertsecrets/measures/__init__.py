@@ -40,6 +40,11 @@ MEASURES: dict[str, Measure] = {
 }
 
 
+def fitting(initialisation: str) -> list[str]:
+    """The implemented measures that make sense for an initialisation; nothing is compared with itself."""
+    return [m.name for m in MEASURES.values() if m.implemented and not (m.compares and initialisation == "untrained")]
+
+
 def check_measure(name: str) -> Measure:
     """The measure called `name`.
 

@@ -29,7 +29,7 @@ def unique(measurements: Sequence[Measurement]) -> list[Measurement]:
     """Each measurement once, in order."""
     seen: dict[str, Measurement] = {}
     for found in measurements:
-        seen.setdefault(f"{found.measure} {found.subject} {sorted(found.settings.items())}", found)
+        seen.setdefault(f"{found.measure} {found.subject} {sorted(found.options.items())}", found)
     return list(seen.values())
 
 
@@ -38,7 +38,7 @@ def draw(found: Measurement) -> list[tuple[str, str]]:
     subject = found.subject
     who = f"{subject.model}, {task_title(subject.task)}, {subject.initialisation}, seed {subject.seed}"
     if found.measure == "attention-change":
-        form = "padded to 200" if "padded_to" in found.settings else "cropped"
+        form = f"padded to {found.options['padded_to']}" if "padded_to" in found.options else "cropped"
         caption = f"Similarity of each head's attention before and after fine-tuning ({form}): {who} (K19 figure 5)"
         return [(caption, heat_map(found.values["cosine"], form, 0, 1, "cosine similarity"))]
     if found.measure == "special-tokens":

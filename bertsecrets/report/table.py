@@ -25,7 +25,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
         case.claim.id + (f"-{case.claim.variant}" if case.claim.variant else ""),
         task_title(case.task),
         case.claim.statement,
-        f"{show(data['published'])} {data['unit']}".strip(" -") or "-",
+        "-" if data["published"] is None else f"{show(data['published'])} {data['unit']}",
         show_band(verdict.band),
         observed,
         outcome,

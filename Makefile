@@ -1,0 +1,35 @@
+# Set-up is part of each target: a fresh machine needs no other command.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# With a GPU any torch will do; without one, a build for the CPU saves gigabytes. TORCH names another version or file.
+ifneq ($(shell nvidia-smi -L 2>/dev/null),)
+TORCH ?= torch>=2.11
+else
+TORCH ?= torch==2.13.0
+endif
+DEMO ?= runs/demo
+
+.PHONY: demo test lint clean
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet "$(TORCH)"
+	$(BIN)/pip install --quiet --editable ".[dev]"
+	touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/bertsecrets corpus $(DEMO)/glue
+	$(BIN)/bertsecrets report --model minilm --task rte --glue $(DEMO)/glue --allow-unofficial-data --offline \
+		--store $(DEMO) --json $(DEMO)/verdicts.json --html $(DEMO)/report.html
+
+test: $(VENV)/installed
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) $(DEMO)

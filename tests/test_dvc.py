@@ -1,0 +1,82 @@
+"""The DVC pipeline, for real: a tiny model through fetch, finetune, measure and verify, pushed to and pulled from a remote."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("dvc")
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def checkout(tmp_path, tiny_model):
+    """A copy of the pipeline whose demo corner is one tiny subject."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    for name in ("dvc.yaml", "expected", "bertsecrets"):
+        source = PROJECT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+    text = (PROJECT / "params.yaml").read_text()
+    for old, new in (
+        ("model: minilm", f"model: {tiny_model}"),
+        ("initialisations: [pretrained, random, untrained]", "initialisations: [pretrained]"),
+        ("train_rows: 800", "train_rows: 32"),
+        ("dev_rows: 200", "dev_rows: 16"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "params.yaml").write_text(text)
+    return folder
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """Run DVC in a folder with the project's own command on the PATH; its output."""
+    commands = folder.parent / "bin"
+    commands.mkdir(exist_ok=True)
+    script = commands / "bertsecrets"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bertsecrets.cli "$@"\n')
+    script.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(folder),
+        "BERTSECRETS_PARAMS": str(folder / "params.yaml"),
+        "HF_HUB_OFFLINE": "1",
+        "DVC_NO_ANALYTICS": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "dvc", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_pipeline_runs_once_and_its_outputs_travel_through_a_remote(checkout, tmp_path):
+    run(checkout, "init", "--no-scm", "--quiet")
+    run(checkout, "repro")
+    assert "up to date" in run(checkout, "repro")
+
+    metrics = json.loads((checkout / "runs/dvc/metrics.json").read_text())
+    assert "C1-rte" in metrics["claims"]
+    assert "C1-rte" in run(checkout, "metrics", "show")
+    run(checkout, "plots", "show", "--out", str(tmp_path / "plots"))
+    assert (tmp_path / "plots" / "index.html").is_file()
+
+    weights = checkout / "runs/dvc/checkpoints/rte-pretrained-1/model.safetensors"
+    before = weights.read_bytes()
+    run(checkout, "remote", "add", "--default", "here", str(tmp_path / "remote"))
+    run(checkout, "push")
+    shutil.rmtree(checkout / ".dvc" / "cache")
+    shutil.rmtree(checkout / "runs")
+    run(checkout, "pull")
+    assert weights.read_bytes() == before
