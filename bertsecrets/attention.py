@@ -6,7 +6,7 @@ of the fine-tuned model and (if it asks for `pairs`) of the pretrained one besid
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ Maps = Float[torch.Tensor, "rows heads tokens tokens"]
 MAP_BYTES = 192 * 2**20  # of one model's maps for one batch: what a pass over two models holds at a time
 
 
+@runtime_checkable
 class Observer(Protocol):
     """What a pass feeds. `pairs` says whether it also needs the second model's maps."""
 
@@ -90,12 +91,12 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
     Raises:
         RuntimeError: they are not, so the maps are not what the model computed with.
     """
-    rows = batch.mask[:, None, :, None]
-    off = ((maps.sum(-1, keepdim=True) - 1).abs() * rows).max()
-    if off > 1e-3:
+    padding = ~batch.mask
+    off = (maps.sum(-1) - 1).abs().masked_fill(padding[:, None, :], 0).max()
+    if not off <= 1e-3:  # NaN too
         raise RuntimeError(f"layer {layer + 1}: attention rows sum to 1 only within {float(off):.2e}")
-    if not bool(batch.mask.all()):
-        leaked = (maps * rows).masked_fill(batch.mask[:, None, None, :], 0).max()
+    if bool(padding.any()):
+        leaked = maps.masked_fill(padding[:, None, :, None] | batch.mask[:, None, None, :], 0).max()
         if leaked > 1e-6:
             raise RuntimeError(
                 f"layer {layer + 1}: {float(leaked):.2e} of attention goes to padding: the mask was lost"
@@ -104,7 +105,7 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
 
 def _crop(maps: Maps, batch: Batch) -> Maps:
     """Maps with the rows of padding tokens set to 0, so that only the L x L part of each example counts."""
-    return maps if bool(batch.mask.all()) else maps * batch.mask[:, None, :, None]
+    return maps if bool(batch.mask.all()) else maps.masked_fill(~batch.mask[:, None, :, None], 0)
 
 
 @dataclass(frozen=True)

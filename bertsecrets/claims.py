@@ -15,10 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from bertsecrets.core import Initialisation, UserError, near_matches
 from bertsecrets.measures import MEASURES
 from bertsecrets.params import project_path
-from bertsecrets.tasks import TASKS
+from bertsecrets.tasks import ALL_TASKS, TASKS
 
 Outcome = Literal["reproduced", "deviates", "inconclusive", "not applicable"]
-ALL_TASKS = "all"  # the task of a claim that is not about one task
 
 
 class _Entry(BaseModel):

@@ -63,7 +63,9 @@ def build_parser() -> argparse.ArgumentParser:
 
     measure = commands.add_parser("measure", help="run one measure on one subject")
     measure.add_argument("measure", help="scores, attention-change, special-tokens, ... or all")
-    measure.add_argument("--task", required=True)
+    measure.add_argument("--task", help="required by all but frame-heads")
+    measure.add_argument("--frames", type=Path, help="for frame-heads: JSONL, or FrameNet's folder or archive")
+    measure.add_argument("--spacy", metavar="NAME", help="pipeline of features and relations (default: en_core_web_sm)")
     measure.add_argument("--checkpoint", type=Path, help="any folder that opens as a sequence classifier")
     measure.add_argument("--init", choices=INITIALISATIONS, default="pretrained")
     measure.add_argument("--seed", type=int, default=1)

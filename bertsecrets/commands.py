@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertsecrets.core import Subject, UserError
+from bertsecrets.core import Initialisation, Subject, UserError
 from bertsecrets.params import params
-from bertsecrets.tasks import TASKS, task
+from bertsecrets.tasks import ALL_TASKS, TASKS, task
 
 if TYPE_CHECKING:
     from bertsecrets.workbench import Workbench
@@ -34,6 +34,8 @@ def workbench(options: argparse.Namespace) -> "Workbench":
         options.train_limit,
         options.offline,
         options.allow_unofficial_data,
+        getattr(options, "frames", None),
+        getattr(options, "spacy", None),
     )
 
 
@@ -142,7 +144,9 @@ def measure(options: argparse.Namespace) -> None:
     from bertsecrets.store import finite, write_json
     from bertsecrets.workbench import save_measurement
 
-    the_task = task(options.task).name
+    if options.task is None and options.measure != "frame-heads":
+        raise UserError(f"measure {options.measure} needs --task: one of {', '.join(TASKS)}")
+    the_task = ALL_TASKS if options.measure == "frame-heads" else task(options.task).name
     if options.measure == "all" and options.save is None:
         raise UserError("measure all needs --save DIR to keep what it measures")
     names = fitting(options.init) if options.measure == "all" else [check_measure(options.measure).name]
@@ -153,7 +157,8 @@ def measure(options: argparse.Namespace) -> None:
         raise UserError("--padded-to takes 1 or more tokens and belongs to attention-change alone")
     if options.init == "untrained" and compares and options.checkpoint is None:
         raise UserError(f"{names[0]} compares with the untrained model itself: choose another --init")
-    subject = Subject(model_name(options), the_task, options.init, options.seed)
+    initialisation: Initialisation = "untrained" if options.measure == "frame-heads" else options.init
+    subject = Subject(model_name(options), the_task, initialisation, options.seed)
     bench = workbench(options)
     if options.checkpoint is None or compares:
         check_model(subject.model, options.offline)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from bertsecrets.claims import Case
 from bertsecrets.core import Measurement, Subject, UserError
@@ -13,6 +13,7 @@ from bertsecrets.quantities import QUANTITIES
 from bertsecrets.workbench import load
 
 
+@runtime_checkable
 class Bench(Protocol):
     """What hands out measurements: a workbench that makes them, or a shelf that has them."""
 

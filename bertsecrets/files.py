@@ -10,7 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from bertsecrets.core import UserError
+
+OURS = ("manifest.json", "measurement.json")  # what a folder that this suite wrote has one of
 
 
 def file_sha256(path: Path) -> str:
@@ -49,11 +53,14 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def copy_whole(source: Path, folder: Path) -> None:
-    """Copy a folder so that the copy appears complete or not at all; one that was there is replaced.
+    """Copy a folder so that the copy appears complete or not at all; an earlier copy that was there is replaced.
 
     Raises:
-        UserError: the disk is full or the place cannot be written.
+        UserError: the disk is full, the place cannot be written, or other files are there.
     """
+    if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).is_file() for name in OURS):
+        raise UserError(f"{folder} holds other files, which would be lost: name a new folder")
+    folder = folder.resolve()
     with guarded_writes(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as room:
@@ -98,10 +105,16 @@ def guarded_writes(place: Path) -> Iterator[None]:
             errno.EROFS: "read-only: name another place with --store",
             errno.ENOTDIR: "a file stands where a folder is needed: name another place with --store",
             errno.EEXIST: "a file stands where a folder is needed: name another place with --store",
+            errno.EISDIR: "a folder stands where a file is needed: name another file",
+            errno.EFBIG: "larger than files may be here: lift the limit, or name another place with --store",
         }.get(error.errno or 0)
         if advice is None:
             raise
         raise UserError(f"cannot write {error.filename or place}: {advice}") from error
+    except SafetensorError as error:
+        if "os error" not in str(error):
+            raise
+        raise UserError(f"cannot write {place}: {error}: free some space, or name another with --store") from error
 
 
 def _sync(path: Path) -> None:

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -225,18 +226,74 @@ def open_classifier(
     if config.pad_token_id is None:
         config.pad_token_id = tokenizer.pad_token_id
     torch.manual_seed(seed)
+    fresh = partial(
+        AutoModelForSequenceClassification.from_config, config, attn_implementation=attention, dtype=torch.float32
+    )
     if initialisation == "random":
-        model = AutoModelForSequenceClassification.from_config(config, attn_implementation=attention)
+        model = fresh()
     else:
-        model = _load(
+        model, info = _load(
             location,
             AutoModelForSequenceClassification,
             offline,
             config=config,
             attn_implementation=attention,
+            dtype=torch.float32,
             use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # of a classifier that the folder holds; the encoder's are refused below
         )
+        encoder = f"{model.base_model_prefix}."
+        drawn = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
+        _refuse_drawn(location.path, [key for key in drawn if key.startswith(encoder) and ".pooler." not in key])
+        torch.manual_seed(seed)
+        head = [key for key in model.state_dict() if not key.startswith(encoder)]
+        if not drawn.issuperset(head):  # the folder holds a classifier already, which is not the fresh one
+            weights = fresh().state_dict()
+            model.load_state_dict({key: weights[key] for key in head}, strict=False)
     return Classifier(model.eval(), tokenizer, identify(location))
+
+
+def _refuse_drawn(path: str, names: list[str]) -> None:
+    """Raise where weights were not, or not in this shape, in the file: transformers then draws them on the quiet."""
+    if names:
+        first = sorted(names)[0]
+        raise UserError(
+            f"{path}: {first} is missing from model.safetensors or has another shape there "
+            f"({len(names)} tensors in all): get or save the model again"
+        )
+
+
+def local_folder(location: Location, offline: bool = False) -> Path:
+    """The folder that holds a model's files; a hub model is fetched into the hub's own cache first.
+
+    Raises:
+        UserError: it is not to be had.
+    """
+    if location.local:
+        return Path(location.path)
+    from huggingface_hub import snapshot_download
+
+    found = resolve(location, offline)
+    patterns = ["*.json", "*.txt", "*.safetensors", "*.model"]
+    return Path(
+        snapshot_download(found.path, revision=found.revision, allow_patterns=patterns, local_files_only=found.cached)
+    )
+
+
+def open_encoder(location: Location, offline: bool = False) -> Classifier:
+    """An encoder without any classifier on top, with eager attention.
+
+    Raises:
+        UserError: the model is not to be had, or pickled.
+    """
+    from transformers import AutoModel
+
+    if location.local:
+        _check_folder(Path(location.path))
+    config = open_config(location, offline)
+    model = _load(location, AutoModel, offline, config=config, attn_implementation="eager", use_safetensors=True)
+    return Classifier(model.eval(), open_tokenizer(location, offline), identify(location, offline))
 
 
 def open_checkpoint(folder: Path, task: Task, base: Location | None = None, attention: str = "eager") -> Classifier:
@@ -253,14 +310,18 @@ def open_checkpoint(folder: Path, task: Task, base: Location | None = None, atte
     config = open_checkpoint_config(folder, task)
     location = Location(str(folder), str(folder))
     tokenizer = _checkpoint_tokenizer(location, base, config)
-    model = _load(
+    model, info = _load(
         location,
         AutoModelForSequenceClassification,
         True,
         config=config,
         attn_implementation=attention,
+        dtype=torch.float32,
         use_safetensors=True,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # refused below, by name
     )
+    _refuse_drawn(location.path, [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])])
     _order_classes(model, task, folder)
     return Classifier(model.eval(), tokenizer, identify(location))
 
@@ -293,7 +354,7 @@ def _checkpoint_tokenizer(location: Location, base: Location | None, config: Any
             f"({len(other)}): measure it with the --model it was trained from"
         )
     tokenizer: Any = own if own is not None else other
-    if len(tokenizer) > config.vocab_size:
+    if max(tokenizer.get_vocab().values()) >= config.vocab_size:
         raise UserError(
             f"checkpoint {folder} embeds {config.vocab_size} tokens, but the vocabulary has {len(tokenizer)}: "
             "measure it with the --model it was trained from"

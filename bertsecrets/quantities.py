@@ -15,11 +15,13 @@ from jaxtyping import Float
 
 from bertsecrets.core import Measurement
 from bertsecrets.params import project_path
+from bertsecrets.tasks import TASKS
 
 if TYPE_CHECKING:
     from bertsecrets.claims import Case
 
-Statistic = Callable[[np.ndarray], np.ndarray]
+Number = np.ndarray | np.floating  # one value per resample, or a single one
+Statistic = Callable[[np.ndarray], Number]
 Reading = tuple[Float[np.ndarray, "examples k"], Statistic]
 
 
@@ -46,23 +48,27 @@ class NotApplicableError(Exception):
 
 def _moments(found: Measurement) -> np.ndarray:
     """Per-example numbers from whose means every metric follows."""
-    p, t = found.samples["predicted"].astype(float), found.samples["target"].astype(float)
-    if "pearson" in found.values:
+    return _moments_of(found.samples["predicted"], found.samples["target"], "pearson" in found.values)
+
+
+def _moments_of(predicted: np.ndarray, target: np.ndarray, regression: bool) -> np.ndarray:
+    p, t = predicted.astype(float), target.astype(float)
+    if regression:
         return np.stack([p, t, p * p, t * t, p * t], axis=1)
     return np.stack([p == t, (p == 1) & (t == 1), p == 1, t == 1], axis=1).astype(float)
 
 
-def _pearson(mean: np.ndarray) -> np.ndarray:
+def _pearson(mean: np.ndarray) -> Number:
     p, t, pp, tt, pt = (mean[..., i] for i in range(5))
     spread = np.sqrt(np.maximum(pp - p * p, 0) * np.maximum(tt - t * t, 0))
     return 100 * np.divide(pt - p * t, spread, out=np.zeros_like(spread), where=spread > 1e-12)
 
 
-def _accuracy(mean: np.ndarray) -> np.ndarray:
+def _accuracy(mean: np.ndarray) -> Number:
     return 100 * mean[..., 0]
 
 
-def _f1(mean: np.ndarray) -> np.ndarray:
+def _f1(mean: np.ndarray) -> Number:
     named = mean[..., 2] + mean[..., 3]
     return 100 * np.divide(2 * mean[..., 1], named, out=np.zeros_like(named), where=named > 0)
 
@@ -95,6 +101,57 @@ def _over_majority(found: Sequence[Measurement], case: "Case") -> Reading:
     target = found[0].samples["target"].astype(int)
     right = (target == np.bincount(target).argmax()).astype(float)
     return np.hstack([moments, right[:, None]]), lambda mean: _accuracy(mean) - 100 * mean[..., -1]
+
+
+# ---------------------------------------------------------------------- disabled heads and layers
+
+
+def _gain(found: Measurement, case: "Case", chosen: int, rows: slice = slice(None)) -> Reading:
+    """The score with a set disabled minus the baseline, in points of the task's metric, on some of the examples."""
+    the_task = TASKS[case.task]
+    metric = {"f1": _f1, "pearson": _pearson, "accuracy": _accuracy}[the_task.metric]
+    target = found.samples["target"][rows]
+    after = _moments_of(found.samples["predicted"][chosen][rows], target, the_task.regression)
+    before = _moments_of(found.samples["baseline_predicted"][rows], target, the_task.regression)
+    k = after.shape[1]
+    return np.hstack([after, before]), lambda mean: metric(mean[..., :k]) - metric(mean[..., k:])
+
+
+def _gains(found: Measurement, case: "Case", rows: slice = slice(None)) -> np.ndarray:
+    readings = (_gain(found, case, i, rows) for i in range(len(found.samples["predicted"])))
+    return np.array([float(statistic(samples.mean(0))) for samples, statistic in readings])
+
+
+def _best_head(found: Sequence[Measurement], case: "Case") -> Reading:
+    """The gain of the best head: chosen on every other example, judged on the rest, so that luck is not counted."""
+    chosen = int(_gains(found[0], case, slice(0, None, 2)).argmax())
+    return _gain(found[0], case, chosen, slice(1, None, 2))
+
+
+def _worst_head(found: Sequence[Measurement], case: "Case") -> Reading:
+    """The gain of the most harmful head to lose: chosen on every other example, judged on the rest."""
+    chosen = int(_gains(found[0], case, slice(0, None, 2)).argmin())
+    return _gain(found[0], case, chosen, slice(1, None, 2))
+
+
+def _mean_gain(found: Sequence[Measurement], case: "Case") -> Reading:
+    """The gain of disabling one head, averaged over all heads, in points."""
+    sets = len(found[0].samples["predicted"])
+    readings = [_gain(found[0], case, i) for i in range(sets)]
+    k = readings[0][0].shape[1] // 2
+    samples = np.hstack([*(moments[:, :k] for moments, _ in readings), readings[0][0][:, k:]])
+
+    def statistic(mean: np.ndarray) -> np.ndarray:
+        before = mean[..., -k:]
+        both = (np.concatenate([mean[..., i * k : (i + 1) * k], before], axis=-1) for i in range(sets))
+        return np.mean([readings[0][1](each) for each in both], axis=0)
+
+    return samples, statistic
+
+
+def _first_layer(found: Sequence[Measurement], case: "Case") -> Reading:
+    """The gain of disabling the first layer, in points."""
+    return _gain(found[0], case, 0)
 
 
 # ---------------------------------------------------------------------- change in fine-tuning
@@ -130,12 +187,10 @@ def published_figures() -> dict:
 
 def _change_correlation(found: Sequence[Measurement], case: "Case") -> Reading:
     """Pearson correlation of the measured [layer, head] map with figure 5's."""
-    from bertsecrets.tasks import TASKS
-
     figure = np.array(published_figures()["fig5_cosine"][TASKS[case.task].folder]).ravel()
     centred = (figure - figure.mean()) / np.linalg.norm(figure - figure.mean())
 
-    def correlation(mean: np.ndarray) -> np.ndarray:
+    def correlation(mean: np.ndarray) -> Number:
         off = mean - mean.mean(-1, keepdims=True)
         return off @ centred / np.linalg.norm(off, axis=-1)
 
@@ -168,7 +223,7 @@ def _depth_gap(found: Sequence[Measurement], case: "Case") -> Reading:
         raise NotApplicableError("a model of one layer has no earlier and later layers")
     depth = np.linspace(0, 1, layers)
 
-    def gap(mean: np.ndarray) -> np.ndarray:
+    def gap(mean: np.ndarray) -> Number:
         one, other = mean[..., :layers], mean[..., layers:]
         return (other @ depth) / other.sum(-1) - (one @ depth) / one.sum(-1)
 
@@ -182,6 +237,10 @@ QUANTITIES: dict[str, Quantity] = {
         Quantity("f1", "points", (("scores", "own"),), _f1_score),
         Quantity("score-difference", "points", (("scores", "own"), ("scores", "against")), _difference),
         Quantity("score-over-majority", "points", (("scores", "own"),), _over_majority),
+        Quantity("best-head-gain", "points", (("head-ablation", "own"),), _best_head),
+        Quantity("worst-head-gain", "points", (("head-ablation", "own"),), _worst_head),
+        Quantity("mean-head-gain", "points", (("head-ablation", "own"),), _mean_gain),
+        Quantity("first-layer-gain", "points", (("layer-ablation", "own"),), _first_layer),
         Quantity("last-two-layers", "cosine", (("attention-change", "own"),), _last_two),
         Quantity("heads-little-changed", "percent", (("attention-change", "own"),), _little_changed),
         Quantity("figure-5-correlation", "r", (("attention-change", "own"),), _change_correlation),

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bertsecrets.core import UserError
 from bertsecrets.tasks import TASKS, Task
 
@@ -218,7 +220,9 @@ def from_hub_table(task: Task, name: str, table) -> Split:
     """The canonical split from the hub's own table, whose labels are numbers with names attached."""
     first, second = task.hub_columns
     if task.regression:
-        labels = [float(score) for score in table["label"]]
+        labels = [
+            float(str(np.float32(score))) for score in table["label"]
+        ]  # the decimals that the float32 was made of
     else:
         names = table.features["label"].names
         if set(names) != set(task.labels):

@@ -104,7 +104,7 @@ def damage(folder: Path) -> str | None:
         files = read_manifest(folder)["files"]
     except UserError as error:
         return str(error)
-    except KeyError:
+    except (KeyError, TypeError):
         return "its manifest lists no files"
     for name, expected in files.items():
         if not (folder / name).is_file():

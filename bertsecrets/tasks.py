@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from bertsecrets.core import UserError, near_matches
 
+ALL_TASKS = "all"  # stands for the task of what is not about one task
+
 
 @dataclass(frozen=True)
 class Task:

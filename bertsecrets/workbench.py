@@ -9,7 +9,6 @@ import platform
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -18,26 +17,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm
 
 from bertsecrets import models
-from bertsecrets.attention import Observer, Pass
-from bertsecrets.core import Measurement, Subject, UserError, slug
-from bertsecrets.encoding import encode, predict
-from bertsecrets.files import copy_whole, guarded_writes
+from bertsecrets.core import Measurement, Subject, UserError, digest, slug
+from bertsecrets.files import copy_whole, file_sha256, guarded_writes
 from bertsecrets.finetune import best_device, finetune
-from bertsecrets.measures import ATTENTION, MEASURES, check_measure
-from bertsecrets.measures.change import AttentionChange
-from bertsecrets.measures.scores import scores
-from bertsecrets.measures.special import SpecialTokens
-from bertsecrets.models import Classifier
+from bertsecrets.measures import ABLATION, ATTENTION, FRAMES, MEASURES, check_measure
 from bertsecrets.params import Params, params
 from bertsecrets.sources import Source, Split
 from bertsecrets.store import Store, read_json, write_json
-from bertsecrets.tasks import Task, task
+from bertsecrets.tasks import ALL_TASKS, task
 
 CPU = torch.device("cpu")
-Result = tuple[dict[str, Any], dict[str, np.ndarray]]
+DEFAULT_PIPELINE = "en_core_web_sm"
 
 
 @dataclass(frozen=True)
@@ -53,6 +45,8 @@ class Workbench:
     limit: int | None = None
     train_limit: int | None = None
     offline: bool = False
+    frames: Path | None = None
+    spacy: str = DEFAULT_PIPELINE
 
     @property
     def settings(self) -> Params:
@@ -64,8 +58,16 @@ class Workbench:
     @functools.cache  # noqa: B019 - a workbench lives as long as its process
     def split(self, task_name: str, name: str) -> Split:
         """A checked split, cut to the limit."""
-        split = self.source.split(task(task_name), name)
-        return split.head(self.train_limit if name == "train" else self.limit)
+        return self._whole(task_name, name).head(self.train_limit if name == "train" else self.limit)
+
+    @functools.cache  # noqa: B019
+    def _whole(self, task_name: str, name: str) -> Split:
+        return self.source.split(task(task_name), name)
+
+    def _cut(self, task_name: str, name: str) -> int | None:
+        """The limit on a split, where it leaves rows out: then it is part of a key (by fingerprint), and marked."""
+        limit = self.train_limit if name == "train" else self.limit
+        return limit if limit is not None and limit < len(self._whole(task_name, name)) else None
 
     def checkpoint(self, subject: Subject) -> Path:
         """The folder of a subject's trained checkpoint, trained now if it is not in the store."""
@@ -106,7 +108,8 @@ class Workbench:
                 "subject": asdict(subject),
                 "training": facts,
                 "software": software(),
-                "data": self._data(subject.task),
+                "data": self._data(subject.task, ("train", "dev") if trained else ("dev",)),
+                "train_limit": self._cut(subject.task, "train") if trained else None,
             }
 
         return self.store.get_or_make("checkpoints", str(subject), key, make)
@@ -132,17 +135,24 @@ class Workbench:
             UserError: an unknown measure, or anything missing that it needs.
         """
         check_measure(measure)
-        folder = checkpoint or self.checkpoint(subject)
-        if checkpoint is not None:
+        if MEASURES[measure].kind == FRAMES:
+            folder = checkpoint or models.local_folder(models.locate(subject.model), self.offline)
+        else:
+            folder = checkpoint or self.checkpoint(subject)
             models.open_checkpoint_config(folder, task(subject.task))
         key = self._key(measure, subject, folder, options)
         made: dict[str, Measurement] = {}
 
+        name = self._name(measure, subject, checkpoint)
+        if MEASURES[measure].kind == ABLATION and self.store.find("measurements", name, key) is None:
+            made = self._run(measure, subject, folder, options)  # before the entry's lock: processes share a grid
+
         def make(target: Path) -> dict[str, Any]:
-            made.update(self._run(measure, subject, folder, options))
+            if measure not in made:
+                made.update(self._run(measure, subject, folder, options))
             return _save(made[measure], target)
 
-        entry, reused = self.store.get_or_make("measurements", self._name(measure, subject, checkpoint), key, make)
+        entry, reused = self.store.get_or_make("measurements", name, key, make)
         for sibling, found in made.items():  # a pass that fed other measures too: keep what it gave
             if sibling != measure:
                 self.store.get_or_make(
@@ -165,24 +175,49 @@ class Workbench:
             "base": models.identify(models.locate(subject.model), self.offline) if MEASURES[measure].compares else None,
             "model": subject.model,
             "subject": asdict(subject),
-            "data": self.split(subject.task, "dev").fingerprint,
+            "data": self._fingerprint(subject),
             "settings": self._measure_settings(measure),
             "options": options,
             "device": self.device.type,
         }
 
     def _measure_settings(self, measure: str) -> dict[str, Any]:
-        chosen = self.settings.attention if MEASURES[measure].kind == ATTENTION else self.settings.scores
-        return chosen.model_dump()
+        chosen = self.settings.attention if MEASURES[measure].kind in (ATTENTION, FRAMES) else self.settings.scores
+        words = {"pipeline": pipeline_facts(self.spacy)} if measure in ("features", "relations") else {}
+        return {**chosen.model_dump(), **words}
+
+    def _fingerprint(self, subject: Subject) -> str:
+        """What identifies the texts that are measured."""
+        if subject.task != ALL_TASKS:
+            return self.split(subject.task, "dev").fingerprint
+        if self.frames is None:
+            raise UserError("frame-heads needs --frames: a JSONL of frame sentences, or FrameNet's folder or archive")
+        if self.frames.is_file():
+            return file_sha256(self.frames)
+        return digest([(str(p), p.stat().st_size) for p in sorted(self.frames.rglob("*.xml"))])
 
     def _run(self, measure: str, subject: Subject, folder: Path, options: dict[str, Any]) -> dict[str, Measurement]:
         """Run a measure, and those that the same pass feeds."""
+        from bertsecrets.experiments import RUNNERS, Inputs
+
         began = time.monotonic()
-        the_task = task(subject.task)
-        runner: Callable[..., tuple[dict[str, Result], int]]
-        runner = self._attention if MEASURES[measure].kind == ATTENTION else self._scores
+        key = digest(self._key(measure, subject, folder, options))
+        inputs = Inputs(
+            measure,
+            subject,
+            folder,
+            self.split(subject.task, "dev") if subject.task != ALL_TASKS else None,
+            options,
+            self.settings,
+            self.device,
+            self.offline,
+            grid=self.store.root / "grids" / f"{measure}-{key[:12]}",
+            cache=self.store.root / "parses",
+            frames=self.frames,
+            spacy=self.spacy,
+        )
         with torch.inference_mode():
-            results, examples = runner(measure, subject, the_task, folder, options)
+            results, examples = RUNNERS[MEASURES[measure].kind](inputs)
         seconds = round(time.monotonic() - began, 2)
         return {
             name: Measurement(
@@ -198,46 +233,10 @@ class Workbench:
             for name, (values, samples) in results.items()
         }
 
-    def _open(self, subject: Subject, folder: Path, attention: str) -> Classifier:
-        base = models.locate(subject.model)
-        found = models.open_checkpoint(folder, task(subject.task), base, attention)
-        found.model.to(self.device)
-        return found
-
-    def _scores(self, measure: str, subject: Subject, the_task: Task, folder: Path, options: dict) -> tuple[dict, int]:
-        classifier = self._open(subject, folder, "sdpa")
-        dev = self.split(subject.task, "dev")
-        encoded = encode(dev, classifier.tokenizer, self.settings.scores.max_length)
-        logits = predict(classifier.model, encoded, self.device)
-        return {measure: scores(the_task, logits, dev.targets())}, len(dev)
-
-    def _attention(
-        self, measure: str, subject: Subject, the_task: Task, folder: Path, options: dict
-    ) -> tuple[dict, int]:
-        tuned = self._open(subject, folder, "eager")
-        dev = self.split(subject.task, "dev").head(self.settings.attention.examples)
-        encoded = encode(dev, tuned.tokenizer, self.settings.attention.max_length)
-        shape = (len(dev), tuned.layers, tuned.heads)
-        observers: dict[str, Observer] = {}
-        base = None
-        if subject.initialisation != "untrained" or measure == "attention-change":
-            observers["attention-change"] = AttentionChange(*shape)
-            base = models.open_classifier(subject.model, the_task, "untrained", subject.seed, self.offline)
-            base.model.to(self.device)
-            problem = models.same_shape(tuned, base)
-            if problem:
-                raise UserError(f"{folder} cannot be compared with {subject.model}: {problem}; give its own --model")
-        if "padded_to" not in options:  # padding is K19's way for the change alone
-            observers["special-tokens"] = SpecialTokens(*shape, models.special_ids(tuned.tokenizer))
-        run = Pass(tuned.model, tuned.layers, tuned.heads, base.model if base else None, options.get("padded_to"))
-        with tqdm(total=len(dev), desc=f"attention of {subject}", unit="example") as bar:
-            run.feed(encoded, list(observers.values()), bar.update)
-        return {name: observer.result() for name, observer in observers.items()}, len(dev)
-
     # ------------------------------------------------------------------ provenance
 
-    def _data(self, task_name: str) -> dict[str, Any]:
-        splits = {name: self.split(task_name, name) for name in ("train", "dev")}
+    def _data(self, task_name: str, names: tuple[str, ...]) -> dict[str, Any]:
+        splits = {name: self.split(task_name, name) for name in names}
         return {
             "origin": {name: _public_origin(split) for name, split in splits.items()},
             "rows": {name: len(split) for name, split in splits.items()},
@@ -246,15 +245,15 @@ class Workbench:
 
     def provenance(self, subject: Subject, folder: Path, seconds: float) -> dict[str, Any]:
         """Where a measurement comes from: data, limits, checkpoint, software, device, seconds."""
-        dev = self.split(subject.task, "dev")
+        dev = self.split(subject.task, "dev") if subject.task != ALL_TASKS else None
         manifest = models.checkpoint_manifest(folder)
         trained_on = manifest.get("data", {})
         return {
-            "data": _public_origin(dev),
-            "data_fingerprint": dev.fingerprint,
-            "official_data": dev.official and trained_on.get("official", True),
-            "limit": self.limit,
-            "train_limit": self.train_limit if manifest else None,
+            "data": _public_origin(dev) if dev else self.frames.name if self.frames else None,
+            "data_fingerprint": self._fingerprint(subject),
+            "official_data": (dev is None or dev.official) and trained_on.get("official", True),
+            "limit": self._cut(subject.task, "dev") if dev else None,
+            "train_limit": manifest.get("train_limit"),
             "checkpoint": folder.name,
             "training": manifest.get("training"),
             "software": software(),
@@ -267,6 +266,14 @@ class Workbench:
 def _public_origin(split: Split) -> str:
     """A split's origin without the folders above it, which say nothing to others."""
     return "/".join(Path(split.origin).parts[-2:]) if Path(split.origin).is_file() else split.origin
+
+
+@functools.cache
+def pipeline_facts(name: str) -> dict[str, Any]:
+    """Which spaCy pipeline tags and parses."""
+    from bertsecrets.linguistics import describe, load_pipeline
+
+    return describe(load_pipeline(name))
 
 
 @functools.cache
@@ -322,6 +329,8 @@ def open_workbench(
     train_limit: int | None = None,
     offline: bool = False,
     allow_unofficial: bool = False,
+    frames: Path | None = None,
+    spacy: str | None = None,
 ) -> Workbench:
     """A workbench from plain options, as the command line and pytest have them.
 
@@ -333,6 +342,8 @@ def open_workbench(
             raise UserError(f"{name} {value} leaves no rows: give 1 or more")
     if glue is not None and not glue.is_dir():
         raise UserError(f"no GLUE folder at {glue}: give the folder that holds RTE/dev.tsv and its like")
+    if frames is not None and not frames.exists():
+        raise UserError(f"nothing at {frames}: --frames takes a JSONL, or FrameNet's own folder or archive")
     return Workbench(
         Store(store or Path("runs")),
         Source(glue, offline, allow_unofficial),
@@ -340,4 +351,6 @@ def open_workbench(
         limit,
         train_limit,
         offline,
+        frames,
+        spacy or DEFAULT_PIPELINE,
     )

@@ -4,14 +4,16 @@ from dataclasses import dataclass
 
 from bertsecrets.core import UserError, near_matches
 
-SCORES, ATTENTION, ABLATION = "scores", "attention", "ablation"
+SCORES, ATTENTION, ABLATION, FRAMES = "scores", "attention", "ablation", "frames"
+SPACY = "spacy"
 
 
 @dataclass(frozen=True)
 class Measure:
     """What a measure is.
 
-    `kind` is the way it runs: on predictions, in an attention pass, or through the ablation engine. `compares` says
+    `kind` is the way it runs: on predictions, in an attention pass, through the ablation engine, or on frame sentences.
+    `needs` names what must be installed besides. `compares` says
     that the pretrained model is needed beside the subject's. `version` changes when the definition does, so that
     stored results of the old one are not taken for the new. `implemented` is False for the ones still to come.
     """
@@ -22,6 +24,7 @@ class Measure:
     compares: bool = False
     version: int = 1
     implemented: bool = True
+    needs: str | None = None
 
 
 MEASURES: dict[str, Measure] = {
@@ -30,19 +33,26 @@ MEASURES: dict[str, Measure] = {
         Measure("scores", SCORES, "scores, majority-class baseline, entropy of predicted classes (K19 3, table 1)"),
         Measure("attention-change", ATTENTION, "cosine of pretrained and fine-tuned maps (K19 4.3)", compares=True),
         Measure("special-tokens", ATTENTION, "attention to [CLS] and [SEP] (K19 4.4)"),
-        Measure("frame-heads", ATTENTION, "attention along frame-semantic relations (K19 4.2)", implemented=False),
-        Measure("features", ATTENTION, "attention to linguistic features (K19 4.4)", implemented=False),
-        Measure("relations", ATTENTION, "token-to-token attention (K19 4.5)", implemented=False),
+        Measure("frame-heads", FRAMES, "attention from core frame elements to their target (K19 4.2)"),
+        Measure("features", ATTENTION, "attention to linguistic features (K19 4.4)", needs=SPACY),
+        Measure("relations", ATTENTION, "token-to-token attention (K19 4.5)", needs=SPACY),
         Measure("patterns", ATTENTION, "classes of attention maps (K19 4.1)", implemented=False),
-        Measure("head-ablation", ABLATION, "score with each head disabled (K19 4.6)", implemented=False),
-        Measure("layer-ablation", ABLATION, "score with each layer disabled (K19 4.6)", implemented=False),
+        Measure("head-ablation", ABLATION, "score with each head disabled (K19 4.6)"),
+        Measure("layer-ablation", ABLATION, "score with each layer disabled (K19 4.6)"),
     )
 }
 
 
 def fitting(initialisation: str) -> list[str]:
-    """The implemented measures that make sense for an initialisation; nothing is compared with itself."""
-    return [m.name for m in MEASURES.values() if m.implemented and not (m.compares and initialisation == "untrained")]
+    """The measures of predictions and attention that fit an initialisation and need nothing besides."""
+    return [
+        m.name
+        for m in MEASURES.values()
+        if m.implemented
+        and m.kind in (SCORES, ATTENTION)
+        and m.needs is None
+        and not (m.compares and initialisation == "untrained")
+    ]
 
 
 def check_measure(name: str) -> Measure:

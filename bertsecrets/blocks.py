@@ -1,0 +1,122 @@
+"""The layers of BERT's own kind, as the matrices that ablation computes with.
+
+A layer counts when it has BERT's parts under one of the names below. That alone proves nothing (rotary positions or
+adapters may hide beside them), so whoever uses blocks compares them with the model itself on a probe first.
+"""
+
+import math
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import nn
+
+Hidden = Float[torch.Tensor, "rows tokens width"]
+PerHead = Float[torch.Tensor, "rows heads tokens size"]
+
+# query, key, value, output, the norm after attention, the feed-forward network's two parts around its activation, norm
+LAYOUTS = {
+    "BERT, RoBERTa, ELECTRA, ERNIE": (
+        "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
+        "attention.output.LayerNorm", "intermediate.dense", "intermediate.intermediate_act_fn", "output.dense",
+        "output.LayerNorm",
+    ),
+    "DistilBERT": (
+        "attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm", "ffn.lin1",
+        "ffn.activation", "ffn.lin2", "output_layer_norm",
+    ),
+    "ALBERT": (
+        "attention.query", "attention.key", "attention.value", "attention.dense", "attention.LayerNorm", "ffn",
+        "activation", "ffn_output", "full_layer_layer_norm",
+    ),
+}  # fmt: skip
+ACTIVATION = 6  # place of the part that is no Linear and no LayerNorm
+
+
+@dataclass(frozen=True)
+class Block:
+    """One post-norm transformer layer: `norm(outer(activation(inner(y))) + y)`, `y` the normed sum after attention."""
+
+    heads: int
+    query: nn.Linear
+    key: nn.Linear
+    value: nn.Linear
+    output: nn.Linear
+    attention_norm: nn.LayerNorm
+    inner: nn.Linear
+    activation: Any
+    outer: nn.Linear
+    norm: nn.LayerNorm
+
+    @classmethod
+    def of(cls, module: nn.Module, heads: int) -> "Block | None":
+        """The module seen as a block; None where it lacks a part."""
+        for names in LAYOUTS.values():
+            try:
+                parts = [attrgetter(name)(module) for name in names]
+            except AttributeError:
+                continue
+            rest = parts[:ACTIVATION] + parts[ACTIVATION + 1 :]
+            if all(type(part) in (nn.Linear, nn.LayerNorm) for part in rest):
+                return cls(heads, *parts)
+        return None
+
+    @property
+    def scale(self) -> float:
+        """What attention logits are multiplied by."""
+        return 1 / math.sqrt(self.query.out_features // self.heads)
+
+    def split(self, x: Float[torch.Tensor, "rows tokens width"]) -> PerHead:
+        """The heads of projected tokens."""
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def attend(self, x: Hidden, keep: Bool[torch.Tensor, "rows heads"] | None = None) -> tuple[PerHead, PerHead]:
+        """Each head's context, and its values; heads not kept attend uniformly."""
+        query = self.split(self.query(x))
+        if keep is not None:
+            query = query * keep[:, :, None, None]
+        value = self.split(self.value(x))
+        return F.scaled_dot_product_attention(query, self.split(self.key(x)), value, scale=self.scale), value
+
+    def attend_first(
+        self, x: Hidden, keep: Bool[torch.Tensor, "rows heads"] | None = None
+    ) -> tuple[Float[torch.Tensor, "rows heads size"], Float[torch.Tensor, "rows heads size"]]:
+        """The first token's context, head by head, and the mean of the values, without keys or values for each token.
+
+        The key projection is absorbed into the one query, the value projection into the one context. A key's bias adds
+        the same to all logits of a row and drops out of the softmax.
+        """
+        key = self.key.weight.unflatten(0, (self.heads, -1))  # [heads, size, width]
+        value = self.value.weight.unflatten(0, (self.heads, -1))
+        query = self.query(x[:, 0]).unflatten(-1, (self.heads, -1)) * self.scale
+        if keep is not None:
+            query = query * keep[:, :, None]
+        absorbed = torch.bmm(query.transpose(0, 1), key).transpose(0, 1)  # [rows, heads, width]
+        weights = torch.bmm(absorbed, x.transpose(1, 2)).softmax(-1, dtype=torch.float32).to(x.dtype)
+        seen = torch.bmm(weights, x)
+        context = torch.bmm(seen.transpose(0, 1), value.transpose(1, 2)).transpose(0, 1)
+        if self.value.bias is not None:
+            context = context + self.value.bias.unflatten(0, (self.heads, -1))
+        return context, self.value(x.mean(1)).unflatten(-1, (self.heads, -1))
+
+    def deltas(
+        self, context: PerHead, value: PerHead, heads: list[int]
+    ) -> Float[torch.Tensor, "some rows tokens width"]:
+        """What disabling each of `heads` adds to the output projection: W_o[h] (mean of V - context_h)."""
+        change = value[:, heads].mean(2, keepdim=True) - context[:, heads]
+        parts = self.output.weight.unflatten(1, (self.heads, -1))[:, heads]  # [width, some, size]
+        rows, _, tokens, size = change.shape
+        flat = change.transpose(0, 1).reshape(len(heads), rows * tokens, size)
+        return torch.bmm(flat, parts.permute(1, 2, 0)).unflatten(1, (rows, tokens))
+
+    def project(self, context: PerHead) -> Hidden:
+        """The output projection of all heads together."""
+        return self.output(context.transpose(1, 2).flatten(2))
+
+    def finish(self, mixed: Float[torch.Tensor, "*batch width"]) -> Float[torch.Tensor, "*batch width"]:
+        """The rest of the layer, from the sum of its input and the projected attention (which is overwritten)."""
+        mixed = self.attention_norm(mixed)
+        return self.norm(self.outer(self.activation(self.inner(mixed))).add_(mixed))

@@ -1,0 +1,158 @@
+"""How each kind of measure is run: on predictions, in one attention pass, by the ablation engine, on frame sentences.
+
+Each runner takes prepared `Inputs` and gives the results of the measure asked for, and of those that came with it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+
+from bertsecrets import models
+from bertsecrets.attention import Observer, Pass
+from bertsecrets.core import Subject, UserError
+from bertsecrets.encoding import encode, predict
+from bertsecrets.measures import ABLATION, ATTENTION, FRAMES, SCORES
+from bertsecrets.measures.change import AttentionChange
+from bertsecrets.measures.scores import scores
+from bertsecrets.measures.special import SpecialTokens
+from bertsecrets.models import Classifier
+from bertsecrets.params import Params
+from bertsecrets.sources import Split
+from bertsecrets.tasks import Task, task
+
+Result = tuple[dict[str, Any], dict[str, np.ndarray]]
+Results = tuple[dict[str, Result], int]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a runner works on: `folder` is the checkpoint, `grid` where finished parts of an ablation are kept."""
+
+    measure: str
+    subject: Subject
+    folder: Path
+    dev: Split | None
+    options: dict[str, Any]
+    settings: Params
+    device: torch.device
+    offline: bool
+    grid: Path
+    cache: Path
+    frames: Path | None = None
+    spacy: str = ""
+
+    @property
+    def task(self) -> Task:
+        """The subject's task."""
+        return task(self.subject.task)
+
+    @property
+    def rows(self) -> Split:
+        """The validation rows."""
+        assert self.dev is not None
+        return self.dev
+
+    def open(self, attention: str) -> Classifier:
+        """The checkpoint, on the device, with the attention implementation named."""
+        found = models.open_checkpoint(self.folder, self.task, models.locate(self.subject.model), attention)
+        found.model.to(self.device)
+        return found
+
+
+def run_scores(inputs: Inputs) -> Results:
+    """Scores on the validation rows."""
+    classifier = inputs.open("sdpa")
+    encoded = encode(inputs.rows, classifier.tokenizer, inputs.settings.scores.max_length)
+    logits = predict(classifier.model, encoded, inputs.device)
+    return {inputs.measure: scores(inputs.task, logits, inputs.rows.targets())}, len(encoded)
+
+
+def run_ablation(inputs: Inputs) -> Results:
+    """Scores with each head, or each layer, disabled."""
+    from bertsecrets.measures.ablation import head_ablation, layer_ablation
+
+    classifier = inputs.open("sdpa")
+    encoded = encode(inputs.rows, classifier.tokenizer, inputs.settings.scores.max_length)
+    run = head_ablation if inputs.measure == "head-ablation" else layer_ablation
+    result = run(classifier, encoded, inputs.task, inputs.rows.targets(), inputs.device, inputs.grid)
+    return {inputs.measure: result}, len(encoded)
+
+
+def run_attention(inputs: Inputs) -> Results:
+    """One pass that feeds the measure asked for and every other that needs nothing more."""
+    tuned = inputs.open("eager")
+    dev = inputs.rows.head(inputs.settings.attention.examples)
+    length = inputs.settings.attention.max_length
+    shape = (len(dev), tuned.layers, tuned.heads)
+    observers: dict[str, Observer] = {}
+    base = None
+    if inputs.subject.initialisation != "untrained" or inputs.measure == "attention-change":
+        observers["attention-change"] = AttentionChange(*shape)
+        base = models.open_classifier(
+            inputs.subject.model, inputs.task, "untrained", inputs.subject.seed, inputs.offline
+        )
+        base.model.to(inputs.device)
+        problem = models.same_shape(tuned, base)
+        if problem:
+            raise UserError(f"{inputs.folder} cannot be compared with {inputs.subject.model}: {problem}")
+    encoded = encode(dev, tuned.tokenizer, length)
+    if "padded_to" not in inputs.options:  # padding is K19's way for the change alone
+        observers["special-tokens"] = SpecialTokens(*shape, models.special_ids(tuned.tokenizer))
+    if inputs.measure in ("features", "relations"):
+        observers.update(word_observers(inputs, tuned, dev, length))
+    run = Pass(tuned.model, tuned.layers, tuned.heads, base.model if base else None, inputs.options.get("padded_to"))
+    with tqdm(total=len(dev), desc=f"attention of {inputs.subject}", unit="example") as bar:
+        run.feed(encoded, list(observers.values()), bar.update)
+    return {name: observer.result() for name, observer in observers.items()}, len(dev)
+
+
+def word_observers(inputs: Inputs, tuned: Classifier, dev: Split, length: int) -> dict[str, Observer]:
+    """The observers that need words: tags and relations come from a spaCy pipeline, and are cached."""
+    from bertsecrets.alignment import encode_words
+    from bertsecrets.linguistics import parse_pairs
+    from bertsecrets.measures.features import FeatureAttention, feature_marks
+    from bertsecrets.measures.relations import PairAttention, relation_pairs
+
+    shape = (len(dev), tuned.layers, tuned.heads)
+    encoded, alignment = encode_words(tuned.tokenizer, dev.sentence1, dev.sentence2, length)
+    first, second = parse_pairs(dev.sentence1, dev.sentence2, inputs.spacy, inputs.cache)
+    marks = feature_marks(alignment, encoded.input_ids, models.special_ids(tuned.tokenizer), first, second)
+    return {
+        "features": FeatureAttention(*shape, marks, marks["cls"]),
+        "relations": PairAttention(*shape, relation_pairs(alignment, first, second)),
+    }
+
+
+def run_frames(inputs: Inputs) -> Results:
+    """Attention from core elements to targets, in the encoder alone (K19 section 4.2)."""
+    from bertsecrets.alignment import encode_words
+    from bertsecrets.framenet_xml import open_frames
+    from bertsecrets.measures.frames import frame_attention
+
+    assert inputs.frames is not None
+    sentences = open_frames(inputs.frames).sentences
+    if not sentences:
+        raise UserError(
+            f"no sentence of {inputs.frames} passes the paper's filters: give FrameNet's own folder or a JSONL"
+        )
+    encoder = models.open_encoder(models.Location(str(inputs.folder), str(inputs.folder)))
+    encoder.model.to(inputs.device)
+    length = inputs.settings.attention.max_length
+    encoded, alignment = encode_words(encoder.tokenizer, [s.sentence for s in sentences], max_length=length)
+    observer = frame_attention(alignment, sentences, encoder.layers, encoder.heads)
+    with tqdm(total=len(encoded), desc=f"frames of {inputs.subject.model}", unit="sentence") as bar:
+        Pass(encoder.model, encoder.layers, encoder.heads).feed(encoded, [observer], bar.update)
+    return {inputs.measure: observer.result()}, len(encoded)
+
+
+RUNNERS: dict[str, Callable[[Inputs], Results]] = {
+    SCORES: run_scores,
+    ATTENTION: run_attention,
+    ABLATION: run_ablation,
+    FRAMES: run_frames,
+}

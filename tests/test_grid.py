@@ -1,0 +1,123 @@
+"""A grid of sets of heads survives an interruption, and several processes share one without doing a set twice."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertsecrets.core import UserError
+from bertsecrets.grid import Grid
+from bertsecrets.headsets import BASELINE, head_pairs, label, nested, parse_sets, single_heads, whole_layers
+
+SETS = [BASELINE, *single_heads(3, 4)]
+
+# Works on a grid like any user of it, and notes which sets it computed, one line for each portion.
+WORKER = """
+import os, signal, sys, time
+from pathlib import Path
+import numpy as np
+from bertsecrets.grid import Grid
+from bertsecrets.headsets import BASELINE, label, single_heads
+
+folder, log, dies_at = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+
+def compute(sets, progress):
+    computed = log.read_text().splitlines() if log.exists() else []
+    if len(computed) == dies_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.2)
+    log.write_text("".join(line + "\\n" for line in [*computed, " ".join(map(label, sets))]))
+    return np.array([[len(heads), sum(layer * 4 + head for layer, head in heads)] for heads in sets])
+
+grid = Grid.open(folder, [BASELINE, *single_heads(3, 4)], 3, 2, {"model": "none"})
+print(grid.fill(compute).tolist())
+"""
+EXPECTED = [[0, 0], *([1, place] for place in range(12))]
+
+
+def start(folder: Path, log: Path, dies_at: int = -1) -> subprocess.Popen:
+    """A process that works on the grid in `folder`."""
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(folder), str(log), str(dies_at)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_a_killed_run_goes_on_at_the_next_unfinished_portion(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    killed = start(tmp_path / "grid", first, dies_at=3)
+    killed.communicate(timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    again = start(tmp_path / "grid", second)
+    answer, _ = again.communicate(timeout=60)
+    assert answer.strip() == str(EXPECTED)
+    done, rest = (log.read_text().split() for log in (first, second))
+    assert len(done) == 6
+    assert sorted(done + rest) == sorted(map(label, SETS))
+
+
+def test_two_processes_share_a_grid_and_do_no_set_twice(tmp_path):
+    workers = [start(tmp_path / "grid", tmp_path / f"log{i}") for i in range(2)]
+    answers = [worker.communicate(timeout=60)[0].strip() for worker in workers]
+    assert answers == [str(EXPECTED)] * 2
+    shares = [(tmp_path / f"log{i}").read_text().split() for i in range(2)]
+    assert all(shares)
+    assert sorted(shares[0] + shares[1]) == sorted(map(label, SETS))
+
+
+def count(sets, progress):
+    """What the tests below compute: the number of heads of each set."""
+    progress(float(len(sets)))
+    return np.array([len(heads) for heads in sets], dtype=np.int8)
+
+
+def test_a_finished_grid_is_only_read_and_a_damaged_portion_made_anew(tmp_path):
+    sets = [*nested([(2, 0), (0, 1), (1, 3)]), *whole_layers(3, 4)]
+    grid = Grid.open(tmp_path, sets, 3, 2, {})
+    seen: list[float] = []
+    assert grid.fill(count, seen.append).tolist() == [1, 2, 3, 4, 4, 4]
+    assert sum(seen) == 6
+    (tmp_path / "portion-0001" / "predicted.npz").write_bytes(b"PK half a file")
+    computed = []
+
+    def noting(some, progress):
+        computed.extend(some)
+        return count(some, progress)
+
+    assert Grid.open(tmp_path, sets, 3, 2, {}).fill(noting).tolist() == [1, 2, 3, 4, 4, 4]
+    assert len(computed) == 2
+
+
+def test_a_folder_with_another_grid_is_refused(tmp_path):
+    Grid.open(tmp_path, SETS, 3, 2, {"weights": "one"})
+    for sets, about in ((SETS, {"weights": "other"}), (SETS[1:], {"weights": "one"})):
+        with pytest.raises(UserError, match="holds another grid"):
+            Grid.open(tmp_path, sets, 3, 2, about)
+
+
+def test_what_people_write_is_counted_from_one():
+    sets = parse_sets("1.2 7.6 1.2+7.6 5", 12, 2 * 3)
+    assert sets[:3] == [frozenset({(0, 1)}), frozenset({(6, 5)}), frozenset({(0, 1), (6, 5)})]
+    assert sets[3] == whole_layers(12, 6)[4]
+
+
+@given(st.lists(st.frozensets(st.tuples(st.integers(0, 11), st.integers(0, 11)), min_size=1), min_size=1))
+def test_labels_are_read_back(sets):
+    assert parse_sets(" ".join(map(label, sets)), 12, 12) == sets
+
+
+@pytest.mark.parametrize("text", ["", "0.1", "13", "1.13", "1.", "first", "1.2,3.4", "-1.2"])
+def test_what_names_no_head_is_refused(text):
+    with pytest.raises(UserError, match="layer"):
+        parse_sets(text, 12, 12)
+
+
+def test_the_usual_sets_have_the_expected_sizes():
+    assert len(single_heads(12, 12)) == len(set(single_heads(12, 12))) == 144
+    assert [len(heads) for heads in whole_layers(2, 5)] == [5, 5]
+    assert len(head_pairs(3, 12)) == 66
+    assert nested([(1, 0), (0, 2)]) == [frozenset({(1, 0)}), frozenset({(1, 0), (0, 2)})]

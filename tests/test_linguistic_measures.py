@@ -1,0 +1,429 @@
+"""Attention along relations and to linguistic features, and the words these are found by."""
+
+import json
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import BertConfig, BertModel
+from wordpieces import tiny_tokenizer
+
+from bertsecrets.alignment import Alignment, TokenPairs, encode_words
+from bertsecrets.attention import Pass, Tap
+from bertsecrets.core import UserError
+from bertsecrets.encoding import Batch, collate
+from bertsecrets.framenet import FrameSentence
+from bertsecrets.linguistics import FEATURES, Parses, Word, parse, parse_pairs, verb_subject_links
+from bertsecrets.measures.features import FeatureAttention, feature_marks, max_over
+from bertsecrets.measures.frames import (
+    bootstrap_means,
+    correlation_with,
+    frame_attention,
+    gap_to_next,
+    intervals,
+    ranking,
+    standing_out,
+)
+from bertsecrets.measures.relations import PairAttention, max_weight, mean_over_present, relation_pairs
+from bertsecrets.pipeline import train_pipeline
+from bertsecrets.treebank import read_treebank, spacing
+
+
+def batch_of(indices, lengths, width):
+    """A batch of numbered examples; token ids do not matter."""
+    mask = torch.arange(width)[None] < torch.tensor(lengths)[:, None]
+    return Batch(np.array(indices), torch.ones(len(indices), width, dtype=torch.long), None, mask)
+
+
+def random_maps(seed, lengths, heads, width):
+    """Softmax maps of real tokens, 0 elsewhere."""
+    torch.manual_seed(seed)
+    batch = batch_of(range(len(lengths)), lengths, width)
+    scores = torch.randn(len(lengths), heads, width, width) * 2
+    maps = scores.masked_fill(~batch.mask[:, None, None, :], -torch.inf).softmax(-1)
+    return maps * batch.mask[:, None, :, None], batch
+
+
+# ---------------------------------------------------------------------- by hand
+
+
+def test_the_maximum_over_pairs_by_hand():
+    maps = torch.tensor([[[[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.6, 0.0, 0.4]]]]).repeat(2, 1, 1, 1)
+    pairs = TokenPairs.of(np.array([0, 0]), np.array([0, 2]), np.array([2, 0]))
+    found = max_weight(maps, batch_of([0, 1], [3, 3], 3), pairs)
+    assert found[0].item() == pytest.approx(0.6)
+    assert torch.isnan(found[1]).all()  # no pair: left out, not 0
+
+
+def test_features_by_hand():
+    maps = torch.tensor([[[[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.6, 0.0, 0.4]]]])
+    marks = {"noun": np.array([[False, True, True]]), "verb": np.array([[False, False, False]])}
+    observer = FeatureAttention(1, 1, 1, marks, cls=np.array([[True, False, False]]))
+    observer.observe(batch_of([0], [3], 3), 0, maps, None)
+    values, samples = observer.result()
+    assert values["noun"][0, 0] == pytest.approx((0.3 + 0.8 + 0.0) / 3)  # columns: .4, 1.1/3, .7/3
+    assert values["cls_row_noun"][0] == pytest.approx(0.3)
+    assert np.isnan(values["verb"][0, 0])
+    assert np.isnan(samples["verb"]).all()
+    assert (values["noun_examples"], values["verb_examples"]) == (1, 0)
+
+
+def test_inputs_without_the_feature_are_left_out_of_the_mean():
+    values = mean_over_present({"noun": np.array([[[0.2]], [[np.nan]], [[0.4]]], dtype=np.float32)})
+    assert values["noun"][0, 0] == pytest.approx(0.3)
+    assert values["noun_examples"] == 2
+
+
+# ---------------------------------------------------------------------- against loops, and padding
+
+shapes = st.tuples(st.integers(0, 999), st.lists(st.integers(2, 6), min_size=1, max_size=4))
+
+
+@settings(deadline=None, max_examples=40)
+@given(shapes, st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 5)), max_size=20))
+def test_pair_attention_equals_a_loop(shape, triples):
+    seed, lengths = shape
+    maps, batch = random_maps(seed, lengths, 3, 6)
+    kept = [(e, s, t) for e, s, t in triples if e < len(lengths) and max(s, t) < lengths[e]]
+    pairs = TokenPairs.of(*np.array(kept, dtype=np.int64).reshape(-1, 3).T)
+    found = max_weight(maps, batch, pairs).numpy()
+    for row in range(len(lengths)):
+        for head in range(3):
+            weights = [maps[row, head, s, t].item() for e, s, t in kept if e == row]
+            assert found[row, head] == pytest.approx(max(weights, default=np.nan), nan_ok=True)
+
+
+@settings(deadline=None, max_examples=40)
+@given(shapes, st.integers(0, 2**32 - 1))
+def test_features_equal_a_loop_whatever_the_padding(shape, seed):
+    lengths = shape[1]
+    maps, batch = random_maps(shape[0], lengths, 2, 6)
+    drawn = np.random.default_rng(seed).random((2, len(lengths), 6)) < 0.4
+    drawn &= np.arange(6) < np.array(lengths)[:, None]
+    cls = np.zeros((len(lengths), 6), dtype=bool)
+    cls[:, 0] = True
+    observer = FeatureAttention(len(lengths), 1, 2, dict(zip("ab", drawn, strict=True)), cls)
+    observer.observe(batch, 0, maps, None)
+    _, samples = observer.result()
+    for n, kind in enumerate("ab"):
+        for row, length in enumerate(lengths):
+            real = maps[row, :, :length, :length].numpy()
+            tokens = np.flatnonzero(drawn[n, row])
+            for head in range(2):
+                columns = [real[head, :, t].sum() / length for t in tokens]
+                row_weights = [real[head, 0, t] for t in tokens]
+                assert samples[kind][row, 0, head] == pytest.approx(max(columns, default=np.nan), nan_ok=True)
+                of_row = samples[f"cls_row_{kind}"][row, head]
+                assert of_row == pytest.approx(max(row_weights, default=np.nan), nan_ok=True)
+
+
+def test_nothing_marked_is_nan_not_zero():
+    assert torch.isnan(max_over(torch.zeros(1, 2, 3), torch.zeros(4, 1, 3, dtype=torch.bool))).all()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """A BERT-like tokenizer with a vocabulary of a few words."""
+    return tiny_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A random two-layer BERT."""
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=40, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=32,
+        max_position_embeddings=64, attn_implementation="eager",
+    )  # fmt: skip
+    return BertModel(config).eval()
+
+
+SENTENCES = [
+    FrameSentence("the unhappiness sat on the mat .", (20, 22), ((4, 15),)),
+    FrameSentence("cat don't sat .", (10, 13), ((0, 3),)),
+    FrameSentence("him , the cats sat on the unhappiness", (26, 37), ((0, 3), (10, 14))),
+]
+
+
+def test_frame_attention_of_a_model_by_another_route(model, tokenizer):
+    encoded, alignment = encode_words(tokenizer, [s.sentence for s in SENTENCES])
+    observer = frame_attention(alignment, SENTENCES, 2, 3)
+    Pass(model, 2, 3).feed(encoded, [observer])
+    values, samples = observer.result()
+    places = [([2, 3, 4], [6]), ([1], [5]), ([1, 4], [8, 9, 10])]
+    for i, (elements, targets) in enumerate(places):
+        with torch.no_grad():
+            maps = model(torch.tensor([encoded.input_ids[i]]), output_attentions=True).attentions
+        for layer in range(2):
+            m = maps[layer][0].numpy()
+            every = np.max([m[:, e, t] for e in elements for t in targets], axis=0)
+            back = np.max([m[:, t, e] for e in elements for t in targets], axis=0)
+            zipped = np.max([m[:, e, t] for e, t in zip(elements, targets, strict=False)], axis=0)
+            np.testing.assert_allclose(samples["max_weight"][i, layer], every, atol=1e-6)
+            np.testing.assert_allclose(samples["max_weight_reverse"][i, layer], back, atol=1e-6)
+            np.testing.assert_allclose(samples["max_weight_zipped"][i, layer], zipped, atol=1e-6)
+    np.testing.assert_allclose(values["max_weight"], samples["max_weight"].mean(0), atol=1e-6)
+    assert values["max_weight_examples"] == 3
+
+
+def test_padding_never_changes_a_value(model, tokenizer):
+    texts = [s.sentence for s in SENTENCES]
+    encoded, alignment = encode_words(tokenizer, texts)
+    parses = Parses([words_of(text, {"him": "PRP"}) for text in texts], {})
+    marks = feature_marks(alignment, encoded.input_ids, {"cls": 2, "sep": 3}, parses)
+
+    def measure(groups, width):
+        observers = [
+            frame_attention(alignment, SENTENCES, 2, 3),
+            FeatureAttention(3, 2, 3, marks, marks["cls"]),
+            PairAttention(3, 2, 3, relation_pairs(alignment, parses)),
+        ]
+        for group in groups:
+            batch = collate(encoded, np.array(group), width)
+
+            def see(layer, maps, batch=batch):
+                for observer in observers:
+                    observer.observe(batch, layer, maps, None)
+
+            Tap(model, 2).run(batch, see)
+        return {name: sample for observer in observers for name, sample in observer.result()[1].items()}
+
+    alone = measure([[0], [1], [2]], None)
+    for other in (measure([[0, 1, 2]], None), measure([[2, 0], [1]], 20)):
+        for name, sample in alone.items():
+            np.testing.assert_allclose(sample, other[name], atol=1e-6, err_msg=name)
+    assert not np.isnan(alone["noun"]).any()
+    assert np.isnan(alone["noun_pronoun"][:2]).all()
+    assert not np.isnan(alone["noun_pronoun"][2]).any()
+
+
+# ---------------------------------------------------------------------- statistics
+
+
+def test_bootstrap_means_spread_as_theory_says():
+    sample = np.random.default_rng(0).normal(0.3, 0.1, (400, 2, 3))
+    means = bootstrap_means(sample, 2000)
+    np.testing.assert_allclose(means.mean(0), sample.mean(0), atol=1e-3)
+    np.testing.assert_allclose(means.std(0), sample.std(0) / 20, rtol=0.1)
+    low, high = intervals(means, 0.95)
+    assert ((low < sample.mean(0)) & (sample.mean(0) < high)).all()
+    np.testing.assert_array_equal(means, bootstrap_means(sample, 2000))
+
+
+def test_sentences_without_a_pair_are_not_resampled():
+    sample = np.array([[[1.0]], [[np.nan]], [[1.0]]])
+    assert (bootstrap_means(sample, 50) == 1).all()
+
+
+def test_ranking_gap_and_correlation_by_hand():
+    grid = np.array([[0.1, 0.9], [0.8, 0.2]])
+    assert [(r.layer, r.head, r.rank) for r in ranking(grid)] == [(1, 2, 1), (2, 1, 2), (2, 2, 3), (1, 1, 4)]
+    stands = standing_out(grid)
+    assert stands["gap"] == pytest.approx(0.6)
+    assert stands["gap_in_spread"] == pytest.approx(0.6 / 0.05)
+    assert stands["above"] == 1
+    means = np.stack([grid, grid.T, grid[::-1]])
+    np.testing.assert_allclose(gap_to_next(means, [(1, 2), (2, 1)]), [0.6, 0.6, -0.8])
+    assert correlation_with(grid, 1 - grid)["pearson"] == pytest.approx(-1)
+    assert correlation_with(grid, np.zeros((3, 2))) is None
+
+
+# ---------------------------------------------------------------------- words
+
+
+def words_of(text, tags=None, relations=None, heads=None):
+    """Words between white space; everything is a noun without more said."""
+    words, start = [], 0
+    for n, word in enumerate(text.split()):
+        start = text.index(word, start)
+        tag = (tags or {}).get(word, "NN")
+        relation, head = (relations or {}).get(word, "dep"), (heads or {}).get(word, n)
+        words.append(Word(word, start, start + len(word), tag, relation, head))
+        start += len(word)
+    return tuple(words)
+
+
+@pytest.mark.parametrize(
+    ("text", "yes"),
+    [("not", True), ("Nothing", True), ("n't", True), ("don't", True), ("n’t", True), ("another", False),
+     ("knot", False), ("nowhere", True), ("no", False), ("cannot", True), ("want", False)],
+)  # fmt: skip
+def test_negations_are_words_not_substrings(text, yes):
+    assert FEATURES["negation"](Word(text, 0, len(text), "RB", "neg", 0)) is yes
+
+
+@pytest.mark.parametrize(
+    ("text", "yes"), [(".", True), ("--", True), ("“", True), ("``", True), ("%", False), ("$", False), ("a.", False)]
+)
+def test_punctuation_is_made_of_punctuation(text, yes):
+    assert FEATURES["punctuation"](Word(text, 0, len(text), ".", "punct", 0)) is yes
+
+
+def test_a_verb_is_linked_to_its_own_subject_only():
+    text = "cats sat , mice were eaten"
+    tags = {"sat": "VBD", "were": "VBD", "eaten": "VBN", "mice": "NNS", "cats": "NNS"}
+    relations = {"cats": "nsubj", "mice": "nsubjpass"}
+    words = words_of(text, tags, relations, {"cats": 1, "mice": 5})
+    assert verb_subject_links(words) == [((5, 8), (0, 4))]
+
+
+def test_relations_of_two_texts(tokenizer):
+    first, second = "the cat sat", "him sat"
+    tags, relations = {"sat": "VBD", "him": "PRP", "the": "DT"}, {"cat": "nsubj", "him": "nsubj"}
+    one = Parses([words_of(first, tags, relations, {"cat": 2})], {})
+    other = Parses([words_of(second, tags, relations, {"him": 1})], {})
+    _, alignment = encode_words(tokenizer, [first], [second])  # [CLS] the cat sat [SEP] him sat [SEP]
+    pairs = relation_pairs(alignment, one, other)
+    assert listed(pairs["noun_pronoun"]) == [(2, 5)]
+    assert listed(pairs["pronoun_noun"]) == [(5, 2)]
+    assert listed(pairs["verb_subject"]) == [(3, 2), (6, 5)]
+    assert listed(pairs["subject_verb"]) == [(2, 3), (5, 6)]
+
+
+def listed(pairs):
+    return list(zip(pairs.source.tolist(), pairs.target.tolist(), strict=True))
+
+
+# ---------------------------------------------------------------------- treebank and pipeline
+
+TREES = """
+( (S (NP-SBJ-1 (DT The) (NN cat) )
+     (VP (VBD was) (VP (VBN seen) (NP (-NONE- *-1) )
+        (PP (IN by) (NP-LGS (NP (NNS mice) ) (SBAR (WHNP-2 (WP who) )
+           (S (NP-SBJ (-NONE- *T*-2) ) (VP (MD will) (VP (VB give) (NP (PRP him) ) (NP (NN milk) )
+              (NP-TMP (NN today) ))))))))) (. .) ))
+( (S (NP-SBJ (PRP He) ) (VP (VBZ is) (RB n't) (NP-PRD (DT a) (NN cat) )) (. .) ))
+"""
+HEADS = """The\tDT\t2
+cat\tNN\t3
+was\tVBD\t0
+seen\tVBN\t3
+by\tIN\t4
+mice\tNNS\t5
+who\tWP\t6
+will\tMD\t7
+give\tVB\t8
+him\tPRP\t9
+milk\tNN\t9
+today\tNN\t9
+.\t.\t3
+
+He\tPRP\t2
+is\tVBZ\t0
+n't\tRB\t2
+a\tDT\t5
+cat\tNN\t2
+.\t.\t2
+"""
+
+
+@pytest.fixture
+def treebank(tmp_path):
+    """Two hand-made sentences in the layout of NLTK's two packages, zipped."""
+    for name, file, text in (("treebank", "combined/a.mrg", TREES), ("dependency_treebank", "a.dp", HEADS)):
+        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
+            archive.writestr(f"{name}/{file}", text)
+    return tmp_path
+
+
+def test_function_tags_become_relations(treebank):
+    first, second = read_treebank(treebank)
+    found = {w: (label, first.words[h]) for w, label, h in zip(first.words, first.labels, first.heads, strict=True)}
+    assert found["seen"] == ("ROOT", "seen")
+    assert found["was"] == ("aux", "seen")
+    assert found["cat"] == ("nsubjpass", "seen")
+    assert found["by"] == ("agent", "seen")
+    assert found["who"] == ("nsubj", "give")
+    assert found["will"] == ("aux", "give")
+    assert found["him"] == ("dative", "give")
+    assert found["milk"] == ("dobj", "give")
+    assert found["today"][0] == "dep"
+    assert found["."] == ("punct", "seen")
+    assert dict(zip(second.words, second.labels, strict=True))["cat"] == "attr"
+
+
+def test_running_text_is_spaced_as_people_write():
+    words = ["``", "He", "is", "n't", "``", "-LRB-", "$", "5", "-RRB-", ",", "''"]
+    assert "".join(w + " " * s for w, s in zip(words, spacing(words), strict=True)) == "``He isn't ``-LRB-$5-RRB-,''"
+
+
+def test_a_treebank_that_does_not_fit_is_refused(treebank, tmp_path):
+    with zipfile.ZipFile(treebank / "dependency_treebank.zip", "w") as archive:
+        archive.writestr("dependency_treebank/a.dp", HEADS.replace("milk", "beer"))
+    with pytest.raises(UserError, match="differ at"):
+        read_treebank(treebank)
+    with pytest.raises(UserError, match=r"no treebank\.zip"):
+        read_treebank(tmp_path / "none")
+    (treebank / "treebank.zip").write_bytes(b"no zip")
+    with pytest.raises(UserError, match="cannot be read"):
+        read_treebank(treebank)
+
+
+@pytest.fixture
+def pipeline(treebank, tmp_path):
+    """A pipeline trained for a moment."""
+    pytest.importorskip("spacy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # spaCy on two sentences
+        train_pipeline(treebank, tmp_path / "pipeline", epochs=5)
+    return str(tmp_path / "pipeline")
+
+
+def test_a_trained_pipeline_parses_caches_and_says_who_it_is(pipeline, tmp_path):
+    texts = ["The cat was seen by mice.", "He isn't a cat.", "The cat was seen by mice."]
+    cache = tmp_path / "cache"
+    parses = parse(texts, pipeline, cache)
+    assert parses.sentences[0] == parses.sentences[2]
+    assert [texts[1][slice(*word.span)] for word in parses.sentences[1]] == ["He", "is", "n't", "a", "cat", "."]
+    assert parses.pipeline["name"] == "en_treebank_small"
+    assert set(parses.pipeline["accuracy"]) >= {"tag_acc", "dep_las", "subject", "object"}
+    (file,) = cache.iterdir()
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    stored[0][0][3] = "XX"
+    file.write_text(json.dumps(stored), encoding="utf-8")
+    assert parse(texts, pipeline, cache).sentences[0][0].tag == "XX"  # read, not parsed again
+    file.write_text("[", encoding="utf-8")
+    assert parse(texts, pipeline, cache).sentences == parses.sentences  # damaged: parsed again
+    first, second = parse_pairs(texts[:1], texts[1:2], pipeline, cache)
+    assert first.sentences + second.sentences == parses.sentences[:2]
+    assert parse_pairs(texts[:1], None, pipeline, cache)[1] is None
+    with pytest.raises(UserError, match="there already"):
+        train_pipeline(tmp_path, tmp_path / "pipeline")
+
+
+def test_the_same_seed_trains_the_same_pipeline(pipeline, treebank, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        train_pipeline(treebank, tmp_path / "again", epochs=5)
+    files = sorted(file.relative_to(tmp_path / "again") for file in (tmp_path / "again").rglob("model"))
+    assert len(files) == 3
+    for file in files:
+        assert (tmp_path / "again" / file).read_bytes() == (Path(pipeline) / file).read_bytes()
+
+
+def test_a_missing_pipeline_comes_with_its_install_command(tmp_path):
+    spacy = pytest.importorskip("spacy")
+    with pytest.raises(UserError, match="python -m spacy download xx_no_such"):
+        parse(["a"], "xx_no_such")
+    (tmp_path / "x").mkdir()
+    with pytest.raises(UserError, match="cannot be opened as a spaCy pipeline"):
+        parse(["a"], str(tmp_path / "x"))
+    spacy.blank("en").to_disk(tmp_path / "blank")
+    with pytest.raises(UserError, match="no tagger and no parser"):
+        parse(["a"], str(tmp_path / "blank"))
+
+
+def test_without_spacy_the_message_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "spacy", None)
+    with pytest.raises(UserError, match="pip install"):
+        parse(["a"])
+
+
+def test_an_alignment_with_no_spans_marks_nothing():
+    alignment = Alignment(np.zeros((2, 3, 2), dtype=np.int64), np.zeros((2, 3), dtype=np.int64))
+    assert not alignment.mark([[], []]).any()

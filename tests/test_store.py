@@ -1,0 +1,271 @@
+"""The store: an entry is there whole or not at all, whatever happens to the disk, the process or the files."""
+
+import errno
+import json
+import math
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertsecrets.core import UserError, digest, near_matches, slug
+from bertsecrets.files import copy_whole, file_sha256, guarded_writes, whole_folder, write_whole
+from bertsecrets.store import DamagedEntryWarning, Store, finite, read_json, read_manifest, write_json
+
+KEY = {"model": "m", "seed": 1}
+not_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+
+
+def maker(text="hello", calls=None):
+    def make(folder):
+        (folder / "sub").mkdir()
+        (folder / "sub" / "file.txt").write_text(text)
+        if calls is not None:
+            calls.append(text)
+        return {"fact": 1}
+
+    return make
+
+
+def test_an_entry_is_made_once_and_reused(tmp_path):
+    store, calls = Store(tmp_path / "deep" / "runs"), []
+    folder, reused = store.get_or_make("checkpoints", "name", KEY, maker(calls=calls))
+    assert not reused
+    assert store.get_or_make("checkpoints", "name", KEY, maker("other", calls)) == (folder, True)
+    assert calls == ["hello"]
+    manifest = read_manifest(folder)
+    assert (manifest["settings"], manifest["fact"]) == (KEY, 1)
+    assert manifest["files"] == {"sub/file.txt": file_sha256(folder / "sub" / "file.txt")}
+
+
+def test_another_key_is_another_entry_whatever_its_order(tmp_path):
+    store = Store(tmp_path)
+    assert store.folder("k", "n", {"a": 1, "b": 2}) == store.folder("k", "n", {"b": 2, "a": 1})
+    assert store.folder("k", "n", {"a": 1}) != store.folder("k", "n", {"a": 2})
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, UserError])
+def test_an_interrupted_entry_leaves_nothing(tmp_path, error):
+    store = Store(tmp_path)
+
+    def fail(folder):
+        (folder / "half").write_text("x")
+        raise error("stop")
+
+    with pytest.raises(error):
+        store.get_or_make("checkpoints", "name", KEY, fail)
+    assert [p for p in (tmp_path / "checkpoints").iterdir() if p.is_dir()] == []
+    assert store.get_or_make("checkpoints", "name", KEY, maker())[1] is False
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "sub" / "file.txt").write_text("hello!"), "sub/file.txt has changed"),
+        (lambda folder: (folder / "sub" / "file.txt").unlink(), "sub/file.txt is missing"),
+        (lambda folder: (folder / "manifest.json").unlink(), r"has no manifest\.json"),
+        (lambda folder: (folder / "manifest.json").write_text("{"), "is no JSON"),
+        (lambda folder: (folder / "manifest.json").write_text("{}"), "lists no files"),
+        (lambda folder: (folder / "manifest.json").write_text("[]"), "manifest"),
+        (lambda folder: (folder / "manifest.json").write_bytes(b"\xff"), "is no JSON"),
+    ],
+)
+def test_a_damaged_entry_is_named_kept_aside_and_remade(tmp_path, damage, message):
+    store = Store(tmp_path)
+    folder, _ = store.get_or_make("checkpoints", "name", KEY, maker())
+    damage(folder)
+    with pytest.warns(DamagedEntryWarning, match=message) as caught:
+        again, reused = store.get_or_make("checkpoints", "name", KEY, maker())
+    assert str(folder) in str(caught[0].message)
+    assert (again, reused) == (folder, False)
+    assert (folder / "sub" / "file.txt").read_text() == "hello"
+    assert folder.with_name(f"{folder.name}.damaged").is_dir()
+    assert store.get_or_make("checkpoints", "name", KEY, maker())[1] is True
+
+
+def run(code, **environment):
+    root = Path(__file__).parents[1]
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": str(root), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_two_processes_make_one_entry_once(tmp_path):
+    code = """
+        import os, time
+        from pathlib import Path
+        from bertsecrets.store import Store
+        def make(folder):
+            with open(os.environ["LOG"], "a") as log:
+                log.write("made\\n")
+            time.sleep(0.5)
+            (folder / "x").write_text("x")
+            return {}
+        print(Store(Path(os.environ["ROOT"])).get_or_make("k", "n", {}, make)[1])
+    """
+    both = [run(code, ROOT=str(tmp_path / "runs"), LOG=str(tmp_path / "log")) for _ in range(2)]
+    outputs = sorted(process.communicate(timeout=60)[0].strip() for process in both)
+    assert outputs == ["False", "True"]
+    assert (tmp_path / "log").read_text() == "made\n"
+
+
+def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path):
+    """A limit on file size stands in for a full disk: writing fails half-way."""
+    file = tmp_path / "result.json"
+    file.write_text("old")
+    code = """
+        import os, resource
+        from pathlib import Path
+        from bertsecrets.core import UserError
+        from bertsecrets.files import write_whole
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        try:
+            write_whole(Path(os.environ["FILE"]), "x" * 100_000)
+        except UserError as error:
+            print(error)
+    """
+    output, errors = run(code, FILE=str(file)).communicate(timeout=60)
+    assert "cannot write" in output, errors
+    assert "--store" in output
+    assert output.count("\n") == 1
+    assert file.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EISDIR])
+def test_each_way_a_disk_fails_has_its_line(code):
+    with pytest.raises(UserError, match="cannot write here: .*name another"), guarded_writes(Path("here")):
+        raise OSError(code, "reason", "here")
+
+
+def test_dev_full_is_no_space():
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    with pytest.raises(UserError, match="no space left"), guarded_writes(Path("/dev/full")):
+        with open("/dev/full", "w") as file:
+            file.write("x" * 10_000)
+
+
+def test_other_errors_are_not_dressed_up():
+    with pytest.raises(OSError, match="odd"), guarded_writes(Path("here")):
+        raise OSError(errno.EIO, "odd")
+
+
+def test_weights_on_a_full_disk_are_one_line_too(tmp_path):
+    """safetensors has an error class of its own for it."""
+    code = """
+        import os, resource, torch
+        from pathlib import Path
+        from safetensors.torch import save_file
+        from bertsecrets.core import UserError
+        from bertsecrets.files import guarded_writes
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        try:
+            with guarded_writes(Path("there")):
+                save_file({"w": torch.zeros(10_000)}, Path(os.environ["FILE"]))
+        except UserError as error:
+            print(error)
+    """
+    output, errors = run(code, FILE=str(tmp_path / "w.safetensors")).communicate(timeout=60)
+    assert output.startswith("cannot write"), errors
+    assert output.count("\n") == 1
+
+
+@not_root
+def test_a_read_only_folder_is_one_line(tmp_path):
+    tmp_path.chmod(0o555)
+    with pytest.raises(UserError, match="not writable"):
+        Store(tmp_path / "runs").get_or_make("k", "n", KEY, maker())
+
+
+def test_a_store_that_is_a_file_is_one_line(tmp_path):
+    (tmp_path / "runs").write_text("x")
+    with pytest.raises(UserError, match="a file stands where a folder is needed"):
+        Store(tmp_path / "runs").get_or_make("k", "n", KEY, maker())
+
+
+def test_a_json_file_that_is_a_folder_is_one_line(tmp_path):
+    with pytest.raises(UserError, match="cannot write"):
+        write_json(tmp_path, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    with whole_folder(tmp_path / "a") as room:
+        (room / "x").write_text("x")
+        assert not (tmp_path / "a").exists()
+    assert (tmp_path / "a" / "x").read_text() == "x"
+    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "b") as room:
+        (room / "x").write_text("x")
+        1 / 0  # noqa: B018
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_copy_replaces_an_earlier_one_of_ours_but_never_a_users_folder(tmp_path):
+    folder, _ = Store(tmp_path / "runs").get_or_make("k", "n", KEY, maker())
+    copy_whole(folder, tmp_path / "copy")
+    copy_whole(folder, tmp_path / "copy")
+    assert (tmp_path / "copy" / "sub" / "file.txt").read_text() == "hello"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="mine .*name a new folder"):
+        copy_whole(folder, tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    (tmp_path / "empty").mkdir()
+    copy_whole(folder, tmp_path / "empty")
+    assert (tmp_path / "empty" / "manifest.json").is_file()
+
+
+def test_text_is_replaced_whole(tmp_path):
+    write_whole(tmp_path / "new" / "file.txt", "one")
+    write_whole(tmp_path / "new" / "file.txt", "two \u00e9")
+    assert (tmp_path / "new" / "file.txt").read_text(encoding="utf-8") == "two \u00e9"
+    assert (tmp_path / "new" / "file.txt").stat().st_mode & 0o777 == 0o644
+
+
+def test_json_knows_no_nan(tmp_path):
+    write_json(tmp_path / "x.json", {"a": [1.5, math.nan, (math.inf,)], "b": "\u00e9"})
+    assert json.loads((tmp_path / "x.json").read_text()) == {"a": [1.5, None, [None]], "b": "\u00e9"}
+    assert finite(-math.inf) is None
+    (tmp_path / "x.json").write_text("[")
+    with pytest.raises(UserError, match="is no JSON"):
+        read_json(tmp_path / "x.json")
+    with pytest.raises(UserError, match="cannot read"):
+        read_json(tmp_path / "none.json")
+
+
+def test_a_digest_follows_a_files_content(tmp_path):
+    (tmp_path / "x").write_text("abc")
+    known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # of "abc", from the standard
+    assert file_sha256(tmp_path / "x") == known
+    (tmp_path / "x").write_text("abcd")
+    assert file_sha256(tmp_path / "x") != known
+    with pytest.raises(UserError, match="cannot read"):
+        file_sha256(tmp_path / "none")
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers(), max_size=5))
+def test_equal_data_have_equal_digests(data):
+    assert digest(data) == digest(dict(reversed(data.items())))
+    assert digest(data) != digest({**data, "one more": 1})
+
+
+@given(st.text(max_size=30))
+def test_a_slug_is_a_plain_file_name(text):
+    assert slug(text)
+    assert "/" not in slug(text)
+    assert all(c.isalnum() or c in "._-" for c in slug(text))
+
+
+def test_near_matches_or_all_that_is_known():
+    assert near_matches("Scors", ["scores", "features"]) == "did you mean scores?"
+    assert near_matches("zzz", ["scores", "features"]) == "known: scores, features"

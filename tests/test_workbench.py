@@ -1,0 +1,193 @@
+"""From data to stored measurements: what is made once, what changes a key, what is marked."""
+
+import json
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+import yaml
+from tiny import HEADS, LAYERS, save_bert
+
+from bertsecrets.core import Measurement, Subject, UserError
+from bertsecrets.evaluate import Shelf
+from bertsecrets.params import params
+from bertsecrets.store import DamagedEntryWarning
+from bertsecrets.workbench import load, open_workbench, save_measurement
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """One store for the whole file: most tests reuse what the first has trained."""
+    return tmp_path_factory.mktemp("store") / "runs"
+
+
+@pytest.fixture
+def bench(runs, tiny_glue):
+    return open_workbench(runs, tiny_glue, "cpu", allow_unofficial=True, offline=True)
+
+
+@pytest.fixture
+def subject(tiny_bert):
+    return Subject(str(tiny_bert), "rte")
+
+
+def entries(store, kind="measurements"):
+    return sorted(p.name for p in (store / kind).glob("*") if p.is_dir())
+
+
+def test_a_measurement_is_made_once_and_then_stored(bench, subject):
+    first = bench.measurement("scores", subject)
+    assert (first.measure, first.examples, first.reused) == ("scores", 24, first.reused)
+    again = bench.measurement("scores", subject)
+    assert again.reused
+    assert again.values == first.values
+    np.testing.assert_array_equal(again.samples["predicted"], first.samples["predicted"])
+    assert again.provenance["seconds"] == first.provenance["seconds"]
+    assert set(first.values) == {"accuracy", "constant", "majority", "entropy"}
+    accuracy = (first.samples["predicted"] == first.samples["target"]).mean()
+    assert first.values["accuracy"] == pytest.approx(accuracy)
+
+
+def test_one_pass_keeps_what_its_siblings_need(bench, subject, runs):
+    change = bench.measurement("attention-change", subject)
+    assert np.shape(change.values["cosine"]) == (LAYERS, HEADS)
+    assert change.samples["cosine"].shape == (24, LAYERS, HEADS)
+    assert 0 < np.min(change.values["cosine"]) < 1
+    assert sum(name.startswith("special-tokens-tiny-bert-rte-pretrained") for name in entries(runs)) == 1
+    special = bench.measurement("special-tokens", subject)
+    assert special.reused
+    assert np.min(special.values["sep_sum"] - special.values["sep"]) >= 0
+
+
+def test_the_padded_form_is_a_measurement_of_its_own(bench, subject):
+    cropped = bench.measurement("attention-change", subject)
+    padded = bench.measurement("attention-change", subject, padded_to=60)
+    assert padded.options == {"padded_to": 60}
+    assert not np.allclose(padded.values["cosine"], cropped.values["cosine"])
+    assert bench.measurement("attention-change", subject, padded_to=60).reused
+
+
+def test_a_limit_changes_key_and_mark(bench, subject, runs, tiny_glue):
+    whole = bench.measurement("scores", subject)
+    few = open_workbench(runs, tiny_glue, "cpu", limit=10, allow_unofficial=True, offline=True)
+    cut = few.measurement("scores", subject)
+    assert (cut.examples, cut.provenance["limit"], whole.provenance["limit"]) == (10, 10, None)
+    np.testing.assert_array_equal(cut.samples["target"], whole.samples["target"][:10])
+    assert cut.provenance["checkpoint"] == whole.provenance["checkpoint"]
+    assert not whole.provenance["official_data"]
+
+
+def test_a_limit_that_leaves_nothing_out_is_no_limit(bench, subject, runs, tiny_glue):
+    bench.measurement("scores", subject)
+    high = open_workbench(runs, tiny_glue, "cpu", limit=24, train_limit=500, allow_unofficial=True, offline=True)
+    found = high.measurement("scores", subject)
+    assert found.reused
+    assert (found.provenance["limit"], found.provenance["train_limit"]) == (None, None)
+
+
+def test_a_training_limit_is_marked_wherever_its_checkpoint_goes(bench, subject, runs, tiny_glue, tmp_path):
+    less = open_workbench(runs, tiny_glue, "cpu", train_limit=16, allow_unofficial=True, offline=True)
+    found = less.measurement("scores", subject)
+    assert found.provenance["train_limit"] == 16
+    assert found.provenance["checkpoint"] != bench.measurement("scores", subject).provenance["checkpoint"]
+    folder = less.export_checkpoint(subject, tmp_path / "exported")
+    assert bench.measurement("scores", subject, folder).provenance["train_limit"] == 16
+
+
+def test_settings_are_part_of_the_key(bench, subject, runs, quick, monkeypatch, tmp_path):
+    before = bench.measurement("scores", subject).provenance["checkpoint"]
+    data = yaml.safe_load(quick.read_text())
+    data["scores"]["max_length"] = 20
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(data))
+    monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "p.yaml"))
+    params.cache_clear()
+    shorter = bench.measurement("scores", subject)
+    assert shorter.settings == {"max_length": 20}
+    assert shorter.provenance["checkpoint"] == before  # scoring settings do not train anew
+    data["finetune"]["learning_rate"] = 2e-3
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(data))
+    params.cache_clear()
+    assert bench.checkpoint(subject).name != before
+
+
+def test_seeds_and_initialisations_are_subjects_of_their_own(bench, subject):
+    names = {bench.checkpoint(Subject(subject.model, "rte", init, 1)).name for init in ("pretrained", "untrained")}
+    names.add(bench.checkpoint(Subject(subject.model, "rte", "untrained", 2)).name)
+    assert len(names) == 3
+
+
+def test_any_folder_that_classifies_is_a_checkpoint(bench, subject, tmp_path):
+    own = bench.measurement("scores", subject)
+    folder = bench.export_checkpoint(subject, tmp_path / "mine")
+    (folder / "manifest.json").unlink()
+    found = bench.measurement("scores", subject, folder)
+    assert found.values == own.values
+    assert (found.provenance["training"], found.provenance["train_limit"]) == (None, None)
+    change = bench.measurement("attention-change", subject, folder)
+    np.testing.assert_allclose(change.values["cosine"], bench.measurement("attention-change", subject).values["cosine"])
+
+
+def test_a_checkpoint_of_another_shape_is_not_compared(bench, subject, tmp_path, tiny_bert):
+    deep = save_bert(tmp_path / "deep", num_hidden_layers=5)
+    with pytest.raises(UserError, match="5 layers x 4 heads against 3 x 4"):
+        bench.measurement("attention-change", subject, deep)
+
+
+def test_a_damaged_measurement_is_remade(bench, subject, runs):
+    bench.measurement("scores", subject)
+    (folder,) = [runs / "measurements" / name for name in entries(runs) if name.startswith("scores-tiny-bert-rte-pre")][:1]
+    for file in (runs / "measurements").glob("scores-tiny-bert-rte-pretrained-s1-*/measurement.json"):
+        file.write_text(file.read_text() + " ")
+    with pytest.warns(DamagedEntryWarning, match=r"measurement\.json has changed"):
+        found = bench.measurement("scores", subject)
+    assert not found.reused
+    assert folder.is_dir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert bench.measurement("scores", subject).reused
+
+
+def test_a_measurement_survives_its_json(bench, subject):
+    found = bench.measurement("special-tokens", subject)
+    data = json.loads(json.dumps(found.as_json()))
+    back = Measurement.from_json(data, found.samples)
+    np.testing.assert_allclose(back.values["cls"], found.values["cls"])
+    assert back.subject == found.subject
+    assert list(data)[:5] == ["measure", "model", "task", "examples", "values"]
+
+
+def test_kept_measurements_are_judged_without_model_or_data(bench, subject, tmp_path):
+    one = bench.measurement("scores", subject)
+    save_measurement(one, tmp_path / "kept" / "a")
+    save_measurement(one, tmp_path / "kept" / "a")
+    save_measurement(bench.measurement("attention-change", subject, padded_to=60), tmp_path / "kept" / "a")
+    shelf = Shelf.read(tmp_path / "kept")
+    assert len(shelf.kept) == 2
+    assert shelf.measurement("scores", subject).values == one.values
+    assert shelf.measurement("attention-change", subject, padded_to=60).reused
+    with pytest.raises(UserError, match="no measurement attention-change of .* was kept"):
+        shelf.measurement("attention-change", subject)
+    with pytest.raises(UserError, match="no measurements below"):
+        Shelf.read(tmp_path / "none")
+
+
+def test_a_folder_without_a_measurement_is_named(tmp_path):
+    with pytest.raises(UserError, match="holds no whole measurement"):
+        load(tmp_path)
+
+
+def test_a_changed_model_is_another_subject(bench, subject, tiny_bert, tmp_path):
+    other = save_bert(tmp_path / "tiny-bert", seed=9)
+    assert bench.checkpoint(Subject(str(other), "rte", "untrained")).name != (
+        bench.checkpoint(Subject(str(tiny_bert), "rte", "untrained")).name
+    )
+    shutil.rmtree(other)
+
+
+@pytest.mark.parametrize(("name", "value"), [("limit", 0), ("limit", -1), ("train_limit", 0)])
+def test_an_impossible_limit_is_refused(tmp_path, name, value):
+    with pytest.raises(UserError, match=f"--{name.replace('_', '-')} {value} leaves no rows"):
+        open_workbench(tmp_path, None, "cpu", **{name: value})

@@ -1,0 +1,105 @@
+"""Tiny models and tokenizers for tests, each a real one of its family, and maps computed the plain way."""
+
+import re
+import string
+from pathlib import Path
+
+import torch
+from transformers import (
+    AlbertConfig,
+    AutoModelForSequenceClassification,
+    BertConfig,
+    BertTokenizerFast,
+    DistilBertConfig,
+    ElectraConfig,
+    GPT2Config,
+    ModernBertConfig,
+    MPNetConfig,
+    RobertaConfig,
+)
+
+from bertsecrets import corpus
+from bertsecrets.encoding import Encoded
+
+LAYERS, HEADS = 3, 4
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def vocabulary() -> list[str]:
+    """Special tokens, the letters as whole and continuing pieces, and every word of the suite's own corpus."""
+    lists = (corpus.PEOPLE, corpus.JOBS, corpus.THINGS, corpus.PLACES, corpus.DAYS, corpus.NUMBERS, corpus.ASIDES)
+    texts = [*(text for part in lists for text in part), *(text for pair in corpus.VERBS for text in pair)]
+    words = sorted(set(re.findall("[a-z]+", " ".join(texts).lower()) + ["never", "were"]) - set(string.ascii_lowercase))
+    letters = list(string.ascii_lowercase + string.digits)
+    assert not set(letters) & set(words)
+    return [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *".,'\"!?", *words]
+
+
+def save_tokenizer(folder: Path, words: list[str] | None = None) -> BertTokenizerFast:
+    """A WordPiece tokenizer with a vocabulary of a few hundred pieces."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pieces = folder / "pieces.txt"
+    pieces.write_text("\n".join(words or vocabulary()) + "\n", encoding="utf-8")
+    made = BertTokenizerFast(vocab=str(pieces), do_lower_case=True)
+    pieces.unlink()
+    made.save_pretrained(folder)
+    return made
+
+
+def save_bert(folder: Path, seed: int = 0, words: list[str] | None = None, **changes) -> Path:
+    """A model folder with a randomly drawn BERT and its tokenizer."""
+    tokenizer = save_tokenizer(folder, words)
+    sizes = dict(hidden_size=32, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=48)
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, **(sizes | changes))
+    torch.manual_seed(seed)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    return folder
+
+
+COMMON = {"vocab_size": 60, "num_labels": 2, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+SIZES = {"hidden_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 48}
+WIDE = {"max_position_embeddings": 260}
+CONFIGS = {
+    "bert": BertConfig(**COMMON, **SIZES, **WIDE),
+    "roberta": RobertaConfig(**COMMON, **SIZES, **WIDE),
+    "electra": ElectraConfig(**COMMON, **SIZES, **WIDE, embedding_size=16),
+    "albert": AlbertConfig(**COMMON, **SIZES, **WIDE, embedding_size=16),
+    "distilbert": DistilBertConfig(**COMMON, **WIDE, dim=32, hidden_dim=48, n_layers=LAYERS, n_heads=HEADS),
+    "mpnet": MPNetConfig(**COMMON, **SIZES, **WIDE),
+    "gpt2": GPT2Config(**COMMON, n_embd=32, n_layer=LAYERS, n_head=HEADS, n_positions=260),
+    "modernbert": ModernBertConfig(
+        **COMMON, **SIZES, **WIDE, cls_token_id=2, sep_token_id=3, local_attention=8, global_attn_every_n_layers=2
+    ),
+}
+
+
+def family(name: str, seed: int = 0):
+    """A classifier of an architecture family, opened as the suite opens it, with weights large enough to matter."""
+    torch.manual_seed(seed)
+    model = AutoModelForSequenceClassification.from_config(CONFIGS[name], attn_implementation="eager").eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))  # peaked maps: differences show
+    return model
+
+
+def some_inputs(examples: int = 7, seed: int = 0, longest: int = 19, segments: bool = False) -> Encoded:
+    """Inputs of many lengths: 2 as [CLS], 3 as [SEP], ordinary ids between; a second [SEP] in the middle."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = []
+    for _ in range(examples):
+        length = int(torch.randint(3, longest + 1, (1,), generator=generator))
+        row = torch.randint(5, 60, (length,), generator=generator).tolist()
+        row[0], row[length // 2], row[-1] = 2, 3, 3
+        ids.append(row)
+    kinds = [[0] * (len(row) // 2 + 1) + [1] * (len(row) - len(row) // 2 - 1) for row in ids] if segments else None
+    return Encoded(ids, kinds, 0)
+
+
+def plain_maps(model, encoded: Encoded, i: int) -> torch.Tensor:
+    """One example's maps as transformers itself gives them, alone and without padding: [layer, head, token, token]."""
+    kinds = {} if encoded.segments is None else {"token_type_ids": torch.tensor([encoded.segments[i]])}
+    ids = torch.tensor([encoded.input_ids[i]])
+    with torch.no_grad():
+        out = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_attentions=True, **kinds)
+    return torch.stack([layer[0] for layer in out.attentions])

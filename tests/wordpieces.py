@@ -1,0 +1,28 @@
+"""A small WordPiece tokenizer for tests that align words with their pieces."""
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+PIECES = "[PAD] [UNK] [CLS] [SEP] the cat cats sat on mat don t ' un ##happi ##ness cafe na ##ive . , – mouse him"
+
+
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """A BERT-like tokenizer with a vocabulary of a few words."""
+    vocabulary = {piece: i for i, piece in enumerate(PIECES.split(" "))}
+    made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer(lowercase=True)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    return PreTrainedTokenizerFast(tokenizer_object=made, **special)
+
+
+def byte_level_tokenizer(texts: list[str], trim: bool) -> PreTrainedTokenizerFast:
+    """A GPT-2-like tokenizer trained on the texts; untrimmed, a piece's offsets hold the space before it."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=trim)
+    made.post_processor = processors.ByteLevel(trim_offsets=trim)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False))
+    return PreTrainedTokenizerFast(tokenizer_object=made)
