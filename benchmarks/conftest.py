@@ -34,6 +34,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--allow-unofficial-data", action="store_true", help="go on where row or class counts differ")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Speed is no claim: its benchmarks run only when their folder is named."""
+    named = any("speed" in str(argument) for argument in config.args)
+    return True if collection_path.name == "speed" and not named else None
+
+
 def chosen_options(config: pytest.Config) -> argparse.Namespace:
     names = ("model", "glue", "seeds", "limit", "train_limit", "device", "store", "offline", "allow_unofficial_data")
     return argparse.Namespace(**{name: config.getoption(name) for name in names})
@@ -84,6 +90,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Say once, before anything runs, that the model or all data cannot be had."""
     wanted = [item.callspec.params["case"] for item in session.items if "case" in getattr(item, "fixturenames", ())]
+    wanted = [case for case in wanted if isinstance(case, Case)]  # not the stand-in of a measure without cases
     if not wanted or session.config.option.collectonly:
         return
     options = session.config.stash[OPTIONS]
