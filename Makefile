@@ -24,7 +24,7 @@ demo: $(VENV)/installed
 		--store $(DEMO) --json $(DEMO)/verdicts.json --html $(DEMO)/report.html
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:benchmark -n auto --dist loadfile
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -109,7 +109,12 @@ def corpus(options: argparse.Namespace) -> None:
     from bertsecrets.corpus import write_corpus
 
     demo = params().demo
-    rows = (options.train_rows or demo.train_rows, options.dev_rows or demo.dev_rows)
+    rows = (
+        demo.train_rows if options.train_rows is None else options.train_rows,
+        demo.dev_rows if options.dev_rows is None else options.dev_rows,
+    )
+    if min(rows) < 1:
+        raise UserError(f"a corpus of {rows[0]} training and {rows[1]} validation pairs: give 1 or more of each")
     print(f"{write_corpus(options.folder, *rows)}: RTE, {rows[0]} training and {rows[1]} validation pairs")
 
 
@@ -129,8 +134,19 @@ def fetch(options: argparse.Namespace) -> None:
             print(f"{each.title} {name}: {len(split)} rows{mark}, {split.fingerprint[:12]}")
 
 
+def check_seed(seed: int) -> None:
+    """Make sure that a seed can be used.
+
+    Raises:
+        UserError: it is negative or too large.
+    """
+    if not 0 <= seed < 2**32:
+        raise UserError(f"--seed {seed} cannot be used: give 0 to {2**32 - 1}")
+
+
 def finetune(options: argparse.Namespace) -> None:
     """Train one checkpoint."""
+    check_seed(options.seed)
     subject = Subject(model_name(options), task(options.task).name, options.init, options.seed)
     check_model(subject.model, options.offline)
     bench = workbench(options)
@@ -144,11 +160,12 @@ def measure(options: argparse.Namespace) -> None:
     from bertsecrets.store import finite, write_json
     from bertsecrets.workbench import save_measurement
 
+    check_seed(options.seed)
     if options.task is None and options.measure != "frame-heads":
         raise UserError(f"measure {options.measure} needs --task: one of {', '.join(TASKS)}")
     the_task = ALL_TASKS if options.measure == "frame-heads" else task(options.task).name
-    if options.measure == "all" and options.save is None:
-        raise UserError("measure all needs --save DIR to keep what it measures")
+    if options.measure == "all" and (options.save is None or options.json is not None):
+        raise UserError("measure all keeps what it measures in --save DIR; --json takes one measure")
     names = fitting(options.init) if options.measure == "all" else [check_measure(options.measure).name]
     compares = any(check_measure(name).compares for name in names)
     if options.model is None and options.checkpoint is not None and not compares:
@@ -171,7 +188,7 @@ def measure(options: argparse.Namespace) -> None:
     for each in found:
         if options.save:
             save_measurement(each, options.save)
-        if options.json and len(found) == 1:
+        if options.json:
             write_json(options.json, each.as_json())
         where = options.json or options.save
         if where is None:

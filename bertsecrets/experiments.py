@@ -67,7 +67,7 @@ class Inputs:
 def run_scores(inputs: Inputs) -> Results:
     """Scores on the validation rows."""
     classifier = inputs.open("sdpa")
-    encoded = encode(inputs.rows, classifier.tokenizer, inputs.settings.scores.max_length)
+    encoded = encode(inputs.rows, classifier.tokenizer, classifier.fit(inputs.settings.scores.max_length))
     logits = predict(classifier.model, encoded, inputs.device)
     return {inputs.measure: scores(inputs.task, logits, inputs.rows.targets())}, len(encoded)
 
@@ -77,7 +77,7 @@ def run_ablation(inputs: Inputs) -> Results:
     from bertsecrets.measures.ablation import head_ablation, layer_ablation
 
     classifier = inputs.open("sdpa")
-    encoded = encode(inputs.rows, classifier.tokenizer, inputs.settings.scores.max_length)
+    encoded = encode(inputs.rows, classifier.tokenizer, classifier.fit(inputs.settings.scores.max_length))
     run = head_ablation if inputs.measure == "head-ablation" else layer_ablation
     result = run(classifier, encoded, inputs.task, inputs.rows.targets(), inputs.device, inputs.grid)
     return {inputs.measure: result}, len(encoded)
@@ -87,25 +87,33 @@ def run_attention(inputs: Inputs) -> Results:
     """One pass that feeds the measure asked for and every other that needs nothing more."""
     tuned = inputs.open("eager")
     dev = inputs.rows.head(inputs.settings.attention.examples)
-    length = inputs.settings.attention.max_length
+    padded_to = inputs.options.get("padded_to")
+    length = tuned.fit(min(inputs.settings.attention.max_length, padded_to or inputs.settings.attention.max_length))
+    if padded_to is not None and tuned.fit(padded_to) < padded_to:
+        raise UserError(
+            f"--padded-to {padded_to} is more than the {tuned.fit(padded_to)} tokens {inputs.folder} can take"
+        )
     shape = (len(dev), tuned.layers, tuned.heads)
     observers: dict[str, Observer] = {}
-    base = None
+    base: Classifier | None = None
     if inputs.subject.initialisation != "untrained" or inputs.measure == "attention-change":
-        observers["attention-change"] = AttentionChange(*shape)
         base = models.open_classifier(
             inputs.subject.model, inputs.task, "untrained", inputs.subject.seed, inputs.offline
         )
         base.model.to(inputs.device)
         problem = models.same_shape(tuned, base)
-        if problem:
+        if problem and inputs.measure == "attention-change":
             raise UserError(f"{inputs.folder} cannot be compared with {inputs.subject.model}: {problem}")
+        if problem:
+            base = None  # nothing else compares the two
+        else:
+            observers["attention-change"] = AttentionChange(*shape)
     encoded = encode(dev, tuned.tokenizer, length)
-    if "padded_to" not in inputs.options:  # padding is K19's way for the change alone
+    if padded_to is None:  # padding is K19's way for the change alone
         observers["special-tokens"] = SpecialTokens(*shape, models.special_ids(tuned.tokenizer))
     if inputs.measure in ("features", "relations"):
         observers.update(word_observers(inputs, tuned, dev, length))
-    run = Pass(tuned.model, tuned.layers, tuned.heads, base.model if base else None, inputs.options.get("padded_to"))
+    run = Pass(tuned.model, tuned.layers, tuned.heads, base.model if base else None, padded_to)
     with tqdm(total=len(dev), desc=f"attention of {inputs.subject}", unit="example") as bar:
         run.feed(encoded, list(observers.values()), bar.update)
     return {name: observer.result() for name, observer in observers.items()}, len(dev)
@@ -142,7 +150,7 @@ def run_frames(inputs: Inputs) -> Results:
         )
     encoder = models.open_encoder(models.Location(str(inputs.folder), str(inputs.folder)))
     encoder.model.to(inputs.device)
-    length = inputs.settings.attention.max_length
+    length = encoder.fit(inputs.settings.attention.max_length)
     encoded, alignment = encode_words(encoder.tokenizer, [s.sentence for s in sentences], max_length=length)
     observer = frame_attention(alignment, sentences, encoder.layers, encoder.heads)
     with tqdm(total=len(encoded), desc=f"frames of {inputs.subject.model}", unit="sentence") as bar:

@@ -106,7 +106,7 @@ def finetune(
         freeze_encoder(classifier.model)
     if train is not None:
         half = device.type == "cuda" and torch.cuda.is_bf16_supported()
-        encoded = encode(train, classifier.tokenizer, settings.max_length)
+        encoded = encode(train, classifier.tokenizer, classifier.fit(settings.max_length))
         steps = -(-len(encoded) // settings.batch_size) * settings.epochs
         arguments = TrainingArguments(
             output_dir=str(folder / ".trainer"),

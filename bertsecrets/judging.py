@@ -233,6 +233,8 @@ def decide(observed: Estimate, limits: tuple[float, float], decided: float) -> t
             interval that leaves 1 - `decided` on each side (two one-sided tests).
     """
     low, high = limits
+    if not np.isfinite(observed.replicates).all():
+        return "inconclusive", "the quantity cannot be computed on some of the resamples"
     if np.isinf(low) or np.isinf(high):
         share = float(((observed.replicates > low) & (observed.replicates < high)).mean())
         reason = f"holds in {share:.1%} of the resamples"

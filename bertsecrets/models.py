@@ -32,7 +32,9 @@ PINNED = {
     "google-bert/bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594",
 }
 ALIASES = {"bert-base-uncased": "google-bert/bert-base-uncased"}
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model")
+# Families that number positions from behind the padding id.
+OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model")
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
 PICKLES = (
     "pytorch_model.bin",
@@ -67,6 +69,14 @@ class Classifier:
     model: Any
     tokenizer: Any
     fingerprint: str
+
+    def fit(self, tokens: int) -> int:
+        """A number of tokens, cut to what the model has positions for."""
+        config = self.model.config
+        positions = getattr(config, "max_position_embeddings", None) or tokens
+        if config.model_type in OFFSET_POSITIONS:
+            positions -= config.pad_token_id + 1
+        return min(tokens, positions, self.tokenizer.model_max_length)
 
     @property
     def layers(self) -> int:

@@ -314,7 +314,7 @@ def load(entry: Path) -> Measurement:
 
 def save_measurement(found: Measurement, folder: Path) -> Path:
     """Keep a measurement in a folder of its own below `folder`, whole or not at all; an older one is replaced."""
-    name = "-".join([found.measure, *(f"{k}-{v}" for k, v in found.options.items())])
+    name = "-".join([found.measure, str(found.subject), *(f"{k}-{v}" for k, v in found.options.items())])
     with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
         _save(found, Path(room))
         copy_whole(Path(room), folder / name)

@@ -201,7 +201,7 @@ def test_a_lost_mask_is_noticed():
         lambda _module, args, kwargs: (args, {**kwargs, "attention_mask": torch.ones_like(kwargs["attention_mask"])}),
         with_kwargs=True,
     )
-    with pytest.raises(RuntimeError, match="layer 1: .* of attention goes to padding: the mask was lost"):
+    with pytest.raises(RuntimeError, match=r"layer 1: .* of attention goes to padding: the mask was lost"):
         Tap(model, LAYERS).run(padded_batch(), lambda *_: None)
 
 

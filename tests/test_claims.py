@@ -83,12 +83,12 @@ def test_every_task_and_band_makes_sense():
 def test_table_1_is_copied_right():
     """Every accuracy cell of K19's table 1, entered here a second time."""
     columns = {
-        "untrained": dict(mrpc=31.6, stsb=33.1, sst2=49.1, qqp=60.9, rte=52.7, qnli=52.8, mnli=31.7),
-        "random": dict(mrpc=68.3, stsb=2.9, sst2=80.5, qqp=63.2, rte=52.7, qnli=49.5, mnli=61.0),
-        "pretrained": dict(mrpc=82.3, stsb=82.7, sst2=92.0, qqp=78.6, rte=64.6, qnli=84.4, mnli=78.6),
-        "untrained-f1": dict(mrpc=0.0, qqp=0.0),
-        "random-f1": dict(mrpc=81.2, qqp=0.0),
-        "pretrained-f1": dict(mrpc=87.9, qqp=65.2),
+        "untrained": {"mrpc": 31.6, "stsb": 33.1, "sst2": 49.1, "qqp": 60.9, "rte": 52.7, "qnli": 52.8, "mnli": 31.7},
+        "random": {"mrpc": 68.3, "stsb": 2.9, "sst2": 80.5, "qqp": 63.2, "rte": 52.7, "qnli": 49.5, "mnli": 61.0},
+        "pretrained": {"mrpc": 82.3, "stsb": 82.7, "sst2": 92.0, "qqp": 78.6, "rte": 64.6, "qnli": 84.4, "mnli": 78.6},
+        "untrained-f1": {"mrpc": 0.0, "qqp": 0.0},
+        "random-f1": {"mrpc": 81.2, "qqp": 0.0},
+        "pretrained-f1": {"mrpc": 87.9, "qqp": 65.2},
     }
     found = {claim.variant: {n: f.published for n, f in claim.tasks.items()} for claim in find_claims("D1")}
     assert found == columns
@@ -135,7 +135,11 @@ def test_variants_of_one_id_stand_side_by_side(tmp_path):
         (GOOD.replace("  expect: {kind: below}\n", ""), 2, "quantity and expect come together"),
         (GOOD + GOOD, 10, "claim C1 stands twice"),
         (GOOD + "  known: [{model: m, task: mrpc, evidence: seen in ten runs}]\n", 2, "on mrpc, which the claim does"),
-        (GOOD + "  known: [{model: m, task: rte, evidence: few}]\n", 9, "known.0.evidence: String should have at least"),
+        (
+            GOOD + "  known: [{model: m, task: rte, evidence: few}]\n",
+            9,
+            "known.0.evidence: String should have at least",
+        ),
         (GOOD.replace("source: K19", "source: 'K19"), None, "not valid YAML"),
         (GOOD.replace("  source", " source"), None, "not valid YAML"),
         ("id: C1\n", 1, "expected a list of claims"),
@@ -213,5 +217,11 @@ def test_a_mistake_in_the_settings_is_named(tmp_path, monkeypatch, change, messa
 
 def test_the_projects_settings_are_k19s():
     found = params().finetune
-    assert (found.batch_size, found.epochs, found.learning_rate, found.warmup, found.max_length) == (32, 3, 5e-5, 0.1, 128)
+    assert (found.batch_size, found.epochs, found.learning_rate, found.warmup, found.max_length) == (
+        32,
+        3,
+        5e-5,
+        0.1,
+        128,
+    )
     assert (params().attention.examples, params().attention.max_length) == (1000, 200)

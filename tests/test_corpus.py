@@ -41,9 +41,8 @@ def test_labels_are_sound():
         premise, hypothesis, label = pair(rng)
         main = premise.split(", ")[0]
         places = [place for place in PLACES if place in hypothesis]
-        if "never" in hypothesis or "did not" in hypothesis or hypothesis.startswith("Nobody"):
-            assert label == "not_entailment"
-        elif places and places[0] not in main:
+        denied = "never" in hypothesis or "did not" in hypothesis or hypothesis.startswith("Nobody")
+        if denied or (places and places[0] not in main):
             assert label == "not_entailment"
         elif label == "entailment":
             words = set(re.findall("[a-z]+", hypothesis.lower())) - {"were", "was", "something"}

@@ -1,4 +1,4 @@
-"""The DVC pipeline, for real: a tiny model through fetch, finetune, measure and verify, pushed to and pulled from a remote."""
+"""The DVC pipeline, for real: a tiny model through all stages, its outputs pushed to and pulled from a remote."""
 
 import json
 import os
@@ -14,7 +14,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture
-def checkout(tmp_path, tiny_model):
+def checkout(tmp_path, tiny_bert):
     """A copy of the pipeline whose demo corner is one tiny subject."""
     folder = tmp_path / "checkout"
     folder.mkdir()
@@ -23,7 +23,7 @@ def checkout(tmp_path, tiny_model):
         (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
     text = (PROJECT / "params.yaml").read_text()
     for old, new in (
-        ("model: minilm", f"model: {tiny_model}"),
+        ("model: minilm", f"model: {tiny_bert}"),
         ("initialisations: [pretrained, random, untrained]", "initialisations: [pretrained]"),
         ("train_rows: 800", "train_rows: 32"),
         ("dev_rows: 200", "dev_rows: 16"),

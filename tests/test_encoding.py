@@ -60,10 +60,21 @@ def test_pairs_are_cut_longest_first(tiny_vocabulary):
     split = Split(task("rte"), "dev", ["ada sold apples in lisbon"], ["ada sold"], ["entailment"], "here", False)
     tokens = tiny_vocabulary.convert_ids_to_tokens
     whole = encode(split, tiny_vocabulary, 64)
-    assert tokens(whole.input_ids[0]) == "[CLS] ada sold apples in lisbon [SEP] ada sold [SEP]".split()
+    assert tokens(whole.input_ids[0]) == [
+        "[CLS]",
+        "ada",
+        "sold",
+        "apples",
+        "in",
+        "lisbon",
+        "[SEP]",
+        "ada",
+        "sold",
+        "[SEP]",
+    ]
     assert list(whole.segments[0]) == [0] * 7 + [1] * 3
     cut = encode(split, tiny_vocabulary, 8)
-    assert tokens(cut.input_ids[0]) == "[CLS] ada sold apples [SEP] ada sold [SEP]".split()
+    assert tokens(cut.input_ids[0]) == ["[CLS]", "ada", "sold", "apples", "[SEP]", "ada", "sold", "[SEP]"]
 
 
 def test_a_single_sentence_has_one_separator(tiny_vocabulary):

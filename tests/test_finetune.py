@@ -79,7 +79,7 @@ def test_scores_are_learnt_as_a_regression(tiny_bert, tmp_path):
     classifier = open_classifier(str(tiny_bert), task("stsb"))
     settings = SETTINGS.model_copy(update={"epochs": 20, "learning_rate": 3e-3})
     facts = finetune(classifier, split, tmp_path, settings, "pretrained", 1, CPU)
-    assert facts["loss"][-1] < 1.0 < facts["loss"][0]
+    assert np.mean(facts["loss"][-10:]) < 0.5 * np.mean(facts["loss"][:10])
     assert classifier.model.config.problem_type == "regression"
 
 

@@ -84,7 +84,9 @@ def test_damaged_weights_are_named(own_bert, keep):
 
 def test_a_bare_encoder_is_no_checkpoint(own_bert):
     tensors = load_file(own_bert / "model.safetensors")
-    save_file({k: v for k, v in tensors.items() if "classifier" not in k}, own_bert / "model.safetensors", {"format": "pt"})
+    save_file(
+        {k: v for k, v in tensors.items() if "classifier" not in k}, own_bert / "model.safetensors", {"format": "pt"}
+    )
     with pytest.raises(UserError, match=r"classifier\.bias is missing"):
         open_checkpoint(own_bert, task("rte"))
 
@@ -99,7 +101,7 @@ def test_a_classifier_in_the_models_folder_does_not_stand_in_for_the_fresh_one(o
 def test_weights_of_other_shapes_are_refused(own_bert):
     config = json.loads((own_bert / "config.json").read_text())
     (own_bert / "config.json").write_text(json.dumps(config | {"intermediate_size": 64}))
-    with pytest.raises(UserError, match="intermediate.dense.bias .* has another shape") as error:
+    with pytest.raises(UserError, match=r"intermediate.dense.bias .* has another shape") as error:
         open_classifier(str(own_bert), task("rte"))
     one_line(error)
 

@@ -118,7 +118,12 @@ def test_a_short_row_elsewhere_is_named(tmp_path):
         ("mrpc", ROWS["mrpc"], "Quality\tid\tid\ta\tb", "line 1: no column '#1 String'"),
         ("rte", ["0\tOne.\tAn one.\tmaybe"], None, "line 2, column 'label': unknown label 'maybe'"),
         ("rte", ["0\tOne.\tAn one.\tEntailment"], None, "unknown label 'Entailment'; expected one of entailment, not_"),
-        ("mnli", [ROWS["mnli"][0], ROWS["mnli"][1][:-13] + "-"], None, "line 3, column 'gold_label': unknown label '-'"),
+        (
+            "mnli",
+            [ROWS["mnli"][0], ROWS["mnli"][1][:-13] + "-"],
+            None,
+            "line 3, column 'gold_label': unknown label '-'",
+        ),
         ("sst2", ["fine \t2"], None, "line 2, column 'label': unknown label '2'"),
         ("stsb", [ROWS["stsb"][0][:-5] + "5.001"], None, "line 2, column 'score': '5.001' is no score from 0 to 5"),
         ("stsb", [ROWS["stsb"][0][:-5] + "-0.1"], None, "'-0.1' is no score"),
@@ -157,7 +162,7 @@ def test_utf_16_is_named(tmp_path):
 
 
 def test_a_missing_folder_or_file_is_named(tmp_path):
-    with pytest.raises(UserError, match="no GLUE folder at .*none: give the folder that holds RTE/dev.tsv"):
+    with pytest.raises(UserError, match=r"no GLUE folder at .*none: give the folder that holds RTE/dev.tsv"):
         load_folder(tmp_path / "none", task("rte"), "dev")
     write(tmp_path, "rte", ROWS["rte"])
     with pytest.raises(UserError, match=r"no RTE/train\.tsv in .*: RTE needs it"):
@@ -198,7 +203,14 @@ def test_the_table_of_tasks_is_consistent(name):
 
 @pytest.mark.parametrize(
     ("spelling", "name"),
-    [("RTE", "rte"), ("SST-2", "sst2"), ("sts-b", "stsb"), ("MNLI-m", "mnli"), ("mnli_matched", "mnli"), ("qqp", "qqp")],
+    [
+        ("RTE", "rte"),
+        ("SST-2", "sst2"),
+        ("sts-b", "stsb"),
+        ("MNLI-m", "mnli"),
+        ("mnli_matched", "mnli"),
+        ("qqp", "qqp"),
+    ],
 )
 def test_a_task_has_several_spellings(spelling, name):
     assert task(spelling).name == name
@@ -252,7 +264,7 @@ def test_the_hubs_labels_are_taken_by_name_whatever_their_order(tmp_path):
     assert found.targets() == [0, 1]
     write(tmp_path, "rte", ROWS["rte"])
     assert found.fingerprint == load_folder(tmp_path, task("rte"), "dev").fingerprint
-    with pytest.raises(UserError, match="labels .* were expected"):
+    with pytest.raises(UserError, match=r"labels .* were expected"):
         from_hub_table(task("rte"), "dev", hub_table(columns, ["no", "yes"]))
 
 
@@ -260,7 +272,9 @@ def test_the_hubs_column_names_differ_from_the_files(tmp_path):
     columns = {"premise": ["One."], "hypothesis": ["An one."], "label": [0]}
     found = from_hub_table(task("mnli"), "dev", hub_table(columns, ["entailment", "neutral", "contradiction"]))
     assert (found.sentence1, found.sentence2, found.labels) == (["One."], ["An one."], ["entailment"])
-    single = from_hub_table(task("sst2"), "dev", hub_table({"sentence": ["fine "], "label": [1]}, ["negative", "positive"]))
+    single = from_hub_table(
+        task("sst2"), "dev", hub_table({"sentence": ["fine "], "label": [1]}, ["negative", "positive"])
+    )
     assert (single.sentence2, single.labels) == (None, ["positive"])
 
 
@@ -278,7 +292,7 @@ def test_offline_asks_nobody(monkeypatch):
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    with pytest.raises(UserError, match="neither cached nor reachable .*--glue DIR"):
+    with pytest.raises(UserError, match=r"neither cached nor reachable .*--glue DIR"):
         load_hub(task("rte"), "dev", offline=True)
 
 

