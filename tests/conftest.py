@@ -1,6 +1,6 @@
 """Fixtures that many tests share: a tiny BERT, tiny GLUE folders, and run-time checks of every annotated shape."""
 
-# ruff: noqa: E402 - the checks must be in place before the package is imported
+
 
 import os
 

@@ -12,6 +12,8 @@ import pytest
 from bertsecrets.corpus import write_corpus
 
 ROOT = Path(__file__).parents[1]
+# A pytest of its own must not take itself for a worker of the one that runs these tests.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 KNOWN = """
 - id: {id}
   source: test
@@ -28,7 +30,7 @@ def bench(runs, glue, model, *more, **environment):
     command = [sys.executable, "-m", "pytest", "benchmarks", "-p", "no:cacheprovider", "--offline"]
     command += ["--model", str(model), "--glue", str(glue), "--store", str(runs), "--device", "cpu", *map(str, more)]
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True
+        command, cwd=ROOT, env={**ENVIRONMENT, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -140,7 +142,7 @@ for chosen in {chosen!r}:
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**ENVIRONMENT, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
