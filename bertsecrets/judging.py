@@ -220,6 +220,8 @@ def judge(case: Case, found: Sequence[Sequence[Measurement]], settings: JudgePar
     observed = estimate(readings, settings, case.figure.seed_std)
     limits = band(case, settings.confidence)
     outcome, reason = decide(observed, limits, settings.decided)
+    if claim.quantity == "score-over-majority" and observed.value <= 0 and all(m.values.get("constant") for m in flat):
+        outcome, reason = "deviates", "a constant answer is never above the majority class"
     if claim.expect.kind == "around" and limits[1] - limits[0] > WIDEST:
         outcome, reason = "inconclusive", f"a band of more than {WIDEST:.0f} points could hardly be missed"
     return Verdict(case, outcome, reason, observed.value, observed.interval(0.95), limits, flat)
@@ -236,7 +238,11 @@ def decide(observed: Estimate, limits: tuple[float, float], decided: float) -> t
     if not np.isfinite(observed.replicates).all():
         return "inconclusive", "the quantity cannot be computed on some of the resamples"
     if np.isinf(low) or np.isinf(high):
-        share = float(((observed.replicates > low) & (observed.replicates < high)).mean())
+        inside = ((observed.replicates > low) & (observed.replicates < high)).mean()
+        ties = ((observed.replicates == low) | (observed.replicates == high)).mean()
+        if ties == 1:
+            return "inconclusive", "every resample gives exactly the limit: no example speaks for or against"
+        share = float(inside + ties / 2)  # a tie speaks for neither side
         reason = f"holds in {share:.1%} of the resamples"
         if share >= decided:
             return "reproduced", reason

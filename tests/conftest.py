@@ -1,7 +1,5 @@
 """Fixtures that many tests share: a tiny BERT, tiny GLUE folders, and run-time checks of every annotated shape."""
 
-
-
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"

@@ -1,5 +1,6 @@
 """Bands, intervals and outcomes against hand-computed and closed-form values; every quantity on made measurements."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -327,3 +328,23 @@ def test_a_claim_asks_for_its_measurements_per_seed():
     assert asked == [
         [("special-tokens", "pretrained", s, {"x": 1}), ("special-tokens", "untrained", s, {"x": 1})] for s in (1, 2)
     ]
+
+
+def test_no_difference_at_all_decides_no_order():
+    outcome, reason = decide(around([0.0] * 100), (0, math.inf), 0.95)
+    assert outcome == "inconclusive"
+    assert "exactly the limit" in reason
+
+
+def test_a_tie_speaks_for_neither_side():
+    assert decide(around([0.0] * 12 + [1.0] * 88), (0, math.inf), 0.95)[0] == "inconclusive"  # 88 + 6 of 100
+    assert decide(around([0.0] * 8 + [1.0] * 92), (0, math.inf), 0.95)[0] == "reproduced"  # 92 + 4 of 100
+
+
+def test_a_constant_answer_is_not_above_the_majority_class():
+    found = scored([1] * 100, [1] * 60 + [0] * 40)
+    found = dataclasses.replace(found, values={**found.values, "constant": True})
+    order = case(quantity="score-over-majority", kind="above", figure={})
+    verdict = judge(order, [[found]], SETTINGS)
+    assert verdict.outcome == "deviates"
+    assert "constant answer" in verdict.reason
