@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from bertsecrets.core import Initialisation, UserError, near_matches
 from bertsecrets.measures import MEASURES
 from bertsecrets.params import project_path
+from bertsecrets.quantities import QUANTITIES
 from bertsecrets.tasks import ALL_TASKS, TASKS
 
 Outcome = Literal["reproduced", "deviates", "inconclusive", "not applicable"]
@@ -87,8 +88,6 @@ class Claim(_Entry):
 
     @model_validator(mode="after")
     def _sound(self) -> "Claim":
-        from bertsecrets.quantities import QUANTITIES
-
         unknown = [name for name in self.tasks if name not in TASKS and name != ALL_TASKS]
         if unknown:
             raise ValueError(f"unknown task {unknown[0]!r}: {near_matches(unknown[0], TASKS)}")

@@ -50,9 +50,9 @@ def check_model(name: str, offline: bool) -> None:
     Raises:
         UserError: it cannot.
     """
-    from bertsecrets import models
+    from bertsecrets import locations, models
 
-    models.open_config(models.locate(name), offline)
+    models.open_config(locations.locate(name), offline)
 
 
 def seed_list(count: int | None) -> Sequence[int]:
@@ -120,11 +120,11 @@ def corpus(options: argparse.Namespace) -> None:
 
 def fetch(options: argparse.Namespace) -> None:
     """Get and check a model and tasks."""
-    from bertsecrets import models
+    from bertsecrets import locations, models
 
     bench = workbench(options)
     wanted = [task(name) for name in options.task or TASKS]
-    location = models.locate(model_name(options))
+    location = locations.locate(model_name(options))
     models.open_classifier(model_name(options), wanted[0], offline=options.offline)
     print(f"{location.name}: {location.path}{'@' + location.revision if location.revision else ''}")
     for each in wanted:
@@ -249,7 +249,7 @@ def doctor(options: argparse.Namespace) -> None:
     """Say what is here and what is missing."""
     import torch
 
-    from bertsecrets import models
+    from bertsecrets import locations, models
     from bertsecrets.workbench import device_name, software
 
     print("versions: " + ", ".join(f"{name} {found}" for name, found in software().items()))
@@ -264,7 +264,7 @@ def doctor(options: argparse.Namespace) -> None:
     )
     for name in dict.fromkeys((model_name(options), "minilm")):
         try:
-            models.open_config(models.locate(name), offline=True)
+            models.open_config(locations.locate(name), offline=True)
             print(f"model {name}: here")
         except UserError as error:
             print(f"model {name}: missing; {error}")

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from bertsecrets import models
+from bertsecrets import locations, models
 from bertsecrets.attention import Observer, Pass
 from bertsecrets.core import Subject, UserError
 from bertsecrets.encoding import encode, predict
@@ -59,7 +59,7 @@ class Inputs:
 
     def open(self, attention: str) -> Classifier:
         """The checkpoint, on the device, with the attention implementation named."""
-        found = models.open_checkpoint(self.folder, self.task, models.locate(self.subject.model), attention)
+        found = models.open_checkpoint(self.folder, self.task, locations.locate(self.subject.model), attention)
         found.model.to(self.device)
         return found
 
@@ -148,7 +148,7 @@ def run_frames(inputs: Inputs) -> Results:
         raise UserError(
             f"no sentence of {inputs.frames} passes the paper's filters: give FrameNet's own folder or a JSONL"
         )
-    encoder = models.open_encoder(models.Location(str(inputs.folder), str(inputs.folder)))
+    encoder = models.open_encoder(locations.Location(str(inputs.folder), str(inputs.folder)))
     encoder.model.to(inputs.device)
     length = encoder.fit(inputs.settings.attention.max_length)
     encoded, alignment = encode_words(encoder.tokenizer, [s.sentence for s in sentences], max_length=length)

@@ -212,7 +212,7 @@ def judge(case: Case, found: Sequence[Sequence[Measurement]], settings: JudgePar
     flat = tuple(measurement for seed in found for measurement in seed)
     problem = shape_problem(case, flat[0])
     try:
-        readings = [] if problem else [QUANTITIES[claim.quantity].read(seed, case) for seed in found]
+        readings = [] if problem else [QUANTITIES[claim.quantity].read(seed, case.task) for seed in found]
     except NotApplicableError as error:
         problem = str(error)
     if problem:

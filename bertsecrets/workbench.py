@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertsecrets import models
+from bertsecrets import locations, models
 from bertsecrets.core import Measurement, Subject, UserError, digest, slug
 from bertsecrets.files import copy_whole, file_sha256, guarded_writes
 from bertsecrets.finetune import best_device, finetune
@@ -76,7 +76,7 @@ class Workbench:
     def _checkpoint_key(self, subject: Subject) -> dict[str, Any]:
         trained = subject.initialisation != "untrained"
         return {
-            "model": models.identify(models.locate(subject.model), self.offline),
+            "model": locations.identify(locations.locate(subject.model), self.offline),
             "task": subject.task,
             "initialisation": subject.initialisation,
             "seed": subject.seed,
@@ -136,7 +136,7 @@ class Workbench:
         """
         check_measure(measure)
         if MEASURES[measure].kind == FRAMES:
-            folder = checkpoint or models.local_folder(models.locate(subject.model), self.offline)
+            folder = checkpoint or locations.local_folder(locations.locate(subject.model), self.offline)
         else:
             folder = checkpoint or self.checkpoint(subject)
             models.open_checkpoint_config(folder, task(subject.task))
@@ -170,9 +170,11 @@ class Workbench:
         return {
             "measure": measure,
             "version": MEASURES[measure].version,
-            "checkpoint": models.identify(models.Location(str(folder), str(folder))),
-            "vocabulary": models.vocabulary(folder),
-            "base": models.identify(models.locate(subject.model), self.offline) if MEASURES[measure].compares else None,
+            "checkpoint": locations.identify(locations.Location(str(folder), str(folder))),
+            "vocabulary": locations.vocabulary(folder),
+            "base": locations.identify(locations.locate(subject.model), self.offline)
+            if MEASURES[measure].compares
+            else None,
             "model": subject.model,
             "subject": asdict(subject),
             "data": self._fingerprint(subject),
@@ -246,7 +248,7 @@ class Workbench:
     def provenance(self, subject: Subject, folder: Path, seconds: float) -> dict[str, Any]:
         """Where a measurement comes from: data, limits, checkpoint, software, device, seconds."""
         dev = self.split(subject.task, "dev") if subject.task != ALL_TASKS else None
-        manifest = models.checkpoint_manifest(folder)
+        manifest = locations.checkpoint_manifest(folder)
         trained_on = manifest.get("data", {})
         return {
             "data": _public_origin(dev) if dev else self.frames.name if self.frames else None,

