@@ -1,6 +1,9 @@
 """How much is computed at once: token places from the memory there is, halved whenever it was too much."""
 
+import ctypes
+import gc
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +60,14 @@ def too_small(error: BaseException) -> UserError:
 def ran_out(error: BaseException) -> bool:
     """Whether an error says that memory ran out: torch has a class for it on a GPU, and only words on a CPU."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
+def give_back() -> None:
+    """Hand freed memory back to the system, where the C library can: after training it keeps over a gigabyte."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def available_bytes() -> int:

@@ -23,6 +23,7 @@ from bertsecrets.core import Measurement, Subject, UserError, digest, slug
 from bertsecrets.files import copy_whole, file_sha256, guarded_writes
 from bertsecrets.finetune import best_device, finetune
 from bertsecrets.measures import ABLATION, ATTENTION, FRAMES, MEASURES, check_measure
+from bertsecrets.memory import give_back
 from bertsecrets.params import Params, params
 from bertsecrets.sources import Source, Split
 from bertsecrets.store import Store, read_json, write_json
@@ -112,7 +113,9 @@ class Workbench:
                 "train_limit": self._cut(subject.task, "train") if trained else None,
             }
 
-        return self.store.get_or_make("checkpoints", str(subject), key, make)
+        found = self.store.get_or_make("checkpoints", str(subject), key, make)
+        give_back()
+        return found
 
     def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
         """A subject's checkpoint as a folder of the user's choice, whole or not at all."""
