@@ -68,7 +68,7 @@ def _load(location: Location, what: Any, offline: bool, **options: Any) -> Any:
         )
     except SafetensorError as error:
         raise UserError(f"{location.path}: model.safetensors is damaged ({error}): get or save it again") from error
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
         raise UserError(f"{location.path} cannot be opened as a model: {_first_line(error)}") from error
 
 
