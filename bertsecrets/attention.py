@@ -143,7 +143,7 @@ class Pass:
     padded_to: int | None = None
 
     def feed(
-        self, encoded: Encoded, observers: Sequence[Observer], progress: Callable[[int], None] | None = None
+        self, encoded: Encoded, observers: Sequence[Observer], progress: Callable[[int], Any] | None = None
     ) -> None:
         """Run every example once and let every observer see every layer.
 
