@@ -19,7 +19,6 @@ from bertsecrets.core import UserError, digest
 from bertsecrets.files import file_sha256, guarded_writes, whole_folder, write_whole
 
 MANIFEST = "manifest.json"
-ENVIRONMENT = "BERTSECRETS_STORE"
 
 
 class DamagedEntryWarning(UserWarning):
