@@ -1,8 +1,8 @@
 """How an encoder is opened: from the hub, a local folder or the packaged MiniLM; pretrained or freshly drawn.
 
-What is known of architectures stands here (the fast ablation path has its layouts in `blocks.py`). What the rest of the suite needs of one (its layers, its heads, the
-modules that hold attention weights) is found by looking at a tiny forward pass, not by a table of names, so a
-new model family usually needs no change here.
+What is known of architectures stands here (the fast ablation path has its layouts in `blocks.py`). What the rest of the
+suite needs of one (its layers, its heads, the modules that hold attention weights) is found by looking at a tiny
+forward pass, not by a table of names, so a new model family usually needs no change here.
 """
 
 import os
