@@ -18,16 +18,26 @@ from bertsecrets.tasks import task
 
 USER_ERROR = 2
 VERDICTS = pytest.StashKey[list[Verdict]]()
+OPTION_NAMES = (
+    *("model", "glue", "seeds", "limit", "train_limit", "grid_limit"),
+    *("device", "store", "offline", "allow_unofficial_data"),
+)
 OPTIONS = pytest.StashKey[argparse.Namespace]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("bertsecrets")
     group.addoption("--model", help="hub name, folder, or minilm; NAME@REVISION pins a commit")
-    group.addoption("--glue", type=Path, help="local GLUE folder (default: BERTSECRETS_GLUE, else the hub)")
+    group.addoption(
+        "--glue",
+        type=Path,
+        action="append",
+        help="local GLUE folder (default: BERTSECRETS_GLUE, else the hub); given again, for what the first lacks",
+    )
     group.addoption("--seeds", type=int, help="judge on seeds 1 to N")
     group.addoption("--limit", type=int, help="only the first N validation rows")
     group.addoption("--train-limit", type=int, help="only the first N training rows")
+    group.addoption("--grid-limit", type=int, help="of these, only the first N in ablation grids")
     group.addoption("--device", help="cpu, cuda, cuda:1 (default: the GPU where there is one)")
     group.addoption("--store", type=Path, help="where checkpoints and measurements are kept (default: runs)")
     group.addoption("--offline", action="store_true", help="never touch the network")
@@ -41,8 +51,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def chosen_options(config: pytest.Config) -> argparse.Namespace:
-    names = ("model", "glue", "seeds", "limit", "train_limit", "device", "store", "offline", "allow_unofficial_data")
-    return argparse.Namespace(**{name: config.getoption(name) for name in names})
+    return argparse.Namespace(**{name: config.getoption(name) for name in OPTION_NAMES})
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -74,7 +83,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" not in metafunc.fixturenames:
         return
     options = metafunc.config.stash[OPTIONS]
-    whole = options.limit is None and options.train_limit is None and not options.allow_unofficial_data
+    whole = not (options.limit or options.train_limit or options.grid_limit) and not options.allow_unofficial_data
     params = []
     for case in cases(metafunc.module.MEASURE):
         applied = [getattr(pytest.mark, name) for name in marks(case)]

@@ -22,11 +22,17 @@ class _Parser(argparse.ArgumentParser):
 def _add_bench_options(parser: argparse.ArgumentParser) -> None:
     """The options that every command which computes shares; the benchmarks have the same."""
     parser.add_argument("--model", help="hub name, folder, or minilm; NAME@REVISION pins a commit")
-    parser.add_argument("--glue", type=Path, help="local GLUE folder (default: BERTSECRETS_GLUE, else the hub)")
+    parser.add_argument(
+        "--glue",
+        type=Path,
+        action="append",
+        help="local GLUE folder (default: BERTSECRETS_GLUE, else the hub); given again, for what the first lacks",
+    )
     parser.add_argument("--store", type=Path, help="where checkpoints and measurements are kept (default: runs)")
     parser.add_argument("--device", help="cpu, cuda, cuda:1 (default: the GPU where there is one)")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N validation rows")
     parser.add_argument("--train-limit", type=int, metavar="N", help="only the first N training rows")
+    parser.add_argument("--grid-limit", type=int, metavar="N", help="of these, only the first N in ablation grids")
     parser.add_argument("--offline", action="store_true", help="never touch the network")
     parser.add_argument("--allow-unofficial-data", action="store_true", help="go on where row or class counts differ")
 

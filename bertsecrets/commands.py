@@ -24,7 +24,7 @@ def workbench(options: argparse.Namespace) -> "Workbench":
     """The workbench that the shared options ask for; environment variables stand in for `--glue` and `--store`."""
     from bertsecrets.workbench import open_workbench
 
-    glue = options.glue or (Path(os.environ[GLUE_VARIABLE]) if os.environ.get(GLUE_VARIABLE) else None)
+    glue = options.glue or [Path(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
     store = options.store or Path(os.environ.get(STORE_VARIABLE) or "runs")
     return open_workbench(
         store,
@@ -36,6 +36,7 @@ def workbench(options: argparse.Namespace) -> "Workbench":
         options.allow_unofficial_data,
         getattr(options, "frames", None),
         getattr(options, "spacy", None),
+        options.grid_limit,
     )
 
 
@@ -156,9 +157,9 @@ def finetune(options: argparse.Namespace) -> None:
 
 def measure(options: argparse.Namespace) -> None:
     """Run one measure, or all that fit the subject."""
+    from bertsecrets.kept import keep
     from bertsecrets.measures import check_measure, fitting
     from bertsecrets.store import finite, write_json
-    from bertsecrets.workbench import save_measurement
 
     check_seed(options.seed)
     if options.task is None and options.measure != "frame-heads":
@@ -187,7 +188,7 @@ def measure(options: argparse.Namespace) -> None:
     found = [bench.measurement(name, subject, options.checkpoint, **extra) for name, extra in runs]
     for each in found:
         if options.save:
-            save_measurement(each, options.save)
+            keep(each, options.save)
         if options.json:
             write_json(options.json, each.as_json())
         where = options.json or options.save

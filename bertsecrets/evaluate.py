@@ -8,9 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 from bertsecrets.claims import Case
 from bertsecrets.core import Measurement, Subject, UserError
 from bertsecrets.judging import Verdict, judge
+from bertsecrets.kept import load
 from bertsecrets.params import params
 from bertsecrets.quantities import QUANTITIES
-from bertsecrets.workbench import load
 
 
 @runtime_checkable

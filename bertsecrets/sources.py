@@ -4,6 +4,7 @@ Either way the result is one canonical `Split`, checked against the official row
 are read as GLUE wrote them: tab-separated, unquoted (a `"` is text), UTF-8, one header line.
 """
 
+import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -77,11 +78,16 @@ class Split:
 
 @dataclass(frozen=True)
 class Source:
-    """Where splits are to be had: a local GLUE folder, or (without one) the hub."""
+    """Where splits are to be had: local GLUE folders, or (without one) the hub.
+
+    A split is taken from `glue`, or from the first folder of `beside` that has it: official files in one folder, what
+    only a part exists of in another.
+    """
 
     glue: Path | None = None
     offline: bool = False
     allow_unofficial: bool = False
+    beside: tuple[Path, ...] = ()
 
     def split(self, task: Task, name: str) -> Split:
         """Load one split (`train` or `dev`) and check it.
@@ -89,7 +95,7 @@ class Source:
         Raises:
             UserError: the data are missing, malformed or unofficial; the message names file, line and column.
         """
-        split = load_folder(self.glue, task, name) if self.glue else load_hub(task, name, self.offline)
+        split = load_folder(self._folder(task, name), task, name) if self.glue else load_hub(task, name, self.offline)
         problem = official_problem(split)
         if problem and not self.allow_unofficial:
             raise UserError(f"{split.origin}: {problem}; --allow-unofficial-data goes on with it, marked as such")
@@ -101,10 +107,19 @@ class Source:
             return None
         try:
             for name in SPLITS:
-                find_file(self.glue, task, name)
+                find_file(self._folder(task, name), task, name)
         except UserError as error:
             return str(error)
         return None
+
+    def _folder(self, task: Task, name: str) -> Path:
+        """The first folder that holds a split; `glue`, where none does."""
+        assert self.glue is not None
+        for folder in (self.glue, *self.beside):
+            with contextlib.suppress(UserError):
+                find_file(folder, task, name)
+                return folder
+        return self.glue
 
 
 def find_file(glue: Path, task: Task, name: str) -> Path:

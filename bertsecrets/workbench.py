@@ -6,27 +6,26 @@ Command line and benchmarks both ask a `Workbench`; nothing is trained or measur
 
 import functools
 import platform
-import tempfile
 import time
-import zipfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from bertsecrets import locations, models
 from bertsecrets.core import Measurement, Subject, UserError, digest, slug
-from bertsecrets.files import copy_whole, file_sha256, guarded_writes
+from bertsecrets.files import copy_whole, file_sha256
 from bertsecrets.finetune import best_device, finetune
+from bertsecrets.kept import load, save
 from bertsecrets.measures import ABLATION, ATTENTION, FRAMES, MEASURES, check_measure
 from bertsecrets.memory import give_back
 from bertsecrets.params import Params, params
 from bertsecrets.sources import Source, Split
-from bertsecrets.store import Store, read_json, write_json
+from bertsecrets.store import Store
 from bertsecrets.tasks import ALL_TASKS, task
 
 CPU = torch.device("cpu")
@@ -37,7 +36,8 @@ DEFAULT_PIPELINE = "en_core_web_sm"
 class Workbench:
     """Everything a measurement depends on besides its subject.
 
-    `limit` keeps the first validation rows, `train_limit` the first training rows, both in file order.
+    `limit` keeps the first validation rows, `train_limit` the first training rows, both in file order; `grid_limit`
+    keeps fewer validation rows where every head or layer is disabled in turn.
     """
 
     store: Store
@@ -48,6 +48,7 @@ class Workbench:
     offline: bool = False
     frames: Path | None = None
     spacy: str = DEFAULT_PIPELINE
+    grid_limit: int | None = None
 
     @property
     def settings(self) -> Params:
@@ -153,7 +154,7 @@ class Workbench:
         def make(target: Path) -> dict[str, Any]:
             if measure not in made:
                 made.update(self._run(measure, subject, folder, options))
-            return _save(made[measure], target)
+            return save(made[measure], target)
 
         entry, reused = self.store.get_or_make("measurements", name, key, make)
         for sibling, found in made.items():  # a pass that fed other measures too: keep what it gave
@@ -162,7 +163,7 @@ class Workbench:
                     "measurements",
                     self._name(sibling, subject, checkpoint),
                     self._key(sibling, subject, folder, options),
-                    partial(_save, found),
+                    partial(save, found),
                 )
         return replace(load(entry), reused=reused)
 
@@ -180,7 +181,7 @@ class Workbench:
             else None,
             "model": subject.model,
             "subject": asdict(subject),
-            "data": self._fingerprint(subject),
+            "data": self._fingerprint(measure, subject),
             "settings": self._measure_settings(measure),
             "options": options,
             "device": self.device.type,
@@ -191,10 +192,18 @@ class Workbench:
         words = {"pipeline": pipeline_facts(self.spacy)} if measure in ("features", "relations") else {}
         return {**chosen.model_dump(), **words}
 
-    def _fingerprint(self, subject: Subject) -> str:
+    def _rows(self, measure: str, subject: Subject) -> Split | None:
+        """The validation rows that are measured; None where the measure brings its own texts."""
+        if subject.task == ALL_TASKS:
+            return None
+        rows = self.split(subject.task, "dev")
+        return rows.head(self.grid_limit) if MEASURES[measure].kind == ABLATION else rows
+
+    def _fingerprint(self, measure: str, subject: Subject) -> str:
         """What identifies the texts that are measured."""
-        if subject.task != ALL_TASKS:
-            return self.split(subject.task, "dev").fingerprint
+        rows = self._rows(measure, subject)
+        if rows is not None:
+            return rows.fingerprint
         if self.frames is None:
             raise UserError("frame-heads needs --frames: a JSONL of frame sentences, or FrameNet's folder or archive")
         if self.frames.is_file():
@@ -211,7 +220,7 @@ class Workbench:
             measure,
             subject,
             folder,
-            self.split(subject.task, "dev") if subject.task != ALL_TASKS else None,
+            self._rows(measure, subject),
             options,
             self.settings,
             self.device,
@@ -233,7 +242,7 @@ class Workbench:
                 samples,
                 self._measure_settings(name),
                 options,
-                self.provenance(subject, folder, seconds),
+                self.provenance(name, subject, folder, seconds),
             )
             for name, (values, samples) in results.items()
         }
@@ -248,16 +257,16 @@ class Workbench:
             "official": all(split.official for split in splits.values()),
         }
 
-    def provenance(self, subject: Subject, folder: Path, seconds: float) -> dict[str, Any]:
+    def provenance(self, measure: str, subject: Subject, folder: Path, seconds: float) -> dict[str, Any]:
         """Where a measurement comes from: data, limits, checkpoint, software, device, seconds."""
-        dev = self.split(subject.task, "dev") if subject.task != ALL_TASKS else None
+        dev = self._rows(measure, subject)
         manifest = locations.checkpoint_manifest(folder)
         trained_on = manifest.get("data", {})
         return {
             "data": _public_origin(dev) if dev else self.frames.name if self.frames else None,
-            "data_fingerprint": self._fingerprint(subject),
+            "data_fingerprint": self._fingerprint(measure, subject),
             "official_data": (dev is None or dev.official) and trained_on.get("official", True),
-            "limit": self._cut(subject.task, "dev") if dev else None,
+            "limit": len(dev) if dev and len(dev) < len(self._whole(subject.task, "dev")) else None,
             "train_limit": manifest.get("train_limit"),
             "checkpoint": folder.name,
             "training": manifest.get("training"),
@@ -297,38 +306,9 @@ def device_name(device: torch.device) -> str:
     return f"{device.type} ({torch.get_num_threads()} threads)"
 
 
-def _save(found: Measurement, folder: Path) -> dict[str, Any]:
-    with guarded_writes(folder):
-        write_json(folder / "measurement.json", found.as_json())
-        np.savez_compressed(folder / "samples.npz", **found.samples)  # type: ignore[arg-type]
-    return {"measure": found.measure, "subject": asdict(found.subject)}
-
-
-def load(entry: Path) -> Measurement:
-    """A stored measurement.
-
-    Raises:
-        UserError: the folder holds none, or a damaged one.
-    """
-    try:
-        with np.load(entry / "samples.npz") as samples:
-            return Measurement.from_json(read_json(entry / "measurement.json"), dict(samples))
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise UserError(f"{entry} holds no whole measurement ({error}): make it again") from error
-
-
-def save_measurement(found: Measurement, folder: Path) -> Path:
-    """Keep a measurement in a folder of its own below `folder`, whole or not at all; an older one is replaced."""
-    name = "-".join([found.measure, str(found.subject), *(f"{k}-{v}" for k, v in found.options.items())])
-    with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
-        _save(found, Path(room))
-        copy_whole(Path(room), folder / name)
-    return folder / name
-
-
 def open_workbench(
     store: Path | None = None,
-    glue: Path | None = None,
+    glue: Path | Sequence[Path] | None = None,
     device: str | None = None,
     limit: int | None = None,
     train_limit: int | None = None,
@@ -336,26 +316,33 @@ def open_workbench(
     allow_unofficial: bool = False,
     frames: Path | None = None,
     spacy: str | None = None,
+    grid_limit: int | None = None,
 ) -> Workbench:
     """A workbench from plain options, as the command line and pytest have them.
+
+    Args:
+        glue: a local GLUE folder, or several that are looked into in turn for each split.
 
     Raises:
         UserError: an impossible limit or an absent device or folder.
     """
-    for name, value in (("--limit", limit), ("--train-limit", train_limit)):
+    for name, value in (("--limit", limit), ("--train-limit", train_limit), ("--grid-limit", grid_limit)):
         if value is not None and value < 1:
             raise UserError(f"{name} {value} leaves no rows: give 1 or more")
-    if glue is not None and not glue.is_dir():
-        raise UserError(f"no GLUE folder at {glue}: give the folder that holds RTE/dev.tsv and its like")
+    folders = [glue] if isinstance(glue, Path) else list(glue or ())
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"no GLUE folder at {folder}: give the folder that holds RTE/dev.tsv and its like")
     if frames is not None and not frames.exists():
         raise UserError(f"nothing at {frames}: --frames takes a JSONL, or FrameNet's own folder or archive")
     return Workbench(
         Store(store or Path("runs")),
-        Source(glue, offline, allow_unofficial),
+        Source(next(iter(folders), None), offline, allow_unofficial, tuple(folders[1:])),
         best_device(device),
         limit,
         train_limit,
         offline,
         frames,
         spacy or DEFAULT_PIPELINE,
+        grid_limit,
     )

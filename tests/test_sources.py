@@ -300,3 +300,15 @@ def test_scores_have_a_row_count_and_no_class_counts():
     split = Split(task("stsb"), "dev", ["a"] * 1500, ["b"] * 1500, [1.0] * 1500, "here", True)
     assert official_problem(split) is None
     assert official_problem(split.head(3)) == "3 rows where STS-B's official dev split has 1500"
+
+
+def test_a_second_folder_gives_what_the_first_lacks_and_no_more(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    here = write(one, "rte", ROWS["rte"])
+    write(two, "rte", ROWS["rte"][:1])
+    there = write(two, "rte", ROWS["rte"][:1], split="train")
+    source = Source(one, allow_unofficial=True, beside=(two,))
+    assert source.missing(task("rte")) is None
+    assert source.split(task("rte"), "dev").origin == str(here)
+    assert source.split(task("rte"), "train").origin == str(there)
+    assert str(one) in source.missing(task("mrpc"))

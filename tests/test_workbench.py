@@ -11,9 +11,10 @@ from tiny import HEADS, LAYERS, save_bert
 
 from bertsecrets.core import Measurement, Subject, UserError
 from bertsecrets.evaluate import Shelf
+from bertsecrets.kept import keep, load
 from bertsecrets.params import params
 from bertsecrets.store import DamagedEntryWarning
-from bertsecrets.workbench import load, open_workbench, save_measurement
+from bertsecrets.workbench import open_workbench
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -163,9 +164,9 @@ def test_a_measurement_survives_its_json(bench, subject):
 
 def test_kept_measurements_are_judged_without_model_or_data(bench, subject, tmp_path):
     one = bench.measurement("scores", subject)
-    save_measurement(one, tmp_path / "kept" / "a")
-    save_measurement(one, tmp_path / "kept" / "a")
-    save_measurement(bench.measurement("attention-change", subject, padded_to=60), tmp_path / "kept" / "a")
+    keep(one, tmp_path / "kept" / "a")
+    keep(one, tmp_path / "kept" / "a")
+    keep(bench.measurement("attention-change", subject, padded_to=60), tmp_path / "kept" / "a")
     shelf = Shelf.read(tmp_path / "kept")
     assert len(shelf.kept) == 2
     assert shelf.measurement("scores", subject).values == one.values
@@ -193,3 +194,14 @@ def test_a_changed_model_is_another_subject(bench, subject, tiny_bert, tmp_path)
 def test_an_impossible_limit_is_refused(tmp_path, name, value):
     with pytest.raises(UserError, match=f"--{name.replace('_', '-')} {value} leaves no rows"):
         open_workbench(tmp_path, None, "cpu", **{name: value})
+
+
+def test_a_grid_limit_cuts_ablations_alone_and_is_part_of_the_key(runs, tiny_glue, tiny_bert):
+    few = open_workbench(runs, tiny_glue, "cpu", allow_unofficial=True, offline=True, grid_limit=6)
+    subject = Subject(str(tiny_bert), "rte", "untrained")
+    grid = few.measurement("layer-ablation", subject)
+    assert grid.examples == len(grid.samples["target"]) == 6
+    assert grid.provenance["limit"] == 6
+    assert few.measurement("scores", subject).provenance["limit"] is None
+    all_rows = open_workbench(runs, tiny_glue, "cpu", allow_unofficial=True, offline=True)
+    assert all_rows.measurement("layer-ablation", subject).examples == 24

@@ -22,7 +22,7 @@ class Seconds(NamedTuple):
 @pytest.fixture(scope="session")
 def rte_rows(pytestconfig):
     """The first rows of RTE's validation set, from a GLUE folder."""
-    folder = pytestconfig.getoption("glue", None) or os.environ.get("BERTSECRETS_GLUE")
+    folder = next(iter(pytestconfig.getoption("glue", None) or ()), os.environ.get("BERTSECRETS_GLUE"))
     if not folder:
         pytest.skip("needs real rows: give a GLUE folder with --glue or BERTSECRETS_GLUE")
     split = load_folder(Path(folder), task("rte"), "dev")
