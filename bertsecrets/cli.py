@@ -78,6 +78,11 @@ def build_parser() -> argparse.ArgumentParser:
     measure.add_argument(
         "--padded-to", type=int, metavar="TOKENS", help="attention-change as K19's notebook has it (200)"
     )
+    measure.add_argument(
+        "--heads",
+        metavar="SETS",
+        help="head-ablation of these sets: 1.2 1.2+7.6 5 (a layer) pairs:5 nested:1.2,7.6, counted from 1",
+    )
     measure.add_argument("--json", type=Path, metavar="FILE", help="write the measurement here (default: print it)")
     measure.add_argument("--save", type=Path, metavar="DIR", help="also keep it whole, with samples, in this folder")
     _add_bench_options(measure)

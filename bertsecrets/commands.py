@@ -173,6 +173,8 @@ def measure(options: argparse.Namespace) -> None:
         options.model = str(options.checkpoint)  # a checkpoint that is compared with nothing needs no other model
     if options.padded_to is not None and (names != ["attention-change"] or options.padded_to < 1):
         raise UserError("--padded-to takes 1 or more tokens and belongs to attention-change alone")
+    if options.heads is not None and names != ["head-ablation"]:
+        raise UserError("--heads names sets of heads to disable and belongs to head-ablation alone")
     if options.init == "untrained" and compares and options.checkpoint is None:
         raise UserError(f"{names[0]} compares with the untrained model itself: choose another --init")
     initialisation: Initialisation = "untrained" if options.measure == "frame-heads" else options.init
@@ -180,9 +182,8 @@ def measure(options: argparse.Namespace) -> None:
     bench = workbench(options)
     if options.checkpoint is None or compares:
         check_model(subject.model, options.offline)
-    runs = (
-        [(name, {}) for name in names] if options.padded_to is None else [(names[0], {"padded_to": options.padded_to})]
-    )
+    given = {"padded_to": options.padded_to, "heads": options.heads and " ".join(options.heads.split())}
+    runs = [(name, {key: value for key, value in given.items() if value is not None}) for name in names]
     if options.measure == "all" and "attention-change" in names:
         runs.append(("attention-change", {"padded_to": params().attention.max_length}))
     found = [bench.measurement(name, subject, options.checkpoint, **extra) for name, extra in runs]

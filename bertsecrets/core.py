@@ -77,7 +77,7 @@ class Measurement:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> "Measurement":
         """The inverse of `as_json`; nested lists become arrays again."""
-        values = {k: np.array(v, dtype=float) if isinstance(v, list) else v for k, v in data["values"].items()}
+        values = {k: _array(v) if isinstance(v, list) else v for k, v in data["values"].items()}
         return cls(
             measure=data["measure"],
             subject=Subject(**data["subject"]),
@@ -88,6 +88,11 @@ class Measurement:
             options=data["options"],
             provenance=data["provenance"],
         )
+
+
+def _array(value: list[Any]) -> Any:
+    """Nested lists of numbers as an array; a list of names as it is."""
+    return value if value and isinstance(value[0], str) else np.array(value, dtype=float)
 
 
 def plain(value: Any) -> Any:

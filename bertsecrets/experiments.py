@@ -74,13 +74,18 @@ def run_scores(inputs: Inputs) -> Results:
 
 def run_ablation(inputs: Inputs) -> Results:
     """Scores with each head, or each layer, disabled."""
-    from bertsecrets.measures.ablation import head_ablation, layer_ablation
+    from bertsecrets.headsets import label, parse_sets
+    from bertsecrets.measures.ablation import head_ablation, layer_ablation, set_ablation
 
     classifier = inputs.open("sdpa")
     encoded = encode(inputs.rows, classifier.tokenizer, classifier.fit(inputs.settings.scores.max_length))
+    targets = inputs.rows.targets()
+    if "heads" in inputs.options:
+        sets = parse_sets(inputs.options["heads"], classifier.layers, classifier.heads)
+        values, samples = set_ablation(classifier, encoded, inputs.task, targets, sets, inputs.device, inputs.grid)
+        return {inputs.measure: ({**values, "sets": [label(each) for each in sets]}, samples)}, len(encoded)
     run = head_ablation if inputs.measure == "head-ablation" else layer_ablation
-    result = run(classifier, encoded, inputs.task, inputs.rows.targets(), inputs.device, inputs.grid)
-    return {inputs.measure: result}, len(encoded)
+    return {inputs.measure: run(classifier, encoded, inputs.task, targets, inputs.device, inputs.grid)}, len(encoded)
 
 
 def run_attention(inputs: Inputs) -> Results:

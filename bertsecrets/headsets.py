@@ -38,18 +38,33 @@ def nested(order: Sequence[Head]) -> list[HeadSet]:
 def parse_sets(text: str, layers: int, heads: int) -> list[HeadSet]:
     """Sets as people write them: `1.2 7.6 1.2+7.6 5` is head 2 of layer 1, head 6 of layer 7, both, and layer 5.
 
+    `pairs:3` is every pair of heads of layer 3; `nested:1.2,7.6,2` is 1.2, then 1.2+7.6, then these and layer 2's heads
+    one by one. A set named twice stands once.
+
     Raises:
-        UserError: something else than LAYER or LAYER.HEAD, or one that the model does not have.
+        UserError: something else than that, or a head that the model does not have.
     """
-    sets = [
-        frozenset(head for part in item.split("+") for head in _parse(part, layers, heads)) for item in text.split()
-    ]
+    sets = list(dict.fromkeys(each for item in text.split() for each in _parse_item(item, layers, heads)))
     if not sets:
         raise UserError("no heads named: write LAYER.HEAD, or LAYER for a whole layer, counted from 1 (1.2 1.2+7.6 5)")
     return sets
 
 
-def _parse(part: str, layers: int, heads: int) -> Iterable[Head]:
+def _parse_item(item: str, layers: int, heads: int) -> list[HeadSet]:
+    kind, colon, rest = item.partition(":")
+    if not colon:
+        return [frozenset(head for part in item.split("+") for head in _parse(part, layers, heads))]
+    if kind == "nested":
+        return nested(list(dict.fromkeys(head for part in rest.split(",") for head in _parse(part, layers, heads))))
+    if kind == "pairs" and rest.isdecimal():
+        found = head_pairs(_parse(rest, layers, heads)[0][0], heads)
+        if found:
+            return found
+        raise UserError(f"{item!r} names no pair: a layer of this model has one head")
+    raise UserError(f"{item!r} names no heads: write 1.2, 1.2+7.6, 5 for a layer, pairs:5, or nested:1.2,7.6")
+
+
+def _parse(part: str, layers: int, heads: int) -> list[Head]:
     match = re.fullmatch(r"(\d+)(?:\.(\d+))?", part)
     if match is None:
         raise UserError(f"{part!r} names no head: write LAYER.HEAD, or LAYER for a whole layer, counted from 1")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bertsecrets.core import Measurement, UserError
+from bertsecrets.core import Measurement, UserError, digest, slug
 from bertsecrets.files import copy_whole, guarded_writes
 from bertsecrets.store import read_json, write_json
 
@@ -36,7 +36,9 @@ def load(entry: Path) -> Measurement:
 
 def keep(found: Measurement, folder: Path) -> Path:
     """Keep a measurement in a folder of its own below `folder`, whole or not at all; an older one is replaced."""
-    name = "-".join([found.measure, str(found.subject), *(f"{k}-{v}" for k, v in found.options.items())])
+    options = ((key, str(value)) for key, value in found.options.items())
+    marks = (f"{key}-{value if slug(value) == value else digest(value)[:8]}" for key, value in options)
+    name = "-".join([found.measure, str(found.subject), *marks])
     with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
         save(found, Path(room))
         copy_whole(Path(room), folder / name)

@@ -274,6 +274,36 @@ def test_padding_belongs_to_attention_change(capsys, shared, measure):
     assert "--padded-to" in told(capsys, "measure", measure, "--task", "rte", *shared, "--padded-to", 50)
 
 
+def test_sets_of_heads_belong_to_head_ablation(capsys, shared):
+    assert "--heads" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--heads", "1.1")
+    assert "'9.1' is not in this model" in told(
+        capsys, "measure", "head-ablation", "--task", "rte", "--init", "untrained", *shared, "--heads", "9.1"
+    )
+
+
+def test_chosen_sets_of_heads_are_scored_by_name(capsys, shared, tmp_path):
+    call = ["measure", "head-ablation", "--task", "rte", "--init", "untrained", *shared]
+    call += ["--json", tmp_path / "sets.json"]
+        "measure",
+        "head-ablation",
+        "--task",
+        "rte",
+        "--init",
+        "untrained",
+        *shared,
+        "--json",
+        tmp_path / "sets.json",
+    ]
+    run(capsys, *call, "--heads", "1.1  pairs:2")
+    found = json.loads((tmp_path / "sets.json").read_text())
+    assert found["values"]["sets"][:2] == ["1.1", "2.1+2.2"]
+    assert len(found["values"]["score"]) == len(found["values"]["sets"])
+    run(capsys, *call)
+    whole = json.loads((tmp_path / "sets.json").read_text())
+    assert whole["values"]["score"][0][0] == found["values"]["score"][0]
+    assert whole["values"]["baseline"] == found["values"]["baseline"]
+
+
 BROKEN = {
     "missing column": ("sentence1\tsentence2\na\tb\n", "line 1: no column 'label'"),
     "empty": ("", "is empty"),

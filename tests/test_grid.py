@@ -107,10 +107,19 @@ def test_what_people_write_is_counted_from_one():
 
 @given(st.lists(st.frozensets(st.tuples(st.integers(0, 11), st.integers(0, 11)), min_size=1), min_size=1))
 def test_labels_are_read_back(sets):
-    assert parse_sets(" ".join(map(label, sets)), 12, 12) == sets
+    assert parse_sets(" ".join(map(label, sets)), 12, 12) == list(dict.fromkeys(sets))
 
 
-@pytest.mark.parametrize("text", ["", "0.1", "13", "1.13", "1.", "first", "1.2,3.4", "-1.2"])
+def test_pairs_and_nested_sets_are_written_short():
+    assert parse_sets("pairs:2", 3, 4) == head_pairs(1, 4)
+    assert parse_sets("nested:3.4,1,3.4", 3, 2 * 2) == nested([(2, 3), (0, 0), (0, 1), (0, 2), (0, 3)])
+    assert len(parse_sets("1.1 pairs:1 1.1+1.2", 2, 3)) == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "0.1", "13", "1.13", "1.", "first", "1.2,3.4", "-1.2", "pairs:", "pairs:13", "pairs:1.2", "nested:", "all:1"],
+)
 def test_what_names_no_head_is_refused(text):
     with pytest.raises(UserError, match="layer"):
         parse_sets(text, 12, 12)

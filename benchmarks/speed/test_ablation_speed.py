@@ -42,7 +42,7 @@ def bert_base():
     [pytest.param(minilm, 100, 1, 4.0, id="minilm"), pytest.param(bert_base, 32, 12, 3.5, id="bert_base")],
 )
 def test_all_heads_against_plain_passes(make, rows, every, goal, rte_rows, benchmark, timed, show):
-    """Issue: 72 heads of MiniLM on 100 rows at least 4 times, 144 heads of BERT-base on 32 rows at least 3.5 times."""
+    """Goal: 72 heads of MiniLM on 100 rows at least 4 times, 144 heads of BERT-base on 32 rows at least 3.5 times."""
     every = int(os.environ.get("BERTSECRETS_PLAIN_EVERY") or every)
     classifier = make()
     encoded = encode(rte_rows(rows), classifier.tokenizer, 128)
@@ -81,7 +81,7 @@ def test_all_heads_against_plain_passes(make, rows, every, goal, rte_rows, bench
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_bert_base_in_half_precision_on_a_gpu(rte_rows, benchmark, timed, show):
-    """Issue: bfloat16 on a GPU against plain float32 passes there; predictions that differ are counted, not hidden."""
+    """Bfloat16 on a GPU against plain float32 passes there; predictions that differ are counted, not hidden."""
     classifier = bert_base()
     encoded = encode(rte_rows(277), classifier.tokenizer, 128)
     sets = single_heads(classifier.layers, classifier.heads)
