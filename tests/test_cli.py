@@ -284,16 +284,6 @@ def test_sets_of_heads_belong_to_head_ablation(capsys, shared):
 def test_chosen_sets_of_heads_are_scored_by_name(capsys, shared, tmp_path):
     call = ["measure", "head-ablation", "--task", "rte", "--init", "untrained", *shared]
     call += ["--json", tmp_path / "sets.json"]
-        "measure",
-        "head-ablation",
-        "--task",
-        "rte",
-        "--init",
-        "untrained",
-        *shared,
-        "--json",
-        tmp_path / "sets.json",
-    ]
     run(capsys, *call, "--heads", "1.1  pairs:2")
     found = json.loads((tmp_path / "sets.json").read_text())
     assert found["values"]["sets"][:2] == ["1.1", "2.1+2.2"]

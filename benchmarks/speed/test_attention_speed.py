@@ -34,7 +34,7 @@ def maps_of(model, batch) -> np.ndarray:
 
 
 def test_one_pass_against_a_pass_per_feature(rte_rows, benchmark, timed, show):
-    """Issue: the statistics of C and E in one pass at least 6 times as fast; a pass at most 1.5 times a plain one."""
+    """Goal: the statistics of C and E in one pass at least 6 times as fast; a pass at most 1.5 times a plain one."""
     tuned, base = minilm(2), minilm(1)
     encoded = encode(rte_rows(ROWS), tuned.tokenizer, 200)
     shape = (ROWS, tuned.layers, tuned.heads)
