@@ -1,0 +1,245 @@
+"""A set of attention maps with their labels: two files, one of numbers, one that a person can review.
+
+`maps.npz` holds every map's values (float16, concatenated) and its name; `annotations.tsv` has one row per map, with
+what is known of it and its labels. Rows are matched by name, so the text may be sorted. No text of any input is kept.
+"""
+
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+from jaxtyping import Float16
+
+from bertsecrets.core import UserError, near_matches
+from bertsecrets.files import copy_whole, guarded_writes, write_whole
+from bertsecrets.patterns.classes import CLASSES
+
+MAPS, ANNOTATIONS = "maps.npz", "annotations.tsv"
+STATES = ("fine-tuned", "pretrained")
+COLUMNS = (
+    "name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", "label", "second label",
+)  # fmt: skip
+SHIPPED = Path(__file__).parent / "data"
+
+
+@dataclass(frozen=True)
+class PatternMap:
+    """One head's attention over one input: row = query, column = key, each row a distribution.
+
+    `layer` and `head` count from 1 (0 where nobody recorded them), `example` from 0 in the validation file. `boundary`
+    is the index of the second text's first token; it equals `tokens` for an input of one text.
+    """
+
+    name: str
+    model: str
+    task: str
+    state: str
+    layer: int
+    head: int
+    example: int
+    boundary: int
+    values: Float16[np.ndarray, "tokens tokens"]
+
+    @property
+    def tokens(self) -> int:
+        """Real tokens of the input, special ones included."""
+        return len(self.values)
+
+    @property
+    def group(self) -> tuple[str, int, int]:
+        """What cross-validation must keep on one side: model, layer, head; all checkpoints of a model share heads.
+
+        A map whose head nobody recorded is a group of its own.
+        """
+        return (self.model, self.layer, self.head) if self.layer else (self.name, 0, 0)
+
+    @property
+    def separators(self) -> tuple[int, ...]:
+        """Places of the tokens that end each text ([SEP])."""
+        return (self.tokens - 1,) if self.boundary == self.tokens else (self.boundary - 1, self.tokens - 1)
+
+
+@dataclass(frozen=True)
+class MapSet(Sequence[PatternMap]):
+    """Maps with their labels: `labels` and `second_labels` (a second annotator's) hold a class each, or None."""
+
+    maps: tuple[PatternMap, ...]
+    labels: tuple[str | None, ...] = ()
+    second_labels: tuple[str | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        for column in ("labels", "second_labels"):
+            given = getattr(self, column) or (None,) * len(self.maps)
+            if len(given) != len(self.maps):
+                raise ValueError(f"{len(given)} {column} for {len(self.maps)} maps")
+            object.__setattr__(self, column, tuple(given))
+
+    def __len__(self) -> int:
+        return len(self.maps)
+
+    @overload
+    def __getitem__(self, place: int) -> PatternMap: ...
+    @overload
+    def __getitem__(self, place: slice) -> "MapSet": ...
+    def __getitem__(self, place: int | slice) -> "PatternMap | MapSet":
+        if isinstance(place, slice):
+            return MapSet(self.maps[place], self.labels[place], self.second_labels[place])
+        return self.maps[place]
+
+    def __iter__(self) -> Iterator[PatternMap]:
+        return iter(self.maps)
+
+    @property
+    def groups(self) -> list[tuple[str, int, int]]:
+        """Each map's group, for cross-validation."""
+        return [each.group for each in self.maps]
+
+    def labelled(self) -> "MapSet":
+        """Only the maps that have a label."""
+        return self.take(i for i, label in enumerate(self.labels) if label is not None)
+
+    def take(self, places: Iterable[int]) -> "MapSet":
+        """The maps at these places, in this order, with their labels."""
+        order = list(places)
+        return MapSet(
+            tuple(self.maps[i] for i in order),
+            tuple(self.labels[i] for i in order),
+            tuple(self.second_labels[i] for i in order),
+        )
+
+    def relabelled(self, labels: Mapping[str, str | None], second: bool = False) -> "MapSet":
+        """The same maps with other labels, given by map name; maps that are not named keep theirs.
+
+        Raises:
+            UserError: a name that no map has, or an unknown class.
+        """
+        names = {each.name for each in self.maps}
+        for name, label in labels.items():
+            if name not in names:
+                raise UserError(f"no map is called {name!r}: {near_matches(name, names)}")
+            if label is not None and label not in CLASSES:
+                raise UserError(f"map {name}: unknown label {label!r}; expected one of {', '.join(CLASSES)}")
+        old = self.second_labels if second else self.labels
+        new = tuple(labels.get(each.name, label) for each, label in zip(self.maps, old, strict=True))
+        return replace(self, second_labels=new) if second else replace(self, labels=new)
+
+    # ------------------------------------------------------------------ files
+
+    @classmethod
+    def load(cls, folder: Path = SHIPPED) -> "MapSet":
+        """The set in a folder; without one, the set that the suite ships.
+
+        Raises:
+            UserError: a file is missing or damaged, or a row is not what it should be; file and line are named.
+        """
+        arrays = _read_maps(folder / MAPS)
+        rows = _read_rows(folder / ANNOTATIONS)
+        maps = []
+        for line, row in rows:
+            where = f"{folder / ANNOTATIONS}, line {line}"
+            values = arrays.pop(row["name"], None)
+            if values is None:
+                raise UserError(f"{where}: no map called {row['name']!r} left in {MAPS}: is a row doubled or renamed?")
+            maps.append(_row_map(row, values, where))
+        if arrays:
+            raise UserError(
+                f"{folder / ANNOTATIONS}: no row for {next(iter(arrays))!r} ({len(arrays)} maps without one): "
+                "put its row back, or draw the set again"
+            )
+        return cls(
+            tuple(maps),
+            tuple(row["label"] or None for _, row in rows),
+            tuple(row["second label"] or None for _, row in rows),
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write the set as a folder, whole or not at all; an older set there is replaced.
+
+        Raises:
+            UserError: the folder holds other files, two maps share a name, or the disk fails.
+        """
+        names = [each.name for each in self.maps]
+        doubled = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+        if doubled:
+            raise UserError(f"two maps are called {min(doubled)!r}: names must be unique")
+        if folder.is_dir() and (others := {path.name for path in folder.iterdir()} - {MAPS, ANNOTATIONS}):
+            raise UserError(f"{folder} holds other files ({min(others)}), which would be lost: name a new folder")
+        flat = [each.values.ravel() for each in self.maps]
+        with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
+            np.savez_compressed(
+                Path(room) / MAPS,
+                names=np.array(names, dtype=np.str_),
+                tokens=np.array([each.tokens for each in self.maps], dtype=np.int32),
+                values=np.concatenate(flat) if flat else np.zeros(0, dtype=np.float16),
+            )
+            self.save_annotations(Path(room))
+            Path(room).chmod(0o755)
+            copy_whole(Path(room), folder)
+
+    def save_annotations(self, folder: Path) -> None:
+        """Write only the text file of labels, whole or not at all; the maps stay as they are."""
+        lines = ["\t".join(COLUMNS)]
+        for each, label, second in zip(self.maps, self.labels, self.second_labels, strict=True):
+            facts = (each.name, each.model, each.task, each.state, each.layer, each.head, each.example)
+            lines.append("\t".join(map(str, (*facts, each.tokens, each.boundary, label or "", second or ""))))
+        write_whole(folder / ANNOTATIONS, "\n".join(lines) + "\n")
+
+
+def _read_maps(path: Path) -> dict[str, np.ndarray]:
+    if not path.is_file():
+        raise UserError(f"no {path.name} in {path.parent}: a set of maps is a folder with {MAPS} and {ANNOTATIONS}")
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            names, tokens, values = (file[name] for name in ("names", "tokens", "values"))
+        ends = np.cumsum(tokens.astype(np.int64) ** 2)
+        if len(names) != len(tokens) or values.ndim != 1 or len(values) != (ends[-1] if len(ends) else 0):
+            raise ValueError("names, sizes and values do not agree")
+        parts = np.split(values.astype(np.float16), ends[:-1]) if len(ends) else []
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(f"{path} is damaged ({error}): get it again, or draw the set again") from error
+    return {str(name): part.reshape(n, n) for name, n, part in zip(names, tokens, parts, strict=True)}
+
+
+def _read_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if not lines or tuple(lines[0].split("\t")) != COLUMNS:
+        raise UserError(f"{path}, line 1: expected the tab-separated columns {', '.join(COLUMNS)}")
+    rows = []
+    for number, line in enumerate(lines[1:], start=2):
+        if not line.strip():
+            continue
+        fields = line.split("\t")
+        if len(fields) != len(COLUMNS):
+            raise UserError(f"{path}, line {number}: {len(fields)} fields where {len(COLUMNS)} were expected")
+        rows.append((number, dict(zip(COLUMNS, fields, strict=True))))
+    return rows
+
+
+def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
+    """A row's map, every field checked."""
+    for column in ("label", "second label"):
+        if row[column] and row[column] not in CLASSES:
+            raise UserError(f"{where}: unknown {column} {row[column]!r}; expected one of {', '.join(CLASSES)}, or none")
+    if row["state"] not in STATES:
+        raise UserError(f"{where}: unknown state {row['state']!r}; expected {' or '.join(STATES)}")
+    numbers = {}
+    for column in ("layer", "head", "example", "tokens", "boundary"):
+        if not row[column].isdecimal():
+            raise UserError(f"{where}: {column} {row[column]!r} is no whole number")
+        numbers[column] = int(row[column])
+    tokens = numbers.pop("tokens")
+    if tokens != len(values):
+        raise UserError(f"{where}: {tokens} tokens, but the map in {MAPS} has {len(values)}")
+    if not 1 <= numbers["boundary"] <= tokens:
+        raise UserError(f"{where}: boundary {numbers['boundary']} is outside 1 to {tokens}")
+    return PatternMap(row["name"], row["model"], row["task"], row["state"], values=values, **numbers)

@@ -1,0 +1,88 @@
+"""Contact sheets: twenty maps on a page, to be labelled by looking. A panel shows its number and nothing else.
+
+Ticks outside the map stand at [CLS] (blue) and [SEP] (red). Bars under it show what share of all attention each column
+gets, 40 % at full height: colours are on a square-root scale, which flatters faint cells; bars are not.
+"""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from bertsecrets.core import UserError
+from bertsecrets.files import guarded_writes, write_whole
+from bertsecrets.patterns.mapset import MapSet, PatternMap
+from bertsecrets.patterns.shades import colours
+
+COLUMNS, ROWS = 5, 4
+SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels: of a map, around it, of the line above, of the bars below
+FULL_BAR = 0.4  # share of all attention
+PAPER, INK, FIRST, LAST = "white", "black", "#1f6fd6", "#d62728"
+
+
+def panel(each: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
+    """One map as an image: a caption above it, ticks at its special tokens, bars of its columns' shares below."""
+    image = Image.new("RGB", (size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS), PAPER)
+    pen = ImageDraw.Draw(image)
+    left, top = MARGIN, MARGIN + CAPTION
+    pen.text((left, 0), caption, INK, font=ImageFont.load_default(CAPTION - 3))
+    image.paste(Image.fromarray(colours(each.values)).resize((size, size), Image.Resampling.NEAREST), (left, top))
+    edges = np.round(np.arange(each.tokens + 1) * size / each.tokens).astype(int).tolist()
+    for place, colour in ((0, FIRST), *((place, LAST) for place in each.separators)):
+        start, end = edges[place], max(edges[place] + 1, edges[place + 1] - 1)
+        for near in (-MARGIN + 2, size + 1):  # above and below the columns, left and right of the rows
+            pen.rectangle((left + start, top + near, left + end, top + near + 6), colour)
+            pen.rectangle((left + near, top + start, left + near + 6, top + end), colour)
+    floor = top + size + MARGIN + BARS
+    for place, share in enumerate(each.values.astype(np.float64).mean(axis=0)):
+        high = round(BARS * min(1.0, float(share) / FULL_BAR))
+        if high:
+            pen.rectangle((left + edges[place], floor - high, left + edges[place + 1] - 1, floor - 1), INK)
+    return image
+
+
+def sheet(maps: Sequence[PatternMap]) -> Image.Image:
+    """Up to twenty maps, five in a row, numbered from 1."""
+    wide, high = SIZE + 2 * MARGIN, SIZE + 2 * MARGIN + CAPTION + BARS
+    image = Image.new("RGB", (COLUMNS * wide, -(-len(maps) // COLUMNS) * high), PAPER)
+    for place, each in enumerate(maps):
+        image.paste(panel(each, str(place + 1)), (place % COLUMNS * wide, place // COLUMNS * high))
+    return image
+
+
+def save_image(image: Image.Image, path: Path) -> None:
+    """Write a PNG of few colours, which keeps it small.
+
+    Raises:
+        UserError: the disk fails.
+    """
+    data = io.BytesIO()
+    image.quantize(256, dither=Image.Dither.NONE).save(data, "PNG", optimize=True)
+    with guarded_writes(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data.getvalue())
+
+
+def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None) -> list[Path]:
+    """Sheets of all maps, or of `count` drawn at random, in shuffled order; `index.tsv` says which map is where.
+
+    Raises:
+        UserError: more maps asked for than there are, the folder holds files already, or the disk fails.
+    """
+    if count is not None and not 1 <= count <= len(maps):
+        raise UserError(f"{count} maps of {len(maps)}: ask for 1 to {len(maps)}")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UserError(f"{folder} holds files already: name a new folder")
+    order = np.random.default_rng(seed).permutation(len(maps))[:count].tolist()
+    each_sheet = COLUMNS * ROWS
+    lines = ["sheet\tpanel\tname"]
+    written = []
+    for number, start in enumerate(range(0, len(order), each_sheet), start=1):
+        there = [maps[i] for i in order[start : start + each_sheet]]
+        written.append(folder / f"sheet-{number:02d}.png")
+        save_image(sheet(there), written[-1])
+        lines += [f"{number}\t{place}\t{each.name}" for place, each in enumerate(there, start=1)]
+    write_whole(folder / "index.tsv", "\n".join(lines) + "\n")
+    return written

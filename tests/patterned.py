@@ -1,0 +1,37 @@
+"""Small attention maps that are plainly of one class, and a set of them, for the tests of patterns."""
+
+import numpy as np
+
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.mapset import MapSet, PatternMap
+
+
+def values(kind: str, tokens: int = 12, boundary: int = 7, seed: int = 0) -> np.ndarray:
+    """A map of the class called `kind`: float16, rows are distributions."""
+    rng = np.random.default_rng(seed)
+    weights = 0.02 * rng.random((tokens, tokens)) + 1e-3
+    if kind in ("vertical", "vertical-diagonal"):
+        weights[:, 0] += 1
+    if kind in ("diagonal", "vertical-diagonal"):
+        weights += np.eye(tokens, k=-1) + (kind == "diagonal") * np.eye(tokens)
+    if kind == "block":
+        weights[:boundary, :boundary] += 0.3
+        weights[boundary:, boundary:] += 0.3
+    if kind == "heterogeneous":
+        weights += rng.random((tokens, tokens)) ** 4
+    return (weights / weights.sum(1, keepdims=True)).astype(np.float16)
+
+
+def pattern_map(number: int, kind: str = "vertical", tokens: int = 12, **facts) -> PatternMap:
+    """A map whose head and example follow from its number."""
+    layer, head = divmod(number, 4)
+    known = {"model": "tiny", "task": "rte", "state": "fine-tuned", "layer": layer + 1, "head": head + 1}
+    known |= {"example": number, "boundary": tokens // 2 + 1} | facts
+    return PatternMap(f"tiny_{number}", **known, values=values(kind, tokens, known["boundary"], number))
+
+
+def pattern_set(count: int = 10, labelled: bool = True) -> MapSet:
+    """Maps of all classes in turn, of different sizes, labelled with the class that they were made as."""
+    kinds = [CLASSES[number % len(CLASSES)] for number in range(count)]
+    maps = tuple(pattern_map(number, kind, tokens=10 + number % 4) for number, kind in enumerate(kinds))
+    return MapSet(maps, tuple(kinds) if labelled else ())

@@ -1,0 +1,83 @@
+"""Drawn maps are those that the model computes, balanced over heads, and the same for the same seed."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from tiny import HEADS, LAYERS, plain_maps
+from transformers import AutoModelForSequenceClassification
+
+from bertsecrets.core import Subject, UserError
+from bertsecrets.encoding import encode
+from bertsecrets.patterns.sampling import boundary, draw
+from bertsecrets.workbench import open_workbench
+
+
+@pytest.fixture(scope="module")
+def bench(tiny_glue, tmp_path_factory):
+    return open_workbench(tmp_path_factory.mktemp("store"), tiny_glue, "cpu", offline=True, allow_unofficial=True)
+
+
+@pytest.fixture(scope="module")
+def subject(tiny_bert) -> Subject:
+    return Subject(str(tiny_bert), "rte", "untrained")
+
+
+def test_drawn_maps_are_the_models_own(bench, subject):
+    drawn = draw(bench, {subject: 9}, seed=3)
+    folder = bench.checkpoint(subject)
+    model = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
+    from transformers import AutoTokenizer
+
+    encoded = encode(bench.split("rte", "dev"), AutoTokenizer.from_pretrained(folder), 200)
+    for each in drawn:
+        expected = plain_maps(model, encoded, each.example)[each.layer - 1, each.head - 1]
+        np.testing.assert_allclose(each.values.astype(float), expected.numpy(), atol=1e-3)
+        assert each.boundary == torch.tensor(encoded.segments[each.example]).argmax()
+        assert (each.model, each.task, each.state) == ("tiny-bert", "rte", "pretrained")
+
+
+def test_heads_come_in_turns_across_subjects(bench, subject):
+    other = Subject(subject.model, "rte", "untrained", 2)
+    drawn = draw(bench, {subject: 15, other: 15}, seed=1)
+    counts = Counter((each.layer, each.head) for each in drawn)
+    assert len(counts) == LAYERS * HEADS
+    assert max(counts.values()) - min(counts.values()) <= 1
+    assert len({each.name for each in drawn}) == 30
+    assert len({each.example for each in drawn[:15]}) == 15  # every map has an input of its own while there are enough
+
+
+def test_more_maps_than_inputs_use_inputs_in_turns(bench, subject):
+    drawn = draw(bench, {subject: 60}, seed=1)
+    counts = Counter(each.example for each in drawn)
+    assert len(counts) == 24
+    assert max(counts.values()) - min(counts.values()) <= 2
+    assert len({each.name for each in drawn}) == 60
+
+
+def test_the_seed_decides(bench, subject):
+    names = [[each.name for each in draw(bench, {subject: 8}, seed=seed)] for seed in (1, 1, 2)]
+    assert names[0] == names[1] != names[2]
+
+
+def test_long_inputs_are_passed_over(bench, subject):
+    tokens = [each.tokens for each in draw(bench, {subject: 24}, seed=1)]
+    limit = sorted(tokens)[5]
+    assert max(each.tokens for each in draw(bench, {subject: 5}, seed=1, max_tokens=limit)) <= limit
+    with pytest.raises(UserError, match="no row has 3 tokens or fewer"):
+        draw(bench, {subject: 5}, max_tokens=3)
+
+
+def test_impossible_counts_are_refused(bench, subject):
+    with pytest.raises(UserError, match="ask for 1 or more"):
+        draw(bench, {subject: 0})
+    with pytest.raises(UserError, match="288 maps to be had where 289 were asked for"):
+        draw(bench, {subject: 24 * LAYERS * HEADS + 1})
+
+
+def test_the_boundary_is_behind_the_first_separator():
+    assert boundary([2, 9, 3, 8, 3], 3) == 3
+    assert boundary([2, 9, 8, 3], 3) == 4  # one text
+    assert boundary([0, 9, 2, 2, 8, 2], 2) == 4  # RoBERTa doubles it
+    assert boundary([7, 8, 9], None) == 3

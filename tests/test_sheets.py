@@ -1,0 +1,85 @@
+"""Contact sheets show every map once, give nothing away, and show a faint diagonal beside a strong column."""
+
+import numpy as np
+import pytest
+from patterned import pattern_map, pattern_set
+from PIL import Image
+
+from bertsecrets.core import UserError
+from bertsecrets.patterns.shades import colours, palette, shades
+from bertsecrets.patterns.sheets import panel, sheet, write_sheets
+
+
+def test_a_faint_diagonal_is_seen_beside_a_strong_column():
+    tokens = 20
+    weights = np.full((tokens, tokens), 0.001)
+    weights[:, 0] = 0.95
+    weights += 0.03 * np.eye(tokens)
+    found = shades(weights.astype(np.float16))
+    assert found[:, 0].min() > 240
+    assert 30 < found[5, 5] < 60
+    assert found[5, 9] < 12
+
+
+def test_shades_do_not_depend_on_the_overall_level():
+    weights = pattern_map(0, "heterogeneous").values.astype(float)
+    np.testing.assert_array_equal(shades(weights), shades(weights / 7))
+    assert shades(np.zeros((3, 3))).max() == 0
+
+
+def test_colours_are_the_palettes():
+    each = pattern_map(0)
+    image = colours(each.values)
+    assert image.shape == (12, 12, 3)
+    assert tuple(image[5, 0]) in palette()[240:]
+
+
+def test_a_panel_has_its_map_and_its_ticks():
+    each = pattern_map(0, "vertical", tokens=12, boundary=7)
+    image = np.array(panel(each, "3").convert("RGB")).astype(int)
+    blue = (image[..., 2] > 150) & (image[..., 0] < 80)
+    red = (image[..., 0] > 180) & (image[..., 1] < 60) & (image[..., 2] < 60)
+    assert blue[:30].any()
+    assert red[:30].any()
+    one_text = np.array(panel(pattern_map(0, tokens=12, boundary=12)).convert("RGB")).astype(int)
+    fewer = (one_text[..., 0] > 180) & (one_text[..., 1] < 60) & (one_text[..., 2] < 60)
+    assert 0 < fewer.sum() < red.sum()
+
+
+def test_panels_are_alike_whatever_the_label_or_the_head():
+    one, other = pattern_map(3), pattern_map(3, task="sst2", layer=9, head=9)
+    assert panel(one, "1").tobytes() == panel(other, "1").tobytes()
+
+
+def test_sheets_hold_every_map_once_in_shuffled_order(tmp_path):
+    maps = pattern_set(47)
+    written = write_sheets(maps, tmp_path / "sheets", seed=5)
+    header, *rows = (tmp_path / "sheets" / "index.tsv").read_text().splitlines()
+    assert header == "sheet\tpanel\tname"
+    assert len(written) == 3
+    names = [row.split("\t")[2] for row in rows]
+    assert sorted(names) == sorted(each.name for each in maps)
+    assert names != [each.name for each in maps]
+    assert rows[20].startswith("2\t1\t")
+    by_name = {each.name: each for each in maps}
+    expected = sheet([by_name[name] for name in names[40:]])
+    with Image.open(written[2]) as image:
+        assert image.size == expected.size
+        difference = np.abs(np.array(image.convert("RGB")).astype(int) - np.array(expected).astype(int))
+    assert difference.mean() < 3  # 256 colours are nearly all of them
+
+
+def test_a_subset_is_drawn_by_its_seed(tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        write_sheets(pattern_set(30), tmp_path / name, seed, count=12)
+    index = {name: (tmp_path / name / "index.tsv").read_text() for name in "abc"}
+    assert index["a"] == index["b"] != index["c"]
+    assert len(set(index["a"].splitlines())) == 13
+
+
+def test_sheets_replace_nothing(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match="holds files already"):
+        write_sheets(pattern_set(3), tmp_path, 1)
+    with pytest.raises(UserError, match="4 maps of 3: ask for 1 to 3"):
+        write_sheets(pattern_set(3), tmp_path / "new", 1, count=4)
