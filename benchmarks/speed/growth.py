@@ -1,0 +1,144 @@
+"""How the cost of disabling every head grows with layers, heads, rows and sequence length: measured, as a table, drawn.
+
+    python benchmarks/speed/growth.py docs      # writes docs/ablation-cost.md and docs/images/ablation-cost.svg
+
+At every point the results equal plain passes before anything is reported. Times are processor time on one thread, which
+other programs disturb least.
+"""
+
+import io
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from plain import engine_count, of_one_length, plain_count, plain_passes
+from tabulate import tabulate
+from transformers import BertConfig, BertForSequenceClassification
+
+from bertsecrets.ablation import Engine, ablate
+from bertsecrets.encoding import Encoded
+from bertsecrets.files import write_whole
+from bertsecrets.headsets import single_heads
+from bertsecrets.models import Classifier
+
+BASE = {"layers": 6, "heads": 6, "rows": 32, "tokens": 64}
+GROWTH = {"layers": [2, 4, 8, 12], "heads": [2, 4, 8, 12], "rows": [8, 16, 32, 64], "tokens": [16, 32, 64, 128]}
+HEAD_SIZE = 32
+HEADINGS = ["", "sets", "ours s", "plain s", "ratio", "counted ratio", "G multiply-adds", "G multiply-adds/s"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size along one axis: seconds of processor time, ours and plain, and the multiply-adds counted for each."""
+
+    value: int
+    sets: int
+    ours: float
+    plain: float
+    counted: float
+    plain_counted: float
+
+    def row(self) -> list[float]:
+        """The cells under `HEADINGS`."""
+        ratio, allowed = self.plain / self.ours, self.plain_counted / self.counted
+        gain = [self.ours, self.plain, ratio, allowed, self.counted / 1e9, self.counted / self.ours / 1e9]
+        return [self.value, self.sets, *gain]
+
+
+def grow(axis: str) -> Iterator[Point]:
+    """The points along one axis, the other sizes at rest."""
+    for value in GROWTH[axis]:
+        yield point(value, {**BASE, axis: value})
+
+
+def point(value: int, size: dict[str, int]) -> Point:
+    """Time all heads of a random model of BERT's kind, by the engine and by plain passes.
+
+    Raises:
+        AssertionError: the logits of the two differ by more than 1e-5.
+    """
+    width = HEAD_SIZE * size["heads"]
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=1000,
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=size["layers"],
+        num_attention_heads=size["heads"],
+    )
+    classifier = Classifier(BertForSequenceClassification(config).eval(), None, "random")
+    ids = np.random.default_rng(0).integers(5, 1000, (size["rows"], size["tokens"])).tolist()
+    encoded, sets = Encoded(ids, None, 0), single_heads(size["layers"], size["heads"])
+    engine, batches = Engine.open(classifier), of_one_length(encoded)
+    ablate(engine, encoded, sets[:1])
+    logits, ours = seconds(lambda: ablate(engine, encoded, sets))
+    expected, plain = seconds(lambda: plain_passes(classifier.model, batches, sets))
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
+    counted = engine_count(config, encoded, sets)
+    return Point(value, len(sets), ours, plain, counted, plain_count(config, batches) * len(sets))
+
+
+def seconds(function: Callable) -> tuple:
+    """A function's result and its processor time."""
+    began = time.process_time()
+    result = function()
+    return result, time.process_time() - began
+
+
+def table(axis: str, points: list[Point], form: str = "simple") -> str:
+    """The points of an axis as a table."""
+    return tabulate([each.row() for each in points], [axis, *HEADINGS[1:]], floatfmt=".2f", tablefmt=form)
+
+
+def at_rest(axis: str) -> str:
+    """What the other axes stand at."""
+    return ", ".join(f"{value} {name}" for name, value in BASE.items() if name != axis)
+
+
+def draw(measured: dict[str, list[Point]]) -> str:
+    """Time against each axis, ours and plain, on logarithmic scales, as SVG text."""
+    mpl.rcParams["svg.hashsalt"] = "bertsecrets"
+    figure = Figure(figsize=(11, 3), layout="constrained")
+    for axes, (axis, points) in zip(figure.subplots(1, len(measured), sharey=True), measured.items(), strict=True):
+        sizes = [each.value for each in points]
+        axes.plot(sizes, [each.plain for each in points], marker="s", label="a plain pass per head")
+        axes.plot(sizes, [each.ours for each in points], marker="o", label="the engine")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.minorticks_off()
+        axes.set_xlabel(axis)
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("processor seconds")
+    figure.axes[0].legend(fontsize=8)
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
+def main(folder: Path) -> None:
+    """Measure every axis and write the page and its picture."""
+    torch.set_num_threads(1)
+    measured = {axis: list(grow(axis)) for axis in GROWTH}
+    sections = [
+        "# What disabling every head costs",
+        "Processor time on one thread, of the engine and of one plain pass per head over batches of one length; random "
+        f"models of BERT's kind with heads of size {HEAD_SIZE}. The logits of both were equal to 1e-5 at every point. "
+        "*Counted ratio* is that of the multiply-adds; what lies above it comes from larger matrix products. "
+        "Made by `python benchmarks/speed/growth.py docs`.",
+        "![processor time against layers, heads, rows and tokens](images/ablation-cost.svg)",
+    ]
+    for axis, points in measured.items():
+        sections += [f"## {axis} ({at_rest(axis)})", table(axis, points, "github")]
+    write_whole(folder / "images" / "ablation-cost.svg", draw(measured))
+    write_whole(folder / "ablation-cost.md", "\n\n".join(sections) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs"))
