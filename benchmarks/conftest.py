@@ -14,13 +14,13 @@ from bertsecrets.claims import Case, cases
 from bertsecrets.core import UserError
 from bertsecrets.judging import Verdict
 from bertsecrets.store import DamagedEntryWarning
-from bertsecrets.tasks import task
+from bertsecrets.tasks import ALL_TASKS, task
 
 USER_ERROR = 2
 VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTION_NAMES = (
     *("model", "glue", "seeds", "limit", "train_limit", "grid_limit"),
-    *("device", "store", "offline", "allow_unofficial_data"),
+    *("device", "store", "frames", "spacy", "offline", "allow_unofficial_data"),
 )
 OPTIONS = pytest.StashKey[argparse.Namespace]()
 
@@ -40,6 +40,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--grid-limit", type=int, help="of these, only the first N in ablation grids")
     group.addoption("--device", help="cpu, cuda, cuda:1 (default: the GPU where there is one)")
     group.addoption("--store", type=Path, help="where checkpoints and measurements are kept (default: runs)")
+    group.addoption("--frames", type=Path, help="frame sentences: JSONL, or FrameNet's folder (BERTSECRETS_FRAMES)")
+    group.addoption("--spacy", metavar="NAME", help="pipeline that tags and parses (default: en_core_web_sm)")
     group.addoption("--offline", action="store_true", help="never touch the network")
     group.addoption("--allow-unofficial-data", action="store_true", help="go on where row or class counts differ")
 
@@ -108,7 +110,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         commands.seed_list(options.seeds)
         commands.check_model(commands.model_name(options), options.offline)
         names = dict.fromkeys(case.task for case in wanted)
-        missing = [problem for name in names if (problem := bench.source.missing(task(name)))]
+        missing = [problem for name in names if name != ALL_TASKS and (problem := bench.source.missing(task(name)))]
         if len(missing) == len(names):
             raise UserError(missing[0])
     except UserError as error:
@@ -130,14 +132,14 @@ def bench(request: pytest.FixtureRequest):
 @pytest.fixture
 def measured(bench, request: pytest.FixtureRequest):
     """A function from a case to the measurements it needs, per seed."""
-    from bertsecrets.evaluate import measure_case
+    from bertsecrets.evaluate import measure_case, missing
 
     options = request.config.stash[OPTIONS]
 
     def measure(case: Case):
-        missing = bench.source.missing(task(case.task))
-        if missing:
-            pytest.skip(missing)
+        reason = missing(bench, case)
+        if reason:
+            pytest.skip(reason)
         try:
             return measure_case(bench, case, commands.model_name(options), commands.seed_list(options.seeds))
         except UserError as error:

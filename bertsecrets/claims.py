@@ -4,6 +4,7 @@ A claim is one YAML entry; a `Case` is that claim on one task, which is what a b
 """
 
 import functools
+import inspect
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,19 +30,21 @@ class Expectation(_Entry):
     """What the claim predicts of its quantity.
 
     `above` and `below` are orders: the quantity lies beyond `value`. `around` is a figure: the quantity lies within the
-    band around the published one, whose width is computed (`judging.band`), never typed in.
+    band around the published one, whose width is computed (`judging.band`), never typed in: from the sampling error
+    of the published `score`, or of the measurement's `own` examples, and the figure's seed spread and rounding.
     """
 
     kind: Literal["above", "below", "around"]
     value: float = 0.0
-    sampling: Literal["score", "none"] = "none"
+    sampling: Literal["score", "own", "none"] = "none"
 
 
 class TaskFigure(_Entry):
     """The published figure of a claim on one task.
 
     `published` is in the claim's unit and None where the source gives only an order. `rounding` is half the last
-    digit given. `seed_std` is the seed-to-seed standard deviation, from `seed_source`.
+    digit given. `seed_std` is the seed-to-seed standard deviation, from `seed_source`. `constant_answer` marks a figure
+    that equals the score of one and the same answer to every example of the validation set.
     """
 
     published: float | None = None
@@ -50,6 +53,7 @@ class TaskFigure(_Entry):
     seed_source: str | None = None
     second: str | None = None
     note: str | None = None
+    constant_answer: bool = False
 
     @model_validator(mode="after")
     def _sourced(self) -> "TaskFigure":
@@ -59,15 +63,22 @@ class TaskFigure(_Entry):
 
 
 class Known(_Entry):
-    """A deviation that has been seen before: the benchmark is then expected to fail, and speaks up when it does not."""
+    """What has been seen before of a model on a task, with its evidence.
+
+    Of a deviation the benchmark is then expected to fail, and speaks up when it does not.
+    """
 
     model: str
     task: str
     evidence: str = Field(min_length=10)
+    status: Literal["deviates", "reproduces"] = "deviates"
 
 
 class Claim(_Entry):
-    """One claim, as its entry in `expected/` says it."""
+    """One claim, as its entry in `expected/` says it.
+
+    `options` are the measure's (what is measured), `arguments` the quantity's (what is read off it).
+    """
 
     id: str = Field(pattern=r"^[A-I][0-9]+p?$")
     source: str
@@ -78,6 +89,7 @@ class Claim(_Entry):
     quantity: str | None = None
     variant: str = ""
     options: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     initialisation: Initialisation = "pretrained"
     against: Initialisation | None = None
     expect: Expectation | None = None
@@ -97,6 +109,11 @@ class Claim(_Entry):
             raise ValueError("quantity and expect come together, or neither where the claim is not implemented")
         if self.quantity is not None and self.quantity not in QUANTITIES:
             raise ValueError(f"unknown quantity {self.quantity!r}: {near_matches(self.quantity, QUANTITIES)}")
+        if self.quantity is not None:
+            try:
+                inspect.signature(QUANTITIES[self.quantity].read).bind([], "", **self.arguments)
+            except TypeError as error:
+                raise ValueError(f"arguments of quantity {self.quantity}: {error}") from error
         if self.expect is not None and self.expect.kind == "around":
             bare = [name for name, figure in self.tasks.items() if figure.published is None]
             if bare:
@@ -131,7 +148,8 @@ class Case:
 
     def known_deviation(self, model: str) -> Known | None:
         """The deviation on record for this model, if any."""
-        return next((k for k in self.claim.known if k.model == model and k.task == self.task), None)
+        seen = (k for k in self.claim.known if (k.model, k.task, k.status) == (model, self.task, "deviates"))
+        return next(seen, None)
 
 
 @functools.cache

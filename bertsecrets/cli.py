@@ -37,6 +37,13 @@ def _add_bench_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-unofficial-data", action="store_true", help="go on where row or class counts differ")
 
 
+def _add_text_options(parser: argparse.ArgumentParser) -> None:
+    """The options of what needs frame sentences, tags or parses."""
+    frames_help = "frame sentences: JSONL, or FrameNet's folder or archive (default: BERTSECRETS_FRAMES)"
+    parser.add_argument("--frames", type=Path, help=frames_help)
+    parser.add_argument("--spacy", metavar="NAME", help="pipeline that tags and parses (default: en_core_web_sm)")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All commands and their options."""
     parser = _Parser(
@@ -70,8 +77,8 @@ def build_parser() -> argparse.ArgumentParser:
     measure = commands.add_parser("measure", help="run one measure on one subject")
     measure.add_argument("measure", help="scores, attention-change, special-tokens, ... or all")
     measure.add_argument("--task", help="required by all but frame-heads")
-    measure.add_argument("--frames", type=Path, help="for frame-heads: JSONL, or FrameNet's folder or archive")
-    measure.add_argument("--spacy", metavar="NAME", help="pipeline of features and relations (default: en_core_web_sm)")
+    _add_text_options(measure)
+    measure.add_argument("--cased", action="store_true", help="scores with the tokenizer's lower-casing off (claim D6)")
     measure.add_argument("--checkpoint", type=Path, help="any folder that opens as a sequence classifier")
     measure.add_argument("--init", choices=INITIALISATIONS, default="pretrained")
     measure.add_argument("--seed", type=int, default=1)
@@ -96,6 +103,7 @@ def build_parser() -> argparse.ArgumentParser:
     report.add_argument("--plots", type=Path, help="write the curves by layer here, as JSON rows")
     report.add_argument("--html", type=Path, help="write the page here")
     report.add_argument("--json", type=Path, help="write the verdicts here")
+    _add_text_options(report)
     _add_bench_options(report)
 
     parser_training = commands.add_parser("train-parser", help="train a small spaCy pipeline where none can be had")

@@ -14,18 +14,27 @@ from bertsecrets.params import params
 from bertsecrets.tasks import ALL_TASKS, TASKS, task
 
 if TYPE_CHECKING:
+    from bertsecrets.claims import Case
     from bertsecrets.workbench import Workbench
 
 GLUE_VARIABLE = "BERTSECRETS_GLUE"
 STORE_VARIABLE = "BERTSECRETS_STORE"
+FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
 
 
 def workbench(options: argparse.Namespace) -> "Workbench":
-    """The workbench that the shared options ask for; environment variables stand in for `--glue` and `--store`."""
-    from bertsecrets.workbench import open_workbench
+    """The workbench that the shared options ask for; environment variables stand in for paths that are not given.
+
+    Raises:
+        UserError: an option names what is not there.
+    """
+    from bertsecrets.workbench import open_workbench, pipeline_problem
 
     glue = options.glue or [Path(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
-    store = options.store or Path(os.environ.get(STORE_VARIABLE) or "runs")
+    store = options.store or _path(STORE_VARIABLE) or Path("runs")
+    spacy = getattr(options, "spacy", None)
+    if spacy and (problem := pipeline_problem(spacy)):
+        raise UserError(problem)
     return open_workbench(
         store,
         glue,
@@ -34,10 +43,15 @@ def workbench(options: argparse.Namespace) -> "Workbench":
         options.train_limit,
         options.offline,
         options.allow_unofficial_data,
-        getattr(options, "frames", None),
-        getattr(options, "spacy", None),
+        getattr(options, "frames", None) or _path(FRAMES_VARIABLE),
+        spacy,
         options.grid_limit,
     )
+
+
+def _path(variable: str) -> Path | None:
+    """A path from the environment."""
+    return Path(os.environ[variable]) if os.environ.get(variable) else None
 
 
 def model_name(options: argparse.Namespace) -> str:
@@ -175,6 +189,8 @@ def measure(options: argparse.Namespace) -> None:
         raise UserError("--padded-to takes 1 or more tokens and belongs to attention-change alone")
     if options.heads is not None and names != ["head-ablation"]:
         raise UserError("--heads names sets of heads to disable and belongs to head-ablation alone")
+    if options.cased and names != ["scores"]:
+        raise UserError("--cased belongs to scores alone")
     if options.init == "untrained" and compares and options.checkpoint is None:
         raise UserError(f"{names[0]} compares with the untrained model itself: choose another --init")
     initialisation: Initialisation = "untrained" if options.measure == "frame-heads" else options.init
@@ -182,11 +198,15 @@ def measure(options: argparse.Namespace) -> None:
     bench = workbench(options)
     if options.checkpoint is None or compares:
         check_model(subject.model, options.offline)
-    given = {"padded_to": options.padded_to, "heads": options.heads and " ".join(options.heads.split())}
+    given = {
+        "padded_to": options.padded_to,
+        "heads": options.heads and " ".join(options.heads.split()),
+        "cased": options.cased or None,
+    }
     runs = [(name, {key: value for key, value in given.items() if value is not None}) for name in names]
     if options.measure == "all" and "attention-change" in names:
         runs.append(("attention-change", {"padded_to": params().attention.max_length}))
-    found = [bench.measurement(name, subject, options.checkpoint, **extra) for name, extra in runs]
+    found = [bench.measurement(name, subject, options.checkpoint, **chosen) for name, chosen in runs]
     for each in found:
         if options.save:
             keep(each, options.save)
@@ -207,7 +227,6 @@ def report(options: argparse.Namespace) -> None:
     from bertsecrets.report.page import page
     from bertsecrets.report.rows import layer_rows, metrics
     from bertsecrets.report.table import verdict_table
-    from bertsecrets.sources import available_tasks
     from bertsecrets.store import write_json
 
     ids = {claim.id for wanted in options.claim or () for claim in find_claims(wanted)}
@@ -221,8 +240,7 @@ def report(options: argparse.Namespace) -> None:
     else:
         bench = workbench(options)
         check_model(model, options.offline)
-        there = available_tasks(bench.source)
-        chosen = [case for case in chosen if names or case.task in there]
+        chosen = _possible(bench, chosen, names)
     if not chosen:
         raise UserError("nothing to judge: no implemented claim fits --task and --claim, or its data are not there")
     found = list(verdicts(bench, chosen, model, seeds))
@@ -237,6 +255,28 @@ def report(options: argparse.Namespace) -> None:
     if options.html:
         write_whole(options.html, page(found, model))
         print(f"report: {options.html.resolve()}")
+
+
+def _possible(bench: "Workbench", chosen: Sequence["Case"], names: Sequence[str]) -> list["Case"]:
+    """The cases whose data and tools are here; says in a line what else than a task's own data others lack.
+
+    Raises:
+        UserError: a task was asked for by name and its data are missing.
+    """
+    from bertsecrets.evaluate import missing
+
+    for name in names:
+        problem = bench.source.missing(task(name))
+        if problem:
+            raise UserError(problem)
+    there = {
+        name for name in {case.task for case in chosen} if name == ALL_TASKS or not bench.source.missing(task(name))
+    }
+    problems = [(case, missing(bench, case)) for case in chosen if case.task in there]
+    for reason in dict.fromkeys(problem for _, problem in problems if problem):
+        left_out = ", ".join(str(case) for case, problem in problems if problem == reason)
+        print(f"not judged: {left_out}: {reason}")
+    return [case for case, problem in problems if problem is None]
 
 
 def train_parser(options: argparse.Namespace) -> None:

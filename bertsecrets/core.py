@@ -23,6 +23,10 @@ class UserError(Exception):
     """
 
 
+class MissingError(UserError):
+    """Data or a tool that a measurement needs is not there; whoever asked for many measurements may skip this one."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """What is measured: one model on one task, with its initialisation and seed (K19 section 3, table 1).

@@ -4,6 +4,8 @@ A `Batch` is what a model eats; `indices` says which example each row is. Batche
 tokens, not of rows, so memory does not depend on how long the texts are.
 """
 
+import copy
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from tokenizers import Tokenizer
 
 from bertsecrets.sources import Split
 
@@ -71,6 +74,31 @@ def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
     coded = tokenizer(list(split.sentence1), **pairs, truncation="longest_first", max_length=max_length)
     padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
     return Encoded(coded["input_ids"], coded.get("token_type_ids"), padding)
+
+
+def lower_cases(tokenizer: Any) -> bool:
+    """Whether a fast tokenizer lower-cases its text."""
+    backend = json.loads(tokenizer.backend_tokenizer.to_str())
+    return backend["normalizer"] is not None and without_lower_casing(backend["normalizer"]) != backend["normalizer"]
+
+
+def cased(tokenizer: Any) -> Any:
+    """A copy of a fast tokenizer with its lower-casing off and its vocabulary as it is (claim D6)."""
+    backend = json.loads(tokenizer.backend_tokenizer.to_str())
+    backend["normalizer"] = backend["normalizer"] and without_lower_casing(backend["normalizer"])
+    copied = copy.deepcopy(tokenizer)
+    copied._tokenizer = Tokenizer.from_str(json.dumps(backend))
+    return copied
+
+
+def without_lower_casing(normalizer: dict[str, Any]) -> dict[str, Any]:
+    """A normalizer of the `tokenizers` library, as data, that leaves capitals (and BERT's accents) alone."""
+    if normalizer["type"] == "Sequence":
+        parts = [without_lower_casing(part) for part in normalizer["normalizers"] if part["type"] != "Lowercase"]
+        return {**normalizer, "normalizers": parts}
+    if normalizer["type"] == "Lowercase":
+        return {"type": "Sequence", "normalizers": []}
+    return {**normalizer, "lowercase": False} if normalizer.get("lowercase") else normalizer
 
 
 def batches(

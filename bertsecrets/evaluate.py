@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from bertsecrets.claims import Case
-from bertsecrets.core import Measurement, Subject, UserError
+from bertsecrets.core import Initialisation, Measurement, MissingError, Subject, UserError
 from bertsecrets.judging import Verdict, judge
 from bertsecrets.kept import load
+from bertsecrets.measures import seedless
 from bertsecrets.params import params
 from bertsecrets.quantities import QUANTITIES
 
@@ -19,6 +20,10 @@ class Bench(Protocol):
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
         """A subject's measurement."""
+        ...
+
+    def missing(self, measure: str, task_name: str) -> str | None:
+        """Why there can be no such measurement on a task; None where there can."""
         ...
 
 
@@ -51,6 +56,11 @@ class Shelf:
                 return found
         raise UserError(f"no measurement {measure} of {subject} {options or ''} was kept")
 
+    def missing(self, measure: str, task_name: str) -> str | None:
+        """Which measure of which task was not kept; None where one was."""
+        there = any((found.measure, found.subject.task) == (measure, task_name) for found in self.kept)
+        return None if there else f"no measurement {measure} of {task_name} was kept"
+
     def has(self, case: Case, model: str, seeds: Sequence[int]) -> bool:
         """Whether everything that a case needs is there."""
         try:
@@ -60,24 +70,77 @@ class Shelf:
         return True
 
 
-def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[list[Measurement]]:
-    """The measurements a claim needs on a task: per seed, in the order of its quantity's `needs`.
+@dataclass(frozen=True)
+class Wanted:
+    """One measurement that a case needs, but for model and seed."""
 
-    A subject on which no step is taken has the same attention whatever the seed, but not the same classifier, so
-    every seed has its own.
+    measure: str
+    task: str
+    initialisation: Initialisation
+    options: dict[str, Any]
+
+
+def plan(bench: Bench, case: Case) -> list[Wanted]:
+    """The measurements that a case needs, in the order of its quantity's `needs` and, of each, of its tasks.
+
+    Raises:
+        MissingError: the data or tools of one that cannot be left out are not there.
     """
     claim = case.claim
     assert claim.quantity is not None
     found = []
-    for seed in seeds:
-        row = []
-        for measure, whose in QUANTITIES[claim.quantity].needs:
-            initialisation = claim.initialisation if whose == "own" else claim.against
-            assert initialisation is not None
-            options = claim.options if measure == claim.measure else {}
-            row.append(bench.measurement(measure, Subject(model, case.task, initialisation, seed), **options))
-        found.append(row)
+    for need in QUANTITIES[claim.quantity].needs:
+        initialisation: Initialisation | None
+        if need.whose == "own":
+            initialisation = claim.initialisation
+        elif need.whose == "against":
+            initialisation = claim.against
+        else:
+            initialisation = need.whose
+        assert initialisation is not None
+        options = {**(claim.options if need.measure == claim.measure else {}), **need.options}
+        names = need.tasks or (case.task,)
+        problems = {name: bench.missing(need.measure, name) for name in names}
+        there = [name for name, problem in problems.items() if problem is None]
+        if len(there) < (need.least or len(names)):
+            first = next(problem for problem in problems.values() if problem is not None)
+            raise MissingError(first if not need.least else f"fewer than {need.least} tasks have data: {first}")
+        found += [Wanted(need.measure, name, initialisation, options) for name in there]
     return found
+
+
+def missing(bench: Bench, case: Case) -> str | None:
+    """Why a case cannot be measured here; None where it can."""
+    try:
+        plan(bench, case)
+    except MissingError as error:
+        return str(error)
+    return None
+
+
+def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[list[Measurement]]:
+    """The measurements a claim needs on a task: per seed, in the order of `plan`.
+
+    A subject on which no step is taken has the same attention whatever the seed, but not the same classifier, so
+    every seed has its own. The bare encoder has no seed at all: it is measured once, as seed 1.
+
+    Raises:
+        UserError: something that is needed is not there, or cannot be made.
+    """
+    wanted = plan(bench, case)
+    if all(seedless(each.measure) for each in wanted):
+        seeds = [1]
+    return [
+        [
+            bench.measurement(
+                each.measure,
+                Subject(model, each.task, each.initialisation, 1 if seedless(each.measure) else seed),
+                **each.options,
+            )
+            for each in wanted
+        ]
+        for seed in seeds
+    ]
 
 
 def verdict(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> Verdict:

@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from bertsecrets import locations, models
 from bertsecrets.attention import Observer, Pass
 from bertsecrets.core import Subject, UserError
-from bertsecrets.encoding import encode, predict
+from bertsecrets.encoding import cased, encode, lower_cases, predict
 from bertsecrets.measures import ABLATION, ATTENTION, FRAMES, SCORES
 from bertsecrets.measures.change import AttentionChange
 from bertsecrets.measures.scores import scores
@@ -65,11 +65,15 @@ class Inputs:
 
 
 def run_scores(inputs: Inputs) -> Results:
-    """Scores on the validation rows."""
+    """Scores on the validation rows; with the option `cased`, the tokenizer's lower-casing is off."""
     classifier = inputs.open("sdpa")
-    encoded = encode(inputs.rows, classifier.tokenizer, classifier.fit(inputs.settings.scores.max_length))
+    tokenizer = cased(classifier.tokenizer) if inputs.options.get("cased") else classifier.tokenizer
+    encoded = encode(inputs.rows, tokenizer, classifier.fit(inputs.settings.scores.max_length))
     logits = predict(classifier.model, encoded, inputs.device)
-    return {inputs.measure: scores(inputs.task, logits, inputs.rows.targets())}, len(encoded)
+    values, samples = scores(inputs.task, logits, inputs.rows.targets())
+    if inputs.options.get("cased"):
+        values["lower_cases"] = lower_cases(classifier.tokenizer)
+    return {inputs.measure: (values, samples)}, len(encoded)
 
 
 def run_ablation(inputs: Inputs) -> Results:

@@ -10,32 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from scipy import stats
 
 from bertsecrets.claims import Case, Outcome
 from bertsecrets.core import Measurement
 from bertsecrets.params import JudgeParams
 from bertsecrets.quantities import QUANTITIES, NotApplicableError, Reading
+from bertsecrets.resampling import Estimate, estimate, power
 from bertsecrets.tasks import TASKS, Task
 
 WIDEST = 50.0  # points: a band around a published score that is wider than half the scale decides nothing
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """An observed quantity: its mean over seeds, bootstrap replicates of it, and how many examples and seeds it has."""
-
-    value: float
-    replicates: Float[np.ndarray, " resamples"]
-    seeds: int
-    examples: int
-
-    def interval(self, confidence: float) -> tuple[float, float]:
-        """The central bootstrap interval."""
-        tail = (1 - confidence) / 2
-        low, high = np.quantile(self.replicates, [tail, 1 - tail])
-        return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -49,6 +33,7 @@ class Verdict:
     interval: tuple[float, float] | None = None
     band: tuple[float, float] | None = None
     measurements: tuple[Measurement, ...] = ()
+    power: str = ""
 
     @property
     def remarks(self) -> list[str]:
@@ -87,11 +72,13 @@ class Verdict:
             "source": claim.source,
             "unit": claim.unit or (QUANTITIES[claim.quantity].unit if claim.quantity else ""),
             "published": self.case.figure.published,
+            "published_constant_answer": self.case.figure.constant_answer,
             "band": [None if not np.isfinite(b) else b for b in self.band] if self.band else None,
             "observed": self.observed,
             "interval": list(self.interval) if self.interval else None,
             "verdict": self.outcome,
             "reason": self.reason,
+            "power": self.power,
             "remarks": self.remarks,
             "models": sorted({found.subject.model for found in self.measurements}),
             "seeds": sorted({found.subject.seed for found in self.measurements}),
@@ -114,11 +101,13 @@ def describe(verdict: Verdict) -> str:
     data = verdict.as_json()
     lines = [
         f"{data['id']} {verdict.outcome}: {data['statement']} ({data['source']})",
-        f"  published {show(data['published'])} {data['unit']}",
+        f"  published {show_published(verdict.case, data['unit'])}",
         f"  band      {show_band(verdict.band)}",
         f"  observed  {show(verdict.observed)} {show_band(verdict.interval)}",
         f"  because   {verdict.reason}",
     ]
+    if verdict.power:
+        lines.append(f"  power     {verdict.power}")
     if data["remarks"]:
         lines.append(f"  remarks   {'; '.join(data['remarks'])}")
     return "\n".join(lines)
@@ -130,6 +119,13 @@ def show(number: float | None) -> str:
         return "-"
     text = f"{number:.1f}" if abs(number) >= 10 else f"{number:.3g}"
     return "0" if float(text) == 0 else text
+
+
+def show_published(case: Case, unit: str) -> str:
+    """A published figure with its unit, and the mark of one that equals the score of a constant answer."""
+    if case.figure.published is None:
+        return "-"
+    return f"{show(case.figure.published)} {unit}{' (a constant answer)' if case.figure.constant_answer else ''}"
 
 
 def show_band(band: tuple[float, float] | None) -> str:
@@ -144,11 +140,12 @@ def show_band(band: tuple[float, float] | None) -> str:
     return f"[{show(low)}, {show(high)}]"
 
 
-def band(case: Case, confidence: float) -> tuple[float, float]:
+def band(case: Case, confidence: float, sampling_error: float = 0.0) -> tuple[float, float]:
     """The band of a claim on a task, in the claim's unit.
 
-    For `around`: published +- (z * sqrt(sampling**2 + seed**2) + rounding), where `sampling` is the standard error of
-    the published score on the official dev set and `seed` the cited seed-to-seed standard deviation.
+    For `around`: published +- (z * sqrt(sampling**2 + seed**2) + rounding), where `seed` is the cited seed-to-seed
+    standard deviation and `sampling` the standard error of the published score on the official dev set or, where the
+    claim says `own`, that of the measurement (`sampling_error`), since the paper's examples were as many.
     """
     expect, figure = case.claim.expect, case.figure
     assert expect is not None
@@ -160,6 +157,8 @@ def band(case: Case, confidence: float) -> tuple[float, float]:
     sampling = 0.0
     if expect.sampling == "score":
         sampling = 100 * score_error(TASKS[case.task], figure.published / 100)
+    elif expect.sampling == "own":
+        sampling = sampling_error
     z = float(stats.norm.ppf((1 + confidence) / 2))
     half = z * float(np.hypot(sampling, figure.seed_std or 0.0)) + figure.rounding
     return figure.published - half, figure.published + half
@@ -177,29 +176,6 @@ def score_error(task: Task, score: float) -> float:
     return float(np.sqrt(share * (1 - share) / task.dev_rows))
 
 
-def estimate(readings: Sequence[Reading], settings: JudgeParams, seed_std: float | None = None) -> Estimate:
-    """A quantity from one reading per seed, with a two-level bootstrap over seeds and examples.
-
-    The examples are resampled alike for every seed, since all seeds saw the same ones. With a single seed the cited
-    seed-to-seed spread, where there is one, is added to the resamples.
-    """
-    rng = np.random.default_rng(settings.seed)
-    resamples, examples = settings.resamples, len(readings[0][0])
-    values = np.array([float(statistic(samples.mean(0))) for samples, statistic in readings])
-    by_seed = np.empty((len(readings), resamples))
-    for start in range(0, resamples, 100):
-        stop = min(start + 100, resamples)
-        counts = rng.multinomial(examples, np.full(examples, 1 / examples), size=stop - start) / examples
-        for row, (samples, statistic) in enumerate(readings):
-            by_seed[row, start:stop] = statistic(counts @ samples)
-    if len(readings) == 1:
-        replicates = by_seed[0] + rng.normal(0, seed_std or 0.0, resamples)
-    else:
-        drawn = rng.integers(len(readings), size=(resamples, len(readings)))
-        replicates = by_seed[drawn, np.arange(resamples)[:, None]].mean(1)
-    return Estimate(float(values.mean()), replicates, len(readings), examples)
-
-
 def judge(case: Case, found: Sequence[Sequence[Measurement]], settings: JudgeParams) -> Verdict:
     """Judge a claim on the measurements of each seed.
 
@@ -212,19 +188,30 @@ def judge(case: Case, found: Sequence[Sequence[Measurement]], settings: JudgePar
     flat = tuple(measurement for seed in found for measurement in seed)
     problem = shape_problem(case, flat[0])
     try:
-        readings = [] if problem else [QUANTITIES[claim.quantity].read(seed, case.task) for seed in found]
+        read = QUANTITIES[claim.quantity].read
+        readings = [] if problem else [read(seed, case.task, **claim.arguments) for seed in found]
     except NotApplicableError as error:
         problem = str(error)
     if problem:
         return Verdict(case, "not applicable", problem, measurements=flat)
     observed = estimate(readings, settings, case.figure.seed_std)
-    limits = band(case, settings.confidence)
+    limits = band(case, settings.confidence, observed.sampling_error)
     outcome, reason = decide(observed, limits, settings.decided)
     if claim.quantity == "score-over-majority" and observed.value <= 0 and all(m.values.get("constant") for m in flat):
         outcome, reason = "deviates", "a constant answer is never above the majority class"
     if claim.expect.kind == "around" and limits[1] - limits[0] > WIDEST:
         outcome, reason = "inconclusive", f"a band of more than {WIDEST:.0f} points could hardly be missed"
-    return Verdict(case, outcome, reason, observed.value, observed.interval(0.95), limits, flat)
+    reason = "; ".join([reason, *_notes(readings)])
+    doubt = power(observed, limits, settings.decided)
+    return Verdict(case, outcome, reason, observed.value, observed.interval(0.95), limits, flat, doubt)
+
+
+def _notes(readings: Sequence[Reading]) -> list[str]:
+    """What the readings say beside the outcome; by seed, where seeds differ."""
+    of_each = [", ".join(reading.notes) for reading in readings]
+    if len(set(of_each)) == 1:
+        return [note for note in of_each[:1] if note]
+    return [f"seed {place}: {note}" for place, note in enumerate(of_each, start=1) if note]
 
 
 def decide(observed: Estimate, limits: tuple[float, float], decided: float) -> tuple[Outcome, str]:

@@ -21,7 +21,7 @@ from bertsecrets.core import Measurement, Subject, UserError, digest, slug
 from bertsecrets.files import copy_whole, file_sha256
 from bertsecrets.finetune import best_device, finetune
 from bertsecrets.kept import load, save
-from bertsecrets.measures import ABLATION, ATTENTION, FRAMES, MEASURES, check_measure
+from bertsecrets.measures import ABLATION, ATTENTION, ENCODER, FRAMES, MEASURES, SPACY, check_measure
 from bertsecrets.memory import give_back
 from bertsecrets.params import Params, params
 from bertsecrets.sources import Source, Split
@@ -30,6 +30,7 @@ from bertsecrets.tasks import ALL_TASKS, task
 
 CPU = torch.device("cpu")
 DEFAULT_PIPELINE = "en_core_web_sm"
+NO_FRAMES = "frame-heads needs --frames: a JSONL of frame sentences, or FrameNet's folder or archive"
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,16 @@ class Workbench:
     @functools.cache  # noqa: B019
     def _whole(self, task_name: str, name: str) -> Split:
         return self.source.split(task(task_name), name)
+
+    def missing(self, measure: str, task_name: str) -> str | None:
+        """Why a measure cannot be had on a task (data, frames, spaCy); None where it can."""
+        kind, needs = MEASURES[measure].kind, MEASURES[measure].needs
+        if kind == FRAMES and self.frames is None:
+            return NO_FRAMES
+        problem = None if kind in ENCODER else self.source.missing(task(task_name))
+        if problem is None and needs == SPACY:
+            return pipeline_problem(self.spacy)
+        return problem
 
     def _cut(self, task_name: str, name: str) -> int | None:
         """The limit on a split, where it leaves rows out: then it is part of a key (by fingerprint), and marked."""
@@ -205,7 +216,7 @@ class Workbench:
         if rows is not None:
             return rows.fingerprint
         if self.frames is None:
-            raise UserError("frame-heads needs --frames: a JSONL of frame sentences, or FrameNet's folder or archive")
+            raise UserError(NO_FRAMES)
         if self.frames.is_file():
             return file_sha256(self.frames)
         return digest([(str(p), p.stat().st_size) for p in sorted(self.frames.rglob("*.xml"))])
@@ -288,6 +299,16 @@ def pipeline_facts(name: str) -> dict[str, Any]:
     from bertsecrets.linguistics import describe, load_pipeline
 
     return describe(load_pipeline(name))
+
+
+@functools.cache
+def pipeline_problem(name: str) -> str | None:
+    """Why a spaCy pipeline cannot be used; None where it can."""
+    try:
+        pipeline_facts(name)
+    except UserError as error:
+        return str(error)
+    return None
 
 
 @functools.cache

@@ -4,7 +4,13 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-for variable in ("BERTSECRETS_GLUE", "BERTSECRETS_STORE", "BERTSECRETS_PARAMS", "BERTSECRETS_EXPECTED"):
+for variable in (
+    "BERTSECRETS_FRAMES",
+    "BERTSECRETS_GLUE",
+    "BERTSECRETS_STORE",
+    "BERTSECRETS_PARAMS",
+    "BERTSECRETS_EXPECTED",
+):
     os.environ.pop(variable, None)
 
 from jaxtyping import install_import_hook

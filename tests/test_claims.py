@@ -67,8 +67,9 @@ def test_each_measure_has_its_own_cases():
 
 def test_the_measures_own_claims_read_that_measure_first():
     for case in cases():
-        assert QUANTITIES[case.claim.quantity].needs[0] == (case.claim.measure, "own")
-        if any(whose == "against" for _, whose in QUANTITIES[case.claim.quantity].needs):
+        needs = QUANTITIES[case.claim.quantity].needs
+        assert (needs[0].measure, needs[0].whose) == (case.claim.measure, "own")
+        if any(need.whose == "against" for need in needs):
             assert case.claim.against is not None
 
 

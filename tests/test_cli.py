@@ -294,6 +294,16 @@ def test_chosen_sets_of_heads_are_scored_by_name(capsys, shared, tmp_path):
     assert whole["values"]["baseline"] == found["values"]["baseline"]
 
 
+def test_cased_scores_are_a_measurement_of_their_own(capsys, shared, tmp_path):
+    run(capsys, "measure", "scores", "--task", "rte", *shared, "--cased", "--json", tmp_path / "cased.json")
+    data = json.loads((tmp_path / "cased.json").read_text())
+    assert data["options"] == {"cased": True}
+    assert data["values"]["lower_cases"] is True
+    assert "--cased belongs to scores alone" in told(
+        capsys, "measure", "special-tokens", "--task", "rte", *shared, "--cased"
+    )
+
+
 BROKEN = {
     "missing column": ("sentence1\tsentence2\na\tb\n", "line 1: no column 'label'"),
     "empty": ("", "is empty"),

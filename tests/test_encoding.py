@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import family, some_inputs
 
-from bertsecrets.encoding import Encoded, batches, collate, encode, predict
+from bertsecrets.encoding import Encoded, batches, cased, collate, encode, lower_cases, predict, without_lower_casing
 from bertsecrets.sources import Split
 from bertsecrets.tasks import task
 
@@ -92,3 +92,29 @@ def test_predictions_come_in_the_original_order_and_equal_those_one_by_one(name)
         with torch.no_grad():
             alone = model(input_ids=row, attention_mask=torch.ones_like(row)).logits[0]
         np.testing.assert_allclose(together[i], alone.numpy(), atol=1e-5)
+
+
+def test_a_cased_copy_leaves_capitals_and_the_vocabulary_alone(tiny_vocabulary):
+    assert lower_cases(tiny_vocabulary)
+    other = cased(tiny_vocabulary)
+    assert not lower_cases(other)
+    assert tiny_vocabulary.tokenize("Never were") == ["never", "were"]
+    assert other.tokenize("Never were") == ["[UNK]", "were"]
+    assert other.get_vocab() == tiny_vocabulary.get_vocab()
+    assert tiny_vocabulary.tokenize("Never") == ["never"]  # the original is as it was
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "without"),
+    [
+        ({"type": "Lowercase"}, {"type": "Sequence", "normalizers": []}),
+        ({"type": "NFC"}, {"type": "NFC"}),
+        (
+            {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]},
+            {"type": "Sequence", "normalizers": [{"type": "NFC"}]},
+        ),
+        ({"type": "BertNormalizer", "lowercase": True}, {"type": "BertNormalizer", "lowercase": False}),
+    ],
+)
+def test_lower_casing_is_found_in_any_normalizer(normalizer, without):
+    assert without_lower_casing(normalizer) == without

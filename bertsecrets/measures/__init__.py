@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from bertsecrets.core import UserError, near_matches
 
-SCORES, ATTENTION, ABLATION, FRAMES = "scores", "attention", "ablation", "frames"
+SCORES, ATTENTION, ABLATION, FRAMES, EXAMPLE = "scores", "attention", "ablation", "frames", "example"
+ENCODER = (FRAMES, EXAMPLE)  # kinds that look at the encoder alone, on no task of its own
 SPACY = "spacy"
 
 
@@ -41,6 +42,11 @@ MEASURES: dict[str, Measure] = {
         Measure("layer-ablation", ABLATION, "score with each layer disabled (K19 4.6)"),
     )
 }
+
+
+def seedless(name: str) -> bool:
+    """Whether a measure looks at the bare encoder, so that no seed can change what it finds."""
+    return MEASURES[name].kind in ENCODER
 
 
 def fitting(initialisation: str) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from tabulate import tabulate
 
 from bertsecrets.claims import Claim
-from bertsecrets.judging import Verdict, show, show_band
+from bertsecrets.judging import Verdict, show, show_band, show_published
 from bertsecrets.tasks import ALL_TASKS, TASKS
 
 HEADER = ("id", "task", "statement", "published", "band", "observed", "verdict")
@@ -25,7 +25,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
         case.claim.id + (f"-{case.claim.variant}" if case.claim.variant else ""),
         task_title(case.task),
         case.claim.statement,
-        "-" if data["published"] is None else f"{show(data['published'])} {data['unit']}",
+        show_published(case, data["unit"]),
         show_band(verdict.band),
         observed,
         outcome,

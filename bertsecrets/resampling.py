@@ -1,0 +1,95 @@
+"""From readings to an estimate: bootstrap over examples and seeds, and how many seeds would decide a claim."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+from bertsecrets.params import JudgeParams
+from bertsecrets.quantities.reading import Reading, column_means
+
+AT_ONCE = 100  # resamples drawn at a time: bounds memory
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An observed quantity: its mean over seeds, bootstrap replicates of it, and how many examples and seeds it has.
+
+    `sampling_error` is what the choice of examples alone contributes, `seed_std` the seed-to-seed standard deviation:
+    that of the seeds themselves where there are several, else the cited one, else None.
+    """
+
+    value: float
+    replicates: Float[np.ndarray, " resamples"]
+    seeds: int
+    examples: int
+    sampling_error: float = 0.0
+    seed_std: float | None = None
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """The central bootstrap interval."""
+        tail = (1 - confidence) / 2
+        low, high = np.quantile(self.replicates, [tail, 1 - tail])
+        return float(low), float(high)
+
+
+def estimate(readings: Sequence[Reading], settings: JudgeParams, seed_std: float | None = None) -> Estimate:
+    """A quantity from one reading per seed, with a two-level bootstrap over seeds and examples.
+
+    The examples of a block are resampled alike for every seed, since all seeds saw the same ones; blocks are resampled
+    apart. With a single seed the cited seed-to-seed spread, where there is one, is added to the resamples.
+    """
+    rng = np.random.default_rng(settings.seed)
+    resamples = settings.resamples
+    values = np.array([reading.value for reading in readings])
+    by_seed = np.stack([_replicates(reading, settings) for reading in readings])
+    if len(readings) == 1:
+        spread = seed_std
+        replicates = by_seed[0] + rng.normal(0, seed_std or 0.0, resamples)
+    else:
+        spread = float(values.std(ddof=1))
+        drawn = rng.integers(len(readings), size=(resamples, len(readings)))
+        replicates = by_seed[drawn, np.arange(resamples)[:, None]].mean(1)
+    examples = sum(len(block) for block in readings[0].blocks)
+    error = float(by_seed.mean(0).std())
+    return Estimate(float(values.mean()), replicates, len(readings), examples, error, spread)
+
+
+def _replicates(reading: Reading, settings: JudgeParams) -> Float[np.ndarray, " resamples"]:
+    means = (_resampled(block, settings, place) for place, block in enumerate(reading.blocks))
+    return np.asarray(reading.statistic(*means), dtype=np.float64)
+
+
+def _resampled(block: Float[np.ndarray, "rows k"], settings: JudgeParams, place: int) -> Float[np.ndarray, "draws k"]:
+    """The column means of each resample; equal for equal rows at the same place, whatever the seed of training."""
+    rng = np.random.default_rng([settings.seed, place])
+    rows, found = len(block), []
+    for start in range(0, settings.resamples, AT_ONCE):
+        size = min(AT_ONCE, settings.resamples - start)
+        counts = rng.multinomial(rows, np.full(rows, 1 / rows), size=size)
+        found.append(column_means(block, counts.astype(np.float64)))
+    return np.concatenate(found)
+
+
+def power(observed: Estimate, limits: tuple[float, float], decided: float) -> str:
+    """How many seeds would decide a claim at this confidence, if the truth is what was observed.
+
+    More seeds shrink the seed-to-seed part of the error (`seed_std` over the root of their number); the sampling error
+    of the examples stays. A claim is decided where the nearest limit is further away than both together reach.
+    """
+    finite = [abs(observed.value - limit) for limit in limits if np.isfinite(limit)]
+    reach = min(finite) / float(stats.norm.ppf(decided))
+    at = f"at {decided:.0%}"
+    if not np.isfinite([reach, observed.sampling_error]).all():
+        return "no power statement: the quantity cannot be computed on all resamples"
+    if observed.sampling_error >= reach:
+        return (
+            f"no number of seeds decides this {at}: the examples alone leave more doubt than the distance to the limit"
+        )
+    if observed.seed_std is None:
+        return "seed-to-seed spread unknown: --seeds 2 or more measures it"
+    needed = max(1, int(np.ceil(observed.seed_std**2 / (reach**2 - observed.sampling_error**2) - 1e-9)))
+    spread = "the seeds' own" if observed.seeds > 1 else "the cited"
+    return f"{needed} seed{'s' if needed > 1 else ''} would decide this {at} (by {spread} seed-to-seed spread)"
