@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from bertsecrets import __version__
 from bertsecrets.core import INITIALISATIONS, UserError
+from bertsecrets.patterns.commands import add_parsers as add_pattern_parsers
 
 
 class _Parser(argparse.ArgumentParser):
@@ -111,6 +112,8 @@ def build_parser() -> argparse.ArgumentParser:
         "treebank", type=Path, help="folder with NLTK's dependency_treebank.zip and treebank.zip"
     )
     parser_training.add_argument("folder", type=Path, help="where the pipeline goes; --spacy FOLDER then uses it")
+
+    add_pattern_parsers(commands, _add_bench_options)
 
     doctor = commands.add_parser("doctor", help="what is here, what is missing, how to get it")
     _add_bench_options(doctor)

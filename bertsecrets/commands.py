@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bertsecrets.core import Initialisation, Subject, UserError
 from bertsecrets.params import params
+from bertsecrets.patterns import commands as pattern_commands
 from bertsecrets.tasks import ALL_TASKS, TASKS, task
 
 if TYPE_CHECKING:
@@ -339,5 +340,8 @@ RUN: dict[str, Callable[[argparse.Namespace], None]] = {
     "measure": measure,
     "report": report,
     "train-parser": train_parser,
+    "annotate": pattern_commands.annotate,
+    "import-patterns": pattern_commands.import_patterns,
+    "sheets": pattern_commands.sheets,
     "doctor": doctor,
 }

@@ -19,7 +19,7 @@ from bertsecrets.core import UserError, near_matches
 from bertsecrets.files import copy_whole, guarded_writes, write_whole
 from bertsecrets.patterns.classes import CLASSES
 
-MAPS, ANNOTATIONS = "maps.npz", "annotations.tsv"
+MAPS, ANNOTATIONS, ANNOTATORS = "maps.npz", "annotations.tsv", "annotators.json"
 STATES = ("fine-tuned", "pretrained")
 COLUMNS = (
     "name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", "label", "second label",
@@ -167,7 +167,7 @@ class MapSet(Sequence[PatternMap]):
         doubled = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
         if doubled:
             raise UserError(f"two maps are called {min(doubled)!r}: names must be unique")
-        if folder.is_dir() and (others := {path.name for path in folder.iterdir()} - {MAPS, ANNOTATIONS}):
+        if folder.is_dir() and (others := {path.name for path in folder.iterdir()} - {MAPS, ANNOTATIONS, ANNOTATORS}):
             raise UserError(f"{folder} holds other files ({min(others)}), which would be lost: name a new folder")
         flat = [each.values.ravel() for each in self.maps]
         with guarded_writes(folder), tempfile.TemporaryDirectory() as room:

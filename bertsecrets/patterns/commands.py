@@ -1,0 +1,118 @@
+"""The commands about attention patterns: `annotate`, `import-patterns`, `sheets`."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bertsecrets.core import Subject, UserError
+from bertsecrets.tasks import task
+
+if TYPE_CHECKING:
+    from bertsecrets.patterns.annotation import Annotation
+
+
+def add_parsers(commands, add_bench_options) -> None:
+    """Add the commands' options to the suite's command line."""
+    annotate = commands.add_parser("annotate", help="label attention maps by eye, on a local page")
+    annotate.add_argument("folder", type=Path, help="a set of maps; drawn now with --task where there is none")
+    annotate.add_argument("--task", action="append", help="draw maps on this task; may be given several times")
+    annotate.add_argument("--per-task", type=int, default=128, metavar="N", help="maps of each fine-tuned checkpoint")
+    annotate.add_argument(
+        "--pretrained-per-task",
+        type=int,
+        default=32,
+        metavar="N",
+        help="of the pretrained model, on each task's inputs",
+    )
+    annotate.add_argument("--max-tokens", type=int, default=100, metavar="N", help="pass over longer inputs")
+    annotate.add_argument("--seed", type=int, default=1, help="of the draw")
+    annotate.add_argument("--draw-only", action="store_true", help="draw the set and end")
+    annotate.add_argument("--annotator", metavar="NAME", help="who labels")
+    annotate.add_argument("--second", type=int, metavar="N", help="label N maps blind, as the second annotator")
+    annotate.add_argument("--port", type=int, default=0, help="of the page (default: any that is free)")
+    add_bench_options(annotate)
+
+    importer = commands.add_parser("import-patterns", help="take over annotated maps in the form that P20 published")
+    importer.add_argument("source", type=Path, help="folder or .tar.gz with labels.txt and one .npy a map")
+    importer.add_argument("folder", type=Path, help="where the set goes")
+
+    sheets = commands.add_parser("sheets", help="contact sheets of a set of maps, as PNG")
+    sheets.add_argument("folder", type=Path, help="a set of maps")
+    sheets.add_argument("output", type=Path, help="a new folder for sheets and their index.tsv")
+    sheets.add_argument("--count", type=int, metavar="N", help="only N maps, drawn at random")
+    sheets.add_argument("--seed", type=int, default=1, help="of the order and the draw")
+
+
+def annotate(options: argparse.Namespace) -> None:
+    """Draw a set where there is none, and serve its page until it is interrupted."""
+    from bertsecrets.patterns.annotation import Annotation, alone
+    from bertsecrets.patterns.mapset import MAPS
+    from bertsecrets.patterns.server import Server
+
+    if (options.folder / MAPS).exists() and options.task:
+        raise UserError(
+            f"{options.folder} holds a set already: leave --task out to go on with it, or name a new folder"
+        )
+    if options.task:
+        _draw(options)
+    elif not options.folder.is_dir():
+        raise UserError(f"no set of maps at {options.folder}: give --task (and --model) to draw one")
+    if options.draw_only:
+        return
+    with alone(options.folder):
+        work = Annotation.open(options.folder, options.annotator, options.second)
+        with Server(work, options.port) as server:
+            print(f"{len(work)} maps, {work.done} labelled, by {work.annotator}")
+            print(f"label them at {server.url} (Ctrl-C ends; every label is saved at once)", flush=True)
+            try:
+                server.serve_forever()
+            except KeyboardInterrupt:
+                print()
+    print(summary(work))
+
+
+def _draw(options: argparse.Namespace) -> None:
+    from bertsecrets.commands import check_model, check_seed, model_name, workbench
+    from bertsecrets.patterns.sampling import draw
+
+    check_seed(options.seed)
+    if min(options.per_task, options.pretrained_per_task) < 0 or options.per_task + options.pretrained_per_task == 0:
+        raise UserError("--per-task and --pretrained-per-task take 0 or more, and not both 0")
+    if options.folder.is_dir() and any(options.folder.iterdir()):
+        raise UserError(f"{options.folder} holds other files: name a new folder")
+    tasks = [task(name).name for name in dict.fromkeys(options.task)]
+    model = model_name(options)
+    check_model(model, options.offline)
+    plan = {Subject(model, name): options.per_task for name in tasks if options.per_task}
+    if options.pretrained_per_task:
+        plan |= {Subject(model, name, "untrained"): options.pretrained_per_task for name in tasks}
+    found = draw(workbench(options), plan, options.seed, options.max_tokens)
+    found.save(options.folder)
+    print(f"{options.folder}: {len(found)} maps drawn")
+
+
+def summary(work: "Annotation") -> str:
+    """What an annotator has done, in a line or two."""
+    counts = ", ".join(f"{count} {name}" for name, count in work.counts.items() if count)
+    agreed = work.agreement()
+    lines = [f"{work.done} of {len(work)} labelled{': ' + counts if counts else ''}"]
+    return "\n".join([*lines, *([str(agreed)] if agreed else [])])
+
+
+def import_patterns(options: argparse.Namespace) -> None:
+    """Take over P20's annotated maps."""
+    from bertsecrets.patterns.p20 import read_p20
+
+    found = read_p20(options.source)
+    found.save(options.folder)
+    counts = {name: found.labels.count(name) for name in dict.fromkeys(found.labels)}
+    print(f"{options.folder}: {len(found)} maps: {', '.join(f'{count} {name}' for name, count in counts.items())}")
+
+
+def sheets(options: argparse.Namespace) -> None:
+    """Write contact sheets."""
+    from bertsecrets.patterns.mapset import MapSet
+    from bertsecrets.patterns.sheets import write_sheets
+
+    written = write_sheets(MapSet.load(options.folder), options.output, options.seed, options.count)
+    print(f"{options.output}: {len(written)} sheets and index.tsv")
