@@ -15,6 +15,7 @@ from bertsecrets import locations, models
 from bertsecrets.attention import Maps, Pass
 from bertsecrets.core import Subject, UserError, slug
 from bertsecrets.encoding import Batch, Encoded, encode
+from bertsecrets.headsets import check_sets
 from bertsecrets.patterns.mapset import MapSet, PatternMap
 from bertsecrets.sources import Split
 from bertsecrets.tasks import task
@@ -51,7 +52,13 @@ def in_turns(things: Sequence, rng: np.random.Generator) -> Iterator:
         yield from (things[i] for i in rng.permutation(len(things)))
 
 
-def draw(bench: Workbench, plan: Mapping[Subject, int], seed: int = 1, max_tokens: int = MAX_TOKENS) -> MapSet:
+def draw(
+    bench: Workbench,
+    plan: Mapping[Subject, int],
+    seed: int = 1,
+    max_tokens: int = MAX_TOKENS,
+    only: Sequence[tuple[int, int]] | None = None,
+) -> MapSet:
     """Draw so many maps of each subject's checkpoint on its task's validation set (K19 section 4.1).
 
     An `untrained` subject gives the pretrained encoder's maps on that task's inputs.
@@ -59,9 +66,11 @@ def draw(bench: Workbench, plan: Mapping[Subject, int], seed: int = 1, max_token
     Args:
         plan: how many maps of each subject; subjects of one model share the turns in which heads come.
         max_tokens: longer inputs are passed over.
+        only: these heads alone, (layer, head) from 1, one named twice coming twice as often; all, where None. For more
+            maps of a class that few heads show.
 
     Raises:
-        UserError: a count below 1, no input short enough, or a checkpoint that is not to be had.
+        UserError: a count below 1, a head that the model lacks, no input short enough, or a checkpoint that is not to be had.
     """
     rng = np.random.default_rng(seed)
     turns: dict[tuple[str, int, int], Iterator] = {}
@@ -74,7 +83,9 @@ def draw(bench: Workbench, plan: Mapping[Subject, int], seed: int = 1, max_token
         key = (subject.model, opened.layers, opened.heads)
         if key not in turns:
             every = [(layer, head) for layer in range(opened.layers) for head in range(opened.heads)]
-            turns[key] = in_turns(every, rng)
+            chosen = every if only is None else [(layer - 1, head - 1) for layer, head in only]
+            check_sets([frozenset(chosen)], opened.layers, opened.heads)
+            turns[key] = in_turns(chosen, rng)
         maps += _of_checkpoint(subject, opened, bench, count, turns[key], rng, max_tokens)
     return MapSet(tuple(maps))
 
