@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from bertsecrets.core import UserError
 from bertsecrets.patterns.classes import CLASSES, check_class
+from bertsecrets.patterns.mapset import MapSet
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,12 @@ def agreement(
     low, high = np.quantile(kappas, [tail, 1 - tail]) if len(kappas) else (np.nan, np.nan)
     share = float(np.trace(table)) / len(first)
     return Agreement(len(first), share, float(kappa(table[None].astype(float))[0]), float(low), float(high), table)
+
+
+def set_agreement(maps: MapSet) -> Agreement | None:
+    """Agreement of a set's two labels, on the maps that have both; None where none has."""
+    pairs = [(one, two) for one, two in zip(maps.labels, maps.second_labels, strict=True) if one and two]
+    return agreement([one for one, _ in pairs], [two for _, two in pairs]) if pairs else None
 
 
 def kappa(tables: Float[np.ndarray, "tables first second"]) -> Float[np.ndarray, " tables"]:

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from bertsecrets.core import UserError
 from bertsecrets.files import guarded_writes, write_whole
-from bertsecrets.patterns.agreement import Agreement, agreement
+from bertsecrets.patterns.agreement import Agreement, set_agreement
 from bertsecrets.patterns.classes import CLASSES, check_class
 from bertsecrets.patterns.mapset import ANNOTATIONS, ANNOTATORS, MapSet
 
@@ -100,9 +100,7 @@ class Annotation:
         """Agreement with the first annotator; None before the second one's work is finished, so that it stays blind."""
         if not self.second or self.done < len(self):
             return None
-        firsts = [self.maps.labels[i] for i in self.order]
-        pairs = [(one, two) for one, two in zip(firsts, self.labels, strict=True) if one and two]
-        return agreement([one for one, _ in pairs], [two for _, two in pairs]) if pairs else None
+        return set_agreement(self.maps.take(self.order))
 
     # ------------------------------------------------------------------ what changes
 

@@ -1,10 +1,13 @@
 """The commands about attention patterns: `annotate`, `import-patterns`, `sheets`."""
 
 import argparse
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertsecrets.core import Subject, UserError
+from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.tasks import task
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ def add_parsers(commands, add_bench_options) -> None:
     sheets.add_argument("output", type=Path, help="a new folder for sheets and their index.tsv")
     sheets.add_argument("--count", type=int, metavar="N", help="only N maps, drawn at random")
     sheets.add_argument("--seed", type=int, default=1, help="of the order and the draw")
+    sheets.add_argument("--by-class", action="store_true", help="a picture of each class and of hard cases instead")
 
 
 def annotate(options: argparse.Namespace) -> None:
@@ -93,9 +97,8 @@ def _draw(options: argparse.Namespace) -> None:
 
 def summary(work: "Annotation") -> str:
     """What an annotator has done, in a line or two."""
-    counts = ", ".join(f"{count} {name}" for name, count in work.counts.items() if count)
     agreed = work.agreement()
-    lines = [f"{work.done} of {len(work)} labelled{': ' + counts if counts else ''}"]
+    lines = [f"{work.done} of {len(work)} labelled: {class_counts(work.labels)}"]
     return "\n".join([*lines, *([str(agreed)] if agreed else [])])
 
 
@@ -105,14 +108,32 @@ def import_patterns(options: argparse.Namespace) -> None:
 
     found = read_p20(options.source)
     found.save(options.folder)
-    counts = {name: found.labels.count(name) for name in dict.fromkeys(found.labels)}
-    print(f"{options.folder}: {len(found)} maps: {', '.join(f'{count} {name}' for name, count in counts.items())}")
+    print(f"{options.folder}: {len(found)} maps: {class_counts(found.labels)}")
 
 
 def sheets(options: argparse.Namespace) -> None:
-    """Write contact sheets."""
+    """Write contact sheets, or pictures by class."""
+    from bertsecrets.patterns.agreement import set_agreement
+    from bertsecrets.patterns.gallery import write_gallery
     from bertsecrets.patterns.mapset import MapSet
     from bertsecrets.patterns.sheets import write_sheets
 
-    written = write_sheets(MapSet.load(options.folder), options.output, options.seed, options.count)
-    print(f"{options.output}: {len(written)} sheets and index.tsv")
+    maps = MapSet.load(options.folder)
+    if not options.by_class:
+        written = write_sheets(maps, options.output, options.seed, options.count)
+        print(f"{options.output}: {len(written)} sheets and index.tsv")
+        return
+    if options.count is not None:
+        raise UserError("--count goes with sheets, not with --by-class")
+    for path in write_gallery(maps, options.output, options.seed):
+        print(path)
+    print(f"{len(maps)} maps: {class_counts(maps.labels)}")
+    agreed = set_agreement(maps)
+    if agreed:
+        print(agreed)
+
+
+def class_counts(labels: Iterable[str | None]) -> str:
+    """How many maps of each class, in words."""
+    found = Counter(labels)
+    return ", ".join(f"{found[name]} {name or 'unlabelled'}" for name in (*CLASSES, None) if found[name])

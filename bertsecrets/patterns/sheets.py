@@ -27,7 +27,7 @@ def panel(each: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
     image = Image.new("RGB", (size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS), PAPER)
     pen = ImageDraw.Draw(image)
     left, top = MARGIN, MARGIN + CAPTION
-    pen.text((left, 0), caption, INK, font=ImageFont.load_default(CAPTION - 3))
+    pen.text((left, 0), caption, INK, font=_font(pen, caption, size))
     image.paste(Image.fromarray(colours(each.values)).resize((size, size), Image.Resampling.NEAREST), (left, top))
     edges = np.round(np.arange(each.tokens + 1) * size / each.tokens).astype(int).tolist()
     for place, colour in ((0, FIRST), *((place, LAST) for place in each.separators)):
@@ -43,12 +43,19 @@ def panel(each: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
     return image
 
 
-def sheet(maps: Sequence[PatternMap]) -> Image.Image:
-    """Up to twenty maps, five in a row, numbered from 1."""
-    wide, high = SIZE + 2 * MARGIN, SIZE + 2 * MARGIN + CAPTION + BARS
+def _font(pen: ImageDraw.ImageDraw, text: str, width: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """The largest font, up to the caption's height, in which a text is no wider than so many pixels."""
+    fonts = [ImageFont.load_default(points) for points in range(CAPTION - 3, 7, -1)]
+    return next((font for font in fonts if pen.textlength(text, font=font) <= width), fonts[-1])
+
+
+def sheet(maps: Sequence[PatternMap], captions: Sequence[str] | None = None, size: int = SIZE) -> Image.Image:
+    """Maps, five in a row, numbered from 1 or with captions of their own."""
+    wide, high = size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS
     image = Image.new("RGB", (COLUMNS * wide, -(-len(maps) // COLUMNS) * high), PAPER)
     for place, each in enumerate(maps):
-        image.paste(panel(each, str(place + 1)), (place % COLUMNS * wide, place // COLUMNS * high))
+        caption = str(place + 1) if captions is None else captions[place]
+        image.paste(panel(each, caption, size), (place % COLUMNS * wide, place // COLUMNS * high))
     return image
 
 

@@ -1,0 +1,51 @@
+"""Pictures of labelled maps: some of each class, and hard cases, on which two annotators differ."""
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from bertsecrets.core import UserError
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.mapset import MapSet
+from bertsecrets.patterns.sheets import save_image, sheet
+
+EACH, HARD = 5, 10  # maps in a picture
+PANEL = 170  # pixels
+HARD_CASES = "hard-cases"
+
+
+def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
+    """One picture per class that has labels, and one of hard cases where there are any; maps are drawn at random.
+
+    Raises:
+        UserError: nothing is labelled, or the disk fails.
+    """
+    rng = np.random.default_rng(seed)
+    written = []
+    for name in CLASSES:
+        places = [i for i, label in enumerate(maps.labels) if label == name]
+        if places:
+            chosen = maps.take(rng.permutation(places)[:EACH].tolist())
+            written.append(folder / f"{name}.png")
+            save_image(sheet(chosen, [""] * len(chosen), PANEL), written[-1])
+    if not written:
+        raise UserError("no map has a label: annotate the set first")
+    hard = hard_cases(maps, rng)
+    if hard:
+        chosen = maps.take(hard)
+        captions = [f"{one} / {two}" for one, two in zip(chosen.labels, chosen.second_labels, strict=True)]
+        written.append(folder / f"{HARD_CASES}.png")
+        save_image(sheet(chosen, captions, PANEL), written[-1])
+    return written
+
+
+def hard_cases(maps: MapSet, rng: np.random.Generator) -> list[int]:
+    """Places of up to ten maps that have two labels, so that every kind of difference comes once before any again."""
+    kinds = defaultdict(list)
+    for place in rng.permutation(len(maps)).tolist():
+        one, two = maps.labels[place], maps.second_labels[place]
+        if one and two and one != two:
+            kinds[frozenset((one, two))].append(place)
+    turns = sorted((turn, -len(places), places[turn]) for places in kinds.values() for turn in range(len(places)))
+    return [place for _, _, place in turns[:HARD]]

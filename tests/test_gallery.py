@@ -1,0 +1,52 @@
+"""Pictures by class hold maps of that class; hard cases are those on which two annotators differ."""
+
+import numpy as np
+import pytest
+from patterned import pattern_set
+from PIL import Image
+
+from bertsecrets.cli import main
+from bertsecrets.core import UserError
+from bertsecrets.patterns.gallery import EACH, HARD, hard_cases, write_gallery
+from bertsecrets.patterns.mapset import MapSet
+
+
+def twice_labelled(count: int = 40) -> MapSet:
+    """Maps whose second labels differ on every fourth map."""
+    made = pattern_set(count)
+    others = {each.name: made.labels[i] if i % 4 else made.labels[(i + 1) % count] for i, each in enumerate(made)}
+    return made.relabelled(others, second=True)
+
+
+def test_hard_cases_are_of_every_kind_before_any_comes_again():
+    maps = twice_labelled()
+    found = hard_cases(maps, np.random.default_rng(1))
+    assert len(found) == len(set(found)) == HARD
+    kinds = [frozenset((maps.labels[i], maps.second_labels[i])) for i in found]
+    assert all(len(kind) == 2 for kind in kinds)
+    assert len(set(kinds[:5])) == 5  # there are five kinds, of two maps each
+    assert hard_cases(pattern_set(10), np.random.default_rng(1)) == []
+
+
+def test_one_picture_per_class_and_one_of_hard_cases(tmp_path, capsys):
+    twice_labelled().save(tmp_path / "set")
+    assert main(["sheets", str(tmp_path / "set"), str(tmp_path / "out"), "--by-class"]) == 0
+    names = {"vertical", "diagonal", "vertical-diagonal", "block", "heterogeneous", "hard-cases"}
+    assert {path.stem for path in (tmp_path / "out").iterdir()} == names
+    printed = capsys.readouterr().out
+    assert "40 maps: 8 vertical, 8 diagonal, 8 vertical-diagonal, 8 block, 8 heterogeneous" in printed
+    assert "75% of 40 maps labelled alike" in printed
+    with Image.open(tmp_path / "out" / "block.png") as one, Image.open(tmp_path / "out" / "hard-cases.png") as hard:
+        assert one.height * HARD / EACH == hard.height
+    first = (tmp_path / "out" / "block.png").read_bytes()
+    write_gallery(twice_labelled(), tmp_path / "out", seed=1)
+    assert (tmp_path / "out" / "block.png").read_bytes() == first
+
+
+def test_only_what_is_labelled_is_shown(tmp_path):
+    few = pattern_set(labelled=False).relabelled({"tiny_0": "block"})
+    assert [path.name for path in write_gallery(few, tmp_path, 1)] == ["block.png"]
+    with pytest.raises(UserError, match="no map has a label"):
+        write_gallery(pattern_set(labelled=False), tmp_path, 1)
+    few.save(tmp_path / "set")
+    assert main(["sheets", str(tmp_path / "set"), str(tmp_path), "--by-class", "--count", "3"]) == 2
