@@ -70,7 +70,7 @@ def draw(
             maps of a class that few heads show.
 
     Raises:
-        UserError: a count below 1, a head that the model lacks, no input short enough, or a checkpoint that is not to be had.
+        UserError: a count below 1, a head that the model lacks, no input short enough, or no such checkpoint.
     """
     rng = np.random.default_rng(seed)
     turns: dict[tuple[str, int, int], Iterator] = {}

@@ -1,0 +1,77 @@
+"""Which pictures a measurement gets in the report: one entry per measure, the paper's own figures where it has one."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from jaxtyping import Float
+
+from bertsecrets.core import Measurement
+from bertsecrets.report.figures import gain_bars, gain_map, heat_map, layer_curves
+from bertsecrets.report.table import task_title
+from bertsecrets.tasks import ALL_TASKS, TASKS
+
+Drawing = tuple[str, str]  # caption, SVG
+
+
+def draw(found: Measurement) -> list[Drawing]:
+    """A measurement's pictures: (caption, SVG), none where the measure has none."""
+    subject = found.subject
+    who = ", ".join([subject.model, task_title(subject.task), subject.initialisation, f"seed {subject.seed}"])
+    if subject.task == ALL_TASKS:
+        who = f"{subject.model}, the encoder alone"
+    return [(caption.format(who=who), svg) for caption, svg in DRAWERS.get(found.measure, _none)(found)]
+
+
+def _none(found: Measurement) -> Iterator[Drawing]:
+    yield from ()
+
+
+def _change(found: Measurement) -> Iterator[Drawing]:
+    form = f"padded to {found.options['padded_to']}" if "padded_to" in found.options else "cropped"
+    caption = f"Similarity of each head's attention before and after fine-tuning ({form}): {{who}} (K19 figure 5)"
+    yield caption, heat_map(found.values["cosine"], form, 0, 1, "cosine similarity")
+
+
+def _special(found: Measurement) -> Iterator[Drawing]:
+    curves = {
+        f"[{name.upper()}]": np.asarray(found.values[name]).mean(1)
+        for name in ("cls", "sep")
+        if not np.isnan(found.values[name]).all()
+    }
+    if curves:
+        caption = "Attention to [CLS] and [SEP] by layer, mean over heads: {who} (K19 figure 6)"
+        yield caption, layer_curves(curves, "", "attention received")
+
+
+def _frames(found: Measurement) -> Iterator[Drawing]:
+    values = found.values["max_weight"]
+    caption = "Maximum attention from core frame elements to their target, mean over sentences: {who} (K19 figure 3)"
+    yield caption, heat_map(values, "all pairs", 0, float(np.nanmax(values)), "maximum weight")
+
+
+def _points(found: Measurement) -> Float[np.ndarray, "..."]:
+    return 100 * (np.asarray(found.values["score"]) - found.values["baseline"])
+
+
+def _heads(found: Measurement) -> Iterator[Drawing]:
+    gains = _points(found)
+    if gains.ndim == 2:  # not for a list of sets that someone named
+        metric = TASKS[found.subject.task].metric
+        title = f"baseline {found.values['baseline']:.3f}"
+        caption = f"What disabling each head changes, in points of {metric}: {{who}} (K19 figure 8)"
+        yield caption, gain_map(gains, title, "points")
+
+
+def _layers(found: Measurement) -> Iterator[Drawing]:
+    metric = TASKS[found.subject.task].metric
+    caption = f"What disabling each layer changes, in points of {metric}: {{who}} (K19 figure 9)"
+    yield caption, gain_bars(_points(found), f"baseline {found.values['baseline']:.3f}", "points")
+
+
+DRAWERS: dict[str, Callable[[Measurement], Iterator[Drawing]]] = {
+    "attention-change": _change,
+    "special-tokens": _special,
+    "frame-heads": _frames,
+    "head-ablation": _heads,
+    "layer-ablation": _layers,
+}

@@ -1,0 +1,49 @@
+"""Every measure that the paper has a figure of gets that figure in the report, drawn from its own numbers."""
+
+import numpy as np
+import pytest
+
+from bertsecrets.core import Measurement, Subject
+from bertsecrets.report.drawings import draw
+
+GRID = np.array([[0.5, 0.6, 0.55], [0.7, 0.4, 0.55]])
+
+
+def found(measure, task="mrpc", options=None, **values):
+    return Measurement(measure, Subject("here/tiny", task), 4, values, options=options or {})
+
+
+@pytest.mark.parametrize(
+    ("measurement", "told"),
+    [
+        (found("head-ablation", baseline=0.5, score=GRID), ["each head", "points of f1", "figure 8", "MRPC"]),
+        (found("layer-ablation", baseline=0.5, score=GRID[:, 0]), ["each layer", "points of f1", "figure 9"]),
+        (found("attention-change", cosine=GRID), ["cropped", "figure 5"]),
+        (found("attention-change", options={"padded_to": 200}, cosine=GRID), ["padded to 200", "figure 5"]),
+        (found("special-tokens", cls=GRID, sep=GRID * np.nan, sep_sum=GRID), ["[CLS]", "figure 6"]),
+        (found("frame-heads", "all", max_weight=GRID), ["target", "figure 3", "here/tiny, the encoder alone"]),
+    ],
+    ids=lambda each: each.measure if isinstance(each, Measurement) else "",
+)
+def test_a_measurement_gets_its_figure(measurement, told):
+    ((caption, svg),) = draw(measurement)
+    assert all(part in caption for part in told)
+    assert svg.startswith("<svg")
+    assert "{" not in caption
+    assert draw(measurement) == [(caption, svg)]  # the same numbers give the same file
+
+
+def test_gains_and_losses_differ_in_the_picture():
+    ((_, up),) = draw(found("layer-ablation", baseline=0.5, score=np.array([0.6, 0.6])))
+    ((_, down),) = draw(found("layer-ablation", baseline=0.5, score=np.array([0.4, 0.4])))
+    assert ("#2166ac" in up, "#b2182b" in up) == (True, False)
+    assert ("#2166ac" in down, "#b2182b" in down) == (False, True)
+
+
+def test_what_has_no_figure_gets_none():
+    named = found(
+        "head-ablation", options={"heads": "1.1 2"}, baseline=0.5, score=np.array([0.6, 0.4]), sets=["1.1", "2"]
+    )
+    nothing = found("special-tokens", cls=GRID * np.nan, sep=GRID * np.nan, sep_sum=GRID * np.nan)
+    for measurement in (found("scores", accuracy=0.5), named, nothing):
+        assert draw(measurement) == []
