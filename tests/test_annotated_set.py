@@ -1,0 +1,68 @@
+"""The annotated set that the suite ships: whole, small, labelled, and as its data card says."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bertsecrets.patterns.agreement import set_agreement
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.mapset import ANNOTATIONS, MAPS, SHIPPED, MapSet
+
+CARD = Path(__file__).parent.parent / "docs" / "patterns-data-card.md"
+DRAWN = 640  # the first rows; the others were added for their class
+
+
+@pytest.fixture(scope="module")
+def shipped() -> MapSet:
+    return MapSet.load()
+
+
+def test_every_map_is_labelled_and_many_twice(shipped):
+    assert len(shipped.labelled()) == len(shipped) == 780
+    assert sum(label is not None for label in shipped.second_labels) >= 150
+    assert set(shipped.labels) == set(CLASSES)
+    assert sum((SHIPPED / name).stat().st_size for name in (MAPS, ANNOTATIONS)) < 20e6
+
+
+def test_rows_of_every_map_are_distributions(shipped):
+    for each in shipped:
+        assert each.values.min() >= 0
+        assert abs(each.values.astype(float).sum(axis=1) - 1).max() < 5e-3
+        assert 3 <= each.tokens <= 100
+
+
+def test_the_draw_is_balanced_over_heads_and_states(shipped):
+    drawn = shipped[:DRAWN]
+    counts = Counter(drawn.groups)
+    assert len(counts) == 72
+    assert set(counts.values()) == {8, 9}
+    states = Counter((each.task, each.state) for each in drawn)
+    assert states == {
+        (task, state): count
+        for task in ("rte", "mrpc", "sst2", "stsb")
+        for state, count in (("fine-tuned", 128), ("pretrained", 32))
+    }
+
+
+def test_the_data_card_says_what_is_there(shipped):
+    card = CARD.read_text(encoding="utf-8")
+    for name, part in (("drawn", shipped[:DRAWN]), ("added", shipped[DRAWN:]), ("all", shipped)):
+        counts, agreed = Counter(part.labels), set_agreement(part)
+        kappa = (
+            f"{agreed.kappa:.2f} [{agreed.low:.2f}, {agreed.high:.2f}] on {agreed.maps} maps, {agreed.share:.0%} alike"
+        )
+        numbers = [len(part), *(counts[label] for label in CLASSES), kappa.replace("% alike", " % alike")]
+        assert f"| {name} | {' | '.join(map(str, numbers))} |" in card
+    for row, label in zip(set_agreement(shipped).table, CLASSES, strict=True):
+        assert f"| {label} | {' | '.join(map(str, row))} |" in card
+    blocks = {each.group[1:] for each, label in zip(shipped, shipped.labels, strict=True) if label == "block"}
+    assert blocks == {(4, 10), (4, 3)}
+    for text, name in (("RTE", "rte"), ("MRPC", "mrpc"), ("SST-2", "sst2"), ("STS-B", "stsb")):
+        counts = Counter(
+            (each.state, label)
+            for each, label in zip(shipped[:DRAWN], shipped.labels[:DRAWN], strict=True)
+            if each.task == name
+        )
+        cells = [f"{counts['fine-tuned', label]} / {counts['pretrained', label]}" for label in CLASSES]
+        assert f"| {text} | {' | '.join(cells)} |" in card
