@@ -128,7 +128,7 @@ def test_a_larger_second_subset_goes_on_with_the_smaller_one(folder):
 
 def test_annotators_are_not_mixed_up(folder):
     Annotation.open(folder, "Anna").label(0, "block")
-    with pytest.raises(UserError, match="the labels in .* are Anna's: go on with --annotator Anna, or .* --second N"):
+    with pytest.raises(UserError, match="the labels in .* are Anna's, not Ben's: go on .* --second N, or .* --anew"):
         Annotation.open(folder, "Ben")
     with pytest.raises(UserError, match="Anna is the first annotator of"):
         Annotation.open(folder, "Anna", second=3)
@@ -138,6 +138,20 @@ def test_annotators_are_not_mixed_up(folder):
     (folder / "annotators.json").write_text("{")
     with pytest.raises(UserError, match="annotators.json is damaged"):
         Annotation.open(folder)
+
+
+def test_labels_are_replaced_only_when_asked_and_only_by_the_first_key(folder):
+    pattern_set().relabelled({"tiny_3": "block", "tiny_4": "block"}, second=True).save(folder)
+    with pytest.raises(UserError, match="the second labels in .* are someone unnamed's, not Ben's"):
+        Annotation.open(folder, "Ben", second=10)
+    assert Annotation.open(folder, second=10).done == 2
+    work = Annotation.open(folder, "Ben", second=10, anew=True)
+    assert (work.done, sum(label is not None for label in MapSet.load(folder).second_labels)) == (0, 2)
+    work.label(0, "diagonal")
+    found = MapSet.load(folder)
+    assert [label for label in found.second_labels if label] == ["diagonal"]
+    assert found.labels == pattern_set().labels
+    assert Annotation.open(folder, "Ben", second=10).done == 1
 
 
 @pytest.mark.parametrize("count", [0, 11])

@@ -39,12 +39,15 @@ class Annotation:
     written: str = ""
 
     @classmethod
-    def open(cls, folder: Path, annotator: str | None = None, second: int | None = None) -> "Annotation":
+    def open(
+        cls, folder: Path, annotator: str | None = None, second: int | None = None, anew: bool = False
+    ) -> "Annotation":
         """Go on with a set.
 
         Args:
             annotator: a name; without one, whoever labelled before.
             second: label so many maps as the second annotator; None for the first one's work on all maps.
+            anew: leave out the labels that are there; the first label given replaces them all.
 
         Raises:
             UserError: no set there, the labels are another annotator's, or an impossible number of maps.
@@ -55,11 +58,13 @@ class Annotation:
         known = _annotators(folder)
         column = SECOND if second is not None else FIRST
         name = annotator or known.get(column) or ("second" if second is not None else "first")
+        if anew:
+            maps = maps.relabelled({each.name: None for each in maps}, second is not None)
         there = any(maps.second_labels if second is not None else maps.labels)
-        if there and known.get(column, name) != name:
+        if there and annotator and known.get(column) != annotator:
             raise UserError(
-                f"the {column}s in {folder} are {known[column]}'s: go on with --annotator {known[column]}, "
-                "or label a subset blind with --second N"
+                f"the {column}s in {folder} are {known.get(column, 'someone unnamed')}'s, not {annotator}'s: go on "
+                "under that name, label a subset with --second N, or replace them all with --anew (in a copy)"
             )
         if second is not None and known.get(FIRST) == name:
             raise UserError(f"{name} is the first annotator of {folder}: the second one needs another name")

@@ -32,6 +32,9 @@ def add_parsers(commands, add_bench_options) -> None:
     annotate.add_argument("--draw-only", action="store_true", help="draw the set and end")
     annotate.add_argument("--annotator", metavar="NAME", help="who labels")
     annotate.add_argument("--second", type=int, metavar="N", help="label N maps blind, as the second annotator")
+    annotate.add_argument(
+        "--anew", action="store_true", help="replace the labels that are there, from the first key on"
+    )
     annotate.add_argument("--port", type=int, default=0, help="of the page (default: any that is free)")
     add_bench_options(annotate)
 
@@ -64,7 +67,7 @@ def annotate(options: argparse.Namespace) -> None:
     if options.draw_only:
         return
     with alone(options.folder):
-        work = Annotation.open(options.folder, options.annotator, options.second)
+        work = Annotation.open(options.folder, options.annotator, options.second, options.anew)
         with Server(work, options.port) as server:
             print(f"{len(work)} maps, {work.done} labelled, by {work.annotator}")
             print(f"label them at {server.url} (Ctrl-C ends; every label is saved at once)", flush=True)

@@ -6,6 +6,7 @@ It listens on this machine alone, answers only requests that were meant for it, 
 import base64
 import errno
 import json
+import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,6 +49,11 @@ class Server(ThreadingHTTPServer):
             raise UserError(f"port {port} is {reason}: name another with --port, or leave it out") from error
         self.work = work
         self.lock = threading.Lock()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a page that was closed while it was being answered."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     @property
     def url(self) -> str:
