@@ -1,0 +1,129 @@
+"""The classifier that the suite ships: trees and small networks on the same features, their mean calibrated.
+
+It takes maps of any length, padded or not, on any device. Its weights are one safetensors file beside `report.json`,
+which says how well it does on held-out heads; `bertsecrets train-patterns` makes both.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from bertsecrets.core import UserError, digest
+from bertsecrets.files import file_sha256
+from bertsecrets.patterns.annotated import Annotated
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.features import NAMES, features
+from bertsecrets.patterns.forest import Forest, grow
+from bertsecrets.patterns.nets import Nets, train_nets
+from bertsecrets.patterns.stack import MapStack
+from bertsecrets.store import read_json
+
+WEIGHTS, REPORT = "weights.safetensors", "report.json"
+SHIPPED = Path(__file__).parent / "weights"
+FLOOR = 1e-4  # no class is ever impossible
+INNER_FOLDS = 4
+TEMPERATURES = np.geomspace(0.3, 3, 47)
+
+
+@dataclass(frozen=True)
+class PatternClassifier:
+    """Probabilities of the five classes. A temperature below 1 makes them surer, above 1 less sure."""
+
+    forest: Forest
+    nets: Nets
+    temperature: float = 1.0
+
+    def probabilities(self, data: Annotated) -> Float[np.ndarray, "maps classes"]:
+        """Class probabilities of labelled maps."""
+        return self.of_features(torch.from_numpy(data.table)).numpy()
+
+    def of_maps(self, maps: MapStack) -> Float[torch.Tensor, "maps classes"]:
+        """Class probabilities of padded maps."""
+        return self.of_features(features(maps))
+
+    def of_features(self, table: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
+        """Class probabilities from features."""
+        mean = (self.forest.probabilities(table) + self.nets.probabilities(table)) / 2
+        return tempered(mean, self.temperature)
+
+    def to(self, device: torch.device | str) -> "PatternClassifier":
+        """The same classifier on another device."""
+        return PatternClassifier(self.forest.to(device), self.nets.to(device), self.temperature)
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: Path) -> None:
+        """Write the weights; equal classifiers give equal files."""
+        tensors = {
+            f"{part}.{name}": value.contiguous()
+            for part, of in (("forest", self.forest), ("nets", self.nets))
+            for name, value in vars(of).items()
+            if isinstance(value, torch.Tensor)
+        }
+        facts = {"depth": str(self.forest.depth), "temperature": repr(self.temperature), "features": digest(NAMES)}
+        save_file(tensors, path, {**facts, "classes": ",".join(CLASSES)})
+
+    @classmethod
+    def load(cls, folder: Path = SHIPPED) -> "PatternClassifier":
+        """The classifier in a folder; without one, the one that the suite ships.
+
+        Raises:
+            UserError: no weights, or not those that the report beside them describes, or of other features.
+        """
+        path = folder / WEIGHTS
+        remedy = "make them again with bertsecrets train-patterns"
+        if file_sha256(path) != read_json(folder / REPORT).get("weights_sha256"):
+            raise UserError(f"{path} is not the file that {REPORT} describes: {remedy}")
+        try:
+            with safe_open(path, framework="pt") as file:
+                facts = file.metadata() or {}
+                parts = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise UserError(f"{path} is damaged ({error}): {remedy}") from error
+        if facts.get("features") != digest(NAMES) or facts.get("classes") != ",".join(CLASSES):
+            raise UserError(f"{path} was trained on other features or classes than this version has: {remedy}")
+
+        def of(part: str) -> dict[str, torch.Tensor]:
+            return {name.split(".")[1]: value for name, value in parts.items() if name.startswith(f"{part}.")}
+
+        return cls(Forest(**of("forest"), depth=int(facts["depth"])), Nets(**of("nets")), float(facts["temperature"]))
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the shipped classifier is trained."""
+
+    name: str = "bertsecrets"
+
+    def fit(self, train: Annotated, seed: int) -> PatternClassifier:
+        """Train on all maps; the temperature comes from inner folds that never part the maps of one head."""
+        said = np.zeros((len(train), len(CLASSES)))
+        for learn, held in train.folds(INNER_FOLDS, seed):
+            said[held] = _fitted(train.take(learn), seed).probabilities(train.take(held))
+        whole = _fitted(train, seed)
+        return PatternClassifier(whole.forest, whole.nets, best_temperature(said, train.labels))
+
+
+def _fitted(train: Annotated, seed: int) -> PatternClassifier:
+    table = np.concatenate([train.table, *train.crops])
+    labels = np.tile(train.labels, len(train.crops) + 1)
+    return PatternClassifier(grow(train.table, train.labels, seed), train_nets(table, labels, seed))
+
+
+def tempered(
+    probabilities: Float[torch.Tensor, "maps classes"], temperature: float
+) -> Float[torch.Tensor, "maps classes"]:
+    """Probabilities made surer or less sure; which class is likeliest stays."""
+    return (probabilities.clamp(min=FLOOR).log() / temperature).softmax(1)
+
+
+def best_temperature(probabilities: Float[np.ndarray, "maps classes"], labels: np.ndarray) -> float:
+    """The temperature under which the labels are likeliest."""
+    said, true = torch.from_numpy(probabilities), torch.from_numpy(labels)
+    losses = [float(-tempered(said, float(t)).log().gather(1, true[:, None]).mean()) for t in TEMPERATURES]
+    return float(TEMPERATURES[int(np.argmin(losses))])

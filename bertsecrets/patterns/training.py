@@ -1,0 +1,94 @@
+"""`bertsecrets train-patterns`: judge the classifiers on held-out heads, train on all maps, write weights and report."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bertsecrets.core import digest
+from bertsecrets.files import copy_whole, file_sha256, guarded_writes
+from bertsecrets.patterns.annotated import Annotated, annotated
+from bertsecrets.patterns.baseline import LogisticFeatures
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.classifier import REPORT, SHIPPED, WEIGHTS, Training
+from bertsecrets.patterns.cnn import PaperCnn
+from bertsecrets.patterns.crossval import FOLDS, compare
+from bertsecrets.patterns.mapset import MapSet
+from bertsecrets.patterns.mapset import SHIPPED as SHIPPED_MAPS
+from bertsecrets.store import write_json
+
+SEED = 2019
+
+
+def open_annotated(folder: Path = SHIPPED_MAPS) -> tuple[Annotated, tuple[str, ...]]:
+    """A folder's labelled maps, ready for training, and their names.
+
+    Raises:
+        UserError: the folder holds no set, a damaged one, or no label.
+    """
+    found = MapSet.load(folder).labelled()
+    return from_set(found), tuple(each.name for each in found)
+
+
+def from_set(found: MapSet) -> Annotated:
+    """Labelled maps, ready for training."""
+    return annotated(
+        [each.values for each in found],
+        [each.boundary for each in found],
+        [label or "" for label in found.labels],
+        ["/".join(map(str, group)) for group in found.groups],
+        SEED,
+    )
+
+
+def train_patterns(
+    data: Path, output: Path, cnn: PaperCnn | None, progress: Callable[[str], Any] | None = None
+) -> dict[str, Any]:
+    """Cross-validate, train on all, and write the weights and the report as a folder, whole or not at all.
+
+    Args:
+        cnn: how the paper's classifier is trained beside ours; None leaves it out.
+
+    Returns:
+        the report. All but `seconds` is the same whenever it is made on one machine.
+    """
+    maps, names = open_annotated(data)
+    ours = Training()
+    methods = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
+    figures, found = compare(methods, maps, SEED, progress)
+    began = time.monotonic()
+    classifier = ours.fit(maps, SEED)
+    seconds = time.monotonic() - began
+    with guarded_writes(output), tempfile.TemporaryDirectory() as room:
+        classifier.save(Path(room) / WEIGHTS)
+        report = {
+            **figures,
+            "cnn": {"epochs": cnn.epochs, "patience": cnn.patience, "canvas": cnn.canvas} if cnn else None,
+            "classes": {name: int((maps.labels == i).sum()) for i, name in enumerate(CLASSES)},
+            "maps": len(maps),
+            "heads": len(set(maps.groups.tolist())),
+            "folds": FOLDS,
+            "seed": SEED,
+            "temperature": classifier.temperature,
+            "data": digest([names, maps.labels.tolist(), maps.table.shape]),
+            "weights_sha256": file_sha256(Path(room) / WEIGHTS),
+            "held_out": [
+                {"map": name, "head": group, "label": CLASSES[true], "predicted": CLASSES[said], "probability": round(p, 4)}
+                for name, group, true, said, p in zip(
+                    names,
+                    maps.groups.tolist(),
+                    maps.labels,
+                    found[ours.name].predicted,
+                    found[ours.name].probabilities.max(1).tolist(),
+                    strict=True,
+                )
+            ],
+            "seconds": {"train": round(seconds, 1)},
+        }
+        write_json(Path(room) / REPORT, report)
+        copy_whole(Path(room), output)
+    return report
