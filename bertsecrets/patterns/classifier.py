@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
@@ -122,7 +122,7 @@ def tempered(
     return (probabilities.clamp(min=FLOOR).log() / temperature).softmax(1)
 
 
-def best_temperature(probabilities: Float[np.ndarray, "maps classes"], labels: np.ndarray) -> float:
+def best_temperature(probabilities: Float[np.ndarray, "maps classes"], labels: Int[np.ndarray, " maps"]) -> float:
     """The temperature under which the labels are likeliest."""
     said, true = torch.from_numpy(probabilities), torch.from_numpy(labels)
     losses = [float(-tempered(said, float(t)).log().gather(1, true[:, None]).mean()) for t in TEMPERATURES]

@@ -1,4 +1,4 @@
-"""`bertsecrets train-patterns`: judge the classifiers on held-out heads, train on all maps, write weights and report."""
+"""`bertsecrets train-patterns`: judge classifiers on held-out heads, train on all maps, write weights and report."""
 
 import tempfile
 import time
@@ -6,19 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
 from bertsecrets.core import digest
 from bertsecrets.files import copy_whole, file_sha256, guarded_writes
 from bertsecrets.patterns.annotated import Annotated, annotated
 from bertsecrets.patterns.baseline import LogisticFeatures
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import REPORT, SHIPPED, WEIGHTS, Training
+from bertsecrets.patterns.classifier import REPORT, WEIGHTS, Training
 from bertsecrets.patterns.cnn import PaperCnn
-from bertsecrets.patterns.crossval import FOLDS, compare
-from bertsecrets.patterns.mapset import MapSet
+from bertsecrets.patterns.crossval import FOLDS, Method, compare
 from bertsecrets.patterns.mapset import SHIPPED as SHIPPED_MAPS
+from bertsecrets.patterns.mapset import MapSet
 from bertsecrets.store import write_json
 
 SEED = 2019
@@ -58,7 +55,7 @@ def train_patterns(
     """
     maps, names = open_annotated(data)
     ours = Training()
-    methods = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
+    methods: list[Method] = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
     figures, found = compare(methods, maps, SEED, progress)
     began = time.monotonic()
     classifier = ours.fit(maps, SEED)
@@ -77,7 +74,13 @@ def train_patterns(
             "data": digest([names, maps.labels.tolist(), maps.table.shape]),
             "weights_sha256": file_sha256(Path(room) / WEIGHTS),
             "held_out": [
-                {"map": name, "head": group, "label": CLASSES[true], "predicted": CLASSES[said], "probability": round(p, 4)}
+                {
+                    "map": name,
+                    "head": group,
+                    "label": CLASSES[true],
+                    "predicted": CLASSES[said],
+                    "probability": round(p, 4),
+                }
                 for name, group, true, said, p in zip(
                     names,
                     maps.groups.tolist(),

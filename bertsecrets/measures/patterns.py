@@ -1,0 +1,79 @@
+"""The pattern class of every head's map on every example (K19 section 4.1, figure 2). No map is kept.
+
+Classes come from the shipped classifier, in the order of `patterns.classes.CLASSES`. Beside the plain shares there are
+shares corrected for the classifier's confusions on annotated heads that it was not trained on, with 95 % intervals.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from bertsecrets.attention import Maps
+from bertsecrets.encoding import Batch
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.classifier import PatternClassifier
+from bertsecrets.patterns.ratios import majority, with_intervals
+from bertsecrets.patterns.stack import MapStack
+
+
+def boundaries(batch: Batch, separator: int | None) -> Int[torch.Tensor, " rows"]:
+    """Per example the index of the second text's first token; the number of tokens where there is no second text."""
+    if separator is None:
+        return batch.lengths
+    ends = (batch.input_ids == separator) & batch.mask
+    after = (ends.cumsum(1) > 0) & ~ends & batch.mask
+    return torch.where(after.any(1), after.long().argmax(1), batch.lengths)
+
+
+class Patterns:
+    """Observer of one model: the predicted class of each map, [example, layer, head]."""
+
+    pairs = False
+
+    def __init__(
+        self,
+        examples: int,
+        layers: int,
+        heads: int,
+        classifier: PatternClassifier,
+        confusions: Float[np.ndarray, "annotated classes classes"],
+        separator: int | None,
+        seed: int,
+        resamples: int,
+    ):
+        """
+        Args:
+            confusions: what the classifier's cross-validation counted, per annotated head.
+            separator: the token id of [SEP]; None where the model has none (every input then counts as one text).
+        """
+        self.classifier, self.confusions, self.separator = classifier, confusions, separator
+        self.seed, self.resamples = seed, resamples
+        self.predicted = np.full((examples, layers, heads), -1, dtype=np.int8)
+
+    def observe(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+        """Classify one layer of one batch."""
+        rows, heads, tokens, _ = maps.shape
+        edge = boundaries(batch, self.separator).repeat_interleave(heads)
+        flat = MapStack(maps.reshape(rows * heads, tokens, tokens), batch.lengths.repeat_interleave(heads), edge)
+        found = self.classifier.to(maps.device).of_maps(flat).argmax(1)
+        self.predicted[batch.indices, layer] = found.reshape(rows, heads).to(torch.int8).cpu().numpy()
+
+    def result(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_`, `corrected_`, `low_`, `high_<class>`.
+
+        `majority` is a head's most frequent class, `agreement` the share of examples that have it. The last four are
+        shares of all maps. Samples: `predicted` [example, layer, head]; `confusion` [annotated head, true, predicted].
+        """
+        values: dict[str, Any] = {f"share_{key(c)}": (self.predicted == i).mean(0) for i, c in enumerate(CLASSES)}
+        values["majority"], values["agreement"] = majority(self.predicted)
+        shares = with_intervals(self.predicted, self.confusions, self.seed, self.resamples)
+        for kind, numbers in shares.items():
+            values |= {f"{kind}_{key(c)}": float(x) for c, x in zip(CLASSES, numbers, strict=True)}
+        return values, {"predicted": self.predicted, "confusion": self.confusions}
+
+
+def key(name: str) -> str:
+    """A class's name as values spell it."""
+    return name.replace("-", "_")

@@ -1,0 +1,181 @@
+"""Stripes in maps: columns, diagonals and squares, by mass, by energy, and as an eye sees them on a picture.
+
+Each function takes padded maps and gives named numbers that depend neither on the padding nor, much, on the length.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+
+from bertsecrets.patterns.shades import GAMMA, TOP
+from bertsecrets.patterns.stack import MapStack
+
+TINY = 1e-6
+Column = Float[torch.Tensor, " maps"]
+
+
+def inside(stack: MapStack) -> Bool[torch.Tensor, "maps tokens"]:
+    """True on real tokens that are not special."""
+    return stack.real.scatter(1, stack.special(), False)
+
+
+def mean(values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
+    """The mean of the values over the places marked; 0 where there are none."""
+    return (values * over).sum(1) / over.sum(1).clamp(min=1)
+
+
+def band(stack: MapStack, offset: int) -> Float[torch.Tensor, "maps rows"]:
+    """What each row i gives to token i + offset; 0 where there is none."""
+    tokens = stack.maps.shape[-1]
+    found = stack.maps.new_zeros(len(stack), tokens)
+    if abs(offset) < tokens:
+        found[:, max(0, -offset) : tokens - max(0, offset)] = stack.maps.diagonal(offset, 1, 2)
+    return found
+
+
+def diagonal_sums(maps: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torch.Tensor, "maps offsets"]:
+    """The sum of every diagonal, from column - row = tokens - 1 down to -(tokens - 1)."""
+    count, tokens, _ = maps.shape
+    sheared = torch.nn.functional.pad(maps.flip(2), (0, tokens)).flatten(1)[:, :-tokens]
+    return sheared.reshape(count, tokens, 2 * tokens - 1).sum(1)
+
+
+def energy(stack: MapStack) -> dict[str, Column]:
+    """The share of a map's squares that stripes explain: same columns, same diagonals, constant quarters.
+
+    Each is the squared norm of the map's projection on what such stripes can draw, for the map and for its square root,
+    whose weak parts are seen as an eye sees them.
+    """
+    found: dict[str, Column] = {}
+    within, real = inside(stack), stack.real
+    tokens = real.shape[1]
+    steps = torch.arange(tokens - 1, -tokens, -1, device=real.device).abs()
+    size = (stack.lengths[:, None] - steps).clamp(min=1)
+    first = (within & (torch.arange(tokens, device=real.device) < stack.boundary[:, None])).float()
+    second = within.float() - first
+    for name, maps in (("", stack.maps), ("_root", stack.maps.sqrt())):
+        total = maps.square().sum((1, 2)).clamp(min=TINY)
+        columns = maps.sum(1).square() / stack.lengths[:, None]
+        found[f"vertical{name}"] = columns.sum(1) / total
+        found[f"vertical_inside{name}"] = (columns * within).sum(1) / total
+        diagonals = diagonal_sums(maps).square() / size
+        found[f"diagonal{name}"] = (diagonals * (steps <= 3)).sum(1) / total
+        bare = maps * within[:, None, :] * within[:, :, None]
+        left = bare.square().sum((1, 2)).clamp(min=TINY)
+        near = (diagonal_sums(bare).square() / (size - 3).clamp(min=1) * (steps <= 3)).sum(1)
+        found[f"diagonal_inside{name}"] = near / left
+        found[f"vertical_bare{name}"] = (bare.sum(1).square() / within.sum(1).clamp(min=1)[:, None]).sum(1) / left
+        quarters = torch.zeros_like(total)
+        for rows in (first, second):
+            for cols in (first, second):
+                mass = torch.einsum("nij,ni,nj->n", bare, rows, cols)
+                quarters = quarters + mass.square() / (rows.sum(1) * cols.sum(1)).clamp(min=1)
+        even = bare.sum((1, 2)).square() / within.sum(1).clamp(min=1).square()
+        found[f"quarters{name}"] = (quarters - even).clamp(min=0) / left
+    return found
+
+
+def contrast(stack: MapStack) -> dict[str, Column]:
+    """How a stripe stands out from what is beside it, as an eye sees it: in the logarithm of the weights."""
+    within, real = inside(stack), stack.real
+    uniform = 1 / stack.lengths.float()[:, None, None]
+    logs = ((stack.maps + 0.01 * uniform) / uniform).log()  # 0 where a weight is 1/L; weaker than 1 % of it is black
+    pair = real[:, :, None] & real[:, None, :]
+    logs = logs.masked_fill(~pair, 0.0)
+    part = MapStack(logs, stack.lengths, stack.boundary)
+    lines = {offset: band(part, offset) for offset in range(-6, 7)}
+    beside = [4, 5, 6, -4, -5, -6]
+    ground = sum((lines[o] for o in beside), torch.zeros_like(lines[0]))
+    valid = sum((torch.roll(real, -o, 1) & real & reach(stack, o) for o in beside), torch.zeros_like(lines[0]))
+    ground = ground / torch.as_tensor(valid).clamp(min=1)
+    found = {}
+    for offset in (-2, -1, 0, 1, 2):
+        over = within & reach(stack, offset)
+        found[f"ridge{offset:+d}"] = mean(lines[offset] - ground, over)
+    height = logs.sum(1) / stack.lengths[:, None]
+    middle = mean(height, within)
+    special = height.gather(1, stack.special()) - middle[:, None]
+    found |= {f"wall_{name}": special[:, i] for i, name in enumerate(("cls", "middle_sep", "last_sep"))}
+    found["wall_special"] = special.amax(1)
+    inner = torch.where(within, height - middle[:, None], torch.full_like(height, -20.0))
+    found["wall_inside"] = inner.amax(1).clamp(min=-1)
+    found["dark"] = (((logs < -2) & pair).sum((1, 2)) / stack.lengths.square()).float()
+    found["bright"] = (((logs > 1) & pair).sum((1, 2)) / stack.lengths.square()).float()
+    deviation = (logs - height[:, None, :]).masked_fill(~(within[:, :, None] & within[:, None, :]), 0.0)
+    found["unexplained"] = (deviation.square().sum((1, 2)) / within.sum(1).clamp(min=1).square()).sqrt()
+    edge = stack.boundary.clamp(max=real.shape[1] - 1)
+    jump = (logs[:, 1:] - logs[:, :-1]).abs().sum(2) / stack.lengths[:, None]
+    usual = mean(jump, within[:, 1:] & within[:, :-1])
+    at = (
+        jump.gather(1, (edge - 1).clamp(min=0, max=max(0, jump.shape[1] - 1))[:, None])[:, 0]
+        if jump.shape[1]
+        else usual
+    )
+    found["jump"] = torch.where(stack.boundary < stack.lengths, at - usual, torch.zeros_like(usual))
+    return found
+
+
+def reach(stack: MapStack, offset: int) -> Bool[torch.Tensor, "maps tokens"]:
+    """True on the rows i for which token i + offset exists."""
+    places = torch.arange(stack.maps.shape[-1], device=stack.maps.device) + offset
+    return (places >= 0) & (places < stack.lengths[:, None])
+
+
+def shaded(stack: MapStack) -> Float[torch.Tensor, "maps tokens tokens"]:
+    """The maps' brightness from 0 to 1 as pictures show it (`shades.shades`): a square root, up to the strong cells."""
+    peaks = stack.maps.amax(2).masked_fill(~stack.real, 2.0).sort(dim=1).values
+    place = TOP * (stack.lengths - 1).float()
+    low = place.floor().long()
+    high = torch.minimum(low + 1, stack.lengths - 1)
+    edges = peaks.gather(1, torch.stack([low, high], dim=1))
+    top = torch.lerp(edges[:, 0], edges[:, 1], place - low)
+    return (stack.maps / top.clamp(min=TINY)[:, None, None]).clamp(max=1) ** GAMMA
+
+
+def seen(stack: MapStack) -> dict[str, Column]:
+    """What a picture shows: how bright and how unbroken the columns and diagonals are, and the squares and the rest."""
+    within, real = inside(stack), stack.real
+    light = shaded(stack)
+    tokens = real.shape[1]
+    pair = within[:, :, None] & within[:, None, :]
+    haze = (light * pair).sum((1, 2)) / pair.sum((1, 2)).clamp(min=1)
+    height = (light * real[:, :, None]).sum(1) / stack.lengths[:, None]
+    found = {"haze": haze}
+    brightest = torch.nn.functional.pad(height, (0, 6)).topk(6, dim=1).values
+    for k in (0, 1, 2, 5):
+        found[f"column{k + 1}_light"] = brightest[:, k]
+    found["column_over_haze"] = brightest[:, 0] - haze
+    lit = (light > 0.5).float()
+    unbroken = (lit * real[:, :, None]).sum(1) / stack.lengths[:, None]
+    found["column_unbroken"] = unbroken.amax(1)
+    found["columns_unbroken"] = (unbroken > 0.75).sum(1).float().log1p()
+    found["columns_half"] = ((unbroken > 0.4).sum(1) / stack.lengths).float()
+    part = MapStack(light, stack.lengths, stack.boundary)
+    lines, over = [], []
+    for offset in (-2, -1, 0, 1, 2):
+        line = band(part, offset)
+        rows = within & reach(stack, offset)
+        beside = (band(part, offset - 3) + band(part, offset + 3)) / (
+            reach(stack, offset - 3).float() + reach(stack, offset + 3).float()
+        ).clamp(min=1)
+        found[f"line{offset:+d}_light"] = mean(line, rows)
+        found[f"line{offset:+d}_over"] = mean(line - beside, rows)
+        found[f"line{offset:+d}_unbroken"] = mean(((line > 0.4) & (line > 1.3 * beside)).float(), rows)
+        lines.append(found[f"line{offset:+d}_light"])
+        over.append(found[f"line{offset:+d}_unbroken"])
+    found["line_light"], found["line_unbroken"] = torch.stack(lines).amax(0), torch.stack(over).amax(0)
+    found["column_minus_line"] = found["column1_light"] - found["line_light"]
+    first = within & (torch.arange(tokens, device=real.device) < stack.boundary[:, None])
+    second = within & ~first
+    squares: list[torch.Tensor] = []
+    corners: list[torch.Tensor] = []
+    for rows in (first, second):
+        for cols in (first, second):
+            quarter = rows[:, :, None] & cols[:, None, :]
+            light_in = (light * quarter).sum((1, 2)) / quarter.sum((1, 2)).clamp(min=1)
+            (squares if rows is cols else corners).append(light_in)
+    two = (first.any(1) & second.any(1)).float()
+    found["square_light"] = torch.stack(squares).amin(0) * two
+    found["corner_light"] = torch.stack(corners).amax(0) * two
+    found["square_over_corner"] = (torch.stack(squares).amin(0) - torch.stack(corners).amax(0)) * two
+    found["squares_over_corners"] = (sum(squares, torch.zeros_like(two)) - sum(corners, torch.zeros_like(two))) * two
+    return found
