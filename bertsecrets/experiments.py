@@ -120,12 +120,27 @@ def run_attention(inputs: Inputs) -> Results:
     encoded = encode(dev, tuned.tokenizer, length)
     if padded_to is None:  # padding is K19's way for the change alone
         observers["special-tokens"] = SpecialTokens(*shape, models.special_ids(tuned.tokenizer))
+    if inputs.measure == "patterns":
+        observers["patterns"] = pattern_observer(inputs, tuned, shape)
     if inputs.measure in ("features", "relations"):
         observers.update(word_observers(inputs, tuned, dev, length))
     run = Pass(tuned.model, tuned.layers, tuned.heads, base.model if base else None, padded_to)
     with tqdm(total=len(dev), desc=f"attention of {inputs.subject}", unit="example") as bar:
         run.feed(encoded, list(observers.values()), bar.update)
     return {name: observer.result() for name, observer in observers.items()}, len(dev)
+
+
+def pattern_observer(inputs: Inputs, tuned: Classifier, shape: tuple[int, int, int]) -> Observer:
+    """The observer that classifies maps; its classifier comes trained."""
+    from bertsecrets.measures.patterns import Patterns
+    from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, held_out_confusions, read_report
+
+    folder = chosen_folder()
+    classifier = PatternClassifier.load(folder).to(inputs.device)
+    confusions = held_out_confusions(read_report(folder))
+    separator = models.special_ids(tuned.tokenizer)["sep"]
+    judge = inputs.settings.judge
+    return Patterns(*shape, classifier, confusions, separator, judge.seed, judge.resamples)
 
 
 def word_observers(inputs: Inputs, tuned: Classifier, dev: Split, length: int) -> dict[str, Observer]:

@@ -14,7 +14,12 @@ from safetensors import SafetensorError
 
 from bertsecrets.core import UserError
 
-OURS = ("manifest.json", "measurement.json", "maps.npz")  # what a folder that this suite wrote has one of
+OURS = (
+    "manifest.json",
+    "measurement.json",
+    "maps.npz",
+    "report.json",
+)  # what a folder that this suite wrote has one of
 
 
 def file_sha256(path: Path) -> str:

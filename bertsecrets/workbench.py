@@ -201,7 +201,7 @@ class Workbench:
     def _measure_settings(self, measure: str) -> dict[str, Any]:
         chosen = self.settings.attention if MEASURES[measure].kind in (ATTENTION, FRAMES) else self.settings.scores
         words = {"pipeline": pipeline_facts(self.spacy)} if measure in ("features", "relations") else {}
-        return {**chosen.model_dump(), **words}
+        return {**chosen.model_dump(), **words, **(classifier_facts() if measure == "patterns" else {})}
 
     def _rows(self, measure: str, subject: Subject) -> Split | None:
         """The validation rows that are measured; None where the measure brings its own texts."""
@@ -291,6 +291,14 @@ class Workbench:
 def _public_origin(split: Split) -> str:
     """A split's origin without the folders above it, which say nothing to others."""
     return "/".join(Path(split.origin).parts[-2:]) if Path(split.origin).is_file() else split.origin
+
+
+def classifier_facts() -> dict[str, Any]:
+    """Which classifier names the patterns, and on which annotations it was judged."""
+    from bertsecrets.patterns.classifier import chosen_folder, read_report
+
+    report = read_report(chosen_folder())
+    return {"classifier": report["weights_sha256"], "judged_on": digest(report["held_out"])}
 
 
 @functools.cache

@@ -37,7 +37,7 @@ MEASURES: dict[str, Measure] = {
         Measure("frame-heads", FRAMES, "attention from core frame elements to their target (K19 4.2)"),
         Measure("features", ATTENTION, "attention to linguistic features (K19 4.4)", needs=SPACY),
         Measure("relations", ATTENTION, "token-to-token attention (K19 4.5)", needs=SPACY),
-        Measure("patterns", ATTENTION, "classes of attention maps (K19 4.1)", implemented=False),
+        Measure("patterns", ATTENTION, "classes of attention maps (K19 4.1)"),
         Measure("head-ablation", ABLATION, "score with each head disabled (K19 4.6)"),
         Measure("layer-ablation", ABLATION, "score with each layer disabled (K19 4.6)"),
     )

@@ -4,8 +4,10 @@ It takes maps of any length, padded or not, on any device. Its weights are one s
 which says how well it does on held-out heads; `bertsecrets train-patterns` makes both.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +27,8 @@ from bertsecrets.store import read_json
 
 WEIGHTS, REPORT = "weights.safetensors", "report.json"
 SHIPPED = Path(__file__).parent / "weights"
+VARIABLE = "BERTSECRETS_PATTERNS"  # names another folder of weights and report
+REMEDY = "make them again with bertsecrets train-patterns"
 FLOOR = 1e-4  # no class is ever impossible
 INNER_FOLDS = 4
 TEMPERATURES = np.geomspace(0.3, 3, 47)
@@ -69,29 +73,62 @@ class PatternClassifier:
         save_file(tensors, path, {**facts, "classes": ",".join(CLASSES)})
 
     @classmethod
-    def load(cls, folder: Path = SHIPPED) -> "PatternClassifier":
-        """The classifier in a folder; without one, the one that the suite ships.
+    def load(cls, folder: Path) -> "PatternClassifier":
+        """The classifier in a folder.
 
         Raises:
             UserError: no weights, or not those that the report beside them describes, or of other features.
         """
         path = folder / WEIGHTS
-        remedy = "make them again with bertsecrets train-patterns"
-        if file_sha256(path) != read_json(folder / REPORT).get("weights_sha256"):
-            raise UserError(f"{path} is not the file that {REPORT} describes: {remedy}")
+        if file_sha256(path) != read_report(folder)["weights_sha256"]:
+            raise UserError(f"{path} is not the file that {REPORT} describes: {REMEDY}")
         try:
             with safe_open(path, framework="pt") as file:
                 facts = file.metadata() or {}
                 parts = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (OSError, SafetensorError) as error:
-            raise UserError(f"{path} is damaged ({error}): {remedy}") from error
+            raise UserError(f"{path} is damaged ({error}): {REMEDY}") from error
         if facts.get("features") != digest(NAMES) or facts.get("classes") != ",".join(CLASSES):
-            raise UserError(f"{path} was trained on other features or classes than this version has: {remedy}")
+            raise UserError(f"{path} was trained on other features or classes than this version has: {REMEDY}")
 
         def of(part: str) -> dict[str, torch.Tensor]:
             return {name.split(".")[1]: value for name, value in parts.items() if name.startswith(f"{part}.")}
 
         return cls(Forest(**of("forest"), depth=int(facts["depth"])), Nets(**of("nets")), float(facts["temperature"]))
+
+
+def chosen_folder() -> Path:
+    """Where the classifier's files are: the suite's own, or the folder that `BERTSECRETS_PATTERNS` names."""
+    return Path(os.environ.get(VARIABLE) or SHIPPED)
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    """What is known of the classifier in a folder.
+
+    Raises:
+        UserError: no report, or one that lacks what every report has.
+    """
+    found = read_json(folder / REPORT)
+    if not isinstance(found, dict) or not {"weights_sha256", "held_out"} <= found.keys():
+        raise UserError(f"{folder / REPORT} is no report of a pattern classifier: {REMEDY}")
+    return found
+
+
+def held_out_confusions(report: dict[str, Any]) -> Float[np.ndarray, "annotated classes classes"]:
+    """Per annotated head, how often which class (row) was taken for which (column) by a classifier trained on others.
+
+    Raises:
+        UserError: an entry without head and classes.
+    """
+    rows = report["held_out"]
+    try:
+        heads = {name: place for place, name in enumerate(dict.fromkeys(row["head"] for row in rows))}
+        found = np.zeros((len(heads), len(CLASSES), len(CLASSES)))
+        for row in rows:
+            found[heads[row["head"]], CLASSES.index(row["label"]), CLASSES.index(row["predicted"])] += 1
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{REPORT} has a held-out map without head or class ({error}): {REMEDY}") from error
+    return found
 
 
 @dataclass(frozen=True)

@@ -31,14 +31,14 @@ def corrected(
     Args:
         confusion: counts, rows the true classes; a class that was never annotated counts as always recognised.
     """
-    raw, confusion = np.broadcast_arrays(raw[..., None, :], confusion)[0][..., 0, :], np.asarray(confusion, float)
     seen = confusion.sum(-1, keepdims=True)
     rates = np.where(seen > 0, confusion / np.maximum(seen, 1), np.eye(confusion.shape[-1]))
-    rates, raw = np.broadcast_arrays(rates, raw[..., None, :])[0], raw
+    raw = np.broadcast_to(raw, np.broadcast_shapes(raw.shape, rates.shape[:-1]))
     curve = rates @ rates.swapaxes(-1, -2)
     step = 1 / (np.linalg.norm(curve, ord=2, axis=(-2, -1)) + PULL)[..., None]
     target = (rates @ raw[..., None])[..., 0] + PULL * raw
-    shares, ahead, momentum = raw, raw, 1.0
+    shares = ahead = raw
+    momentum = 1.0
     for _ in range(STEPS):
         slope = (curve @ ahead[..., None])[..., 0] + PULL * ahead - target
         found = on_simplex(ahead - step * slope)

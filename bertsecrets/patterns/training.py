@@ -95,3 +95,23 @@ def train_patterns(
         write_json(Path(room) / REPORT, report)
         copy_whole(Path(room), output)
     return report
+
+
+def show(report: dict[str, Any]) -> str:
+    """The classifiers of a report side by side, as a table."""
+    header = ("classifier", "macro-F1", "95 % interval", *CLASSES, "calibration error")
+    rows = [
+        (
+            name,
+            f"{found['macro_f1']:.3f}",
+            "[{:.3f}, {:.3f}]".format(*found["macro_f1_interval"]),
+            *(f"{found['f1'][c]:.2f}" for c in CLASSES),
+            f"{found['expected_calibration_error']:.3f}",
+        )
+        for name, found in report["classifiers"].items()
+    ]
+    counts = ", ".join(f"{count} {name}" for name, count in report["classes"].items())
+    return (
+        f"{tabulate(rows, header, disable_numparse=True)}\n\n{report['maps']} maps of {report['heads']} heads ({counts}), "
+        f"{report['folds']} folds parted by head"
+    )
