@@ -14,12 +14,8 @@ from safetensors import SafetensorError
 
 from bertsecrets.core import UserError
 
-OURS = (
-    "manifest.json",
-    "measurement.json",
-    "maps.npz",
-    "report.json",
-)  # what a folder that this suite wrote has one of
+# What a folder that this suite wrote has one of.
+OURS = ("manifest.json", "measurement.json", "maps.npz", "report.json")
 
 
 def file_sha256(path: Path) -> str:

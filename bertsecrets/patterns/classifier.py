@@ -71,6 +71,7 @@ class PatternClassifier:
         }
         facts = {"depth": str(self.forest.depth), "temperature": repr(self.temperature), "features": digest(NAMES)}
         save_file(tensors, path, {**facts, "classes": ",".join(CLASSES)})
+        path.chmod(0o644)
 
     @classmethod
     def load(cls, folder: Path) -> "PatternClassifier":

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tabulate import tabulate
+
 from bertsecrets.core import digest
 from bertsecrets.files import copy_whole, file_sha256, guarded_writes
 from bertsecrets.patterns.annotated import Annotated, annotated
@@ -61,7 +63,9 @@ def train_patterns(
     classifier = ours.fit(maps, SEED)
     seconds = time.monotonic() - began
     with guarded_writes(output), tempfile.TemporaryDirectory() as room:
-        classifier.save(Path(room) / WEIGHTS)
+        made = Path(room) / "made"
+        made.mkdir()
+        classifier.save(made / WEIGHTS)
         report = {
             **figures,
             "cnn": {"epochs": cnn.epochs, "patience": cnn.patience, "canvas": cnn.canvas} if cnn else None,
@@ -72,7 +76,7 @@ def train_patterns(
             "seed": SEED,
             "temperature": classifier.temperature,
             "data": digest([names, maps.labels.tolist(), maps.table.shape]),
-            "weights_sha256": file_sha256(Path(room) / WEIGHTS),
+            "weights_sha256": file_sha256(made / WEIGHTS),
             "held_out": [
                 {
                     "map": name,
@@ -92,8 +96,8 @@ def train_patterns(
             ],
             "seconds": {"train": round(seconds, 1)},
         }
-        write_json(Path(room) / REPORT, report)
-        copy_whole(Path(room), output)
+        write_json(made / REPORT, report)
+        copy_whole(made, output)
     return report
 
 
@@ -111,7 +115,5 @@ def show(report: dict[str, Any]) -> str:
         for name, found in report["classifiers"].items()
     ]
     counts = ", ".join(f"{count} {name}" for name, count in report["classes"].items())
-    return (
-        f"{tabulate(rows, header, disable_numparse=True)}\n\n{report['maps']} maps of {report['heads']} heads ({counts}), "
-        f"{report['folds']} folds parted by head"
-    )
+    table = tabulate(rows, header, disable_numparse=True)
+    return f"{table}\n\n{report['maps']} maps of {report['heads']} heads ({counts}), {report['folds']} folds by head"
