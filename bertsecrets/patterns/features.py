@@ -8,7 +8,20 @@ import torch
 from jaxtyping import Float
 
 from bertsecrets.patterns.stack import MapStack
-from bertsecrets.patterns.stripes import TINY, Column, band, contrast, energy, inside, mean, seen
+from bertsecrets.patterns.stripes import (
+    TINY,
+    Column,
+    band,
+    both_texts,
+    contrast,
+    energy,
+    inside,
+    mean,
+    quarter_sizes,
+    quarters,
+    reach,
+    seen,
+)
 
 BANDS = (-3, -2, -1, 0, 1, 2, 3)  # column minus row: -1 is the previous token
 
@@ -66,40 +79,29 @@ def _bands(stack: MapStack) -> dict[str, Column]:
 
 def _segments(stack: MapStack) -> dict[str, Column]:
     """How far attention between inside tokens stays in its own text, beyond what a uniform map would give."""
-    within = inside(stack)
-    tokens = torch.arange(within.shape[1], device=within.device)
-    first = within & (tokens < stack.boundary[:, None])
-    second = within & ~first
-    pair = within[:, :, None] & within[:, None, :]
-    same = (first[:, :, None] & first[:, None, :]) | (second[:, :, None] & second[:, None, :])
-    mass = (stack.maps * pair).sum((1, 2)).clamp(min=TINY)
-    own = (stack.maps * same).sum((1, 2))
-    places, own_places = pair.sum((1, 2)).clamp(min=1), same.sum((1, 2))
-    far = (tokens[:, None] - tokens[None, :]).abs() > 2
-    far_mass = (stack.maps * (pair & far)).sum((1, 2))
-    far_own = (stack.maps * (same & far)).sum((1, 2))
-    far_places, far_own_places = (pair & far).sum((1, 2)), (same & far).sum((1, 2))
-    two = (first.any(1) & second.any(1)).float()
-
-    def density(mass_in: Column, places_in: Column, mass_all: Column, places_all: Column) -> Column:
-        """log of the mean weight within a text over the mean weight across texts."""
-        inner = (mass_in + TINY) / places_in.clamp(min=1)
-        outer = (mass_all - mass_in).clamp(min=0) + TINY
-        return (inner.log() - (outer / (places_all - places_in).clamp(min=1)).log()) * two
-
-    rows_first = (stack.maps * first[:, None, :]).sum(2)
-    rows_second = (stack.maps * second[:, None, :]).sum(2)
-    total = (rows_first + rows_second).clamp(min=TINY)
-    own_row = torch.where(first, rows_first, rows_second) / total
-    return {
-        "own_text": (own / mass - own_places / places) * two,
-        "own_text_far": (far_own / far_mass.clamp(min=TINY) - far_own_places / far_places.clamp(min=1)) * two,
-        "own_density": density(own, own_places, mass, places),
-        "own_density_far": density(far_own, far_own_places, far_mass, far_places),
-        "own_first": mean(own_row, first) * two,
-        "own_second": mean(own_row, second) * two,
-        "own_rows": mean((own_row > 0.8).float(), within) * two,
-    }
+    texts = both_texts(stack)
+    two = texts.any(2).all(1).float()
+    mass, places = quarters(stack.maps, texts), quarter_sizes(texts)
+    near_mass, near_places = torch.zeros_like(mass), torch.zeros_like(mass)
+    for offset in (-2, -1, 0, 1, 2):
+        line = band(stack, offset)
+        lands = torch.roll(texts, -offset, 2) & reach(stack, offset)[:, None, :]
+        both = texts[:, :, None, :] & lands[:, None, :, :]
+        near_mass = near_mass + (line[:, None, None, :] * both).sum(3)
+        near_places = near_places + both.sum(3)
+    found: dict[str, Column] = {}
+    far = ((mass - near_mass).clamp(min=0), (places - near_places).clamp(min=0))
+    for name, (weight, size) in {"": (mass, places), "_far": far}.items():
+        own, own_size = weight[:, (0, 1), (0, 1)].sum(1), size[:, (0, 1), (0, 1)].sum(1)
+        every, every_size = weight.sum((1, 2)), size.sum((1, 2))
+        found[f"own_text{name}"] = (own / every.clamp(min=TINY) - own_size / every_size.clamp(min=1)) * two
+        inner = (own + TINY) / own_size.clamp(min=1)
+        outer = ((every - own).clamp(min=0) + TINY) / (every_size - own_size).clamp(min=1)
+        found[f"own_density{name}"] = (inner.log() - outer.log()) * two
+    given = torch.einsum("nij,nkj->nki", stack.maps, texts.float())
+    own_row = (given * texts).sum(1) / given.sum(1).clamp(min=TINY)
+    found["own_first"], found["own_second"] = mean(own_row, texts[:, 0]) * two, mean(own_row, texts[:, 1]) * two
+    return found | {"own_rows": mean((own_row > 0.8).float(), texts.any(1)) * two}
 
 
 def _entropy(rows: Float[torch.Tensor, "... tokens"]) -> Float[torch.Tensor, "..."]:

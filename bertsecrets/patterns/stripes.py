@@ -32,6 +32,27 @@ def band(stack: MapStack, offset: int) -> Float[torch.Tensor, "maps rows"]:
     return found
 
 
+def quarter_sizes(texts: Bool[torch.Tensor, "maps 2 tokens"]) -> Float[torch.Tensor, "maps 2 2"]:
+    """How many places each quarter has."""
+    sizes = texts.sum(2).float()
+    return sizes[:, :, None] * sizes[:, None, :]
+
+
+def both_texts(stack: MapStack) -> Bool[torch.Tensor, "maps 2 tokens"]:
+    """True on the inside tokens of the first text, and on those of the second."""
+    within = inside(stack)
+    first = within & (torch.arange(within.shape[1], device=within.device) < stack.boundary[:, None])
+    return torch.stack([first, within & ~first], dim=1)
+
+
+def quarters(
+    maps: Float[torch.Tensor, "maps tokens tokens"], texts: Bool[torch.Tensor, "maps 2 tokens"]
+) -> Float[torch.Tensor, "maps 2 2"]:
+    """Sums over the rows of one text and the columns of the other: squares on the diagonal, corners off it."""
+    marks = texts.to(maps.dtype)
+    return marks @ maps @ marks.transpose(1, 2)
+
+
 def diagonal_sums(maps: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torch.Tensor, "maps offsets"]:
     """The sum of every diagonal, from column - row = tokens - 1 down to -(tokens - 1)."""
     count, tokens, _ = maps.shape
@@ -50,8 +71,7 @@ def energy(stack: MapStack) -> dict[str, Column]:
     tokens = real.shape[1]
     steps = torch.arange(tokens - 1, -tokens, -1, device=real.device).abs()
     size = (stack.lengths[:, None] - steps).clamp(min=1)
-    first = (within & (torch.arange(tokens, device=real.device) < stack.boundary[:, None])).float()
-    second = within.float() - first
+    texts = both_texts(stack)
     for name, maps in (("", stack.maps), ("_root", stack.maps.sqrt())):
         total = maps.square().sum((1, 2)).clamp(min=TINY)
         columns = maps.sum(1).square() / stack.lengths[:, None]
@@ -64,13 +84,9 @@ def energy(stack: MapStack) -> dict[str, Column]:
         near = (diagonal_sums(bare).square() / (size - 3).clamp(min=1) * (steps <= 3)).sum(1)
         found[f"diagonal_inside{name}"] = near / left
         found[f"vertical_bare{name}"] = (bare.sum(1).square() / within.sum(1).clamp(min=1)[:, None]).sum(1) / left
-        quarters = torch.zeros_like(total)
-        for rows in (first, second):
-            for cols in (first, second):
-                mass = torch.einsum("nij,ni,nj->n", bare, rows, cols)
-                quarters = quarters + mass.square() / (rows.sum(1) * cols.sum(1)).clamp(min=1)
+        squares = (quarters(bare, texts).square() / quarter_sizes(texts).clamp(min=1)).sum((1, 2))
         even = bare.sum((1, 2)).square() / within.sum(1).clamp(min=1).square()
-        found[f"quarters{name}"] = (quarters - even).clamp(min=0) / left
+        found[f"quarters{name}"] = (squares - even).clamp(min=0) / left
     return found
 
 
@@ -135,9 +151,8 @@ def seen(stack: MapStack) -> dict[str, Column]:
     """What a picture shows: how bright and how unbroken the columns and diagonals are, and the squares and the rest."""
     within, real = inside(stack), stack.real
     light = shaded(stack)
-    tokens = real.shape[1]
-    pair = within[:, :, None] & within[:, None, :]
-    haze = (light * pair).sum((1, 2)) / pair.sum((1, 2)).clamp(min=1)
+    marks = within.float()
+    haze = torch.einsum("ni,nij,nj->n", marks, light, marks) / within.sum(1).clamp(min=1).square()
     height = (light * real[:, :, None]).sum(1) / stack.lengths[:, None]
     found = {"haze": haze}
     brightest = torch.nn.functional.pad(height, (0, 6)).topk(6, dim=1).values
@@ -164,18 +179,11 @@ def seen(stack: MapStack) -> dict[str, Column]:
         over.append(found[f"line{offset:+d}_unbroken"])
     found["line_light"], found["line_unbroken"] = torch.stack(lines).amax(0), torch.stack(over).amax(0)
     found["column_minus_line"] = found["column1_light"] - found["line_light"]
-    first = within & (torch.arange(tokens, device=real.device) < stack.boundary[:, None])
-    second = within & ~first
-    squares: list[torch.Tensor] = []
-    corners: list[torch.Tensor] = []
-    for rows in (first, second):
-        for cols in (first, second):
-            quarter = rows[:, :, None] & cols[:, None, :]
-            light_in = (light * quarter).sum((1, 2)) / quarter.sum((1, 2)).clamp(min=1)
-            (squares if rows is cols else corners).append(light_in)
-    two = (first.any(1) & second.any(1)).float()
-    found["square_light"] = torch.stack(squares).amin(0) * two
-    found["corner_light"] = torch.stack(corners).amax(0) * two
-    found["square_over_corner"] = (torch.stack(squares).amin(0) - torch.stack(corners).amax(0)) * two
-    found["squares_over_corners"] = (sum(squares, torch.zeros_like(two)) - sum(corners, torch.zeros_like(two))) * two
+    texts = both_texts(stack)
+    lights = quarters(light, texts) / quarter_sizes(texts).clamp(min=1)
+    squares, corners = lights[:, (0, 1), (0, 1)], lights[:, (0, 1), (1, 0)]
+    two = texts.any(2).all(1).float()
+    found["square_light"], found["corner_light"] = squares.amin(1) * two, corners.amax(1) * two
+    found["square_over_corner"] = (squares.amin(1) - corners.amax(1)) * two
+    found["squares_over_corners"] = (squares - corners).sum(1) * two
     return found
