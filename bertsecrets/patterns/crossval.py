@@ -14,11 +14,10 @@ from jaxtyping import Float, Int
 
 from bertsecrets.patterns.annotated import Annotated
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.confusion import f1_by_class, macro_f1, resampled
 
 FOLDS = 5
-RESAMPLES = 2000
 BINS = 10  # of confidence, for calibration
-Confusion = Float[np.ndarray, "*resamples classes classes"]  # rows are the true classes, columns the predicted ones
 
 
 class Trained(Protocol):
@@ -70,25 +69,6 @@ def held_out(
         if progress:
             progress(f"{method.name}: fold {number} of {folds}")
     return HeldOut(data.labels, data.groups, said)
-
-
-def f1_by_class(confusion: Confusion) -> Float[np.ndarray, "*resamples classes"]:
-    """F1 of each class; NaN for one that neither occurs nor is predicted."""
-    right = np.diagonal(confusion, axis1=-2, axis2=-1)
-    named = confusion.sum(-1) + confusion.sum(-2)
-    return np.divide(2 * right, named, out=np.full(right.shape, np.nan), where=named > 0)
-
-
-def macro_f1(confusion: Confusion) -> Float[np.ndarray, "*resamples"]:
-    """The mean F1 of the classes that occur or are predicted."""
-    return np.asarray(np.nanmean(f1_by_class(confusion), axis=-1))
-
-
-def resampled(parts: Float[np.ndarray, "heads ..."], seed: int, resamples: int = RESAMPLES) -> np.ndarray:
-    """Sums of the parts of resampled heads: [resamples, ...]."""
-    rng = np.random.default_rng(seed)
-    counts = rng.multinomial(len(parts), np.full(len(parts), 1 / len(parts)), size=resamples)
-    return np.tensordot(counts, parts, axes=1)
 
 
 def calibration(found: HeldOut) -> dict[str, Any]:

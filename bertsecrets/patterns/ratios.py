@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.crossval import resampled
+from bertsecrets.patterns.confusion import resampled
 
 PULL = 0.01  # how strongly corrected shares are held to the raw ones, where the confusions leave them open
 STEPS = 400  # of the solver
@@ -32,7 +32,8 @@ def corrected(
         confusion: counts, rows the true classes; a class that was never annotated counts as always recognised.
     """
     seen = confusion.sum(-1, keepdims=True)
-    rates = np.where(seen > 0, confusion / np.maximum(seen, 1), np.eye(confusion.shape[-1]))
+    never = np.broadcast_to(np.eye(confusion.shape[-1]), confusion.shape)
+    rates = np.divide(confusion, seen, out=never.astype(float), where=seen > 0)
     raw = np.broadcast_to(raw, np.broadcast_shapes(raw.shape, rates.shape[:-1]))
     curve = rates @ rates.swapaxes(-1, -2)
     step = 1 / (np.linalg.norm(curve, ord=2, axis=(-2, -1)) + PULL)[..., None]

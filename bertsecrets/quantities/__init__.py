@@ -1,6 +1,6 @@
 """How one scalar is read off measurements, for each kind of claim: one file per family, and this table of them all."""
 
-from bertsecrets.quantities import ablation, change, scores, tokens
+from bertsecrets.quantities import ablation, change, patterns, scores, tokens
 from bertsecrets.quantities.published import published_figures
 from bertsecrets.quantities.reading import Need, NotApplicableError, Quantity, Reading
 from bertsecrets.tasks import TASKS
@@ -13,6 +13,7 @@ OWN_SCORES, OTHER_SCORES = Need("scores"), Need("scores", "against")
 HEADS, LAYERS = Need("head-ablation"), Need("layer-ablation")
 CHANGE = Need("attention-change")
 SPECIAL = Need("special-tokens")
+PATTERNS = Need("patterns")
 
 QUANTITIES: dict[str, Quantity] = {
     quantity.name: quantity
@@ -37,5 +38,16 @@ QUANTITIES: dict[str, Quantity] = {
         Quantity("figure-5-correlation", "r", (CHANGE,), change.figure_5),
         Quantity("sep-growth", "attention", (SPECIAL, Need("special-tokens", "against")), tokens.sep_growth),
         Quantity("depth-gap", "depth", (SPECIAL,), tokens.depth_gap),
+        Quantity("class-share", "percent", (PATTERNS,), patterns.class_share),
+        Quantity("rarest-class", "percent", (PATTERNS,), patterns.rarest_class),
+        Quantity("class-share-gap", "percent", (Need("patterns", tasks=("qqp", "mrpc")),), patterns.share_gap),
+        Quantity("class-steadiness", "percent", (PATTERNS,), patterns.steadiness),
+        Quantity(
+            "same-class-across-tasks",
+            "percent",
+            (Need("patterns", tasks=EVERY_TASK, least=2),),
+            patterns.same_across_tasks,
+        ),
+        Quantity("pattern-macro-f1", "macro-F1", (Need("pattern-quality"),), patterns.quality),
     )
 }
