@@ -173,13 +173,14 @@ def finetune(options: argparse.Namespace) -> None:
 def measure(options: argparse.Namespace) -> None:
     """Run one measure, or all that fit the subject."""
     from bertsecrets.kept import keep
-    from bertsecrets.measures import check_measure, fitting
+    from bertsecrets.measures import ENCODER, MEASURES, check_measure, fitting
     from bertsecrets.store import finite, write_json
 
     check_seed(options.seed)
-    if options.task is None and options.measure != "frame-heads":
+    no_task = options.measure in MEASURES and MEASURES[options.measure].kind in ENCODER
+    if options.task is None and not no_task:
         raise UserError(f"measure {options.measure} needs --task: one of {', '.join(TASKS)}")
-    the_task = ALL_TASKS if options.measure == "frame-heads" else task(options.task).name
+    the_task = ALL_TASKS if no_task else task(options.task).name
     if options.measure == "all" and (options.save is None or options.json is not None):
         raise UserError("measure all keeps what it measures in --save DIR; --json takes one measure")
     names = fitting(options.init) if options.measure == "all" else [check_measure(options.measure).name]
@@ -194,7 +195,7 @@ def measure(options: argparse.Namespace) -> None:
         raise UserError("--cased belongs to scores alone")
     if options.init == "untrained" and compares and options.checkpoint is None:
         raise UserError(f"{names[0]} compares with the untrained model itself: choose another --init")
-    initialisation: Initialisation = "untrained" if options.measure == "frame-heads" else options.init
+    initialisation: Initialisation = "untrained" if no_task else options.init
     subject = Subject(model_name(options), the_task, initialisation, options.seed)
     bench = workbench(options)
     if options.checkpoint is None or compares:

@@ -16,7 +16,7 @@ from bertsecrets import locations, models
 from bertsecrets.attention import Observer, Pass
 from bertsecrets.core import Subject, UserError
 from bertsecrets.encoding import cased, encode, lower_cases, predict
-from bertsecrets.measures import ABLATION, ATTENTION, FRAMES, SCORES
+from bertsecrets.measures import ABLATION, ANNOTATED, ATTENTION, FRAMES, SCORES
 from bertsecrets.measures.change import AttentionChange
 from bertsecrets.measures.scores import scores
 from bertsecrets.measures.special import SpecialTokens
@@ -182,9 +182,18 @@ def run_frames(inputs: Inputs) -> Results:
     return {inputs.measure: observer.result()}, len(encoded)
 
 
+def run_annotated(inputs: Inputs) -> Results:
+    """Cross-validation of the pattern classifier on the suite's annotated maps; the model has no part in it."""
+    from bertsecrets.patterns.training import held_out_quality
+
+    values, samples = held_out_quality()
+    return {inputs.measure: (values, samples)}, values["maps"]
+
+
 RUNNERS: dict[str, Callable[[Inputs], Results]] = {
     SCORES: run_scores,
     ATTENTION: run_attention,
     ABLATION: run_ablation,
     FRAMES: run_frames,
+    ANNOTATED: run_annotated,
 }

@@ -53,14 +53,23 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def check_free(folder: Path) -> None:
+    """Make sure, before anything long starts, that a folder can be written: it is new, empty, or one of ours.
+
+    Raises:
+        UserError: other files are there.
+    """
+    if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).is_file() for name in OURS):
+        raise UserError(f"{folder} holds other files, which would be lost: name a new folder")
+
+
 def copy_whole(source: Path, folder: Path) -> None:
     """Copy a folder so that the copy appears complete or not at all; an earlier copy that was there is replaced.
 
     Raises:
         UserError: the disk is full, the place cannot be written, or other files are there.
     """
-    if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).is_file() for name in OURS):
-        raise UserError(f"{folder} holds other files, which would be lost: name a new folder")
+    check_free(folder)
     folder = folder.resolve()
     with guarded_writes(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,17 @@ from bertsecrets.core import Measurement, Subject, UserError, digest, slug
 from bertsecrets.files import copy_whole, file_sha256
 from bertsecrets.finetune import best_device, finetune
 from bertsecrets.kept import load, save
-from bertsecrets.measures import ABLATION, ATTENTION, ENCODER, FRAMES, MEASURES, SPACY, check_measure
+from bertsecrets.measures import (
+    ABLATION,
+    ANNOTATED,
+    ATTENTION,
+    CLASSIFIER,
+    ENCODER,
+    FRAMES,
+    MEASURES,
+    SPACY,
+    check_measure,
+)
 from bertsecrets.memory import give_back
 from bertsecrets.params import Params, params
 from bertsecrets.sources import Source, Split
@@ -75,6 +85,8 @@ class Workbench:
         problem = None if kind in ENCODER else self.source.missing(task(task_name))
         if problem is None and needs == SPACY:
             return pipeline_problem(self.spacy)
+        if problem is None and needs == CLASSIFIER:
+            return classifier_problem()
         return problem
 
     def _cut(self, task_name: str, name: str) -> int | None:
@@ -150,7 +162,7 @@ class Workbench:
             UserError: an unknown measure, or anything missing that it needs.
         """
         check_measure(measure)
-        if MEASURES[measure].kind == FRAMES:
+        if MEASURES[measure].kind in ENCODER:
             folder = checkpoint or locations.local_folder(locations.locate(subject.model), self.offline)
         else:
             folder = checkpoint or self.checkpoint(subject)
@@ -215,6 +227,10 @@ class Workbench:
         rows = self._rows(measure, subject)
         if rows is not None:
             return rows.fingerprint
+        if MEASURES[measure].kind == ANNOTATED:
+            from bertsecrets.patterns.training import annotations_fingerprint
+
+            return annotations_fingerprint()
         if self.frames is None:
             raise UserError(NO_FRAMES)
         if self.frames.is_file():
@@ -273,8 +289,9 @@ class Workbench:
         dev = self._rows(measure, subject)
         manifest = locations.checkpoint_manifest(folder)
         trained_on = manifest.get("data", {})
+        own = "annotated maps" if MEASURES[measure].kind == ANNOTATED else self.frames.name if self.frames else None
         return {
-            "data": _public_origin(dev) if dev else self.frames.name if self.frames else None,
+            "data": _public_origin(dev) if dev else own,
             "data_fingerprint": self._fingerprint(measure, subject),
             "official_data": (dev is None or dev.official) and trained_on.get("official", True),
             "limit": len(dev) if dev and len(dev) < len(self._whole(subject.task, "dev")) else None,
@@ -299,6 +316,15 @@ def classifier_facts() -> dict[str, Any]:
 
     report = read_report(chosen_folder())
     return {"classifier": report["weights_sha256"], "judged_on": digest(report["held_out"])}
+
+
+def classifier_problem() -> str | None:
+    """Why maps cannot be classified; None where they can."""
+    try:
+        classifier_facts()
+    except UserError as error:
+        return str(error)
+    return None
 
 
 @functools.cache

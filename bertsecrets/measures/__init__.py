@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from bertsecrets.core import UserError, near_matches
 
 SCORES, ATTENTION, ABLATION, FRAMES, EXAMPLE = "scores", "attention", "ablation", "frames", "example"
-ENCODER = (FRAMES, EXAMPLE)  # kinds that look at the encoder alone, on no task of its own
-SPACY = "spacy"
+ANNOTATED = "annotated"
+ENCODER = (FRAMES, EXAMPLE, ANNOTATED)  # kinds that look at the encoder alone, on no task of its own
+SPACY, CLASSIFIER = "spacy", "classifier"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,13 @@ MEASURES: dict[str, Measure] = {
         Measure("frame-heads", FRAMES, "attention from core frame elements to their target (K19 4.2)"),
         Measure("features", ATTENTION, "attention to linguistic features (K19 4.4)", needs=SPACY),
         Measure("relations", ATTENTION, "token-to-token attention (K19 4.5)", needs=SPACY),
-        Measure("patterns", ATTENTION, "classes of attention maps (K19 4.1)"),
+        Measure("patterns", ATTENTION, "classes of attention maps (K19 4.1)", needs=CLASSIFIER),
+        Measure(
+            "pattern-quality",
+            ANNOTATED,
+            "macro-F1 of the pattern classifier on held-out heads (K19 4.1)",
+            needs=CLASSIFIER,
+        ),
         Measure("head-ablation", ABLATION, "score with each head disabled (K19 4.6)"),
         Measure("layer-ablation", ABLATION, "score with each layer disabled (K19 4.6)"),
     )

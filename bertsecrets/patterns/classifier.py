@@ -4,6 +4,7 @@ It takes maps of any length, padded or not, on any device. Its weights are one s
 which says how well it does on held-out heads; `bertsecrets train-patterns` makes both.
 """
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,8 +70,8 @@ class PatternClassifier:
             for name, value in vars(of).items()
             if isinstance(value, torch.Tensor)
         }
-        facts = {"depth": str(self.forest.depth), "temperature": repr(self.temperature), "features": digest(NAMES)}
-        save_file(tensors, path, {**facts, "classes": ",".join(CLASSES)})
+        facts = {"depth": self.forest.depth, "temperature": self.temperature, "features": digest(NAMES)}
+        save_file(tensors, path, {"facts": json.dumps({**facts, "classes": CLASSES}, sort_keys=True)})
         path.chmod(0o644)
 
     @classmethod
@@ -85,17 +86,17 @@ class PatternClassifier:
             raise UserError(f"{path} is not the file that {REPORT} describes: {REMEDY}")
         try:
             with safe_open(path, framework="pt") as file:
-                facts = file.metadata() or {}
+                facts = json.loads((file.metadata() or {}).get("facts", "{}"))
                 parts = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (OSError, SafetensorError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             raise UserError(f"{path} is damaged ({error}): {REMEDY}") from error
-        if facts.get("features") != digest(NAMES) or facts.get("classes") != ",".join(CLASSES):
+        if facts.get("features") != digest(NAMES) or facts.get("classes") != list(CLASSES):
             raise UserError(f"{path} was trained on other features or classes than this version has: {REMEDY}")
 
         def of(part: str) -> dict[str, torch.Tensor]:
             return {name.split(".")[1]: value for name, value in parts.items() if name.startswith(f"{part}.")}
 
-        return cls(Forest(**of("forest"), depth=int(facts["depth"])), Nets(**of("nets")), float(facts["temperature"]))
+        return cls(Forest(**of("forest"), depth=facts["depth"]), Nets(**of("nets")), facts["temperature"])
 
 
 def chosen_folder() -> Path:

@@ -7,7 +7,7 @@ folds. Intervals resample heads, not maps, since maps of one head are alike.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -20,6 +20,7 @@ FOLDS = 5
 BINS = 10  # of confidence, for calibration
 
 
+@runtime_checkable
 class Trained(Protocol):
     """What training gives."""
 
@@ -27,6 +28,7 @@ class Trained(Protocol):
         """Class probabilities of maps."""
 
 
+@runtime_checkable
 class Method(Protocol):
     """A way to train a classifier on nothing but the maps it is given."""
 

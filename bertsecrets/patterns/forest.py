@@ -13,6 +13,8 @@ from sklearn.ensemble import ExtraTreesClassifier
 from bertsecrets.patterns.classes import CLASSES
 
 LEAF = -1
+TREES = 200
+SMALLEST_LEAF = 2  # maps
 
 
 @dataclass(frozen=True)
@@ -44,16 +46,10 @@ class Forest:
         return Forest(**moved, depth=self.depth)
 
 
-def grow(
-    table: Float[np.ndarray, "maps features"],
-    labels: Int[np.ndarray, " maps"],
-    seed: int,
-    trees: int = 200,
-    smallest_leaf: int = 2,
-) -> Forest:
+def grow(table: Float[np.ndarray, "maps features"], labels: Int[np.ndarray, " maps"], seed: int) -> Forest:
     """A forest trained on features, every class weighing alike."""
     grown = ExtraTreesClassifier(
-        trees, min_samples_leaf=smallest_leaf, class_weight="balanced", random_state=seed, n_jobs=1
+        TREES, min_samples_leaf=SMALLEST_LEAF, class_weight="balanced", random_state=seed, n_jobs=1
     ).fit(table, labels)
     return exported(grown)
 

@@ -43,6 +43,8 @@ class Nets:
         return Nets(**{name: value.to(device) for name, value in vars(self).items()})
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def train_nets(
     table: Float[np.ndarray, "maps features"], labels: Int[np.ndarray, " maps"], seed: int, nets: int = 5
 ) -> Nets:
@@ -67,17 +69,16 @@ def train_nets(
         kept = torch.rand(values.shape, generator=random) >= DROP
         return values * kept / (1 - DROP)
 
-    with torch.inference_mode(False), torch.enable_grad():
-        for _ in range(STEPS):
-            some = torch.randint(len(y), (nets, BATCH), generator=random)
-            hidden = torch.relu(dropped(x[some]) @ weight1 + bias1)
-            logits = dropped(hidden) @ weight2 + bias2
-            loss = torch.nn.functional.cross_entropy(
-                logits.flatten(0, 1), y[some].flatten(), weight=weights, label_smoothing=SMOOTH
-            )
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
+    for _ in range(STEPS):
+        some = torch.randint(len(y), (nets, BATCH), generator=random)
+        hidden = torch.relu(dropped(x[some]) @ weight1 + bias1)
+        logits = dropped(hidden) @ weight2 + bias2
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), y[some].flatten(), weight=weights, label_smoothing=SMOOTH
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
     trained = (part.detach() for part in (weight1, bias1, weight2, bias2))
     return Nets(middle, scale, *trained)

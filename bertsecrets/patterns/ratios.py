@@ -22,13 +22,14 @@ def raw_shares(predicted: Int[np.ndarray, "examples *heads"]) -> Float[np.ndarra
 
 
 def corrected(
-    raw: Float[np.ndarray, "*resamples classes"], confusion: Float[np.ndarray, "*resamples classes classes"]
-) -> Float[np.ndarray, "*resamples classes"]:
+    raw: Float[np.ndarray, "*resamples classes"], confusion: Float[np.ndarray, "*draws classes classes"]
+) -> Float[np.ndarray, "*both classes"]:
     """True shares under which a classifier with these confusions gives the raw shares.
 
     Constrained least squares, by accelerated projected gradients: shares are not negative and sum to 1.
 
     Args:
+        raw: for each resample, or once for all.
         confusion: counts, rows the true classes; a class that was never annotated counts as always recognised.
     """
     seen = confusion.sum(-1, keepdims=True)

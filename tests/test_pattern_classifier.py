@@ -1,0 +1,273 @@
+"""The pattern classifiers: no head on both sides, training that repeats itself, files that prove themselves."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from patterned import pattern_set
+from sklearn.ensemble import ExtraTreesClassifier
+
+from bertsecrets.cli import main
+from bertsecrets.core import UserError
+from bertsecrets.patterns import crossval, forest, nets
+from bertsecrets.patterns.annotated import annotated, class_weights, crop
+from bertsecrets.patterns.baseline import LogisticFeatures
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.classifier import (
+    REPORT,
+    WEIGHTS,
+    PatternClassifier,
+    Training,
+    best_temperature,
+    held_out_confusions,
+    read_report,
+    tempered,
+)
+from bertsecrets.patterns.cnn import PaperCnn, canvases, network
+from bertsecrets.patterns.confusion import f1_by_class, macro_f1
+from bertsecrets.patterns.forest import exported
+from bertsecrets.patterns.stack import stack
+from bertsecrets.patterns.training import from_set, train_patterns
+
+
+@pytest.fixture(scope="module")
+def some():
+    """Sixty plain maps of all classes, two per head."""
+    made = pattern_set(60)
+    heads = [f"head {number % 30}" for number in range(60)]
+    return annotated([m.values for m in made], [m.boundary for m in made], list(made.labels), heads)
+
+
+def shorten(patch: pytest.MonkeyPatch) -> None:
+    """Few trees, and networks trained for a few steps only."""
+    patch.setattr(nets, "STEPS", 30)
+    patch.setattr(forest, "TREES", 8)
+
+
+@pytest.fixture
+def brief(monkeypatch):
+    """Short training, for one test."""
+    shorten(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder of weights and report, trained on plain maps without the paper's classifier, and the data's folder."""
+    room = tmp_path_factory.mktemp("patterns")
+    pattern_set(40).save(room / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch)
+        train_patterns(room / "data", room / "made", None)
+    return room
+
+
+def test_folds_never_part_the_maps_of_a_head(some):
+    held = []
+    for learn, out in some.folds(5, 3):
+        assert not set(some.groups[learn]) & set(some.groups[out])
+        held += out.tolist()
+    assert sorted(held) == list(range(len(some)))
+
+
+def test_too_few_heads_are_said(some):
+    with pytest.raises(UserError, match="30 heads cannot make 31 folds"):
+        next(some.folds(31, 0))
+
+
+def test_every_choice_is_made_inside_the_training_folds(some, brief):
+    """A method is handed the training folds' maps and no others."""
+    seen = []
+
+    class Spy:
+        name = "spy"
+
+        def fit(self, train, seed):
+            seen.append(set(train.groups))
+            return self
+
+        def probabilities(self, data):
+            assert not seen[-1] & set(data.groups)
+            return np.full((len(data), len(CLASSES)), 0.2)
+
+    found = crossval.held_out(Spy(), some, 0)
+    assert len(seen) == crossval.FOLDS
+    assert found.confusions().sum() == len(some)
+
+
+def test_all_three_classifiers_learn_plain_maps_on_the_same_folds(some, brief):
+    methods = [Training(), LogisticFeatures(), PaperCnn(epochs=2, patience=2, canvas=16)]
+    figures, found = crossval.compare(methods, some, 1)
+    assert figures["classifiers"]["bertsecrets"]["macro_f1"] > 0.9
+    assert figures["classifiers"]["features-logistic"]["macro_f1"] > 0.9
+    assert set(figures["advantage"]) == {"features-logistic", "paper-cnn"}
+    for each in found.values():
+        np.testing.assert_allclose(each.probabilities.sum(1), 1, atol=1e-5)
+    low, high = figures["classifiers"]["bertsecrets"]["macro_f1_interval"]
+    assert low <= figures["classifiers"]["bertsecrets"]["macro_f1"] <= high
+
+
+def test_f1_by_hand():
+    confusion = np.zeros((5, 5))
+    confusion[0, 0], confusion[0, 1], confusion[1, 1] = 6, 2, 4
+    np.testing.assert_allclose(f1_by_class(confusion), [12 / 14, 8 / 10, np.nan, np.nan, np.nan])
+    assert macro_f1(confusion) == pytest.approx((12 / 14 + 0.8) / 2)
+
+
+def test_calibration_by_hand():
+    sure = np.array([[0.9, 0.1, 0, 0, 0]] * 4 + [[0.55, 0.45, 0, 0, 0]] * 2)
+    found = crossval.HeldOut(np.array([0, 0, 0, 1, 0, 1]), np.array(list("abcdef")), sure)
+    figures = crossval.calibration(found)
+    assert figures["expected_calibration_error"] == pytest.approx((4 * abs(0.9 - 0.75) + 2 * abs(0.55 - 0.5)) / 6)
+
+
+def test_the_exported_forest_is_scikit_learns():
+    rng = np.random.default_rng(0)
+    table, labels = rng.normal(size=(200, 7)).astype(np.float32), rng.integers(0, 4, 200)
+    grown = ExtraTreesClassifier(20, min_samples_leaf=2, random_state=1).fit(table, labels)
+    fresh = rng.normal(size=(50, 7)).astype(np.float32)
+    ours = exported(grown).probabilities(torch.from_numpy(fresh)).numpy()
+    np.testing.assert_allclose(ours[:, :4], grown.predict_proba(fresh), atol=1e-6)
+    assert not ours[:, 4].any()  # a class that was never seen
+
+
+def test_the_papers_classifier_has_the_papers_layers():
+    model = network()
+    assert sum(p.numel() for p in model.parameters()) == 72_917
+    assert [tuple(p.shape[:2]) for p in model.parameters() if p.dim() == 4] == [
+        (16, 1), (16, 16), (32, 16), (32, 32), (64, 32), (64, 64), (16, 64), (5, 16)
+    ]  # fmt: skip
+
+
+def test_canvases_hold_small_maps_whole_and_large_ones_pooled():
+    small, large = np.ones((4, 4)), np.ones((16, 16))
+    found = canvases((small, large), 8)
+    assert found[0, 0].sum() == 16
+    assert found[0, 0, 2:6, 2:6].all()
+    assert found[1, 0].mean() == pytest.approx(1)
+
+
+def test_crops_keep_special_tokens_and_stay_distributions():
+    one = np.full((20, 20), 1 / 20)
+    one[:, 0] += 1
+    one /= one.sum(1, keepdims=True)
+    for seed in range(10):
+        found, edge = crop(one, 9, np.random.default_rng(seed))
+        assert 3 <= len(found) <= 20
+        assert 1 <= edge <= len(found)
+        np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
+        assert found[:, 0].min() > 0.3  # the column is still there
+
+
+def test_a_crop_that_would_lose_the_pattern_is_not_made():
+    one = np.zeros((10, 10))
+    one[:, 4] = 1  # all mass on one inside token, which a crop may drop
+    sizes = {len(crop(one, 10, np.random.default_rng(seed))[0]) for seed in range(30)}
+    for seed in range(30):
+        found, _ = crop(one, 10, np.random.default_rng(seed))
+        assert found.max() == pytest.approx(1)
+    assert 10 in sizes
+
+
+def test_rare_classes_weigh_as_much_as_frequent_ones():
+    weights = class_weights(np.array([0, 0, 0, 1])).numpy()
+    np.testing.assert_allclose(weights, [4 / 6, 2, 0, 0, 0], rtol=1e-6)
+
+
+def test_the_temperature_mends_overconfidence():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 5, 400)
+    said = np.where(rng.random(400) < 0.7, labels, rng.integers(0, 5, 400))
+    sure = np.full((400, 5), 0.0025) + 0.9875 * np.eye(5)[said]
+    temperature = best_temperature(sure, labels)
+    assert temperature > 1.5
+    mended = tempered(torch.from_numpy(sure), temperature).numpy()
+    assert mended.max(1).mean() == pytest.approx((said == labels).mean(), abs=0.05)
+    assert (mended.argmax(1) == said).all()
+
+
+def test_training_twice_gives_the_same_file(trained, brief, tmp_path):
+    train_patterns(trained / "data", tmp_path / "again", None)
+    assert (tmp_path / "again" / WEIGHTS).read_bytes() == (trained / "made" / WEIGHTS).read_bytes()
+    one, other = (read_report(folder) for folder in (trained / "made", tmp_path / "again"))
+    assert {**one, "seconds": None} == {**other, "seconds": None}
+
+
+def test_saved_weights_say_the_same(trained):
+    maps = from_set(pattern_set(20))
+    classifier = PatternClassifier.load(trained / "made")
+    said = classifier.probabilities(maps)
+    assert (said.argmax(1) == maps.labels).mean() > 0.9
+    whole = stack(list(maps.maps), maps.boundary.tolist())
+    np.testing.assert_allclose(classifier.of_maps(whole).numpy(), said, atol=1e-5)
+
+
+def test_the_report_has_the_confusions(trained):
+    report = read_report(trained / "made")
+    parts = held_out_confusions(report)
+    assert parts.sum() == report["maps"] == 40
+    assert parts.sum(0).astype(int).tolist() == report["classifiers"]["bertsecrets"]["confusion"]
+    assert sum(report["classes"].values()) == 40
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "gone", "no report", "other report", "json"])
+def test_weights_that_were_tampered_with_are_one_line(trained, tmp_path, harm):
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    for name in (WEIGHTS, REPORT):
+        (folder / name).write_bytes((trained / "made" / name).read_bytes())
+    data = bytearray((folder / WEIGHTS).read_bytes())
+    if harm == "flip":
+        data[-5] ^= 1
+        (folder / WEIGHTS).write_bytes(data)
+    elif harm == "cut":
+        (folder / WEIGHTS).write_bytes(data[: len(data) // 2])
+    elif harm == "gone":
+        (folder / WEIGHTS).unlink()
+    elif harm == "no report":
+        (folder / REPORT).unlink()
+    else:
+        (folder / REPORT).write_text("{}" if harm == "other report" else "{", encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        PatternClassifier.load(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_weights_of_other_features_are_refused(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr("bertsecrets.patterns.classifier.NAMES", ("another",))
+    with pytest.raises(UserError, match="other features"):
+        PatternClassifier.load(trained / "made")
+
+
+def test_a_report_without_heads_is_refused():
+    with pytest.raises(UserError, match="without head or class"):
+        held_out_confusions({"held_out": [{"label": "block", "predicted": "block"}]})
+
+
+def test_the_command_writes_weights_and_shows_the_table(trained, brief, tmp_path, capsys):
+    output = tmp_path / "made"
+    argv = ["train-patterns", "--data", str(trained / "data"), "--output", str(output), "--cnn-epochs", "0"]
+    assert main(argv) == 0
+    shown = capsys.readouterr().out
+    assert "macro-F1" in shown
+    assert "features-logistic" in shown
+    assert json.loads((output / REPORT).read_text())["cnn"] is None
+
+
+def test_a_folder_with_other_files_is_not_overwritten(trained, brief, tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text("mine")
+    argv = ["train-patterns", "--data", str(trained / "data"), "--output", str(tmp_path), "--cnn-epochs", "0"]
+    assert main(argv) == 2
+    assert "holds other files" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_nothing_labelled_is_said(tmp_path, capsys):
+    pattern_set(10, labelled=False).save(tmp_path / "data")
+    assert main(["train-patterns", "--data", str(tmp_path / "data"), "--output", str(tmp_path / "made")]) == 2
+    assert "no labelled map" in capsys.readouterr().err
+
+
+def test_an_impossible_number_of_epochs_is_said(capsys):
+    assert main(["train-patterns", "--cnn-epochs", "-1"]) == 2
+    assert "--cnn-epochs -1" in capsys.readouterr().err

@@ -1,0 +1,144 @@
+"""Features of attention maps: hand-computed values, and nothing that depends on padding or on other maps."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from patterned import values
+
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.features import NAMES, features
+from bertsecrets.patterns.shades import shades
+from bertsecrets.patterns.stack import MapStack, stack
+from bertsecrets.patterns.stripes import band, both_texts, diagonal_sums, quarters, shaded
+
+
+def named(one: np.ndarray, boundary: int | None = None) -> dict[str, float]:
+    """The features of a single map, by name."""
+    found = features(stack([one], [len(one) if boundary is None else boundary]))
+    return dict(zip(NAMES, found[0].tolist(), strict=True))
+
+
+def random_map(tokens: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).dirichlet(np.full(tokens, 0.3), size=tokens)
+
+
+def test_a_column_on_cls_is_all_special():
+    one = np.zeros((6, 6))
+    one[:, 0] = 1
+    found = named(one)
+    for name in ("cls", "special", "top1", "row_max", "peak_special", "peak_one_column", "vertical", "column_unbroken"):
+        assert found[name] == pytest.approx(1), name
+    for name in ("last_sep", "middle_sep", "band-1", "near", "row_entropy", "column_entropy", "row_information"):
+        assert found[name] == pytest.approx(1 / 6 if name == "band-1" else 0, abs=1e-6), name
+    assert found["like_next_row"] == pytest.approx(1)
+
+
+def test_shares_of_special_places_by_hand():
+    one = np.tile([0.1, 0.2, 0.3, 0.15, 0.25], (5, 1))
+    found = named(one, 3)  # [CLS] a [SEP] b [SEP]
+    assert [found[name] for name in ("cls", "middle_sep", "last_sep")] == pytest.approx([0.1, 0.3, 0.25])
+    assert found["special"] == pytest.approx(0.65)
+    assert (found["top1"], found["top3"], found["inside_top1"]) == pytest.approx((0.3, 0.75, 0.2))
+    alone = named(one)  # one text: the token before the last is no [SEP]
+    assert (alone["middle_sep"], alone["last_sep"], alone["two_texts"]) == pytest.approx((0, 0.25, 0))
+
+
+def test_the_previous_token_is_band_minus_one():
+    tokens = 10
+    one = np.eye(tokens, k=-1)
+    one[0, 0] = 1
+    found = named(one)
+    assert found["band-1"] == pytest.approx(0.9)
+    assert found["band+0"] == pytest.approx(0.1)
+    # of the 8 inside rows the first gives to [CLS], which is no inside token
+    assert found["near"] == pytest.approx(7 / 8)
+    assert found["near_of_inside"] == pytest.approx(1)
+    assert found["previous_of_inside"] == pytest.approx(1)
+    assert found["line-1_unbroken"] == pytest.approx(1)
+    assert found["like_next_row_moved"] > 0.85 > found["like_next_row_inside"]
+
+
+def test_a_uniform_map_has_full_entropy_and_no_contrast():
+    found = named(np.full((8, 8), 1 / 8), 4)
+    for name in ("row_entropy", "column_entropy", "like_next_row", "like_mean_row", "haze", "column1_light"):
+        assert found[name] == pytest.approx(1, abs=1e-5), name
+    for name in ("own_text", "own_density", "ridge-1", "wall_special", "square_over_corner", "row_information"):
+        assert found[name] == pytest.approx(0, abs=1e-5), name
+
+
+def test_blocks_stay_in_their_text():
+    one = np.zeros((10, 10))
+    one[:5, :5] = one[5:, 5:] = 0.2
+    found = named(one, 5)
+    # inside: tokens 1-3 and 5-8; a uniform map would keep (9 + 16) / 49 of the mass
+    assert found["own_text"] == pytest.approx(1 - 25 / 49)
+    assert (found["own_first"], found["own_second"], found["own_rows"]) == pytest.approx((1, 1, 1))
+    assert found["own_density"] > 5
+    assert found["square_over_corner"] == pytest.approx(1)
+    assert named(one)["own_text"] == 0  # with one text there is nothing to stay in
+
+
+@pytest.mark.parametrize("offset", range(-4, 5))
+def test_bands_are_numpys_diagonals(offset):
+    one = random_map(7, 1)
+    found = band(stack([one], [7]), offset)[0].numpy()
+    expected = [one[i, i + offset] if 0 <= i + offset < 7 else 0 for i in range(7)]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_diagonal_sums_are_numpys_traces():
+    maps = torch.rand(3, 6, 6)
+    found = diagonal_sums(maps).numpy()
+    expected = [[np.trace(one, offset) for offset in range(5, -6, -1)] for one in maps.numpy()]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_quarters_are_sums_of_slices():
+    one = random_map(9, 2)
+    cut = stack([one], [5])
+    found = quarters(cut.maps, both_texts(cut))[0].numpy()
+    slices = (slice(1, 4), slice(5, 8))
+    np.testing.assert_allclose(found, [[one[a, b].sum() for b in slices] for a in slices], rtol=1e-5)
+
+
+@given(st.integers(2, 30), st.integers(0, 1000))
+@settings(max_examples=15, deadline=None)
+def test_brightness_is_that_of_the_pictures(tokens, seed):
+    one = random_map(tokens, seed).astype(np.float32)
+    ours = shaded(stack([one, random_map(31, seed)], [tokens, 31]))[0, :tokens, :tokens].numpy()
+    assert np.abs(ours - shades(one) / 255).max() <= 0.5 / 255 + 1e-3
+
+
+@given(st.lists(st.tuples(st.integers(1, 24), st.integers(0, 9)), min_size=1, max_size=6), st.integers(1, 9))
+@settings(max_examples=15, deadline=None)
+def test_padding_and_company_change_no_feature(sizes, wider):
+    """Batched equals one by one, whatever the other maps; more padding changes nothing."""
+    maps = [random_map(tokens, seed) for tokens, seed in sizes]
+    edges = [1 + seed % len(one) for one, (_, seed) in zip(maps, sizes, strict=True)]
+    together = stack(maps, edges)
+    alone = torch.cat([features(stack([one], [edge])) for one, edge in zip(maps, edges, strict=True)])
+    torch.testing.assert_close(features(together), alone, rtol=1e-4, atol=1e-4)
+    padded = torch.nn.functional.pad(together.maps, (0, wider, 0, wider))
+    torch.testing.assert_close(
+        features(MapStack(padded, together.lengths, together.boundary)), alone, rtol=1e-4, atol=1e-4
+    )
+    assert torch.isfinite(alone).all()
+
+
+def test_every_class_of_plain_maps_stands_out_in_its_own_feature():
+    found = {kind: named(values(kind).astype(np.float32), 7) for kind in CLASSES}
+    assert max(found, key=lambda kind: found[kind]["square_over_corner"]) == "block"
+    assert max(found, key=lambda kind: found[kind]["near"]) == "diagonal"
+    assert max(found, key=lambda kind: found[kind]["cls"]) == "vertical"
+    assert found["vertical-diagonal"]["line-1_unbroken"] > 0.8 > found["vertical"]["line-1_unbroken"]
+
+
+def test_short_floats_make_rows_that_sum_to_one():
+    one = random_map(12, 3).astype(np.float16)
+    torch.testing.assert_close(stack([one], [12]).maps.sum(2), torch.ones(1, 12))
+
+
+def test_no_maps_have_no_features():
+    assert features(stack([], [])).shape == (0, len(NAMES))
