@@ -289,19 +289,6 @@ def train_parser(options: argparse.Namespace) -> None:
     print(f"{options.folder}: {json.dumps(scores)}")
 
 
-def train_patterns(options: argparse.Namespace) -> None:
-    """Judge the pattern classifiers on held-out heads and train the suite's own."""
-    from bertsecrets.patterns.cnn import PaperCnn
-    from bertsecrets.patterns.mapset import SHIPPED
-    from bertsecrets.patterns.training import show, train_patterns
-
-    if options.cnn_epochs is not None and options.cnn_epochs < 0:
-        raise UserError(f"--cnn-epochs {options.cnn_epochs}: give 1 or more, or 0 to leave the paper's classifier out")
-    cnn = PaperCnn() if options.cnn_epochs is None else PaperCnn(epochs=options.cnn_epochs)
-    report = train_patterns(options.data or SHIPPED, options.output, cnn if cnn.epochs else None, print)
-    print(f"{show(report)}\n{options.output}: weights and report")
-
-
 def doctor(options: argparse.Namespace) -> None:
     """Say what is here and what is missing."""
     import torch
@@ -357,6 +344,6 @@ RUN: dict[str, Callable[[argparse.Namespace], None]] = {
     "annotate": pattern_commands.annotate,
     "import-patterns": pattern_commands.import_patterns,
     "sheets": pattern_commands.sheets,
-    "train-patterns": train_patterns,
+    "train-patterns": pattern_commands.train,
     "doctor": doctor,
 }

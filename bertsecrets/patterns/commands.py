@@ -1,4 +1,4 @@
-"""The commands about attention patterns: `annotate`, `import-patterns`, `sheets`."""
+"""The commands about attention patterns: `annotate`, `import-patterns`, `train-patterns`, `sheets`."""
 
 import argparse
 from collections import Counter
@@ -41,6 +41,11 @@ def add_parsers(commands, add_bench_options) -> None:
     importer = commands.add_parser("import-patterns", help="take over annotated maps in the form that P20 published")
     importer.add_argument("source", type=Path, help="folder or .tar.gz with labels.txt and one .npy a map")
     importer.add_argument("folder", type=Path, help="where the set goes")
+
+    training = commands.add_parser("train-patterns", help="judge and train the classifier of attention patterns")
+    training.add_argument("--data", type=Path, metavar="DIR", help="annotated maps (default: the suite's own)")
+    training.add_argument("--output", type=Path, metavar="DIR", default=Path("pattern-classifier"))
+    training.add_argument("--cnn-epochs", type=int, metavar="N", help="of the paper's classifier; 0 leaves it out")
 
     sheets = commands.add_parser("sheets", help="contact sheets of a set of maps, as PNG")
     sheets.add_argument("folder", type=Path, help="a set of maps")
@@ -134,6 +139,19 @@ def sheets(options: argparse.Namespace) -> None:
     agreed = set_agreement(maps)
     if agreed:
         print(agreed)
+
+
+def train(options: argparse.Namespace) -> None:
+    """Judge the pattern classifiers on held-out heads and train the suite's own."""
+    from bertsecrets.patterns.cnn import PaperCnn
+    from bertsecrets.patterns.mapset import SHIPPED
+    from bertsecrets.patterns.training import show, train_patterns
+
+    if options.cnn_epochs is not None and options.cnn_epochs < 0:
+        raise UserError(f"--cnn-epochs {options.cnn_epochs}: give 1 or more, or 0 to leave the paper's classifier out")
+    cnn = PaperCnn() if options.cnn_epochs is None else PaperCnn(epochs=options.cnn_epochs)
+    report = train_patterns(options.data or SHIPPED, options.output, cnn if cnn.epochs else None, print)
+    print(f"{show(report)}\n{options.output}: weights and report")
 
 
 def class_counts(labels: Iterable[str | None]) -> str:
