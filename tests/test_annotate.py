@@ -217,7 +217,8 @@ def test_one_process_at_a_time(folder):
             with alone(folder):
                 pass
     with alone(folder):
-        pass
+        pattern_set(3).save(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["annotations.tsv", "maps.npz"]
 
 
 def test_the_command_draws_a_set_and_refuses_what_it_cannot_do(tiny_bert, tiny_glue, tmp_path, capsys):

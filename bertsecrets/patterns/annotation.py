@@ -17,7 +17,7 @@ from bertsecrets.core import UserError
 from bertsecrets.files import guarded_writes, write_whole
 from bertsecrets.patterns.agreement import Agreement, set_agreement
 from bertsecrets.patterns.classes import CLASSES, check_class
-from bertsecrets.patterns.mapset import ANNOTATIONS, ANNOTATORS, MapSet
+from bertsecrets.patterns.mapset import ANNOTATIONS, ANNOTATORS, LOCK, MapSet, check_set
 
 FIRST, SECOND = "label", "second label"
 ORDER_SEED = 2019  # of the order in which maps are shown, and of the second annotator's subset
@@ -169,10 +169,11 @@ def alone(folder: Path) -> Iterator[None]:
     """Keep other annotators' processes away from a set while the block runs.
 
     Raises:
-        UserError: another process has it.
+        UserError: another process has it, or there is none.
     """
+    check_set(folder)
+    lock = FileLock(folder / LOCK, timeout=0)
     with guarded_writes(folder):
-        lock = FileLock(folder.resolve().parent / f".{folder.resolve().name}.lock", timeout=0)
         try:
             lock.acquire()
         except Timeout as error:
@@ -180,4 +181,5 @@ def alone(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        (folder / LOCK).unlink(missing_ok=True)
         lock.release()

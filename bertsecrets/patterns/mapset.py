@@ -19,7 +19,7 @@ from bertsecrets.core import UserError, near_matches
 from bertsecrets.files import copy_whole, guarded_writes, write_whole
 from bertsecrets.patterns.classes import CLASSES
 
-MAPS, ANNOTATIONS, ANNOTATORS = "maps.npz", "annotations.tsv", "annotators.json"
+MAPS, ANNOTATIONS, ANNOTATORS, LOCK = "maps.npz", "annotations.tsv", "annotators.json", ".lock"
 STATES = ("fine-tuned", "pretrained")
 COLUMNS = (
     "name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", "label", "second label",
@@ -137,6 +137,7 @@ class MapSet(Sequence[PatternMap]):
         Raises:
             UserError: a file is missing or damaged, or a row is not what it should be; file and line are named.
         """
+        check_set(folder)
         arrays = _read_maps(folder / MAPS)
         rows = _read_rows(folder / ANNOTATIONS)
         maps = []
@@ -167,7 +168,9 @@ class MapSet(Sequence[PatternMap]):
         doubled = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
         if doubled:
             raise UserError(f"two maps are called {min(doubled)!r}: names must be unique")
-        if folder.is_dir() and (others := {path.name for path in folder.iterdir()} - {MAPS, ANNOTATIONS, ANNOTATORS}):
+        if folder.is_dir() and (
+            others := {path.name for path in folder.iterdir()} - {MAPS, ANNOTATIONS, ANNOTATORS, LOCK}
+        ):
             raise UserError(f"{folder} holds other files ({min(others)}), which would be lost: name a new folder")
         flat = [each.values.ravel() for each in self.maps]
         with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
@@ -190,9 +193,17 @@ class MapSet(Sequence[PatternMap]):
         write_whole(folder / ANNOTATIONS, "\n".join(lines) + "\n")
 
 
+def check_set(folder: Path) -> None:
+    """Make sure that a folder is one of a set, by the look of it.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not (folder / MAPS).is_file():
+        raise UserError(f"no {MAPS} in {folder}: a set of maps is a folder with {MAPS} and {ANNOTATIONS}")
+
+
 def _read_maps(path: Path) -> dict[str, np.ndarray]:
-    if not path.is_file():
-        raise UserError(f"no {path.name} in {path.parent}: a set of maps is a folder with {MAPS} and {ANNOTATIONS}")
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             names, tokens, values = (file[name] for name in ("names", "tokens", "values"))
