@@ -77,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     measure = commands.add_parser("measure", help="run one measure on one subject")
     measure.add_argument("measure", help="scores, attention-change, special-tokens, ... or all")
-    measure.add_argument("--task", help="required by all but frame-heads and pattern-quality")
+    measure.add_argument("--task", help="required by all but frame-heads, example-sentence and pattern-quality")
     _add_text_options(measure)
     measure.add_argument("--cased", action="store_true", help="scores with the tokenizer's lower-casing off (claim D6)")
     measure.add_argument("--checkpoint", type=Path, help="any folder that opens as a sequence classifier")

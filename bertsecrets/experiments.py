@@ -16,8 +16,9 @@ from bertsecrets import locations, models
 from bertsecrets.attention import Observer, Pass
 from bertsecrets.core import Subject, UserError
 from bertsecrets.encoding import cased, encode, lower_cases, predict
-from bertsecrets.measures import ABLATION, ANNOTATED, ATTENTION, FRAMES, SCORES
+from bertsecrets.measures import ABLATION, ANNOTATED, ATTENTION, EXAMPLE, FRAMES, SCORES
 from bertsecrets.measures.change import AttentionChange
+from bertsecrets.measures.diagonals import Neighbours
 from bertsecrets.measures.scores import scores
 from bertsecrets.measures.special import SpecialTokens
 from bertsecrets.models import Classifier
@@ -120,6 +121,7 @@ def run_attention(inputs: Inputs) -> Results:
     encoded = encode(dev, tuned.tokenizer, length)
     if padded_to is None:  # padding is K19's way for the change alone
         observers["special-tokens"] = SpecialTokens(*shape, models.special_ids(tuned.tokenizer))
+        observers["diagonals"] = Neighbours(*shape)
     if inputs.measure == "patterns":
         observers["patterns"] = pattern_observer(inputs, tuned, shape)
     if inputs.measure in ("features", "relations"):
@@ -190,10 +192,25 @@ def run_annotated(inputs: Inputs) -> Results:
     return {inputs.measure: (values, samples)}, values["maps"]
 
 
+def run_example(inputs: Inputs) -> Results:
+    """Attention in the paper's example sentence, in the encoder alone (K19 section 4.2)."""
+    from bertsecrets.alignment import encode_words
+    from bertsecrets.measures.example import SENTENCE, example_attention
+
+    encoder = models.open_encoder(locations.Location(str(inputs.folder), str(inputs.folder)))
+    encoder.model.to(inputs.device)
+    encoded, alignment = encode_words(encoder.tokenizer, [SENTENCE])
+    sep = models.special_ids(encoder.tokenizer)["sep"]
+    observer = example_attention(alignment, list(encoded.input_ids[0]), sep, encoder.layers, encoder.heads)
+    Pass(encoder.model, encoder.layers, encoder.heads).feed(encoded, [observer])
+    return {inputs.measure: observer.result()}, len(encoded)
+
+
 RUNNERS: dict[str, Callable[[Inputs], Results]] = {
     SCORES: run_scores,
     ATTENTION: run_attention,
     ABLATION: run_ablation,
     FRAMES: run_frames,
     ANNOTATED: run_annotated,
+    EXAMPLE: run_example,
 }

@@ -14,6 +14,7 @@ from scipy import stats
 
 from bertsecrets.claims import Case, Outcome
 from bertsecrets.core import Measurement
+from bertsecrets.measures import seedless
 from bertsecrets.params import JudgeParams
 from bertsecrets.quantities import QUANTITIES, NotApplicableError, Reading
 from bertsecrets.resampling import Estimate, estimate, power
@@ -202,7 +203,12 @@ def judge(case: Case, found: Sequence[Sequence[Measurement]], settings: JudgePar
     if claim.expect.kind == "around" and limits[1] - limits[0] > WIDEST:
         outcome, reason = "inconclusive", f"a band of more than {WIDEST:.0f} points could hardly be missed"
     reason = "; ".join([reason, *_notes(readings)])
-    doubt = power(observed, limits, settings.decided)
+    if all(seedless(found.measure) for found in flat):
+        doubt = "no seed plays a part: nothing is trained"
+    else:
+        doubt = power(observed, limits, settings.decided)
+    if not np.isfinite([observed.value, *observed.replicates]).all():
+        return Verdict(case, outcome, reason, band=limits, measurements=flat, power=doubt)
     return Verdict(case, outcome, reason, observed.value, observed.interval(0.95), limits, flat, doubt)
 
 

@@ -27,11 +27,13 @@ from bertsecrets.measures import (
     ATTENTION,
     CLASSIFIER,
     ENCODER,
+    EXAMPLE,
     FRAMES,
     MEASURES,
     SPACY,
     check_measure,
 )
+from bertsecrets.measures.example import SENTENCE
 from bertsecrets.memory import give_back
 from bertsecrets.params import Params, params
 from bertsecrets.sources import Source, Split
@@ -211,7 +213,8 @@ class Workbench:
         }
 
     def _measure_settings(self, measure: str) -> dict[str, Any]:
-        chosen = self.settings.attention if MEASURES[measure].kind in (ATTENTION, FRAMES) else self.settings.scores
+        maps = MEASURES[measure].kind in (ATTENTION, *ENCODER)
+        chosen = self.settings.attention if maps else self.settings.scores
         words = {"pipeline": pipeline_facts(self.spacy)} if measure in ("features", "relations") else {}
         return {**chosen.model_dump(), **words, **(classifier_facts() if measure == "patterns" else {})}
 
@@ -231,6 +234,8 @@ class Workbench:
             from bertsecrets.patterns.training import annotations_fingerprint
 
             return annotations_fingerprint()
+        if MEASURES[measure].kind == EXAMPLE:
+            return digest(SENTENCE)
         if self.frames is None:
             raise UserError(NO_FRAMES)
         if self.frames.is_file():
@@ -289,7 +294,8 @@ class Workbench:
         dev = self._rows(measure, subject)
         manifest = locations.checkpoint_manifest(folder)
         trained_on = manifest.get("data", {})
-        own = "annotated maps" if MEASURES[measure].kind == ANNOTATED else self.frames.name if self.frames else None
+        names = {ANNOTATED: "annotated maps", FRAMES: self.frames.name if self.frames else None}
+        own = names.get(MEASURES[measure].kind)
         return {
             "data": _public_origin(dev) if dev else own,
             "data_fingerprint": self._fingerprint(measure, subject),

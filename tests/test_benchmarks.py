@@ -87,6 +87,25 @@ def test_a_second_run_takes_all_from_the_store_and_says_so(first, tiny_glue, tin
         assert info["observed"] == one[name]["observed"]
 
 
+def test_what_lacks_frames_or_a_pipeline_is_skipped_with_its_reason(first, tiny_glue, tiny_bert, quick_params):
+    room, _, _ = first
+    code, output = bench(
+        room / "runs", tiny_glue, tiny_bert, "-m", "(B and all) or (E4 and rte)", "--allow-unofficial-data", "-rs",
+        BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert code == 0, output
+    assert "frame-heads needs --frames" in output
+    assert "en_core_web_sm" in output
+    assert re.search(r"not applicable: needs 12 layers x 12 heads; the model has 3 x 4", output)  # the paper's example
+
+
+def test_frames_that_are_not_there_are_one_line_and_code_two(tmp_path, tiny_glue, tiny_bert):
+    code, output = bench(tmp_path, tiny_glue, tiny_bert, "-m", "B1", "--frames", tmp_path / "none.jsonl")
+    assert code == 2
+    assert "none.jsonl" in output
+    assert "Traceback" not in output
+
+
 def test_an_unknown_model_is_one_line_and_code_two(tmp_path, tiny_glue):
     code, output = bench(tmp_path, tiny_glue, "minilmm", "-k", "rte", "--allow-unofficial-data")
     assert code == 2

@@ -4,34 +4,20 @@ import math
 
 import numpy as np
 import pytest
+from made import SETTINGS, of_id, read, scored
 
 from bertsecrets.claims import Case, Claim, cases
 from bertsecrets.core import Measurement, MissingError, Subject
 from bertsecrets.evaluate import Shelf, measure_case, missing, plan
 from bertsecrets.judging import judge
-from bertsecrets.params import JudgeParams
 from bertsecrets.quantities import QUANTITIES, NotApplicableError, Reading
 from bertsecrets.quantities.published import correlation, likeness
 from bertsecrets.quantities.reading import column_means
 from bertsecrets.resampling import Estimate, estimate, power
 from bertsecrets.tasks import TASKS
 
-SETTINGS = JudgeParams(confidence=0.99, decided=0.95, resamples=2000, seed=7)
+SETTINGS = SETTINGS.model_copy(update={"resamples": 2000})
 NAN = math.nan
-
-
-def measured(measure="scores", values=None, samples=None, task_name="rte", **more):
-    samples = {k: np.asarray(v) for k, v in (samples or {}).items()}
-    size = len(next(iter(samples.values()), ()))
-    return Measurement(measure, Subject("m", task_name, **more), size, values or {}, samples)
-
-
-def scored(predicted, target, task_name="rte", **values):
-    return measured("scores", {"accuracy": 0.0, **values}, {"predicted": predicted, "target": target}, task_name)
-
-
-def of_id(name: str) -> Case:
-    return next(case for case in cases() if str(case) == name)
 
 
 # ---------------------------------------------------------------------- blocks and missing values
@@ -153,10 +139,6 @@ def test_a_shelf_misses_what_was_not_kept():
 
 
 # ---------------------------------------------------------------------- scores
-
-
-def read(quantity, *found, task_name="rte", **arguments) -> float:
-    return QUANTITIES[quantity].read(found, task_name, **arguments).value
 
 
 def test_the_mean_gap_over_tasks_by_hand():

@@ -14,8 +14,8 @@ SPACY, CLASSIFIER = "spacy", "classifier"
 class Measure:
     """What a measure is.
 
-    `kind` is the way it runs: on predictions, in an attention pass, through the ablation engine, or on frame sentences.
-    `needs` names what must be installed besides. `compares` says
+    `kind` is the way it runs: on predictions, in an attention pass, through the ablation engine, on frame sentences,
+    or on the paper's example. `needs` names what must be installed besides. `compares` says
     that the pretrained model is needed beside the subject's. `version` changes when the definition does, so that
     stored results of the old one are not taken for the new. `implemented` is False for the ones still to come.
     """
@@ -36,6 +36,8 @@ MEASURES: dict[str, Measure] = {
         Measure("attention-change", ATTENTION, "cosine of pretrained and fine-tuned maps (K19 4.3)", compares=True),
         Measure("special-tokens", ATTENTION, "attention to [CLS] and [SEP] (K19 4.4)"),
         Measure("frame-heads", FRAMES, "attention from core frame elements to their target (K19 4.2)"),
+        Measure("example-sentence", EXAMPLE, "the row of one word in the paper's example (K19 4.2)"),
+        Measure("diagonals", ATTENTION, "attention to the previous and the next token (K19 4.1, 4.5)"),
         Measure("features", ATTENTION, "attention to linguistic features (K19 4.4)", needs=SPACY),
         Measure("relations", ATTENTION, "token-to-token attention (K19 4.5)", needs=SPACY),
         Measure("patterns", ATTENTION, "classes of attention maps (K19 4.1)", needs=CLASSIFIER),

@@ -1,11 +1,14 @@
 """Attention to [CLS] and [SEP]."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from bertsecrets.core import Measurement
-from bertsecrets.quantities.reading import NotApplicableError, Number, Reading, by_layer
+from bertsecrets.quantities.published import likeness, published_figures
+from bertsecrets.quantities.reading import NotApplicableError, Number, Reading, by_layer, flat
+from bertsecrets.tasks import TASKS
 
 
 def _special(found: Measurement, name: str) -> np.ndarray:
@@ -36,3 +39,30 @@ def depth_gap(found: Sequence[Measurement], task_name: str) -> Reading:
         return (other @ depth) / other.sum(-1) - (one @ depth) / one.sum(-1)
 
     return Reading.of(np.hstack([cls, sep]), gap)
+
+
+def sep_lead(
+    found: Sequence[Measurement], task_name: str, kind: str = "sep", others: Literal["most", "mean"] = "most"
+) -> Reading:
+    """Attention to [SEP], mean over all heads, on the first task minus the others' largest (`most`) or mean.
+
+    Args:
+        kind: `sep`, of two [SEP]s the more attended, or `sep_sum`, both together.
+    """
+    blocks = tuple(_special(one, kind).mean(1, keepdims=True) for one in found)
+
+    def lead(first: np.ndarray, *rest: np.ndarray) -> Number:
+        other = np.stack([mean[..., 0] for mean in rest])
+        return first[..., 0] - (other.max(0) if others == "most" else other.mean(0))
+
+    each = ", ".join(
+        f"{TASKS[one.subject.task].title} {block.mean():.3f}" for one, block in zip(found, blocks, strict=True)
+    )
+    return Reading(blocks, lead, (each,))
+
+
+def figure_6(found: Sequence[Measurement], task_name: str, kind: str, ranks: bool = False) -> Reading:
+    """Correlation over heads with figure 6's panel of `cls` or `sep`."""
+    _special(found[0], kind)
+    figure = np.array(published_figures()[f"fig6_{kind.upper()}"][TASKS[task_name].folder]).ravel()
+    return likeness(flat(found[0], kind), figure, ranks)

@@ -1,0 +1,78 @@
+"""The paper's example sentence and attention to neighbours, against maps computed the plain way."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from tiny import HEADS, LAYERS, family, plain_maps, some_inputs
+
+from bertsecrets.attention import Pass
+from bertsecrets.cli import main
+from bertsecrets.core import Subject
+from bertsecrets.evaluate import measure_case, missing
+from bertsecrets.measures.diagonals import Neighbours
+from bertsecrets.measures.example import SENTENCE
+from bertsecrets.workbench import open_workbench
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+def test_attention_to_neighbours_is_that_of_plain_maps():
+    model, encoded = family("bert"), some_inputs()
+    seen = Neighbours(len(encoded), LAYERS, HEADS)
+    Pass(model, LAYERS, HEADS).feed(encoded, [seen])
+    for i in range(len(encoded)):
+        maps = plain_maps(model, encoded, i).numpy()
+        length = maps.shape[-1]
+        beside = sum(maps[..., t, t + 1] + maps[..., t + 1, t] for t in range(length - 1)) / length
+        np.testing.assert_allclose(seen.result()[1]["neighbours"][i], beside, atol=1e-5)
+    np.testing.assert_allclose(seen.result()[0]["neighbours"], seen.neighbours.mean(0), atol=1e-6)
+
+
+def test_the_example_sentence_is_read_off_the_row_of_he(tmp_path, tiny_bert):
+    main(["measure", "example-sentence", "--model", str(tiny_bert), "--store", str(tmp_path / "runs"), "--offline",
+          "--device", "cpu", "--json", str(tmp_path / "x.json")])  # fmt: skip
+    found = json.loads((tmp_path / "x.json").read_text())
+    assert (found["task"], found["examples"]) == ("all", 1)
+
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
+    model = AutoModel.from_pretrained(tiny_bert, attn_implementation="eager").eval()
+    coded = tokenizer(SENTENCE, return_tensors="pt")
+    with torch.no_grad():
+        maps = torch.stack([layer[0] for layer in model(**coded, output_attentions=True).attentions]).numpy()
+    words = coded.word_ids()  # He was becoming agitated .
+    rows = [i for i, word in enumerate(words) if word == 0]
+    for name, word in {"was": 1, "becoming": 2, "agitated": 3}.items():
+        columns = [i for i, other in enumerate(words) if other == word]
+        expected = maps[:, :, rows][..., columns].max((2, 3))
+        np.testing.assert_allclose(found["values"][name], expected, atol=1e-6)
+    np.testing.assert_allclose(found["values"]["sep"], maps[:, :, rows, len(words) - 1].max(2), atol=1e-6)
+
+
+def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glue, tiny_bert):
+    from made import of_id
+
+    frames = tmp_path / "frames.jsonl"
+    frames.write_text('{"sentence": "He was here and agitated", "target": "agitated", "core_elements": ["He"]}\n')
+    bench = open_workbench(tmp_path / "runs", [tiny_glue], "cpu", allow_unofficial=True, offline=True, frames=frames)
+    (row,) = measure_case(bench, of_id("B3-all-gap"), str(tiny_bert), [1, 2, 3])
+    assert [(found.measure, found.subject) for found in row] == [
+        ("frame-heads", Subject(str(tiny_bert), "all", "untrained", 1))
+    ]
+
+
+def test_what_a_claim_lacks_is_said(tmp_path, tiny_glue):
+    from made import of_id
+
+    bench = open_workbench(tmp_path / "runs", [tiny_glue], "cpu", allow_unofficial=True, offline=True, spacy="no_such")
+    assert missing(bench, of_id("B1-all")).startswith("frame-heads needs --frames")
+    assert missing(bench, of_id("B4-rte-own")).startswith("frame-heads needs --frames")
+    assert missing(bench, of_id("B4-rte")) is None
+    assert missing(bench, of_id("B5-all-l7h6")) is None
+    assert "no_such" in missing(bench, of_id("E4-rte"))
+    assert "RTE" not in missing(bench, of_id("E4-mrpc"))
+    assert "SST-2" in missing(bench, of_id("E2-all"))
+    assert "STS-B" in missing(bench, of_id("G6-all"))

@@ -1,0 +1,188 @@
+"""Quantities of special tokens, features and relations by hand; inputs without a feature are left out."""
+
+import math
+
+import numpy as np
+import pytest
+from made import SETTINGS, gridded, measured, of_id, read
+
+from bertsecrets.judging import judge
+from bertsecrets.quantities import QUANTITIES, NotApplicableError, published_figures
+from bertsecrets.quantities.words import FIGURE_7
+
+NAN = math.nan
+
+
+def verdict(name, *found):
+    return judge(of_id(name), [list(found)], SETTINGS)
+
+
+def special(name, mean, examples=50, spread=0.01, **more):
+    """Special tokens of a task with the same attention in all heads but for some noise over examples."""
+    rng = np.random.default_rng(len(name))
+    noise = spread * rng.normal(size=(examples, 1, 1)) * np.ones((examples, 2, 3))
+    kinds = {"cls": 0.1, "sep": mean, "sep_sum": 2 * mean, **more}
+    return gridded("special-tokens", name, **{kind: value + noise - noise.mean() for kind, value in kinds.items()})
+
+
+# ---------------------------------------------------------------------- [SEP] on one and two sentences
+
+
+def test_the_lead_of_one_sentence_by_hand():
+    tasks = [special("sst2", 0.4), special("rte", 0.2), special("mrpc", 0.3, examples=30)]
+    assert read("sep-lead", *tasks, task_name="all") == pytest.approx(0.4 - 0.3)
+    assert read("sep-lead", *tasks, task_name="all", kind="sep_sum", others="mean") == pytest.approx(0.8 - 0.5)
+    assert QUANTITIES["sep-lead"].read(tasks, "all").notes == ("SST-2 0.400, RTE 0.200, MRPC 0.300",)
+
+
+def test_one_sentence_against_two():
+    more = [special("rte", 0.2), special("mrpc", 0.3)]
+    assert verdict("E2-all", special("sst2", 0.4), *more).outcome == "reproduced"
+    assert verdict("E2-all", special("sst2", 0.25), *more).outcome == "deviates"
+    assert verdict("E2-all-sum", special("sst2", 0.3, sep_sum=0.3), *more).outcome == "reproduced"
+    assert verdict("E2-all-sum", special("sst2", 0.4), *more).outcome == "deviates"
+    lost = special("sst2", NAN, sep_sum=NAN)
+    assert verdict("E2-all", lost, *more).outcome == "not applicable"
+
+
+def test_the_correlation_with_figure_6():
+    grid = np.array(published_figures()["fig6_SEP"]["RTE"])
+    like, unlike = (gridded("special-tokens", "rte", sep=[each] * 3, cls=[each] * 3) for each in (grid, 1 - grid))
+    assert read("figure-6-correlation", like, kind="sep") == pytest.approx(1)
+    assert read("figure-6-correlation", like, kind="cls") < 0.9
+    assert verdict("E5-rte-sep", like).outcome == "reproduced"
+    assert verdict("E5-rte-sep", unlike).outcome == "deviates"
+
+
+# ---------------------------------------------------------------------- growth of attention to features
+
+
+def features(task_name="rte", **kinds):
+    return gridded("features", task_name, **kinds)
+
+
+def test_the_head_that_grows_most_is_chosen_on_one_half():
+    # two heads, four examples; on the even ones the first head grows by 1, on the odd ones by .25
+    after = np.zeros((4, 1, 2))
+    after[:, 0, 0], after[:, 0, 1] = [1, 0.25, 1, 0.25], [0.5, 0.5, 0.5, 0.5]
+    before = np.zeros_like(after)
+    reading = QUANTITIES["best-feature-growth"].read(
+        [features(noun=after), features(noun=before)], "rte", kinds=["noun"]
+    )
+    assert reading.value == pytest.approx(0.25)
+    assert reading.notes == ("noun layer 1 head 1, naive best +0.6250, 4 inputs",)
+
+
+def test_growth_leaves_out_inputs_without_the_feature():
+    after = np.array([0.3, NAN, NAN, 0.1, 0.3, 0.2]).reshape(6, 1, 1)
+    before = np.array([0.1, NAN, NAN, 0.0, 0.1, 0.0]).reshape(6, 1, 1)
+    noun = np.full((6, 1, 1), 0.5)
+    found = [features(noun=noun, object=after), features(noun=noun - 0.4, object=before)]
+    assert read("best-feature-growth", *found, kinds=["object"]) == pytest.approx((0.1 + 0.2) / 2)
+    assert read("best-feature-growth", *found, kinds=["noun", "object"]) == pytest.approx(0.15)  # the lesser
+
+
+def grown(by, present=1.0, examples=200):
+    rng = np.random.default_rng(2)
+    before = 0.1 + 0.02 * rng.random((examples, 3, 4))
+    after = before + 0.01 * rng.normal(size=before.shape)
+    after[:, 1, 2] += by
+    gone = rng.random(examples) >= present
+    before[gone], after[gone] = NAN, NAN
+    return features(noun=after, object=after, negation=after), features(noun=before, object=before, negation=before)
+
+
+def test_growth_passes_fails_and_does_not_take_luck_for_growth():
+    assert verdict("E3-rte", *grown(0.02)).outcome == "reproduced"
+    assert verdict("E3-rte", *grown(0.0)).outcome == "inconclusive"  # the largest of 12 is positive, but by luck
+    assert "naive best +0.0" in verdict("E3-rte", *grown(0.0)).reason
+    after, before = grown(0.0)
+    shrunk = features(**{kind: sample - 0.05 for kind, sample in after.samples.items()})
+    assert verdict("E3-rte", shrunk, before).outcome == "deviates"
+    assert verdict("E3-qnli-negation", *grown(0.05, present=0.3)).outcome == "reproduced"
+
+
+def test_a_feature_that_no_input_has_decides_nothing():
+    found = verdict("E3-qnli-negation", *grown(0.05, present=0.0))
+    assert (found.outcome, found.observed, found.interval) == ("inconclusive", None, None)
+    assert "cannot be computed" in found.reason
+
+
+# ---------------------------------------------------------------------- features beside [CLS] and [SEP]
+
+
+def heads(**kinds):
+    """Attention by kind of 1 x 2 heads, alike in 20 examples; negation in none."""
+    samples = {kind: np.tile(np.array(each, dtype=float), (20, 1, 1)) for kind, each in kinds.items()}
+    rest = {kind: np.full((20, 1, 2), 0.01) for kind in ("verb", "pronoun", "subject", "object")}
+    return features("qqp", **rest, **samples, negation=np.full((20, 1, 2), NAN))
+
+
+def test_features_beside_special_tokens_by_hand():
+    found = heads(cls=[[0.5, 0.1]], sep=[[0.2, 0.6]], noun=[[0.1, 0.2]])
+    assert read("feature-ratio", found, task_name="qqp") == pytest.approx(0.2 / 0.5)
+    note = QUANTITIES["feature-ratio"].read([found], "qqp").notes[0]
+    assert note.startswith("best heads: cls 0.500, sep 0.600, noun 0.200, verb 0.010")
+    assert verdict("E4-qqp", found).outcome == "reproduced"
+    assert verdict("E4-qqp", heads(cls=[[0.5, 0.1]], sep=[[0.2, 0.6]], noun=[[0.3, 0.2]])).outcome == "deviates"
+    gone = heads(cls=[[NAN, NAN]], sep=[[0.2, 0.6]], noun=[[0.3, 0.2]])
+    assert verdict("E4-qqp", gone).outcome == "not applicable"
+
+
+def cls_rows(task_name="mrpc", **kinds):
+    """The last layer's [CLS] row by kind: values of examples, alike in two heads but for sign-free noise."""
+    samples = {f"cls_row_{kind}": np.stack([each, each], axis=1).astype(float) for kind, each in kinds.items()}
+    return measured("features", {}, samples, task_name)
+
+
+def test_what_the_last_cls_attends_to_by_hand():
+    found = cls_rows(cls=[0.1, 0.1], sep=[0.5, 0.3], noun=[0.2, NAN], verb=[0.1, 0.15], negation=[NAN, NAN])
+    assert read("cls-row-lead", found) == pytest.approx(0.4 - 0.2)
+    assert read("cls-row-lead", found, kind="verb") == pytest.approx(0.125 - 0.4)
+    note = QUANTITIES["cls-row-lead"].read([found], "rte").notes[0]
+    assert note == "sep 0.400, noun 0.200, verb 0.125, cls 0.100, negation nan"
+
+
+def test_what_the_last_cls_attends_to_can_pass_and_fail():
+    sep = cls_rows(cls=[0.1] * 9, sep=[0.4] * 9, punctuation=[0.2] * 9)
+    dot = cls_rows(cls=[0.1] * 9, sep=[0.2] * 9, punctuation=[0.4] * 9)
+    assert [verdict("F2-mrpc", each).outcome for each in (sep, dot)] == ["reproduced", "deviates"]
+    assert [verdict("F2-rte-not", each).outcome for each in (sep, dot)] == ["deviates", "reproduced"]
+    assert [verdict("F2-rte-punctuation", each).outcome for each in (sep, dot)] == ["deviates", "reproduced"]
+    with pytest.raises(NotApplicableError, match=r"no \[CLS\]"):
+        read("cls-row-lead", measured("features", {}, {"noun": np.ones((2, 1, 1))}))
+
+
+def test_the_correlation_with_figure_7():
+    panel = published_figures()["fig7_CLS_last_layer"]["RTE"]
+    rows = {f"cls_row_{ours}": np.tile(panel[theirs], (4, 1)) for theirs, ours in FIGURE_7.items()}
+    like = measured("features", {"noun": np.ones((12, 12))}, rows)
+    unlike = measured("features", {"noun": np.ones((12, 12))}, {name: 1 - row for name, row in rows.items()})
+    assert read("figure-7-correlation", like) == pytest.approx(1)
+    assert verdict("F3-rte", like).outcome == "reproduced"
+    assert verdict("F3-rte", unlike).outcome == "deviates"
+
+
+# ---------------------------------------------------------------------- heads of relations
+
+
+def relations(best_verb, best_pronoun, diagonal, lacking=0):
+    """Ten heads: which is best at each relation, and how much of each goes to neighbours; some inputs lack a verb."""
+    verb, pronoun = np.full((20, 1, 10), 0.1), np.full((20, 1, 10), 0.1)
+    verb[:, 0, best_verb], pronoun[:, 0, best_pronoun] = 0.9, 0.8
+    verb[:lacking] = NAN
+    beside = np.tile(np.array(diagonal, dtype=float), (20, 1, 1))
+    return gridded("relations", verb_subject=verb, noun_pronoun=pronoun), gridded("diagonals", neighbours=beside)
+
+
+def test_how_diagonal_the_best_heads_are_by_hand():
+    steps = [[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95]]
+    # on RTE figure 2 counts 13.9 + 6.1 = 20 % of the maps as diagonal; heads 10 and 9 have none and 10 % above them
+    assert read("relation-heads-off-diagonal", *relations(9, 8, steps)) == pytest.approx(10 - 20)
+    assert read("relation-heads-off-diagonal", *relations(9, 2, steps)) == pytest.approx(70 - 20)
+    assert verdict("F1-rte", *relations(9, 8, steps, lacking=12)).outcome == "reproduced"
+    assert verdict("F1-rte", *relations(9, 2, steps, lacking=12)).outcome == "deviates"
+    assert (
+        "noun_pronoun: layer 1 head 3, 0.300 of it to neighbours" in verdict("F1-rte", *relations(9, 2, steps)).reason
+    )
+    assert verdict("F1-rte", *relations(9, 8, steps, lacking=20)).outcome == "inconclusive"
