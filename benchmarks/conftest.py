@@ -149,9 +149,10 @@ def measured(bench, request: pytest.FixtureRequest):
 
 
 @pytest.fixture
-def judged(measured, benchmark, request: pytest.FixtureRequest):
+def judged(bench, measured, benchmark, request: pytest.FixtureRequest):
     """A function that runs a case once, timed, and hands back its verdict; the table at the end has it too."""
     from bertsecrets.judging import judge
+    from bertsecrets.last_verdicts import keep_verdict
     from bertsecrets.params import params
 
     def run(case: Case) -> Verdict:
@@ -160,6 +161,10 @@ def judged(measured, benchmark, request: pytest.FixtureRequest):
         benchmark.extra_info.update(verdict.as_json())
         benchmark.extra_info["reused"] = all(m.reused for row in found for m in row)
         request.config.stash[VERDICTS].append(verdict)
+        try:
+            keep_verdict(bench.store.root, verdict, commands.model_name(request.config.stash[OPTIONS]))
+        except UserError as error:
+            pytest.exit(f"{case}: {error}", returncode=USER_ERROR)
         if verdict.outcome in ("inconclusive", "not applicable"):
             pytest.skip(f"{verdict.outcome}: {verdict.reason}")
         return verdict

@@ -55,9 +55,11 @@ def build_parser() -> argparse.ArgumentParser:
 
     claims = commands.add_parser("claims", help="list every claim and what is known of it")
     claims.add_argument("--model", help="only what is known of this model")
+    claims.add_argument("--store", type=Path, help="whose last verdicts are shown (default: runs)")
 
     explain = commands.add_parser("explain", help="print one claim whole")
     explain.add_argument("claim", help="its id, e.g. C1")
+    explain.add_argument("--store", type=Path, help="whose last verdicts are shown (default: runs)")
 
     corpus = commands.add_parser("corpus", help="write the suite's own small corpus as a GLUE folder")
     corpus.add_argument("folder", type=Path)

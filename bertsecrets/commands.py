@@ -32,12 +32,11 @@ def workbench(options: argparse.Namespace) -> "Workbench":
     from bertsecrets.workbench import open_workbench, pipeline_problem
 
     glue = options.glue or [Path(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
-    store = options.store or _path(STORE_VARIABLE) or Path("runs")
     spacy = getattr(options, "spacy", None)
     if spacy and (problem := pipeline_problem(spacy)):
         raise UserError(problem)
     return open_workbench(
-        store,
+        store_folder(options),
         glue,
         options.device,
         options.limit,
@@ -48,6 +47,11 @@ def workbench(options: argparse.Namespace) -> "Workbench":
         spacy,
         options.grid_limit,
     )
+
+
+def store_folder(options: argparse.Namespace) -> Path:
+    """Where checkpoints, measurements and last verdicts are kept."""
+    return options.store or _path(STORE_VARIABLE) or Path("runs")
 
 
 def _path(variable: str) -> Path | None:
@@ -87,10 +91,12 @@ def seed_list(count: int | None) -> Sequence[int]:
 def claims(options: argparse.Namespace) -> None:
     """List every claim."""
     from bertsecrets.claims import load_claims
+    from bertsecrets.last_verdicts import read_verdicts
     from bertsecrets.report.table import claim_table
 
-    found = load_claims()
-    print(claim_table(found, options.model))
+    found, root = load_claims(), store_folder(options)
+    kept = [read_verdicts(root, claim, options.model) for claim in found]
+    print(claim_table(found, options.model, kept))
     ready = sum(claim.implemented for claim in found)
     print(f"\n{len(found)} claims, {ready} implemented, {len(found) - ready} not implemented")
 
@@ -98,26 +104,30 @@ def claims(options: argparse.Namespace) -> None:
 def explain(options: argparse.Namespace) -> None:
     """Print one claim whole."""
     from bertsecrets.claims import Case, find_claims
-    from bertsecrets.judging import band, show_band
+    from bertsecrets.judging import width_in_words
+    from bertsecrets.last_verdicts import in_words, read_verdicts
     from bertsecrets.report.table import status, task_title
 
     for claim in find_claims(options.claim):
         print(f"{claim.id}{'-' + claim.variant if claim.variant else ''}: {claim.statement}")
         facts = {"source": claim.source, "measured as": claim.how, "note": claim.note, "measure": claim.measure,
-                 "quantity": claim.quantity, "status": status(claim)}  # fmt: skip
+                 "quantity": claim.quantity, "arguments": claim.arguments, "status": status(claim)}  # fmt: skip
         for name, fact in facts.items():
             if fact:
                 print(f"  {name}: {fact}")
         for name, figure in claim.tasks.items():
             parts = [f"published {figure.published}" if figure.published is not None else "no published figure"]
+            if figure.constant_answer:
+                parts[0] += " (a constant answer)"
             if claim.implemented:
-                parts.append(f"band {show_band(band(Case(claim, name), params().judge.confidence))}")
-            if figure.seed_std is not None:
-                parts.append(f"seed spread {figure.seed_std} ({figure.seed_source})")
+                parts.append(f"band {width_in_words(Case(claim, name), params().judge.confidence)}")
             parts += [text for text in (figure.second, figure.note) if text]
             print(f"  {task_title(name)}: {'; '.join(parts)}")
         for known in claim.known:
-            print(f"  known to deviate: {known.model} on {task_title(known.task)}: {known.evidence}")
+            said = {"deviates": "known to deviate", "reproduces": "known to reproduce"}[known.status]
+            print(f"  {said}: {known.model} on {task_title(known.task)}: {known.evidence}")
+        for data in read_verdicts(store_folder(options), claim):
+            print(f"  last verdict: {in_words(data)}")
 
 
 def corpus(options: argparse.Namespace) -> None:
@@ -226,6 +236,7 @@ def report(options: argparse.Namespace) -> None:
     from bertsecrets.claims import cases, find_claims
     from bertsecrets.evaluate import Shelf, verdicts
     from bertsecrets.files import write_whole
+    from bertsecrets.last_verdicts import keep_verdict
     from bertsecrets.report.page import page
     from bertsecrets.report.rows import layer_rows, metrics
     from bertsecrets.report.table import verdict_table
@@ -245,7 +256,11 @@ def report(options: argparse.Namespace) -> None:
         chosen = _possible(bench, chosen, names)
     if not chosen:
         raise UserError("nothing to judge: no implemented claim fits --task and --claim, or its data are not there")
-    found = list(verdicts(bench, chosen, model, seeds))
+    found = []
+    for verdict in verdicts(bench, chosen, model, seeds):
+        found.append(verdict)
+        if not isinstance(bench, Shelf):
+            keep_verdict(bench.store.root, verdict, model)
     print(verdict_table(found))
     if options.json:
         write_json(options.json, [verdict.as_json() for verdict in found])

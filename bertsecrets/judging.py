@@ -155,14 +155,44 @@ def band(case: Case, confidence: float, sampling_error: float = 0.0) -> tuple[fl
     if expect.kind == "below":
         return float("-inf"), expect.value
     assert figure.published is not None
-    sampling = 0.0
-    if expect.sampling == "score":
-        sampling = 100 * score_error(TASKS[case.task], figure.published / 100)
-    elif expect.sampling == "own":
-        sampling = sampling_error
-    z = float(stats.norm.ppf((1 + confidence) / 2))
-    half = z * float(np.hypot(sampling, figure.seed_std or 0.0)) + figure.rounding
+    half = float(z_of(confidence) * np.hypot(published_sampling(case, sampling_error), figure.seed_std or 0.0))
+    half += figure.rounding
     return figure.published - half, figure.published + half
+
+
+def z_of(confidence: float) -> float:
+    """How many standard deviations to each side hold the central share of a normal distribution."""
+    return float(stats.norm.ppf((1 + confidence) / 2))
+
+
+def published_sampling(case: Case, own_error: float = 0.0) -> float:
+    """The sampling error that goes into a band around a published figure, in the claim's unit."""
+    expect, figure = case.claim.expect, case.figure
+    assert expect is not None
+    if expect.sampling == "score" and figure.published is not None:
+        return 100 * score_error(TASKS[case.task], figure.published / 100)
+    return own_error if expect.sampling == "own" else 0.0
+
+
+def width_in_words(case: Case, confidence: float) -> str:
+    """Where the width of a claim's band comes from."""
+    expect, figure = case.claim.expect, case.figure
+    assert expect is not None
+    if expect.kind != "around":
+        return f"{show_band(band(case, confidence))}, an order: decided by the share of resamples in which it holds"
+    parts = []
+    if expect.sampling == "score":
+        parts.append(
+            f"sampling error {show(published_sampling(case))} of the score on {TASKS[case.task].dev_rows} rows"
+        )
+    if expect.sampling == "own":
+        parts.append("the sampling error of the measurement itself")
+    if figure.seed_std is not None:
+        parts.append(f"seed spread {figure.seed_std} ({figure.seed_source})")
+    root = f"{z_of(confidence):.2f} x root of the squares of {' and '.join(parts)}" if parts else ""
+    width = " + ".join(filter(None, (root, f"rounding {figure.rounding}")))
+    known = f"{show_band(band(case, confidence))}: " if expect.sampling != "own" else ""
+    return f"{known}{figure.published} +- ({width})"
 
 
 def score_error(task: Task, score: float) -> float:

@@ -1,6 +1,7 @@
 """Verdicts and claims as terminal tables."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tabulate import tabulate
 
@@ -52,25 +53,42 @@ def count_line(verdicts: Iterable[Verdict]) -> str:
     return f"{len(outcomes)} claims: {', '.join(parts)}"
 
 
-def claim_table(claims: Iterable[Claim], model: str | None = None) -> str:
-    """Claims with what is known of each: `not implemented`, or its status per task."""
+def claim_table(
+    claims: Sequence[Claim], model: str | None = None, kept: Sequence[Sequence[dict[str, Any]]] = ()
+) -> str:
+    """Claims with what is known of each: `not implemented`, or its status, and what the last verdicts were.
+
+    Args:
+        kept: of each claim the verdicts that a store has (`last_verdicts`).
+    """
     rows = [
         [
             claim.id + (f"-{claim.variant}" if claim.variant else ""),
             ", ".join(task_title(name) for name in claim.tasks),
             claim.statement,
             claim.measure if claim.implemented else "-",
-            status(claim, model),
+            "; ".join(filter(None, (status(claim, model), last_ones(of_one)))),
         ]
-        for claim in claims
+        for claim, of_one in zip(claims, kept or [[]] * len(claims), strict=True)
     ]
     header = ("id", "tasks", "statement", "measure", "status")
     return tabulate(rows, header, tablefmt="simple", maxcolwidths=[None, 24, 50, None, 30], disable_numparse=True)
 
 
+def last_ones(kept: Sequence[dict[str, Any]]) -> str:
+    """How many of a claim's last verdicts have which outcome."""
+    outcomes = [data["verdict"] for data in kept]
+    counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes))
+    return f"last verdicts: {counts}" if counts else ""
+
+
 def status(claim: Claim, model: str | None = None) -> str:
-    """What is on record of a claim: `not implemented`, or the models and tasks it is known to deviate on."""
+    """What is on record of a claim: `not implemented`, `unknown`, or which models on which tasks do what."""
     if not claim.implemented:
         return "not implemented"
-    known = [f"{k.model} on {task_title(k.task)}" for k in claim.known if model in (None, k.model)]
-    return f"deviates: {', '.join(known)}" if known else "unknown"
+    parts = []
+    for word in ("reproduces", "deviates"):
+        seen = [k for k in claim.known if k.status == word and model in (None, k.model)]
+        if seen:
+            parts.append(f"{word}: {', '.join(f'{k.model} on {task_title(k.task)}' for k in seen)}")
+    return "; ".join(parts) or "unknown"
