@@ -21,9 +21,8 @@ from bertsecrets.patterns.classes import CLASSES
 
 MAPS, ANNOTATIONS, ANNOTATORS, LOCK = "maps.npz", "annotations.tsv", "annotators.json", ".lock"
 STATES = ("fine-tuned", "pretrained")
-COLUMNS = (
-    "name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", "label", "second label",
-)  # fmt: skip
+LABELS = ("label", "second label", "third label")
+COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", *LABELS)
 SHIPPED = Path(__file__).parent / "data"
 
 
@@ -66,14 +65,15 @@ class PatternMap:
 
 @dataclass(frozen=True)
 class MapSet(Sequence[PatternMap]):
-    """Maps with their labels: `labels` and `second_labels` (a second annotator's) hold a class each, or None."""
+    """Maps with their labels: `labels`, and a second and third annotator's, hold a class each, or None."""
 
     maps: tuple[PatternMap, ...]
     labels: tuple[str | None, ...] = ()
     second_labels: tuple[str | None, ...] = ()
+    third_labels: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
-        for column in ("labels", "second_labels"):
+        for column in ("labels", "second_labels", "third_labels"):
             given = getattr(self, column) or (None,) * len(self.maps)
             if len(given) != len(self.maps):
                 raise ValueError(f"{len(given)} {column} for {len(self.maps)} maps")
@@ -88,7 +88,7 @@ class MapSet(Sequence[PatternMap]):
     def __getitem__(self, place: slice) -> "MapSet": ...
     def __getitem__(self, place: int | slice) -> "PatternMap | MapSet":
         if isinstance(place, slice):
-            return MapSet(self.maps[place], self.labels[place], self.second_labels[place])
+            return self.take(range(len(self))[place])
         return self.maps[place]
 
     def __iter__(self) -> Iterator[PatternMap]:
@@ -110,7 +110,13 @@ class MapSet(Sequence[PatternMap]):
             tuple(self.maps[i] for i in order),
             tuple(self.labels[i] for i in order),
             tuple(self.second_labels[i] for i in order),
+            tuple(self.third_labels[i] for i in order),
         )
+
+    def settled(self) -> "MapSet":
+        """The maps under one label each, that of most annotators; where all differ, the first one's."""
+        votes = zip(self.labels, self.second_labels, self.third_labels, strict=True)
+        return MapSet(self.maps, tuple(_most(labels) for labels in votes))
 
     def relabelled(self, labels: Mapping[str, str | None], second: bool = False) -> "MapSet":
         """The same maps with other labels, given by map name; maps that are not named keep theirs.
@@ -156,6 +162,7 @@ class MapSet(Sequence[PatternMap]):
             tuple(maps),
             tuple(row["label"] or None for _, row in rows),
             tuple(row["second label"] or None for _, row in rows),
+            tuple(row["third label"] or None for _, row in rows),
         )
 
     def save(self, folder: Path) -> None:
@@ -187,10 +194,15 @@ class MapSet(Sequence[PatternMap]):
     def save_annotations(self, folder: Path) -> None:
         """Write only the text file of labels, whole or not at all; the maps stay as they are."""
         lines = ["\t".join(COLUMNS)]
-        for each, label, second in zip(self.maps, self.labels, self.second_labels, strict=True):
+        for each, *labels in zip(self.maps, self.labels, self.second_labels, self.third_labels, strict=True):
             facts = (each.name, each.model, each.task, each.state, each.layer, each.head, each.example)
-            lines.append("\t".join(map(str, (*facts, each.tokens, each.boundary, label or "", second or ""))))
+            lines.append("\t".join(map(str, (*facts, each.tokens, each.boundary, *(label or "" for label in labels)))))
         write_whole(folder / ANNOTATIONS, "\n".join(lines) + "\n")
+
+
+def _most(labels: Iterable[str | None]) -> str | None:
+    given = [label for label in labels if label is not None]
+    return max(given, key=given.count) if given else None  # of equals the first
 
 
 def check_set(folder: Path) -> None:
@@ -238,7 +250,7 @@ def _read_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
 
 def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
     """A row's map, every field checked."""
-    for column in ("label", "second label"):
+    for column in LABELS:
         if row[column] and row[column] not in CLASSES:
             raise UserError(f"{where}: unknown {column} {row[column]!r}; expected one of {', '.join(CLASSES)}, or none")
     if row["state"] not in STATES:
