@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bertsecrets import listing
 from bertsecrets.core import Initialisation, Subject, UserError
+from bertsecrets.environment import FRAMES_VARIABLE, GLUE_VARIABLE, path_from, store_folder
 from bertsecrets.params import params
 from bertsecrets.patterns import commands as pattern_commands
 from bertsecrets.tasks import ALL_TASKS, TASKS, task
@@ -18,10 +20,6 @@ if TYPE_CHECKING:
     from bertsecrets.claims import Case
     from bertsecrets.workbench import Workbench
 
-GLUE_VARIABLE = "BERTSECRETS_GLUE"
-STORE_VARIABLE = "BERTSECRETS_STORE"
-FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
-
 
 def workbench(options: argparse.Namespace) -> "Workbench":
     """The workbench that the shared options ask for; environment variables stand in for paths that are not given.
@@ -29,7 +27,8 @@ def workbench(options: argparse.Namespace) -> "Workbench":
     Raises:
         UserError: an option names what is not there.
     """
-    from bertsecrets.workbench import open_workbench, pipeline_problem
+    from bertsecrets.facts import pipeline_problem
+    from bertsecrets.workbench import open_workbench
 
     glue = options.glue or [Path(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
     spacy = getattr(options, "spacy", None)
@@ -43,20 +42,10 @@ def workbench(options: argparse.Namespace) -> "Workbench":
         options.train_limit,
         options.offline,
         options.allow_unofficial_data,
-        getattr(options, "frames", None) or _path(FRAMES_VARIABLE),
+        getattr(options, "frames", None) or path_from(FRAMES_VARIABLE),
         spacy,
         options.grid_limit,
     )
-
-
-def store_folder(options: argparse.Namespace) -> Path:
-    """Where checkpoints, measurements and last verdicts are kept."""
-    return options.store or _path(STORE_VARIABLE) or Path("runs")
-
-
-def _path(variable: str) -> Path | None:
-    """A path from the environment."""
-    return Path(os.environ[variable]) if os.environ.get(variable) else None
 
 
 def model_name(options: argparse.Namespace) -> str:
@@ -86,48 +75,6 @@ def seed_list(count: int | None) -> Sequence[int]:
     if count < 1:
         raise UserError(f"--seeds {count} leaves nothing to run: give 1 or more")
     return range(1, count + 1)
-
-
-def claims(options: argparse.Namespace) -> None:
-    """List every claim."""
-    from bertsecrets.claims import load_claims
-    from bertsecrets.last_verdicts import read_verdicts
-    from bertsecrets.report.table import claim_table
-
-    found, root = load_claims(), store_folder(options)
-    kept = [read_verdicts(root, claim, options.model) for claim in found]
-    print(claim_table(found, options.model, kept))
-    ready = sum(claim.implemented for claim in found)
-    print(f"\n{len(found)} claims, {ready} implemented, {len(found) - ready} not implemented")
-
-
-def explain(options: argparse.Namespace) -> None:
-    """Print one claim whole."""
-    from bertsecrets.claims import Case, find_claims
-    from bertsecrets.judging import width_in_words
-    from bertsecrets.last_verdicts import in_words, read_verdicts
-    from bertsecrets.report.table import status, task_title
-
-    for claim in find_claims(options.claim):
-        print(f"{claim.id}{'-' + claim.variant if claim.variant else ''}: {claim.statement}")
-        facts = {"source": claim.source, "measured as": claim.how, "note": claim.note, "measure": claim.measure,
-                 "quantity": claim.quantity, "arguments": claim.arguments, "status": status(claim)}  # fmt: skip
-        for name, fact in facts.items():
-            if fact:
-                print(f"  {name}: {fact}")
-        for name, figure in claim.tasks.items():
-            parts = [f"published {figure.published}" if figure.published is not None else "no published figure"]
-            if figure.constant_answer:
-                parts[0] += " (a constant answer)"
-            if claim.implemented:
-                parts.append(f"band {width_in_words(Case(claim, name), params().judge.confidence)}")
-            parts += [text for text in (figure.second, figure.note) if text]
-            print(f"  {task_title(name)}: {'; '.join(parts)}")
-        for known in claim.known:
-            said = {"deviates": "known to deviate", "reproduces": "known to reproduce"}[known.status]
-            print(f"  {said}: {known.model} on {task_title(known.task)}: {known.evidence}")
-        for data in read_verdicts(store_folder(options), claim):
-            print(f"  last verdict: {in_words(data)}")
 
 
 def corpus(options: argparse.Namespace) -> None:
@@ -309,7 +256,7 @@ def doctor(options: argparse.Namespace) -> None:
     import torch
 
     from bertsecrets import locations, models
-    from bertsecrets.workbench import device_name, software
+    from bertsecrets.facts import device_name, software
 
     print("versions: " + ", ".join(f"{name} {found}" for name, found in software().items()))
     bench = workbench(options)
@@ -348,8 +295,8 @@ def _free(path: Path) -> int:
 
 
 RUN: dict[str, Callable[[argparse.Namespace], None]] = {
-    "claims": claims,
-    "explain": explain,
+    "claims": listing.claims,
+    "explain": listing.explain,
     "corpus": corpus,
     "fetch": fetch,
     "finetune": finetune,

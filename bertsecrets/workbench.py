@@ -5,12 +5,10 @@ Command line and benchmarks both ask a `Workbench`; nothing is trained or measur
 """
 
 import functools
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,14 @@ import torch
 
 from bertsecrets import locations, models
 from bertsecrets.core import Measurement, Subject, UserError, digest, slug
+from bertsecrets.facts import (
+    classifier_facts,
+    classifier_problem,
+    device_name,
+    pipeline_facts,
+    pipeline_problem,
+    software,
+)
 from bertsecrets.files import copy_whole, file_sha256
 from bertsecrets.finetune import best_device, finetune
 from bertsecrets.kept import load, save
@@ -314,57 +320,6 @@ class Workbench:
 def _public_origin(split: Split) -> str:
     """A split's origin without the folders above it, which say nothing to others."""
     return "/".join(Path(split.origin).parts[-2:]) if Path(split.origin).is_file() else split.origin
-
-
-def classifier_facts() -> dict[str, Any]:
-    """Which classifier names the patterns, and on which annotations it was judged."""
-    from bertsecrets.patterns.classifier import chosen_folder, read_report
-
-    report = read_report(chosen_folder())
-    return {"classifier": report["weights_sha256"], "judged_on": digest(report["held_out"])}
-
-
-def classifier_problem() -> str | None:
-    """Why maps cannot be classified; None where they can."""
-    try:
-        classifier_facts()
-    except UserError as error:
-        return str(error)
-    return None
-
-
-@functools.cache
-def pipeline_facts(name: str) -> dict[str, Any]:
-    """Which spaCy pipeline tags and parses."""
-    from bertsecrets.linguistics import describe, load_pipeline
-
-    return describe(load_pipeline(name))
-
-
-@functools.cache
-def pipeline_problem(name: str) -> str | None:
-    """Why a spaCy pipeline cannot be used; None where it can."""
-    try:
-        pipeline_facts(name)
-    except UserError as error:
-        return str(error)
-    return None
-
-
-@functools.cache
-def software() -> dict[str, str]:
-    """Versions of what computes."""
-    from bertsecrets import __version__
-
-    names = ("torch", "transformers", "tokenizers", "datasets", "numpy", "scipy")
-    return {"python": platform.python_version(), "bertsecrets": __version__, **{n: version(n) for n in names}}
-
-
-def device_name(device: torch.device) -> str:
-    """A device in words."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{device.type} ({torch.get_num_threads()} threads)"
 
 
 def open_workbench(

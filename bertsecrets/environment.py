@@ -1,0 +1,19 @@
+"""Environment variables that stand in for options which are not given."""
+
+import argparse
+import os
+from pathlib import Path
+
+GLUE_VARIABLE = "BERTSECRETS_GLUE"
+STORE_VARIABLE = "BERTSECRETS_STORE"
+FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
+
+
+def store_folder(options: argparse.Namespace) -> Path:
+    """Where checkpoints, measurements and last verdicts are kept."""
+    return options.store or path_from(STORE_VARIABLE) or Path("runs")
+
+
+def path_from(variable: str) -> Path | None:
+    """A path from the environment."""
+    return Path(os.environ[variable]) if os.environ.get(variable) else None

@@ -1,0 +1,61 @@
+"""What a result depends on besides data and weights: software, device, spaCy pipeline, pattern classifier."""
+
+import functools
+import platform
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+from bertsecrets.core import UserError, digest
+
+
+def classifier_facts() -> dict[str, Any]:
+    """Which classifier names the patterns, and on which annotations it was judged."""
+    from bertsecrets.patterns.classifier import chosen_folder, read_report
+
+    report = read_report(chosen_folder())
+    return {"classifier": report["weights_sha256"], "judged_on": digest(report["held_out"])}
+
+
+def classifier_problem() -> str | None:
+    """Why maps cannot be classified; None where they can."""
+    try:
+        classifier_facts()
+    except UserError as error:
+        return str(error)
+    return None
+
+
+@functools.cache
+def pipeline_facts(name: str) -> dict[str, Any]:
+    """Which spaCy pipeline tags and parses."""
+    from bertsecrets.linguistics import describe, load_pipeline
+
+    return describe(load_pipeline(name))
+
+
+@functools.cache
+def pipeline_problem(name: str) -> str | None:
+    """Why a spaCy pipeline cannot be used; None where it can."""
+    try:
+        pipeline_facts(name)
+    except UserError as error:
+        return str(error)
+    return None
+
+
+@functools.cache
+def software() -> dict[str, str]:
+    """Versions of what computes."""
+    from bertsecrets import __version__
+
+    names = ("torch", "transformers", "tokenizers", "datasets", "numpy", "scipy")
+    return {"python": platform.python_version(), "bertsecrets": __version__, **{n: version(n) for n in names}}
+
+
+def device_name(device: torch.device) -> str:
+    """A device in words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} ({torch.get_num_threads()} threads)"
