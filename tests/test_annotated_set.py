@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bertsecrets.patterns.agreement import set_agreement
+from bertsecrets.patterns.agreement import agreement, set_agreement
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.mapset import ANNOTATIONS, MAPS, SHIPPED, MapSet
 
@@ -18,10 +18,10 @@ def shipped() -> MapSet:
     return MapSet.load()
 
 
-def test_every_map_is_labelled_and_many_twice(shipped):
-    assert len(shipped.labelled()) == len(shipped) == 780
-    assert sum(label is not None for label in shipped.second_labels) >= 150
-    assert set(shipped.labels) == set(CLASSES)
+def test_every_map_is_labelled_three_times(shipped):
+    assert len(shipped) == 900
+    for labels in (shipped.labels, shipped.second_labels, shipped.third_labels, shipped.settled().labels):
+        assert set(labels) == set(CLASSES)
     assert sum((SHIPPED / name).stat().st_size for name in (MAPS, ANNOTATIONS)) < 20e6
 
 
@@ -48,7 +48,7 @@ def test_the_draw_is_balanced_over_heads_and_states(shipped):
 def test_the_data_card_says_what_is_there(shipped):
     card = CARD.read_text(encoding="utf-8")
     for name, part in (("drawn", shipped[:DRAWN]), ("added", shipped[DRAWN:]), ("all", shipped)):
-        counts, agreed = Counter(part.labels), set_agreement(part)
+        counts, agreed = Counter(part.settled().labels), set_agreement(part)
         kappa = (
             f"{agreed.kappa:.2f} [{agreed.low:.2f}, {agreed.high:.2f}] on {agreed.maps} maps, {agreed.share:.0%} alike"
         )
@@ -56,12 +56,19 @@ def test_the_data_card_says_what_is_there(shipped):
         assert f"| {name} | {' | '.join(map(str, numbers))} |" in card
     for row, label in zip(set_agreement(shipped).table, CLASSES, strict=True):
         assert f"| {label} | {' | '.join(map(str, row))} |" in card
-    blocks = {each.group[1:] for each, label in zip(shipped, shipped.labels, strict=True) if label == "block"}
+    votes = (shipped.labels, shipped.second_labels, shipped.third_labels)
+    for one, name in ((0, "first and third"), (1, "second and third")):
+        found = agreement(votes[one], votes[2])
+        assert f"{name} {found.kappa:.2f} [{found.low:.2f}, {found.high:.2f}]" in card
+    alike, apart = (sum(len(set(labels)) == kinds for labels in zip(*votes, strict=True)) for kinds in (1, 3))
+    assert f"All three agree on {alike} maps, and {apart} have three labels" in card
+    settled = shipped.settled().labels
+    blocks = {each.group[1:] for each, label in zip(shipped, settled, strict=True) if label == "block"}
     assert blocks == {(4, 10), (4, 3)}
     for text, name in (("RTE", "rte"), ("MRPC", "mrpc"), ("SST-2", "sst2"), ("STS-B", "stsb")):
         counts = Counter(
             (each.state, label)
-            for each, label in zip(shipped[:DRAWN], shipped.labels[:DRAWN], strict=True)
+            for each, label in zip(shipped[:DRAWN], settled[:DRAWN], strict=True)
             if each.task == name
         )
         cells = [f"{counts['fine-tuned', label]} / {counts['pretrained', label]}" for label in CLASSES]

@@ -24,7 +24,7 @@ def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
     rng = np.random.default_rng(seed)
     written = []
     for name in CLASSES:
-        places = [i for i, label in enumerate(maps.labels) if label == name]
+        places = [i for i, label in enumerate(maps.settled().labels) if label == name]
         if places:
             chosen = maps.take(rng.permutation(places)[:EACH].tolist())
             written.append(folder / f"{name}.png")

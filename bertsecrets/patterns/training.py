@@ -25,12 +25,12 @@ SEED = 2019
 
 
 def open_annotated(folder: Path = SHIPPED_MAPS) -> tuple[Annotated, tuple[str, ...]]:
-    """A folder's labelled maps, ready for training, and their names.
+    """A folder's labelled maps, ready for training, and their names; the label of most annotators counts.
 
     Raises:
         UserError: the folder holds no set, a damaged one, or no label.
     """
-    found = MapSet.load(folder).labelled()
+    found = MapSet.load(folder).settled().labelled()
     return from_set(found), tuple(each.name for each in found)
 
 
