@@ -135,7 +135,7 @@ def sheets(options: argparse.Namespace) -> None:
         raise UserError("--count goes with sheets, not with --by-class")
     for path in write_gallery(maps, options.output, options.seed):
         print(path)
-    print(f"{len(maps)} maps: {class_counts(maps.labels)}")
+    print(f"{len(maps)} maps: {class_counts(maps.settled().labels)}")
     agreed = set_agreement(maps)
     if agreed:
         print(agreed)
