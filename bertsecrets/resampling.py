@@ -1,4 +1,4 @@
-"""From readings to an estimate: bootstrap over examples and seeds, and how many seeds would decide a claim."""
+"""From readings to an estimate: bootstrap over examples, Student's t over seeds, and how many seeds would decide a claim."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,10 +36,11 @@ class Estimate:
 
 
 def estimate(readings: Sequence[Reading], settings: JudgeParams, seed_std: float | None = None) -> Estimate:
-    """A quantity from one reading per seed, with a two-level bootstrap over seeds and examples.
+    """A quantity from one reading per seed: a bootstrap over examples, and Student's t over seeds.
 
     The examples of a block are resampled alike for every seed, since all seeds saw the same ones; blocks are resampled
-    apart. With a single seed the cited seed-to-seed spread, where there is one, is added to the resamples.
+    apart. To the mean over n seeds comes t(n - 1) * spread / sqrt(n), as wide as so few seeds deserve (resampling two or
+    three seeds would be far too narrow). With a single seed the cited spread, where there is one, is added instead.
     """
     rng = np.random.default_rng(settings.seed)
     resamples = settings.resamples
@@ -50,8 +51,8 @@ def estimate(readings: Sequence[Reading], settings: JudgeParams, seed_std: float
         replicates = by_seed[0] + rng.normal(0, seed_std or 0.0, resamples)
     else:
         spread = float(values.std(ddof=1))
-        drawn = rng.integers(len(readings), size=(resamples, len(readings)))
-        replicates = by_seed[drawn, np.arange(resamples)[:, None]].mean(1)
+        degrees = len(readings) - 1
+        replicates = by_seed.mean(0) + rng.standard_t(degrees, resamples) * spread / np.sqrt(len(readings))
     examples = sum(len(block) for block in readings[0].blocks)
     error = float(by_seed.mean(0).std())
     return Estimate(float(values.mean()), replicates, len(readings), examples, error, spread)

@@ -14,7 +14,8 @@ from bertsecrets.core import Measurement, Subject
 from bertsecrets.evaluate import measure_case
 from bertsecrets.judging import band, decide, judge, score_error, shape_problem, show, show_band
 from bertsecrets.params import JudgeParams
-from bertsecrets.quantities import QUANTITIES, NotApplicableError, published_figures
+from bertsecrets.quantities import QUANTITIES
+from bertsecrets.quantities.reading import NotApplicableError, Reading, published_figures
 from bertsecrets.resampling import Estimate, estimate
 from bertsecrets.tasks import task
 
@@ -106,12 +107,22 @@ def test_one_seed_takes_the_cited_spread_on_top():
     assert estimate([reading], SETTINGS, 2.0).replicates.std() == pytest.approx(2.0, rel=0.06)
 
 
-def test_several_seeds_are_resampled_themselves():
-    readings = [QUANTITIES["score"].read([scored([1] * n + [0] * (100 - n), [1] * 100)], "rte") for n in (60, 70, 80)]
+def test_several_seeds_have_students_interval_around_their_mean():
+    readings = [Reading.of(np.full((50, 1), level), lambda mean: mean[..., 0]) for level in (60.0, 70.0, 80.0)]
     observed = estimate(readings, SETTINGS, 50.0)  # the cited spread plays no part any more
-    assert observed.value == pytest.approx(70)
-    # the examples alone give about 4 points, the three seeds 8.2 / sqrt(3) = 4.7
-    assert 4.7 < observed.replicates.std() < 7.5
+    assert (observed.value, observed.seed_std, observed.sampling_error) == (70, 10, 0)
+    low, high = observed.interval(0.95)
+    reach = 4.3027 * 10 / np.sqrt(3)  # t of 2 degrees of freedom at .975
+    assert low == pytest.approx(70 - reach, abs=3)
+    assert high == pytest.approx(70 + reach, abs=3)
+
+
+def test_the_doubt_of_seeds_and_that_of_examples_add_up():
+    alike = [scored([1] * 70 + [0] * 30, [1] * 100)] * 3
+    apart = [scored([1] * n + [0] * (100 - n), [1] * 100) for n in (60, 70, 80)]
+    one, other = (estimate([QUANTITIES["score"].read([m], "rte") for m in found], SETTINGS) for found in (alike, apart))
+    assert one.replicates.std() == pytest.approx(100 * np.sqrt(0.7 * 0.3 / 100), rel=0.06)
+    assert np.diff(other.interval(0.95)) > 2 * np.diff(one.interval(0.95))
 
 
 def test_a_difference_is_paired():
