@@ -1,4 +1,4 @@
-"""From readings to an estimate: bootstrap over examples, Student's t over seeds, and how many seeds would decide a claim."""
+"""From readings to an estimate: bootstrap over examples, Student's t over seeds, and how many seeds would decide."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ def estimate(readings: Sequence[Reading], settings: JudgeParams, seed_std: float
     """A quantity from one reading per seed: a bootstrap over examples, and Student's t over seeds.
 
     The examples of a block are resampled alike for every seed, since all seeds saw the same ones; blocks are resampled
-    apart. To the mean over n seeds comes t(n - 1) * spread / sqrt(n), as wide as so few seeds deserve (resampling two or
-    three seeds would be far too narrow). With a single seed the cited spread, where there is one, is added instead.
+    apart. To the mean over n seeds comes t(n - 1) * spread / sqrt(n), as wide as so few seeds deserve (resampling two
+    or three seeds would be far too narrow). With a single seed the cited spread, where there is one, is added instead.
     """
     rng = np.random.default_rng(settings.seed)
     resamples = settings.resamples

@@ -14,8 +14,8 @@ from bertsecrets.core import Measurement, Subject
 from bertsecrets.evaluate import measure_case
 from bertsecrets.judging import band, decide, judge, score_error, shape_problem, show, show_band
 from bertsecrets.params import JudgeParams
-from bertsecrets.quantities import QUANTITIES
-from bertsecrets.quantities.reading import NotApplicableError, Reading, published_figures
+from bertsecrets.quantities import QUANTITIES, NotApplicableError, published_figures
+from bertsecrets.quantities.reading import Reading
 from bertsecrets.resampling import Estimate, estimate
 from bertsecrets.tasks import task
 
