@@ -7,11 +7,12 @@ import pytest
 import torch
 from patterned import pattern_set
 from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.linear_model import LogisticRegression
 
 from bertsecrets.cli import main
 from bertsecrets.core import UserError
-from bertsecrets.patterns import crossval, forest, nets
-from bertsecrets.patterns.annotated import annotated, class_weights, crop
+from bertsecrets.patterns import crossval, forest, linear
+from bertsecrets.patterns.annotated import annotated
 from bertsecrets.patterns.baseline import LogisticFeatures
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import (
@@ -40,8 +41,7 @@ def some():
 
 
 def shorten(patch: pytest.MonkeyPatch) -> None:
-    """Few trees, and networks trained for a few steps only."""
-    patch.setattr(nets, "STEPS", 30)
+    """Few trees."""
     patch.setattr(forest, "TREES", 8)
 
 
@@ -131,6 +131,23 @@ def test_the_exported_forest_is_scikit_learns():
     assert not ours[:, 4].any()  # a class that was never seen
 
 
+def test_the_linear_part_is_scikit_learns():
+    rng = np.random.default_rng(0)
+    table, labels = rng.normal(size=(200, 7)).astype(np.float32), rng.choice([0, 2, 4], 200)
+    standard = (table - table.mean(0)) / table.std(0)
+    theirs = LogisticRegression(C=linear.PENALTY, class_weight="balanced", max_iter=linear.STEPS).fit(standard, labels)
+    ours = linear.fit(table, labels).probabilities(torch.from_numpy(table)).numpy()
+    np.testing.assert_allclose(ours[:, [0, 2, 4]], theirs.predict_proba(standard), atol=1e-4)
+    assert ours[:, [1, 3]].max() < 1e-9  # classes that were never seen
+
+
+def test_two_classes_are_enough():
+    table = np.linspace(-1, 1, 40, dtype=np.float32)[:, None]
+    labels = (table[:, 0] > 0).astype(np.int64) * 3
+    said = linear.fit(table, labels).probabilities(torch.from_numpy(table)).numpy()
+    assert (said.argmax(1) == labels).mean() > 0.9
+
+
 def test_the_papers_classifier_has_the_papers_layers():
     model = network()
     assert sum(p.numel() for p in model.parameters()) == 72_917
@@ -145,33 +162,6 @@ def test_canvases_hold_small_maps_whole_and_large_ones_pooled():
     assert found[0, 0].sum() == 16
     assert found[0, 0, 2:6, 2:6].all()
     assert found[1, 0].mean() == pytest.approx(1)
-
-
-def test_crops_keep_special_tokens_and_stay_distributions():
-    one = np.full((20, 20), 1 / 20)
-    one[:, 0] += 1
-    one /= one.sum(1, keepdims=True)
-    for seed in range(10):
-        found, edge = crop(one, 9, np.random.default_rng(seed))
-        assert 3 <= len(found) <= 20
-        assert 1 <= edge <= len(found)
-        np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
-        assert found[:, 0].min() > 0.3  # the column is still there
-
-
-def test_a_crop_that_would_lose_the_pattern_is_not_made():
-    one = np.zeros((10, 10))
-    one[:, 4] = 1  # all mass on one inside token, which a crop may drop
-    sizes = {len(crop(one, 10, np.random.default_rng(seed))[0]) for seed in range(30)}
-    for seed in range(30):
-        found, _ = crop(one, 10, np.random.default_rng(seed))
-        assert found.max() == pytest.approx(1)
-    assert 10 in sizes
-
-
-def test_rare_classes_weigh_as_much_as_frequent_ones():
-    weights = class_weights(np.array([0, 0, 0, 1])).numpy()
-    np.testing.assert_allclose(weights, [4 / 6, 2, 0, 0, 0], rtol=1e-6)
 
 
 def test_the_temperature_mends_overconfidence():

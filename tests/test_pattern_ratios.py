@@ -13,7 +13,7 @@ from bertsecrets.patterns.annotated import annotated
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
 from bertsecrets.patterns.forest import grow
-from bertsecrets.patterns.nets import train_nets
+from bertsecrets.patterns.linear import fit
 from bertsecrets.patterns.ratios import corrected, majority, on_simplex, raw_shares, with_intervals
 from bertsecrets.patterns.sampling import boundary
 from bertsecrets.patterns.stack import stack
@@ -39,9 +39,8 @@ def classifier():
         [m.values for m in made], [m.boundary for m in made], list(made.labels), [str(i) for i in range(40)]
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertsecrets.patterns.nets.STEPS", 30)
         patch.setattr("bertsecrets.patterns.forest.TREES", 8)
-        return PatternClassifier(grow(data.table, data.labels, 0), train_nets(data.table, data.labels, 0))
+        return PatternClassifier(grow(data.table, data.labels, 0), fit(data.table, data.labels))
 
 
 def test_the_correction_recovers_known_shares():

@@ -1,4 +1,4 @@
-"""The classifier that the suite ships: trees and small networks on the same features, their mean calibrated.
+"""The classifier that the suite ships: trees and softmax regression on the same features, their mean calibrated.
 
 It takes maps of any length, padded or not, on any device. Its weights are one safetensors file beside `report.json`,
 which says how well it does on held-out heads; `bertsecrets train-patterns` makes both.
@@ -22,7 +22,7 @@ from bertsecrets.patterns.annotated import Annotated
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.features import NAMES, features
 from bertsecrets.patterns.forest import Forest, grow
-from bertsecrets.patterns.nets import Nets, train_nets
+from bertsecrets.patterns.linear import Linear, fit
 from bertsecrets.patterns.stack import MapStack
 from bertsecrets.store import read_json
 
@@ -40,7 +40,7 @@ class PatternClassifier:
     """Probabilities of the five classes. A temperature below 1 makes them surer, above 1 less sure."""
 
     forest: Forest
-    nets: Nets
+    linear: Linear
     temperature: float = 1.0
 
     def probabilities(self, data: Annotated) -> Float[np.ndarray, "maps classes"]:
@@ -53,12 +53,12 @@ class PatternClassifier:
 
     def of_features(self, table: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
         """Class probabilities from features."""
-        mean = (self.forest.probabilities(table) + self.nets.probabilities(table)) / 2
+        mean = (self.forest.probabilities(table) + self.linear.probabilities(table)) / 2
         return tempered(mean, self.temperature)
 
     def to(self, device: torch.device | str) -> "PatternClassifier":
         """The same classifier on another device."""
-        return PatternClassifier(self.forest.to(device), self.nets.to(device), self.temperature)
+        return PatternClassifier(self.forest.to(device), self.linear.to(device), self.temperature)
 
     # ------------------------------------------------------------------ files
 
@@ -66,7 +66,7 @@ class PatternClassifier:
         """Write the weights; equal classifiers give equal files."""
         tensors = {
             f"{part}.{name}": value.contiguous()
-            for part, of in (("forest", self.forest), ("nets", self.nets))
+            for part, of in (("forest", self.forest), ("linear", self.linear))
             for name, value in vars(of).items()
             if isinstance(value, torch.Tensor)
         }
@@ -96,7 +96,7 @@ class PatternClassifier:
         def of(part: str) -> dict[str, torch.Tensor]:
             return {name.split(".")[1]: value for name, value in parts.items() if name.startswith(f"{part}.")}
 
-        return cls(Forest(**of("forest"), depth=facts["depth"]), Nets(**of("nets")), facts["temperature"])
+        return cls(Forest(**of("forest"), depth=facts["depth"]), Linear(**of("linear")), facts["temperature"])
 
 
 def chosen_folder() -> Path:
@@ -145,13 +145,11 @@ class Training:
         for learn, held in train.folds(INNER_FOLDS, seed):
             said[held] = _fitted(train.take(learn), seed).probabilities(train.take(held))
         whole = _fitted(train, seed)
-        return PatternClassifier(whole.forest, whole.nets, best_temperature(said, train.labels))
+        return PatternClassifier(whole.forest, whole.linear, best_temperature(said, train.labels))
 
 
 def _fitted(train: Annotated, seed: int) -> PatternClassifier:
-    table = np.concatenate([train.table, *train.crops])
-    labels = np.tile(train.labels, len(train.crops) + 1)
-    return PatternClassifier(grow(train.table, train.labels, seed), train_nets(table, labels, seed))
+    return PatternClassifier(grow(train.table, train.labels, seed), fit(train.table, train.labels))
 
 
 def tempered(

@@ -7,6 +7,7 @@ of the whole mass (L). The special places: [CLS], the [SEP] between the texts, t
 import torch
 from jaxtyping import Float
 
+from bertsecrets.patterns.distance import distance
 from bertsecrets.patterns.stack import MapStack
 from bertsecrets.patterns.stripes import (
     TINY,
@@ -34,7 +35,7 @@ def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
 
 def _all(stack: MapStack) -> dict[str, Column]:
     found: dict[str, Column] = {}
-    for part in (_special, _bands, _segments, _rows, _columns, energy, contrast, seen):
+    for part in (_special, _bands, _segments, _rows, _columns, energy, contrast, seen, distance):
         found |= part(stack)
     found["log_length"] = stack.lengths.float().log()
     found["two_texts"] = (stack.boundary < stack.lengths).float()

@@ -41,7 +41,6 @@ def from_set(found: MapSet) -> Annotated:
         [each.boundary for each in found],
         [label or "" for label in found.labels],
         ["/".join(map(str, group)) for group in found.groups],
-        SEED,
     )
 
 
