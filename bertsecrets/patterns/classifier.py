@@ -65,7 +65,7 @@ class PatternClassifier:
     def save(self, path: Path) -> None:
         """Write the weights; equal classifiers give equal files."""
         tensors = {
-            f"{part}.{name}": value.contiguous()
+            f"{part}.{name}": (value.int() if value.dtype == torch.long else value).contiguous()
             for part, of in (("forest", self.forest), ("linear", self.linear))
             for name, value in vars(of).items()
             if isinstance(value, torch.Tensor)
@@ -94,7 +94,8 @@ class PatternClassifier:
             raise UserError(f"{path} was trained on other features or classes than this version has: {REMEDY}")
 
         def of(part: str) -> dict[str, torch.Tensor]:
-            return {name.split(".")[1]: value for name, value in parts.items() if name.startswith(f"{part}.")}
+            found = {name.split(".")[1]: value for name, value in parts.items() if name.startswith(f"{part}.")}
+            return {name: value.long() if value.dtype == torch.int else value for name, value in found.items()}
 
         return cls(Forest(**of("forest"), depth=facts["depth"]), Linear(**of("linear")), facts["temperature"])
 
