@@ -17,6 +17,7 @@ from bertsecrets.patterns.baseline import LogisticFeatures
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import (
     REPORT,
+    SHIPPED,
     WEIGHTS,
     PatternClassifier,
     Training,
@@ -29,7 +30,7 @@ from bertsecrets.patterns.cnn import PaperCnn, canvases, network
 from bertsecrets.patterns.confusion import f1_by_class, macro_f1
 from bertsecrets.patterns.forest import exported
 from bertsecrets.patterns.stack import stack
-from bertsecrets.patterns.training import from_set, train_patterns
+from bertsecrets.patterns.training import annotations_fingerprint, from_set, train_patterns
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +228,14 @@ def test_weights_of_other_features_are_refused(trained, tmp_path, monkeypatch):
     monkeypatch.setattr("bertsecrets.patterns.classifier.NAMES", ("another",))
     with pytest.raises(UserError, match="other features"):
         PatternClassifier.load(trained / "made")
+
+
+def test_the_shipped_weights_were_trained_on_the_shipped_labels():
+    """Whoever changes labels trains again: bertsecrets train-patterns --output bertsecrets/patterns/weights."""
+    report = read_report(SHIPPED)
+    assert report["data"] == annotations_fingerprint()
+    assert held_out_confusions(report).sum() == report["maps"]
+    PatternClassifier.load(SHIPPED)
 
 
 def test_a_report_without_heads_is_refused():

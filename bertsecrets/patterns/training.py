@@ -17,7 +17,7 @@ from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, WEIGHTS, Training
 from bertsecrets.patterns.cnn import PaperCnn
 from bertsecrets.patterns.crossval import FOLDS, Method, compare, held_out, quality
-from bertsecrets.patterns.mapset import ANNOTATIONS, MAPS, MapSet
+from bertsecrets.patterns.mapset import MAPS, MapSet
 from bertsecrets.patterns.mapset import SHIPPED as SHIPPED_MAPS
 from bertsecrets.store import write_json
 
@@ -60,8 +60,9 @@ def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def annotations_fingerprint(folder: Path = SHIPPED_MAPS) -> str:
-    """What identifies a folder's maps and labels."""
-    return digest([file_sha256(folder / MAPS), file_sha256(folder / ANNOTATIONS)])
+    """What identifies a folder's maps and the labels they are settled on."""
+    found = MapSet.load(folder).settled()
+    return digest([file_sha256(folder / MAPS), [each.name for each in found], found.labels])
 
 
 def train_patterns(
