@@ -7,11 +7,10 @@ import pytest
 import torch
 from patterned import pattern_set
 from sklearn.ensemble import ExtraTreesClassifier
-from sklearn.linear_model import LogisticRegression
 
 from bertsecrets.cli import main
 from bertsecrets.core import UserError
-from bertsecrets.patterns import crossval, forest, linear
+from bertsecrets.patterns import crossval, forest
 from bertsecrets.patterns.annotated import annotated
 from bertsecrets.patterns.baseline import LogisticFeatures
 from bertsecrets.patterns.classes import CLASSES
@@ -29,6 +28,7 @@ from bertsecrets.patterns.classifier import (
 from bertsecrets.patterns.cnn import PaperCnn, canvases, network
 from bertsecrets.patterns.confusion import f1_by_class, macro_f1
 from bertsecrets.patterns.forest import exported
+from bertsecrets.patterns.squares import made_squares, squares
 from bertsecrets.patterns.stack import stack
 from bertsecrets.patterns.training import annotations_fingerprint, from_set, train_patterns
 
@@ -132,21 +132,32 @@ def test_the_exported_forest_is_scikit_learns():
     assert not ours[:, 4].any()  # a class that was never seen
 
 
-def test_the_linear_part_is_scikit_learns():
-    rng = np.random.default_rng(0)
-    table, labels = rng.normal(size=(200, 7)).astype(np.float32), rng.choice([0, 2, 4], 200)
-    standard = (table - table.mean(0)) / table.std(0)
-    theirs = LogisticRegression(C=linear.PENALTY, class_weight="balanced", max_iter=linear.STEPS).fit(standard, labels)
-    ours = linear.fit(table, labels).probabilities(torch.from_numpy(table)).numpy()
-    np.testing.assert_allclose(ours[:, [0, 2, 4]], theirs.predict_proba(standard), atol=1e-4)
-    assert ours[:, [1, 3]].max() < 1e-9  # classes that were never seen
+def test_made_squares_keep_columns_and_what_each_row_gives_to_words():
+    rng = np.random.default_rng(3)
+    values = rng.dirichlet(np.ones(12), 12).astype(np.float32)
+    made = squares(values, 6, 0.1)
+    np.testing.assert_allclose(made.sum(1), 1, atol=1e-5)
+    special = [0, 5, 11]
+    np.testing.assert_array_equal(made[:, special], values[:, special])
+    np.testing.assert_array_equal(made[special], values[special])
+    own, across = (slice(1, 5), slice(1, 5)), (slice(1, 5), slice(6, 11))
+    ratio = (made[across] / values[across]) / (made[own].sum(1) / values[own].sum(1))[:, None]
+    np.testing.assert_allclose(ratio, 0.1, rtol=1e-4)
+    np.testing.assert_array_equal(squares(values, 6, 1.0), values)
 
 
-def test_two_classes_are_enough():
-    table = np.linspace(-1, 1, 40, dtype=np.float32)[:, None]
-    labels = (table[:, 0] > 0).astype(np.int64) * 3
-    said = linear.fit(table, labels).probabilities(torch.from_numpy(table)).numpy()
-    assert (said.argmax(1) == labels).mean() > 0.9
+def test_squares_are_made_of_pairs_with_words_alone():
+    haze = np.full((12, 12), 1 / 12, dtype=np.float32)
+    column = np.full((12, 12), 0.2 / 11, dtype=np.float32)
+    column[:, 0] = 0.8
+    maps = (haze, haze, haze, column, haze)
+    labels = np.array(
+        [CLASSES.index(name) for name in ("heterogeneous", "heterogeneous", "diagonal", "vertical", "vertical")]
+    )
+    made, sources = made_squares(maps, np.array([6, 12, 6, 6, 6]), labels, 9, 1)
+    assert sorted(sources.tolist()) == [0, 4]  # not one text, not a diagonal, not a column that takes all
+    assert all(each[2, 3] > 3 * each[2, 8] for each in made)
+    assert len(made_squares(maps, np.array([6, 12, 6, 6, 6]), labels, 1, 1)[0]) == 1
 
 
 def test_the_papers_classifier_has_the_papers_layers():

@@ -13,7 +13,6 @@ from bertsecrets.patterns.annotated import annotated
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
 from bertsecrets.patterns.forest import grow
-from bertsecrets.patterns.linear import fit
 from bertsecrets.patterns.ratios import corrected, majority, on_simplex, raw_shares, with_intervals
 from bertsecrets.patterns.sampling import boundary
 from bertsecrets.patterns.stack import stack
@@ -40,7 +39,7 @@ def classifier():
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bertsecrets.patterns.forest.TREES", 8)
-        return PatternClassifier(grow(data.table, data.labels, 0), fit(data.table, data.labels))
+        return PatternClassifier(grow(data.table, data.labels, 0))
 
 
 def test_the_correction_recovers_known_shares():

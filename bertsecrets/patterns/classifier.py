@@ -1,4 +1,4 @@
-"""The classifier that the suite ships: trees and softmax regression on the same features, their mean calibrated.
+"""The classifier that the suite ships: a forest of trees on features that can be named, its probabilities calibrated.
 
 It takes maps of any length, padded or not, on any device. Its weights are one safetensors file beside `report.json`,
 which says how well it does on held-out heads; `bertsecrets train-patterns` makes both.
@@ -18,11 +18,11 @@ from safetensors.torch import save_file
 
 from bertsecrets.core import UserError, digest
 from bertsecrets.files import file_sha256
-from bertsecrets.patterns.annotated import Annotated
+from bertsecrets.patterns.annotated import Annotated, table
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.features import NAMES, features
 from bertsecrets.patterns.forest import Forest, grow
-from bertsecrets.patterns.linear import Linear, fit
+from bertsecrets.patterns.squares import made_squares
 from bertsecrets.patterns.stack import MapStack
 from bertsecrets.store import read_json
 
@@ -32,6 +32,7 @@ VARIABLE = "BERTSECRETS_PATTERNS"  # names another folder of weights and report
 REMEDY = "make them again with bertsecrets train-patterns"
 FLOOR = 1e-4  # no class is ever impossible
 INNER_FOLDS = 4
+MADE = 60  # block maps made for training
 TEMPERATURES = np.geomspace(0.3, 3, 47)
 
 
@@ -40,7 +41,6 @@ class PatternClassifier:
     """Probabilities of the five classes. A temperature below 1 makes them surer, above 1 less sure."""
 
     forest: Forest
-    linear: Linear
     temperature: float = 1.0
 
     def probabilities(self, data: Annotated) -> Float[np.ndarray, "maps classes"]:
@@ -51,23 +51,21 @@ class PatternClassifier:
         """Class probabilities of padded maps."""
         return self.of_features(features(maps))
 
-    def of_features(self, table: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
+    def of_features(self, rows: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
         """Class probabilities from features."""
-        mean = (self.forest.probabilities(table) + self.linear.probabilities(table)) / 2
-        return tempered(mean, self.temperature)
+        return tempered(self.forest.probabilities(rows), self.temperature)
 
     def to(self, device: torch.device | str) -> "PatternClassifier":
         """The same classifier on another device."""
-        return PatternClassifier(self.forest.to(device), self.linear.to(device), self.temperature)
+        return PatternClassifier(self.forest.to(device), self.temperature)
 
     # ------------------------------------------------------------------ files
 
     def save(self, path: Path) -> None:
         """Write the weights; equal classifiers give equal files."""
         tensors = {
-            f"{part}.{name}": (value.int() if value.dtype == torch.long else value).contiguous()
-            for part, of in (("forest", self.forest), ("linear", self.linear))
-            for name, value in vars(of).items()
+            name: (value.int() if value.dtype == torch.long else value).contiguous()
+            for name, value in vars(self.forest).items()
             if isinstance(value, torch.Tensor)
         }
         facts = {"depth": self.forest.depth, "temperature": self.temperature, "features": digest(NAMES)}
@@ -92,12 +90,8 @@ class PatternClassifier:
             raise UserError(f"{path} is damaged ({error}): {REMEDY}") from error
         if facts.get("features") != digest(NAMES) or facts.get("classes") != list(CLASSES):
             raise UserError(f"{path} was trained on other features or classes than this version has: {REMEDY}")
-
-        def of(part: str) -> dict[str, torch.Tensor]:
-            found = {name.split(".")[1]: value for name, value in parts.items() if name.startswith(f"{part}.")}
-            return {name: value.long() if value.dtype == torch.int else value for name, value in found.items()}
-
-        return cls(Forest(**of("forest"), depth=facts["depth"]), Linear(**of("linear")), facts["temperature"])
+        wide = {name: value.long() if value.dtype == torch.int else value for name, value in parts.items()}
+        return cls(Forest(**wide, depth=facts["depth"]), facts["temperature"])
 
 
 def chosen_folder() -> Path:
@@ -146,11 +140,15 @@ class Training:
         for learn, held in train.folds(INNER_FOLDS, seed):
             said[held] = _fitted(train.take(learn), seed).probabilities(train.take(held))
         whole = _fitted(train, seed)
-        return PatternClassifier(whole.forest, whole.linear, best_temperature(said, train.labels))
+        return PatternClassifier(whole.forest, best_temperature(said, train.labels))
 
 
 def _fitted(train: Annotated, seed: int) -> PatternClassifier:
-    return PatternClassifier(grow(train.table, train.labels, seed), fit(train.table, train.labels))
+    """A forest on the maps and, beside them, made block maps."""
+    made, sources = made_squares(train.maps, train.boundary, train.labels, MADE, seed)
+    rows = np.concatenate([train.table, table(made, train.boundary[sources].tolist())])
+    labels = np.concatenate([train.labels, np.full(len(made), CLASSES.index("block"))])
+    return PatternClassifier(grow(rows, labels, seed))
 
 
 def tempered(

@@ -15,6 +15,7 @@ from bertsecrets.patterns.classes import CLASSES
 LEAF = -1
 TREES = 200
 SMALLEST_LEAF = 2  # maps
+TRIED = 0.3  # share of the features that a split may choose from
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,12 @@ class Forest:
 def grow(table: Float[np.ndarray, "maps features"], labels: Int[np.ndarray, " maps"], seed: int) -> Forest:
     """A forest trained on features, every class weighing alike."""
     grown = ExtraTreesClassifier(
-        TREES, min_samples_leaf=SMALLEST_LEAF, class_weight="balanced", random_state=seed, n_jobs=1
+        TREES,
+        min_samples_leaf=SMALLEST_LEAF,
+        max_features=TRIED,
+        class_weight="balanced",
+        random_state=seed,
+        n_jobs=1,
     ).fit(table, labels)
     return exported(grown)
 
