@@ -121,7 +121,8 @@ def pytest_report_header(config: pytest.Config) -> str:
     options = config.stash[OPTIONS]
     given = {name: value for name, value in vars(options).items() if value not in (None, False)}
     given["model"] = commands.model_name(options)
-    return "bertsecrets: " + ", ".join(f"{name} {value}" for name, value in sorted(given.items()))
+    shown = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in given.items()}
+    return "bertsecrets: " + ", ".join(f"{name} {value}" for name, value in sorted(shown.items()))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bertsecrets.core import Measurement, Subject
+from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.report.drawings import draw
 
 GRID = np.array([[0.5, 0.6, 0.55], [0.7, 0.4, 0.55]])
@@ -31,6 +32,17 @@ def test_a_measurement_gets_its_figure(measurement, told):
     assert svg.startswith("<svg")
     assert "{" not in caption
     assert draw(measurement) == [(caption, svg)]  # the same numbers give the same file
+
+
+def test_patterns_are_drawn_by_layer_and_by_head():
+    classes = {f"share_{name.replace('-', '_')}": np.full((2, 3), 0.2) for name in CLASSES}
+    majority, agreement = np.array([[0, 1, 2], [3, 4, 0]]), np.full((2, 3), 0.9)
+    (by_layer, one), (by_head, other) = draw(found("patterns", majority=majority, agreement=agreement, **classes))
+    assert "by layer" in by_layer
+    assert "each head" in by_head
+    for name in CLASSES:
+        assert f"<!-- {name} -->" in one
+        assert f"<!-- {name} -->" in other
 
 
 def test_gains_and_losses_differ_in_the_picture():

@@ -7,8 +7,9 @@ from PIL import Image
 
 from bertsecrets.cli import main
 from bertsecrets.core import UserError
-from bertsecrets.patterns.gallery import EACH, HARD, hard_cases, write_gallery
-from bertsecrets.patterns.mapset import MapSet
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.gallery import EACH, HARD, hard_cases, write_gallery, write_predicted
+from bertsecrets.patterns.mapset import SHIPPED, MapSet
 
 
 def twice_labelled(count: int = 40) -> MapSet:
@@ -50,3 +51,19 @@ def test_only_what_is_labelled_is_shown(tmp_path):
         write_gallery(pattern_set(labelled=False), tmp_path, 1)
     few.save(tmp_path / "set")
     assert main(["sheets", str(tmp_path / "set"), str(tmp_path), "--by-class", "--count", "3"]) == 2
+
+
+def test_ten_maps_of_each_predicted_class(tmp_path):
+    maps = pattern_set(40)
+    said = {each.name: "block" for each in maps[:25]} | {each.name: "vertical" for each in maps[25:28]}
+    written = write_predicted(maps, said, tmp_path, 1)
+    assert [path.name for path in written] == ["vertical.png", "block.png"]
+    with Image.open(written[0]) as few, Image.open(written[1]) as many:
+        assert many.height == 2 * few.height  # ten in two rows, three in one
+    with pytest.raises(UserError, match="judged on another set"):
+        write_predicted(maps, {"elsewhere": "block"}, tmp_path, 1)
+
+
+def test_the_shipped_predictions_are_of_the_shipped_maps(tmp_path, capsys):
+    assert main(["sheets", str(SHIPPED), str(tmp_path), "--predicted"]) == 0
+    assert {path.stem for path in tmp_path.iterdir()} == set(CLASSES)

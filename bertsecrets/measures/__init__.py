@@ -59,13 +59,13 @@ def seedless(name: str) -> bool:
 
 
 def fitting(initialisation: str) -> list[str]:
-    """The measures of predictions and attention that fit an initialisation and need nothing besides."""
+    """The measures of predictions and attention that fit an initialisation and need nothing that is not shipped."""
     return [
         m.name
         for m in MEASURES.values()
         if m.implemented
         and m.kind in (SCORES, ATTENTION)
-        and m.needs is None
+        and m.needs in (None, CLASSIFIER)
         and not (m.compares and initialisation == "untrained")
     ]
 

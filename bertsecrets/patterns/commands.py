@@ -53,6 +53,11 @@ def add_parsers(commands, add_bench_options) -> None:
     sheets.add_argument("--count", type=int, metavar="N", help="only N maps, drawn at random")
     sheets.add_argument("--seed", type=int, default=1, help="of the order and the draw")
     sheets.add_argument("--by-class", action="store_true", help="a picture of each class and of hard cases instead")
+    sheets.add_argument(
+        "--predicted",
+        action="store_true",
+        help="a picture of ten maps of each class that the classifier took them for, heads held out",
+    )
 
 
 def annotate(options: argparse.Namespace) -> None:
@@ -122,17 +127,23 @@ def import_patterns(options: argparse.Namespace) -> None:
 def sheets(options: argparse.Namespace) -> None:
     """Write contact sheets, or pictures by class."""
     from bertsecrets.patterns.agreement import set_agreement
-    from bertsecrets.patterns.gallery import write_gallery
+    from bertsecrets.patterns.classifier import chosen_folder, read_report
+    from bertsecrets.patterns.gallery import write_gallery, write_predicted
     from bertsecrets.patterns.mapset import MapSet
     from bertsecrets.patterns.sheets import write_sheets
 
     maps = MapSet.load(options.folder)
-    if not options.by_class:
+    if not options.by_class and not options.predicted:
         written = write_sheets(maps, options.output, options.seed, options.count)
         print(f"{options.output}: {len(written)} sheets and index.tsv")
         return
     if options.count is not None:
-        raise UserError("--count goes with sheets, not with --by-class")
+        raise UserError("--count goes with sheets, not with pictures by class")
+    if options.predicted:
+        said = {row["map"]: row["predicted"] for row in read_report(chosen_folder())["held_out"]}
+        for path in write_predicted(maps, said, options.output, options.seed):
+            print(path)
+        return
     for path in write_gallery(maps, options.output, options.seed):
         print(path)
     print(f"{len(maps)} maps: {class_counts(maps.settled().labels)}")

@@ -1,6 +1,7 @@
 """Pictures of labelled maps: some of each class, and hard cases, on which two annotators differ."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.mapset import MapSet
 from bertsecrets.patterns.sheets import save_image, sheet
 
-EACH, HARD = 5, 10  # maps in a picture
+EACH, PREDICTED, HARD = 5, 10, 10  # maps in a picture
 PANEL = 170  # pixels
 HARD_CASES = "hard-cases"
 
@@ -37,6 +38,29 @@ def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
         captions = [f"{one} / {two}" for one, two in zip(chosen.labels, chosen.second_labels, strict=True)]
         written.append(folder / f"{HARD_CASES}.png")
         save_image(sheet(chosen, captions, PANEL), written[-1])
+    return written
+
+
+def write_predicted(maps: MapSet, predicted: Mapping[str, str], folder: Path, seed: int) -> list[Path]:
+    """One picture per predicted class: ten random maps, each under the label that annotators gave it.
+
+    Args:
+        predicted: the class of each map, by name; maps that are not named are left out.
+
+    Raises:
+        UserError: no map has a prediction, or the disk fails.
+    """
+    rng = np.random.default_rng(seed)
+    settled = maps.settled()
+    written = []
+    for name in CLASSES:
+        places = [i for i, each in enumerate(maps) if predicted.get(each.name) == name]
+        if places:
+            chosen = settled.take(rng.permutation(places)[:PREDICTED].tolist())
+            written.append(folder / f"{name}.png")
+            save_image(sheet(chosen, [label or "" for label in chosen.labels], PANEL), written[-1])
+    if not written:
+        raise UserError("no map of this set has a prediction: the classifier was judged on another set")
     return written
 
 

@@ -6,7 +6,8 @@ import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.core import Measurement
-from bertsecrets.report.figures import gain_bars, gain_map, heat_map, layer_curves
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.report.figures import class_map, gain_bars, gain_map, heat_map, layer_curves, stacked_shares
 from bertsecrets.report.table import task_title
 from bertsecrets.tasks import ALL_TASKS, TASKS
 
@@ -68,10 +69,21 @@ def _layers(found: Measurement) -> Iterator[Drawing]:
     yield caption, gain_bars(_points(found), f"baseline {found.values['baseline']:.3f}", "points")
 
 
+def _patterns(found: Measurement) -> Iterator[Drawing]:
+    shares = {name: np.asarray(found.values[f"share_{name.replace('-', '_')}"]).mean(1) for name in CLASSES}
+    yield "Share of each class of attention maps by layer: {who} (K19 figure 2)", stacked_shares(shares)
+    caption = "Most frequent class of each head's maps; pale where other classes are frequent too: {who}"
+    yield (
+        caption,
+        class_map(np.asarray(found.values["majority"], dtype=int), np.asarray(found.values["agreement"]), CLASSES),
+    )
+
+
 DRAWERS: dict[str, Callable[[Measurement], Iterator[Drawing]]] = {
     "attention-change": _change,
     "special-tokens": _special,
     "frame-heads": _frames,
     "head-ablation": _heads,
     "layer-ablation": _layers,
+    "patterns": _patterns,
 }

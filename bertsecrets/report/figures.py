@@ -1,13 +1,17 @@
 """The report's pictures: a [layer, head] map as a heat map, a [layer] curve of several measures, as SVG text."""
 
 import io
+from collections.abc import Sequence
 
 import matplotlib as mpl
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 mpl.rcParams["svg.hashsalt"] = "bertsecrets"  # the same figure gives the same file
+KINDS = ("#4477aa", "#ee6677", "#aa3377", "#ccbb44", "#bbbbbb")  # of the five classes of maps, told apart by all eyes
 
 
 def heat_map(
@@ -43,6 +47,40 @@ def gain_bars(gains: Float[np.ndarray, " layers"], title: str, unit: str) -> str
     axes.set_xlabel("layer")
     axes.set_ylabel(unit)
     axes.set_title(title, fontsize=10)
+    return _svg(figure)
+
+
+def stacked_shares(shares: dict[str, Float[np.ndarray, " layers"]]) -> str:
+    """One bar per layer, counted from 1, made up of the shares of each class, in percent."""
+    figure = Figure(figsize=(6.4, 3), layout="constrained")
+    axes = figure.subplots()
+    below = np.zeros(len(next(iter(shares.values()))))
+    places = range(1, len(below) + 1)
+    for (name, share), colour in zip(shares.items(), KINDS, strict=True):
+        axes.bar(places, 100 * share, bottom=100 * below, color=colour, label=name)
+        below = below + share
+    axes.set_xticks(places)
+    axes.set_xlabel("layer")
+    axes.set_ylabel("percent of maps")
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return _svg(figure)
+
+
+def class_map(
+    majority: Int[np.ndarray, "layers heads"], agreement: Float[np.ndarray, "layers heads"], names: Sequence[str]
+) -> str:
+    """Every head in the colour of its class, layer 1 at the top; the fuller, the more of its maps are of that class."""
+    layers, heads = majority.shape
+    full = np.array([to_rgb(colour) for colour in KINDS])[majority]
+    figure = Figure(figsize=(3 + 0.34 * heads, 1.2 + 0.3 * layers), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(1 - (1 - full) * agreement[:, :, None], aspect="auto")
+    axes.set_xticks(range(heads), [str(h + 1) for h in range(heads)], fontsize=8)
+    axes.set_yticks(range(layers), [str(i + 1) for i in range(layers)], fontsize=8)
+    axes.set_xlabel("head")
+    axes.set_ylabel("layer")
+    keys = [Patch(color=colour, label=name) for colour, name in zip(KINDS, names, strict=True)]
+    axes.legend(handles=keys, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return _svg(figure)
 
 
