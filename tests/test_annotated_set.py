@@ -4,9 +4,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from sklearn.metrics import f1_score
 
+from bertsecrets.patterns import classifier
 from bertsecrets.patterns.agreement import agreement, set_agreement
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.classifier import read_report
 from bertsecrets.patterns.mapset import ANNOTATIONS, MAPS, SHIPPED, MapSet
 
 CARD = Path(__file__).parent.parent / "docs" / "patterns-data-card.md"
@@ -73,3 +76,17 @@ def test_the_data_card_says_what_is_there(shipped):
         )
         cells = [f"{counts['fine-tuned', label]} / {counts['pretrained', label]}" for label in CLASSES]
         assert f"| {text} | {' | '.join(cells)} |" in card
+
+
+def test_the_data_card_has_the_shipped_classifiers_figures(shipped):
+    card, report = CARD.read_text(encoding="utf-8"), read_report(classifier.SHIPPED)
+    assert report["maps"] == len(shipped)
+    for name, found in report["classifiers"].items():
+        low, high = found["macro_f1_interval"]
+        scores = " | ".join(f"{found['f1'][label]:.2f}" for label in CLASSES)
+        assert f"| {name} | {found['macro_f1']:.3f} [{low:.3f}, {high:.3f}] | {scores} |" in card
+    for label, row in zip(CLASSES, report["classifiers"]["bertsecrets"]["confusion"], strict=True):
+        assert f"| {label} | {' | '.join(map(str, row))} |" in card
+    for labels, text in ((shipped.second_labels, "the second ones"), (shipped.third_labels, "the third ones")):
+        score = f1_score(shipped.labels, labels, average="macro")
+        assert f"{score:.3f}" in card, text
