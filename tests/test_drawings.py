@@ -11,13 +11,17 @@ GRID = np.array([[0.5, 0.6, 0.55], [0.7, 0.4, 0.55]])
 
 
 def found(measure, task="mrpc", options=None, **values):
-    return Measurement(measure, Subject("here/tiny", task), 4, values, options=options or {})
+    sets = np.size(values.get("score", []))
+    rng = np.random.default_rng(0)
+    samples = {
+        "predicted": rng.integers(0, 2, (sets, 20)), "baseline_predicted": np.ones(20), "target": np.ones(20)
+    }  # fmt: skip
+    return Measurement(measure, Subject("here/tiny", task), 20, values, samples if sets else {}, options=options or {})
 
 
 @pytest.mark.parametrize(
     ("measurement", "told"),
     [
-        (found("head-ablation", baseline=0.5, score=GRID), ["each head", "points of f1", "figure 8", "MRPC"]),
         (found("layer-ablation", baseline=0.5, score=GRID[:, 0]), ["each layer", "points of f1", "figure 9"]),
         (found("attention-change", cosine=GRID), ["cropped", "figure 5"]),
         (found("attention-change", options={"padded_to": 200}, cosine=GRID), ["padded to 200", "figure 5"]),
@@ -32,6 +36,17 @@ def test_a_measurement_gets_its_figure(measurement, told):
     assert svg.startswith("<svg")
     assert "{" not in caption
     assert draw(measurement) == [(caption, svg)]  # the same numbers give the same file
+
+
+def test_heads_are_drawn_as_a_map_and_in_order_of_their_harm():
+    (by_place, one), (in_order, other) = draw(found("head-ablation", baseline=0.5, score=GRID))
+    assert all(part in by_place for part in ("each head", "points of f1", "figure 8", "MRPC"))
+    assert "95 % interval" in in_order
+    names = [name for name in ("2.2", "1.1", "1.3", "2.3", "1.2", "2.1") if f"<!-- {name} -->" in other]
+    places = [other.index(f"<!-- {name} -->") for name in names]
+    assert len(names) == 6
+    assert places == sorted(places)  # by gain, the most harmful to lose first
+    assert one != other
 
 
 def test_patterns_are_drawn_by_layer_and_by_head():

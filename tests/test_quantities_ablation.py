@@ -40,6 +40,15 @@ def test_gains_by_hand():
     assert ablation.all_gains(found, "mrpc")[0] == pytest.approx(100 * (1.5 / 1.75 - 1 / 1.5))
 
 
+def test_each_head_has_a_paired_interval():
+    found = heads([60, 50, 70], (1, 3))  # right on nested shares of the same rows
+    low, high = ablation.gain_intervals(found, "rte")
+    assert low[0] == high[0] == 0  # nothing changes, whichever rows are drawn
+    error = 1.96 * 100 * np.sqrt(0.1 * 0.9 / 400)  # a tenth of the rows changes, all one way
+    np.testing.assert_allclose([low[1], high[1]], [-10 - error, -10 + error], atol=0.6)
+    np.testing.assert_allclose([low[2], high[2]], [10 - error, 10 + error], atol=0.6)
+
+
 def test_the_best_head_is_chosen_on_one_half_and_judged_on_the_other():
     # head 1 gains on the choosing rows (even places) alone, head 2 a little on both
     target, base = np.ones(8, dtype=int), np.zeros(8, dtype=int)

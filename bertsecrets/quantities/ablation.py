@@ -52,6 +52,23 @@ def all_gains(found: Measurement, task_name: str, rows: slice = WHOLE) -> Float[
     return gains(block.mean(0))
 
 
+def gain_intervals(
+    found: Measurement, task_name: str, confidence: float = 0.95, resamples: int = 2000, seed: int = 2019
+) -> tuple[Float[np.ndarray, " sets"], Float[np.ndarray, " sets"]]:
+    """The paired bootstrap interval of every set's gain, lower and upper ends, in points.
+
+    Each set by itself: among 144 intervals at 95 % some seven miss the truth.
+    """
+    block, gains = gains_of(found, task_name)
+    rng, tail, drawn = np.random.default_rng(seed), (1 - confidence) / 2, []
+    for start in range(0, resamples, 100):
+        size = min(100, resamples - start)
+        counts = rng.multinomial(len(block), np.full(len(block), 1 / len(block)), size=size)
+        drawn.append(gains(counts @ block / len(block)))
+    low, high = np.quantile(np.concatenate(drawn), [tail, 1 - tail], axis=0)
+    return low, high
+
+
 def head_name(found: Measurement, chosen: int) -> str:
     """A set of one head, or a whole layer, in words."""
     layer, *head = np.unravel_index(chosen, np.shape(found.values["score"]))

@@ -7,7 +7,16 @@ from jaxtyping import Float
 
 from bertsecrets.core import Measurement
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.report.figures import class_map, gain_bars, gain_map, heat_map, layer_curves, stacked_shares
+from bertsecrets.quantities.ablation import gain_intervals
+from bertsecrets.report.figures import (
+    class_map,
+    gain_bars,
+    gain_map,
+    heat_map,
+    layer_curves,
+    ranked_gains,
+    stacked_shares,
+)
 from bertsecrets.report.table import task_title
 from bertsecrets.tasks import ALL_TASKS, TASKS
 
@@ -61,12 +70,18 @@ def _heads(found: Measurement) -> Iterator[Drawing]:
         title = f"baseline {found.values['baseline']:.3f}"
         caption = f"What disabling each head changes, in points of {metric}: {{who}} (K19 figure 8)"
         yield caption, gain_map(gains, title, "points")
+        low, high = gain_intervals(found, found.subject.task)
+        caption = (
+            "The same, head by head from the most harmful to lose, each with its 95 % interval over examples: {who}"
+        )
+        yield caption, ranked_gains(gains.ravel(), low, high, gains.shape[1], "points")
 
 
 def _layers(found: Measurement) -> Iterator[Drawing]:
     metric = TASKS[found.subject.task].metric
     caption = f"What disabling each layer changes, in points of {metric}: {{who}} (K19 figure 9)"
-    yield caption, gain_bars(_points(found), f"baseline {found.values['baseline']:.3f}", "points")
+    bounds = gain_intervals(found, found.subject.task)
+    yield caption, gain_bars(_points(found), bounds, f"baseline {found.values['baseline']:.3f}", "points")
 
 
 def _patterns(found: Measurement) -> Iterator[Drawing]:

@@ -37,11 +37,44 @@ def gain_map(gains: Float[np.ndarray, "layers heads"], title: str, unit: str) ->
     return heat_map(gains, title, -reach, reach, unit, "RdBu")
 
 
-def gain_bars(gains: Float[np.ndarray, " layers"], title: str, unit: str) -> str:
-    """One bar per layer, counted from 1: up for a gain, down for a loss."""
+def ranked_gains(
+    gains: Float[np.ndarray, " heads"],
+    low: Float[np.ndarray, " heads"],
+    high: Float[np.ndarray, " heads"],
+    heads: int,
+    unit: str,
+) -> str:
+    """Every head's gain with its interval, the smallest first; names (layer.head, from 1) at both ends.
+
+    Args:
+        heads: of a layer.
+    """
+    order = np.argsort(gains, kind="stable")
+    figure = Figure(figsize=(7, 3.2), layout="constrained")
+    axes = figure.subplots()
+    places = np.arange(len(gains))
+    axes.vlines(places, low[order], high[order], color="#9aa5b1", linewidth=1)
+    axes.scatter(places, gains[order], s=8, color="#22303c", zorder=3)
+    axes.axhline(0, color="black", linewidth=0.8)
+    ends = [*range(min(5, len(gains))), *range(max(5, len(gains) - 5), len(gains))]
+    names = [f"{order[i] // heads + 1}.{order[i] % heads + 1}" for i in ends]
+    axes.set_xticks(ends, names, fontsize=7, rotation=90)
+    axes.set_xlabel("head (layer.head)")
+    axes.set_ylabel(unit)
+    return _svg(figure)
+
+
+def gain_bars(
+    gains: Float[np.ndarray, " layers"],
+    bounds: tuple[Float[np.ndarray, " layers"], Float[np.ndarray, " layers"]],
+    title: str,
+    unit: str,
+) -> str:
+    """One bar per layer, counted from 1: up for a gain, down for a loss; `bounds` are the ends of its interval."""
     figure = Figure(figsize=(6, 2.6), layout="constrained")
     axes = figure.subplots()
     axes.bar(range(1, len(gains) + 1), gains, color=["#2166ac" if gain > 0 else "#b2182b" for gain in gains])
+    axes.vlines(range(1, len(gains) + 1), *bounds, color="black", linewidth=1)
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set_xticks(range(1, len(gains) + 1))
     axes.set_xlabel("layer")
