@@ -127,6 +127,7 @@ class Workbench:
                 subject.model, task(subject.task), subject.initialisation, subject.seed, self.offline, fused
             )
             trained = subject.initialisation != "untrained"
+            give_back()  # what earlier measurements have left
             facts = finetune(
                 classifier,
                 self.split(subject.task, "train") if trained else None,
