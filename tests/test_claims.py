@@ -10,6 +10,7 @@ from bertsecrets.core import UserError
 from bertsecrets.judging import band
 from bertsecrets.params import params, project_path
 from bertsecrets.quantities import QUANTITIES, published_figures
+from bertsecrets.report.table import status
 from bertsecrets.tasks import TASKS
 
 COUNTS = {"A": 4, "B": 6, "C": 4, "D": 6, "E": 5, "F": 3, "G": 7, "H": 5}
@@ -226,3 +227,11 @@ def test_the_projects_settings_are_k19s():
         128,
     )
     assert (params().attention.examples, params().attention.max_length) == (1000, 200)
+
+
+def test_a_deviation_may_be_of_any_model(tmp_path):
+    evidence = "{model: any, task: rte, evidence: seen whatever the model}"
+    (tmp_path / "c.yaml").write_text(GOOD + f"  known: [{evidence}]\n")
+    (claim,) = load_claims(tmp_path)
+    assert all(Case(claim, "rte").known_deviation(model) is not None for model in ("minilm", "gpt2"))
+    assert "any on RTE" in status(claim, "minilm")

@@ -5,7 +5,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from bertsecrets.claims import Claim
+from bertsecrets.claims import ANY_MODEL, Claim
 from bertsecrets.judging import Verdict, show, show_band, show_published
 from bertsecrets.tasks import ALL_TASKS, TASKS
 
@@ -88,7 +88,7 @@ def status(claim: Claim, model: str | None = None) -> str:
         return "not implemented"
     parts = []
     for word in ("reproduces", "deviates"):
-        seen = [k for k in claim.known if k.status == word and model in (None, k.model)]
+        seen = [k for k in claim.known if k.status == word and (model is None or k.model in (model, ANY_MODEL))]
         if seen:
             parts.append(f"{word}: {', '.join(f'{k.model} on {task_title(k.task)}' for k in seen)}")
     return "; ".join(parts) or "unknown"
