@@ -98,7 +98,11 @@ def build_parser() -> argparse.ArgumentParser:
     _add_bench_options(measure)
 
     report = commands.add_parser("report", help="judge claims, print the table, write a page")
-    report.add_argument("--task", action="append", help="may be given several times (default: all that have data)")
+    report.add_argument(
+        "--task",
+        action="append",
+        help="may be given several times; `all` for claims on no task or several (default: everything that has data)",
+    )
     report.add_argument("--claim", action="append", help="only these ids")
     report.add_argument("--seeds", type=int, metavar="N", help="seeds 1 to N (default: params.yaml)")
     report.add_argument("--measurements", type=Path, metavar="DIR", help="judge what `measure --save` kept, alone")

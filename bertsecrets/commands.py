@@ -191,7 +191,7 @@ def report(options: argparse.Namespace) -> None:
 
     ids = {claim.id for wanted in options.claim or () for claim in find_claims(wanted)}
     model, seeds = model_name(options), seed_list(options.seeds)
-    names = [task(name).name for name in options.task or ()]
+    names = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
     chosen = [case for case in cases() if (not names or case.task in names) and (not ids or case.claim.id in ids)]
     bench: Workbench | Shelf
     if options.measurements:
@@ -230,7 +230,7 @@ def _possible(bench: "Workbench", chosen: Sequence["Case"], names: Sequence[str]
     from bertsecrets.evaluate import missing
 
     for name in names:
-        problem = bench.source.missing(task(name))
+        problem = bench.source.missing(task(name)) if name != ALL_TASKS else None
         if problem:
             raise UserError(problem)
     there = {

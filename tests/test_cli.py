@@ -144,6 +144,12 @@ def test_everything_measured_here_is_judged_elsewhere(capsys, shared, tmp_path, 
     assert "<script src" not in page
 
 
+def test_claims_on_no_task_are_asked_for_as_all(capsys, shared):
+    out = run(capsys, "report", "--task", "all", "--claim", "B5", *shared)
+    assert "B5-l7h6" in out
+    assert "2 not applicable" in out  # the example needs 12 layers of 12 heads
+
+
 def test_report_measures_what_is_missing_and_takes_the_rest_from_the_store(capsys, shared):
     run(capsys, "measure", "scores", "--task", "rte", *shared)
     out = run(capsys, "report", "--task", "rte", "--claim", "D1", "--claim", "d3", *shared)
