@@ -17,6 +17,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from bertsecrets.core import Initialisation, UserError
 from bertsecrets.encoding import Encoded, encode
+from bertsecrets.memory import large_blocks_apart
 from bertsecrets.models import Classifier, freeze_encoder
 from bertsecrets.params import FinetuneParams
 from bertsecrets.sources import Split
@@ -140,7 +141,8 @@ def finetune(
             callbacks=[progress],
         )
         trainer.remove_callback(PrinterCallback)
-        trainer.train()
+        with large_blocks_apart():
+            trainer.train()
         facts.update(steps=trainer.state.global_step, loss=progress.losses)
         facts["precision"] = "bfloat16" if half else "float32"
     classifier.model.to("cpu").eval()

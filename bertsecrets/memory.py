@@ -4,6 +4,8 @@ import ctypes
 import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from bertsecrets.core import UserError
 
 # A CPU works fastest on what stays near its caches; a GPU wants to be full.
 CPU_TOKENS, GPU_TOKENS = 2048, 65536
+M_MMAP_THRESHOLD = -3  # GNU's name for the size from which a block is the system's
+APART, USUAL = 2 * 2**20, 32 * 2**20  # bytes
 CPU_BYTES = 512 * 2**20  # more brings nothing on a CPU
 
 
@@ -60,6 +64,24 @@ def too_small(error: BaseException) -> UserError:
 def ran_out(error: BaseException) -> bool:
     """Whether an error says that memory ran out: torch has a class for it on a GPU, and only words on a CPU."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
+@contextmanager
+def large_blocks_apart() -> Iterator[None]:
+    """Within it, large blocks come from the system and go back when freed, where the C library is GNU's.
+
+    Else its heap grows with every size of batch that training meets, and a small model takes over 3 GB. It changes
+    where numbers lie, never the numbers.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is None:
+        yield
+        return
+    mallopt(M_MMAP_THRESHOLD, APART)
+    try:
+        yield
+    finally:
+        mallopt(M_MMAP_THRESHOLD, USUAL)
 
 
 def give_back() -> None:
