@@ -14,7 +14,6 @@ from bertsecrets.claims import Case, cases
 from bertsecrets.core import UserError
 from bertsecrets.judging import Verdict
 from bertsecrets.store import DamagedEntryWarning
-from bertsecrets.tasks import ALL_TASKS, task
 
 USER_ERROR = 2
 VERDICTS = pytest.StashKey[list[Verdict]]()
@@ -110,7 +109,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         commands.seed_list(options.seeds)
         commands.check_model(commands.model_name(options), options.offline)
         names = dict.fromkeys(case.task for case in wanted)
-        missing = [problem for name in names if name != ALL_TASKS and (problem := bench.source.missing(task(name)))]
+        missing = [problem for name in names if (problem := bench.texts.missing_rows(name))]
         if len(missing) == len(names):
             raise UserError(missing[0])
     except UserError as error:

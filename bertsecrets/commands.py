@@ -102,7 +102,7 @@ def fetch(options: argparse.Namespace) -> None:
     print(f"{location.name}: {location.path}{'@' + location.revision if location.revision else ''}")
     for each in wanted:
         for name in ("train", "dev"):
-            split = bench.split(each.name, name)
+            split = bench.texts.split(each.name, name)
             mark = "" if split.official else " (unofficial)"
             print(f"{each.title} {name}: {len(split)} rows{mark}, {split.fingerprint[:12]}")
 
@@ -230,12 +230,10 @@ def _possible(bench: "Workbench", chosen: Sequence["Case"], names: Sequence[str]
     from bertsecrets.evaluate import missing
 
     for name in names:
-        problem = bench.source.missing(task(name)) if name != ALL_TASKS else None
+        problem = bench.texts.missing_rows(name)
         if problem:
             raise UserError(problem)
-    there = {
-        name for name in {case.task for case in chosen} if name == ALL_TASKS or not bench.source.missing(task(name))
-    }
+    there = {name for name in {case.task for case in chosen} if bench.texts.missing_rows(name) is None}
     problems = [(case, missing(bench, case)) for case in chosen if case.task in there]
     for reason in dict.fromkeys(problem for _, problem in problems if problem):
         left_out = ", ".join(str(case) for case, problem in problems if problem == reason)
@@ -274,11 +272,11 @@ def doctor(options: argparse.Namespace) -> None:
             print(f"model {name}: here")
         except UserError as error:
             print(f"model {name}: missing; {error}")
-    if bench.source.glue is None:
+    if bench.texts.source.glue is None:
         print(f"GLUE: from the hub; a local folder goes in --glue DIR or {GLUE_VARIABLE}")
     for each in TASKS.values():
-        problem = bench.source.missing(each)
-        if bench.source.glue is not None:
+        problem = bench.texts.missing_rows(each.name)
+        if bench.texts.source.glue is not None:
             print(f"GLUE {each.title}: {'here' if problem is None else f'missing; {problem}'}")
     for kind in ("checkpoints", "measurements"):
         entries = [p for p in (bench.store.root / kind).glob("*") if p.is_dir() and not p.name.startswith(".")]

@@ -78,19 +78,24 @@ def run_scores(inputs: Inputs) -> Results:
 
 
 def run_ablation(inputs: Inputs) -> Results:
-    """Scores with each head, or each layer, disabled."""
-    from bertsecrets.headsets import label, parse_sets
-    from bertsecrets.measures.ablation import head_ablation, layer_ablation, set_ablation
+    """Scores with each head (`score` [layer, head]), each layer (`score` [layer]) or each set asked for disabled."""
+    from bertsecrets.headsets import label, parse_sets, single_heads, whole_layers
+    from bertsecrets.measures.ablation import set_ablation
 
     classifier = inputs.open("sdpa")
     encoded = encode(inputs.rows, classifier.tokenizer, classifier.fit(inputs.settings.scores.max_length))
-    targets = inputs.rows.targets()
-    if "heads" in inputs.options:
-        sets = parse_sets(inputs.options["heads"], classifier.layers, classifier.heads)
-        values, samples = set_ablation(classifier, encoded, inputs.task, targets, sets, inputs.device, inputs.grid)
-        return {inputs.measure: ({**values, "sets": [label(each) for each in sets]}, samples)}, len(encoded)
-    run = head_ablation if inputs.measure == "head-ablation" else layer_ablation
-    return {inputs.measure: run(classifier, encoded, inputs.task, targets, inputs.device, inputs.grid)}, len(encoded)
+    shape = (classifier.layers, classifier.heads)
+    given, single = inputs.options.get("heads"), inputs.measure == "head-ablation"
+    sets = parse_sets(given, *shape) if given else single_heads(*shape) if single else whole_layers(*shape)
+    title = "sets of heads" if given else "heads" if single else "layers"
+    values, samples = set_ablation(
+        classifier, encoded, inputs.task, inputs.rows.targets(), sets, inputs.device, inputs.grid, f"disabling {title}"
+    )
+    if given:
+        values["sets"] = [label(each) for each in sets]
+    elif single:
+        values["score"] = values["score"].reshape(shape)
+    return {inputs.measure: (values, samples)}, len(encoded)
 
 
 def run_attention(inputs: Inputs) -> Results:

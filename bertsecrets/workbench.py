@@ -4,7 +4,6 @@ Command line and benchmarks both ask a `Workbench`; nothing is trained or measur
 (data, settings, limits, precision) is part of its key and is marked in its provenance.
 """
 
-import functools
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,91 +15,36 @@ import torch
 
 from bertsecrets import locations, models
 from bertsecrets.core import Measurement, Subject, UserError, digest, slug
-from bertsecrets.facts import (
-    classifier_facts,
-    classifier_problem,
-    device_name,
-    pipeline_facts,
-    pipeline_problem,
-    software,
-)
-from bertsecrets.files import copy_whole, file_sha256
+from bertsecrets.facts import classifier_facts, device_name, pipeline_facts, software
+from bertsecrets.files import copy_whole
 from bertsecrets.finetune import best_device, finetune
 from bertsecrets.kept import load, save
-from bertsecrets.measures import (
-    ABLATION,
-    ANNOTATED,
-    ATTENTION,
-    CLASSIFIER,
-    ENCODER,
-    EXAMPLE,
-    FRAMES,
-    MEASURES,
-    SPACY,
-    check_measure,
-)
-from bertsecrets.measures.example import SENTENCE
+from bertsecrets.measures import ABLATION, ATTENTION, ENCODER, MEASURES, check_measure
 from bertsecrets.memory import give_back
 from bertsecrets.params import Params, params
-from bertsecrets.sources import Source, Split
+from bertsecrets.sources import Source
 from bertsecrets.store import Store
-from bertsecrets.tasks import ALL_TASKS, task
+from bertsecrets.tasks import task
+from bertsecrets.texts import DEFAULT_PIPELINE, Texts
 
 CPU = torch.device("cpu")
-DEFAULT_PIPELINE = "en_core_web_sm"
-NO_FRAMES = "frame-heads needs --frames: a JSONL of frame sentences, or FrameNet's folder or archive"
 
 
 @dataclass(frozen=True)
 class Workbench:
-    """Everything a measurement depends on besides its subject.
-
-    `limit` keeps the first validation rows, `train_limit` the first training rows, both in file order; `grid_limit`
-    keeps fewer validation rows where every head or layer is disabled in turn.
-    """
+    """Everything a measurement depends on besides its subject: what is read, on which device, what is kept where."""
 
     store: Store
-    source: Source
+    texts: Texts
     device: torch.device = CPU
-    limit: int | None = None
-    train_limit: int | None = None
     offline: bool = False
-    frames: Path | None = None
-    spacy: str = DEFAULT_PIPELINE
-    grid_limit: int | None = None
 
     @property
     def settings(self) -> Params:
         """The settings of `params.yaml`."""
         return params()
 
-    # ------------------------------------------------------------------ data and checkpoints
-
-    @functools.cache  # noqa: B019 - a workbench lives as long as its process
-    def split(self, task_name: str, name: str) -> Split:
-        """A checked split, cut to the limit."""
-        return self._whole(task_name, name).head(self.train_limit if name == "train" else self.limit)
-
-    @functools.cache  # noqa: B019
-    def _whole(self, task_name: str, name: str) -> Split:
-        return self.source.split(task(task_name), name)
-
-    def missing(self, measure: str, task_name: str) -> str | None:
-        """Why a measure cannot be had on a task (data, frames, spaCy); None where it can."""
-        kind, needs = MEASURES[measure].kind, MEASURES[measure].needs
-        if kind == FRAMES and self.frames is None:
-            return NO_FRAMES
-        problem = None if kind in ENCODER else self.source.missing(task(task_name))
-        if problem is None and needs == SPACY:
-            return pipeline_problem(self.spacy)
-        if problem is None and needs == CLASSIFIER:
-            return classifier_problem()
-        return problem
-
-    def _cut(self, task_name: str, name: str) -> int | None:
-        """The limit on a split, where it leaves rows out: then it is part of a key (by fingerprint), and marked."""
-        limit = self.train_limit if name == "train" else self.limit
-        return limit if limit is not None and limit < len(self._whole(task_name, name)) else None
+    # ------------------------------------------------------------------ checkpoints
 
     def checkpoint(self, subject: Subject) -> Path:
         """The folder of a subject's trained checkpoint, trained now if it is not in the store."""
@@ -114,7 +58,7 @@ class Workbench:
             "initialisation": subject.initialisation,
             "seed": subject.seed,
             "finetune": self.settings.finetune.model_dump() if trained else None,
-            "train": self.split(subject.task, "train").fingerprint if trained else None,
+            "train": self.texts.split(subject.task, "train").fingerprint if trained else None,
             "device": self.device.type if trained else "cpu",
         }
 
@@ -130,7 +74,7 @@ class Workbench:
             give_back()  # what earlier measurements have left
             facts = finetune(
                 classifier,
-                self.split(subject.task, "train") if trained else None,
+                self.texts.split(subject.task, "train") if trained else None,
                 folder,
                 self.settings.finetune,
                 subject.initialisation,
@@ -142,8 +86,8 @@ class Workbench:
                 "subject": asdict(subject),
                 "training": facts,
                 "software": software(),
-                "data": self._data(subject.task, ("train", "dev") if trained else ("dev",)),
-                "train_limit": self._cut(subject.task, "train") if trained else None,
+                "data": self.texts.splits_facts(subject.task, ("train", "dev") if trained else ("dev",)),
+                "train_limit": self.texts.cut(subject.task, "train") if trained else None,
             }
 
         found = self.store.get_or_make("checkpoints", str(subject), key, make)
@@ -157,6 +101,10 @@ class Workbench:
         return folder
 
     # ------------------------------------------------------------------ measurements
+
+    def missing(self, measure: str, task_name: str) -> str | None:
+        """Why a measure cannot be had on a task (data, frames, spaCy); None where it can."""
+        return self.texts.missing(measure, task_name)
 
     def measurement(
         self, measure: str, subject: Subject, checkpoint: Path | None = None, **options: Any
@@ -213,7 +161,7 @@ class Workbench:
             else None,
             "model": subject.model,
             "subject": asdict(subject),
-            "data": self._fingerprint(measure, subject),
+            "data": self.texts.fingerprint(measure, subject.task),
             "settings": self._measure_settings(measure),
             "options": options,
             "device": self.device.type,
@@ -222,32 +170,8 @@ class Workbench:
     def _measure_settings(self, measure: str) -> dict[str, Any]:
         maps = MEASURES[measure].kind in (ATTENTION, *ENCODER)
         chosen = self.settings.attention if maps else self.settings.scores
-        words = {"pipeline": pipeline_facts(self.spacy)} if measure in ("features", "relations") else {}
+        words = {"pipeline": pipeline_facts(self.texts.spacy)} if measure in ("features", "relations") else {}
         return {**chosen.model_dump(), **words, **(classifier_facts() if measure == "patterns" else {})}
-
-    def _rows(self, measure: str, subject: Subject) -> Split | None:
-        """The validation rows that are measured; None where the measure brings its own texts."""
-        if subject.task == ALL_TASKS:
-            return None
-        rows = self.split(subject.task, "dev")
-        return rows.head(self.grid_limit) if MEASURES[measure].kind == ABLATION else rows
-
-    def _fingerprint(self, measure: str, subject: Subject) -> str:
-        """What identifies the texts that are measured."""
-        rows = self._rows(measure, subject)
-        if rows is not None:
-            return rows.fingerprint
-        if MEASURES[measure].kind == ANNOTATED:
-            from bertsecrets.patterns.training import annotations_fingerprint
-
-            return annotations_fingerprint()
-        if MEASURES[measure].kind == EXAMPLE:
-            return digest(SENTENCE)
-        if self.frames is None:
-            raise UserError(NO_FRAMES)
-        if self.frames.is_file():
-            return file_sha256(self.frames)
-        return digest([(str(p), p.stat().st_size) for p in sorted(self.frames.rglob("*.xml"))])
 
     def _run(self, measure: str, subject: Subject, folder: Path, options: dict[str, Any]) -> dict[str, Measurement]:
         """Run a measure, and those that the same pass feeds."""
@@ -259,15 +183,15 @@ class Workbench:
             measure,
             subject,
             folder,
-            self._rows(measure, subject),
+            self.texts.rows(measure, subject.task),
             options,
             self.settings,
             self.device,
             self.offline,
             grid=self.store.root / "grids" / f"{measure}-{key[:12]}",
             cache=self.store.root / "parses",
-            frames=self.frames,
-            spacy=self.spacy,
+            frames=self.texts.frames,
+            spacy=self.texts.spacy,
         )
         with torch.inference_mode():
             results, examples = RUNNERS[MEASURES[measure].kind](inputs)
@@ -288,26 +212,13 @@ class Workbench:
 
     # ------------------------------------------------------------------ provenance
 
-    def _data(self, task_name: str, names: tuple[str, ...]) -> dict[str, Any]:
-        splits = {name: self.split(task_name, name) for name in names}
-        return {
-            "origin": {name: _public_origin(split) for name, split in splits.items()},
-            "rows": {name: len(split) for name, split in splits.items()},
-            "official": all(split.official for split in splits.values()),
-        }
-
     def provenance(self, measure: str, subject: Subject, folder: Path, seconds: float) -> dict[str, Any]:
         """Where a measurement comes from: data, limits, checkpoint, software, device, seconds."""
-        dev = self._rows(measure, subject)
+        texts = self.texts.measured_facts(measure, subject.task)
         manifest = locations.checkpoint_manifest(folder)
-        trained_on = manifest.get("data", {})
-        names = {ANNOTATED: "annotated maps", FRAMES: self.frames.name if self.frames else None}
-        own = names.get(MEASURES[measure].kind)
         return {
-            "data": _public_origin(dev) if dev else own,
-            "data_fingerprint": self._fingerprint(measure, subject),
-            "official_data": (dev is None or dev.official) and trained_on.get("official", True),
-            "limit": len(dev) if dev and len(dev) < len(self._whole(subject.task, "dev")) else None,
+            **texts,
+            "official_data": texts["official_data"] and manifest.get("data", {}).get("official", True),
             "train_limit": manifest.get("train_limit"),
             "checkpoint": folder.name,
             "training": manifest.get("training"),
@@ -316,11 +227,6 @@ class Workbench:
             "seconds": seconds,
             "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-
-
-def _public_origin(split: Split) -> str:
-    """A split's origin without the folders above it, which say nothing to others."""
-    return "/".join(Path(split.origin).parts[-2:]) if Path(split.origin).is_file() else split.origin
 
 
 def open_workbench(
@@ -352,14 +258,6 @@ def open_workbench(
             raise UserError(f"no GLUE folder at {folder}: give the folder that holds RTE/dev.tsv and its like")
     if frames is not None and not frames.exists():
         raise UserError(f"nothing at {frames}: --frames takes a JSONL, or FrameNet's own folder or archive")
-    return Workbench(
-        Store(store or Path("runs")),
-        Source(next(iter(folders), None), offline, allow_unofficial, tuple(folders[1:])),
-        best_device(device),
-        limit,
-        train_limit,
-        offline,
-        frames,
-        spacy or DEFAULT_PIPELINE,
-        grid_limit,
-    )
+    source = Source(next(iter(folders), None), offline, allow_unofficial, tuple(folders[1:]))
+    texts = Texts(source, limit, train_limit, grid_limit, frames, spacy or DEFAULT_PIPELINE)
+    return Workbench(Store(store or Path("runs")), texts, best_device(device), offline)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from ablation_models import FAMILIES, tiny, tokens
 from ablation_reference import plain_logits
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,6 @@ from bertsecrets.ablation import Engine, ablate
 from bertsecrets.core import UserError
 from bertsecrets.encoding import Encoded, encode, predict
 from bertsecrets.headsets import BASELINE, head_pairs, nested, single_heads, whole_layers
-from bertsecrets.measures.ablation import head_ablation, layer_ablation
 from bertsecrets.memory import Budget
 from bertsecrets.models import Classifier, open_classifier
 from bertsecrets.prefixes import plan
@@ -35,52 +35,9 @@ PAIRS = [
     ("Scientists found water on the far side of the moon.", "There is water on the moon."),
     ("The train to Lyon leaves at noon.", "The train arrives in Lyon at noon."),
 ]
-OUTPUTS = {"num_labels": 3, "pad_token_id": 0, "vocab_size": 100}
-SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48, **OUTPUTS}
-DEEP = {"max_position_embeddings": 64, **SMALL}
-FAMILIES = {
-    "Bert": DEEP,
-    "Roberta": DEEP,
-    "Electra": {"embedding_size": 16, **DEEP},
-    "Ernie": DEEP,
-    "DistilBert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64, **OUTPUTS},
-    "Albert": {"embedding_size": 16, **DEEP},
-    "GPT2": {
-        "n_embd": 32,
-        "n_layer": 3,
-        "n_head": 4,
-        "n_positions": 64,
-        "bos_token_id": 1,
-        "eos_token_id": 1,
-        **OUTPUTS,
-    },
-    "ModernBert": {"cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2, **DEEP},
-}
 FAST = {"Bert", "Roberta", "Electra", "Ernie", "DistilBert", "Albert"}
 MIXED = [frozenset({(0, 1), (2, 3)}), frozenset({(1, 0), (1, 2), (2, 0)}), frozenset({(0, 0), (1, 1), (2, 2)})]
 EVERY_KIND = [*MIXED, BASELINE, *single_heads(3, 4), *whole_layers(3, 4), *head_pairs(1, 4), *nested([(2, 1), (0, 2)])]
-
-
-def tiny(family: str, seed: int = 0) -> Classifier:
-    """A randomly drawn classifier with weights large enough that every head matters."""
-    import transformers
-
-    torch.manual_seed(seed)
-    config = getattr(transformers, f"{family}Config")(**FAMILIES.get(family, DEEP))
-    model = getattr(transformers, f"{family}ForSequenceClassification")(config).eval()
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if weight.dim() == 2 and "embed" not in name:
-                weight.mul_(8)
-    return Classifier(model, None, f"tiny {family} {seed}")
-
-
-def tokens(lengths=(5, 9, 5, 3, 12), segments=False, seed=0) -> Encoded:
-    """Arbitrary ordinary tokens in examples of the given lengths."""
-    drawn = np.random.default_rng(seed)
-    ids = [drawn.integers(5, 100, length).tolist() for length in lengths]
-    kinds = [[0] * (length // 2) + [1] * (length - length // 2) for length in lengths] if segments else None
-    return Encoded(ids, kinds, 0)
 
 
 @pytest.fixture(scope="module")
@@ -359,34 +316,3 @@ def test_progress_sums_to_the_number_of_sets():
     seen: list[float] = []
     ablate(ENGINES["fast"], tokens(), [BASELINE, *MIXED, BASELINE], progress=seen.append)
     assert sum(seen) == pytest.approx(5)
-
-
-def test_the_head_measure_scores_every_set_and_keeps_every_prediction():
-    classifier, encoded = tiny("Bert"), tokens((4, 6, 6, 8, 5))
-    targets = [0, 1, 2, 1, 0]
-    values, samples = head_ablation(classifier, encoded, task("mnli"), targets, show=False)
-    expected = plain_logits(classifier.model, encoded, [BASELINE, *single_heads(3, 4)]).argmax(-1)
-    np.testing.assert_array_equal(samples["predicted"], expected[1:])
-    np.testing.assert_array_equal(samples["baseline_predicted"], expected[0])
-    assert samples["predicted"].dtype == np.int8
-    np.testing.assert_allclose(values["score"].ravel(), (expected[1:] == targets).mean(1))
-    assert values["score"].shape == (3, 4)
-    assert values["baseline"] == (expected[0] == targets).mean()
-
-
-def test_the_layer_measure_correlates_scores_and_resumes_from_its_folder(tmp_path):
-    from transformers import BertConfig, BertForSequenceClassification
-
-    torch.manual_seed(3)
-    model = BertForSequenceClassification(BertConfig(**{**DEEP, "num_labels": 1})).eval()
-    classifier, encoded, targets = Classifier(model, None, ""), tokens((4, 6, 6, 8, 5)), [0.5, 5.0, 2.2, 3.1, 4.0]
-    values, samples = layer_ablation(classifier, encoded, task("stsb"), targets, folder=tmp_path / "grid", show=False)
-    assert samples["predicted"].dtype == np.float32
-    assert values["score"].shape == (3,)
-    np.testing.assert_allclose(
-        values["score"], [np.corrcoef(row, targets)[0, 1] for row in samples["predicted"]], rtol=1e-5
-    )
-    with torch.no_grad():
-        model.classifier.weight.zero_()
-    with pytest.raises(UserError, match="another grid"):
-        layer_ablation(classifier, encoded, task("stsb"), targets, folder=tmp_path / "grid", show=False)

@@ -30,7 +30,7 @@ def test_drawn_maps_are_the_models_own(bench, subject):
     model = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
     from transformers import AutoTokenizer
 
-    encoded = encode(bench.split("rte", "dev"), AutoTokenizer.from_pretrained(folder), 200)
+    encoded = encode(bench.texts.split("rte", "dev"), AutoTokenizer.from_pretrained(folder), 200)
     for each in drawn:
         expected = plain_maps(model, encoded, each.example)[each.layer - 1, each.head - 1]
         np.testing.assert_allclose(each.values.astype(float), expected.numpy(), atol=1e-3)

@@ -18,42 +18,12 @@ from bertsecrets.ablation import Engine, ablate
 from bertsecrets.core import digest
 from bertsecrets.encoding import Encoded
 from bertsecrets.grid import Grid
-from bertsecrets.headsets import BASELINE, HeadSet, single_heads, whole_layers
+from bertsecrets.headsets import BASELINE, HeadSet
 from bertsecrets.measures.scores import decide, metrics
 from bertsecrets.models import Classifier
 from bertsecrets.tasks import Task
 
 Outcome = tuple[dict[str, Any], dict[str, np.ndarray]]
-
-
-def head_ablation(
-    classifier: Classifier,
-    encoded: Encoded,
-    task: Task,
-    targets: Sequence[float] | Sequence[int] | np.ndarray,
-    device: torch.device | str = "cpu",
-    folder: Path | None = None,
-    show: bool = True,
-) -> Outcome:
-    """The score with each head disabled, one at a time (figure 8): `set_ablation` with `score` [layer, head]."""
-    sets = single_heads(classifier.layers, classifier.heads)
-    values, samples = set_ablation(classifier, encoded, task, targets, sets, device, folder, show, "disabling heads")
-    values["score"] = values["score"].reshape(classifier.layers, classifier.heads)
-    return values, samples
-
-
-def layer_ablation(
-    classifier: Classifier,
-    encoded: Encoded,
-    task: Task,
-    targets: Sequence[float] | Sequence[int] | np.ndarray,
-    device: torch.device | str = "cpu",
-    folder: Path | None = None,
-    show: bool = True,
-) -> Outcome:
-    """The score with all heads of a layer disabled (figure 9); otherwise as `set_ablation`, `score` [layer]."""
-    sets = whole_layers(classifier.layers, classifier.heads)
-    return set_ablation(classifier, encoded, task, targets, sets, device, folder, show, "disabling layers")
 
 
 def set_ablation(
@@ -64,14 +34,13 @@ def set_ablation(
     sets: Sequence[HeadSet],
     device: torch.device | str = "cpu",
     folder: Path | None = None,
-    show: bool = True,
-    title: str = "disabling sets of heads",
+    title: str | None = None,
 ) -> Outcome:
     """The score with each of some sets of heads disabled.
 
     Args:
         folder: where finished portions are kept, so that an interrupted run goes on and several processes share one.
-        show: a progress bar over the sets, with the time left.
+        title: of a progress bar over the sets, with the time left; without a title there is no bar.
 
     Returns:
         Values: `baseline` and `score` [set], fractions of the task's metric. Samples: `predicted` [set, example],
@@ -87,7 +56,7 @@ def set_ablation(
         logits = ablate(engine, encoded, some, progress=progress)
         return np.stack([decide(task, each) for each in logits]).astype(np.float32 if task.regression else np.int8)
 
-    with tqdm(total=len(everything), desc=title, unit="set", disable=not show) as bar:
+    with tqdm(total=len(everything), desc=title, unit="set", disable=title is None) as bar:
         progress = _whole_steps(bar)
         if folder is None:
             predicted = compute(everything, progress)

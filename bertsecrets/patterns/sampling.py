@@ -99,7 +99,7 @@ def _of_checkpoint(
     rng: np.random.Generator,
     max_tokens: int,
 ) -> list[PatternMap]:
-    split = bench.split(subject.task, "dev")
+    split = bench.texts.split(subject.task, "dev")
     limit = opened.fit(bench.settings.attention.max_length)
     examples, encoded = draw_inputs(split, opened, count, rng, limit, max_tokens)
     wanted: dict[int, list[tuple[int, int]]] = defaultdict(list)

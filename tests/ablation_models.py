@@ -1,0 +1,51 @@
+"""Tiny classifiers of every family whose heads the engine disables, and inputs for them."""
+
+import numpy as np
+import torch
+
+from bertsecrets.encoding import Encoded
+from bertsecrets.models import Classifier
+
+OUTPUTS = {"num_labels": 3, "pad_token_id": 0, "vocab_size": 100}
+SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48, **OUTPUTS}
+DEEP = {"max_position_embeddings": 64, **SMALL}
+FAMILIES = {
+    "Bert": DEEP,
+    "Roberta": DEEP,
+    "Electra": {"embedding_size": 16, **DEEP},
+    "Ernie": DEEP,
+    "DistilBert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64, **OUTPUTS},
+    "Albert": {"embedding_size": 16, **DEEP},
+    "GPT2": {
+        "n_embd": 32,
+        "n_layer": 3,
+        "n_head": 4,
+        "n_positions": 64,
+        "bos_token_id": 1,
+        "eos_token_id": 1,
+        **OUTPUTS,
+    },
+    "ModernBert": {"cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2, **DEEP},
+}
+
+
+def tiny(family: str, seed: int = 0) -> Classifier:
+    """A randomly drawn classifier with weights large enough that every head matters."""
+    import transformers
+
+    torch.manual_seed(seed)
+    config = getattr(transformers, f"{family}Config")(**FAMILIES.get(family, DEEP))
+    model = getattr(transformers, f"{family}ForSequenceClassification")(config).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() == 2 and "embed" not in name:
+                weight.mul_(8)
+    return Classifier(model, None, f"tiny {family} {seed}")
+
+
+def tokens(lengths=(5, 9, 5, 3, 12), segments=False, seed=0) -> Encoded:
+    """Arbitrary ordinary tokens in examples of the given lengths."""
+    drawn = np.random.default_rng(seed)
+    ids = [drawn.integers(5, 100, length).tolist() for length in lengths]
+    kinds = [[0] * (length // 2) + [1] * (length - length // 2) for length in lengths] if segments else None
+    return Encoded(ids, kinds, 0)
