@@ -54,6 +54,22 @@ def software() -> dict[str, str]:
     return {"python": platform.python_version(), "bertsecrets": __version__, **{n: version(n) for n in names}}
 
 
+def best_device(wanted: str | None = None) -> torch.device:
+    """The device named, or the GPU where there is one, else the CPU.
+
+    Raises:
+        UserError: the named device is not there.
+    """
+    if wanted is None or wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"no device {wanted!r} here: use --device cpu, or cuda where a GPU is present") from error
+    return device
+
+
 def device_name(device: torch.device) -> str:
     """A device in words."""
     if device.type == "cuda":

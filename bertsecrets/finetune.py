@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
-from bertsecrets.core import Initialisation, UserError
+from bertsecrets.core import Initialisation
 from bertsecrets.encoding import Encoded, encode
 from bertsecrets.memory import large_blocks_apart
 from bertsecrets.models import Classifier, freeze_encoder
@@ -65,22 +65,6 @@ class _Progress(TrainerCallback):
     def on_train_end(self, args, state, control, **kwargs):
         if self.bar is not None:
             self.bar.close()
-
-
-def best_device(wanted: str | None = None) -> torch.device:
-    """The device named, or the GPU where there is one, else the CPU.
-
-    Raises:
-        UserError: the named device is not there.
-    """
-    if wanted is None or wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(wanted)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"no device {wanted!r} here: use --device cpu, or cuda where a GPU is present") from error
-    return device
 
 
 def finetune(

@@ -16,7 +16,7 @@ from bertsecrets.core import UserError
 # A CPU works fastest on what stays near its caches; a GPU wants to be full.
 CPU_TOKENS, GPU_TOKENS = 2048, 65536
 M_MMAP_THRESHOLD = -3  # GNU's name for the size from which a block is the system's
-APART, USUAL = 2 * 2**20, 32 * 2**20  # bytes
+APART, USUAL = 16 * 2**20, 32 * 2**20  # bytes; to get a block from the system costs time, smaller ones too often
 CPU_BYTES = 512 * 2**20  # more brings nothing on a CPU
 
 

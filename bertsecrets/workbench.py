@@ -15,9 +15,8 @@ import torch
 
 from bertsecrets import locations, models
 from bertsecrets.core import Measurement, Subject, UserError, digest, slug
-from bertsecrets.facts import classifier_facts, device_name, pipeline_facts, software
+from bertsecrets.facts import best_device, classifier_facts, device_name, pipeline_facts, software
 from bertsecrets.files import copy_whole
-from bertsecrets.finetune import best_device, finetune
 from bertsecrets.kept import load, save
 from bertsecrets.measures import ABLATION, ATTENTION, ENCODER, MEASURES, check_measure
 from bertsecrets.memory import give_back
@@ -66,6 +65,8 @@ class Workbench:
         key = self._checkpoint_key(subject)
 
         def make(folder: Path) -> dict[str, Any]:
+            from bertsecrets.finetune import finetune  # transformers' Trainer takes seconds to import
+
             fused = "sdpa" if self.device.type == "cuda" else "eager"  # on a CPU dropout makes SDPA the slower one
             classifier = models.open_classifier(
                 subject.model, task(subject.task), subject.initialisation, subject.seed, self.offline, fused
@@ -90,9 +91,10 @@ class Workbench:
                 "train_limit": self.texts.cut(subject.task, "train") if trained else None,
             }
 
-        found = self.store.get_or_make("checkpoints", str(subject), key, make)
-        give_back()
-        return found
+        folder, reused = self.store.get_or_make("checkpoints", str(subject), key, make)
+        if not reused:
+            give_back()
+        return folder, reused
 
     def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
         """A subject's checkpoint as a folder of the user's choice, whole or not at all."""

@@ -8,8 +8,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from bertsecrets.core import UserError
 from bertsecrets.encoding import encode, predict
+from bertsecrets.facts import best_device
 from bertsecrets.files import file_sha256
-from bertsecrets.finetune import best_device, finetune
+from bertsecrets.finetune import finetune
 from bertsecrets.models import open_classifier
 from bertsecrets.params import FinetuneParams
 from bertsecrets.sources import Split, load_folder

@@ -84,14 +84,18 @@ def test_labels_change_by_name_and_unknown_ones_are_refused():
 
 def test_most_annotators_settle_a_label_and_the_first_where_all_differ(tmp_path):
     votes = [
-        ("block", None, None), (None, None, None), ("block", "diagonal", "diagonal"), ("block", "diagonal", None),
-        ("block", "diagonal", "vertical"), (None, "diagonal", "vertical"), ("block", "block", "vertical"),
+        ("block", None, None, ()), (None, None, None, ()), ("block", "diagonal", "diagonal", ()),
+        ("block", "diagonal", None, ()), ("block", "diagonal", "vertical", ()), (None, "diagonal", "vertical", ()),
+        ("block", "block", "vertical", ()), ("block", "block", "vertical", ("vertical", "vertical")),
+        ("block", "diagonal", "vertical", ("vertical",)), ("block", "diagonal", "diagonal", ("block",)),
     ]  # fmt: skip
     maps = MapSet(tuple(pattern_map(i) for i in range(len(votes))), *zip(*votes, strict=True))
     maps.save(tmp_path / "set")
     settled = MapSet.load(tmp_path / "set").settled()
-    assert settled.labels == ("block", None, "diagonal", "block", "block", "diagonal", "block")
-    assert not any(settled.second_labels + settled.third_labels)
+    assert settled.labels == (
+        "block", None, "diagonal", "block", "block", "diagonal", "block", "vertical", "vertical", "block",
+    )  # fmt: skip
+    assert not any(settled.second_labels + settled.third_labels + settled.further_labels)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +110,8 @@ def test_most_annotators_settle_a_label_and_the_first_where_all_differ(tmp_path)
         (8, "12", "line 3: boundary 12 is outside 1 to 11"),
         (0, "tiny_0", "line 3: no map called 'tiny_0' left"),
         (11, "y", "line 3: unknown third label 'y'"),
-        (11, "\tx", "line 3: 13 fields where 12 were expected"),
+        (12, "block blok", "line 3: unknown further labels 'blok'"),
+        (12, "\tx", "line 3: 14 fields where 13 were expected"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_line(saved, column, text, message):

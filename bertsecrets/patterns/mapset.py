@@ -22,7 +22,8 @@ from bertsecrets.patterns.classes import CLASSES
 MAPS, ANNOTATIONS, ANNOTATORS, LOCK = "maps.npz", "annotations.tsv", "annotators.json", ".lock"
 STATES = ("fine-tuned", "pretrained")
 LABELS = ("label", "second label", "third label")
-COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", *LABELS)
+FURTHER = "further labels"
+COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", *LABELS, FURTHER)
 SHIPPED = Path(__file__).parent / "data"
 
 
@@ -65,12 +66,16 @@ class PatternMap:
 
 @dataclass(frozen=True)
 class MapSet(Sequence[PatternMap]):
-    """Maps with their labels: `labels`, and a second and third annotator's, hold a class each, or None."""
+    """Maps with their labels: `labels`, and a second and third annotator's, hold a class each, or None.
+
+    `further_labels` are those of all later annotators of a map: as a rule of a map on which the first ones differ.
+    """
 
     maps: tuple[PatternMap, ...]
     labels: tuple[str | None, ...] = ()
     second_labels: tuple[str | None, ...] = ()
     third_labels: tuple[str | None, ...] = ()
+    further_labels: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         for column in ("labels", "second_labels", "third_labels"):
@@ -78,6 +83,9 @@ class MapSet(Sequence[PatternMap]):
             if len(given) != len(self.maps):
                 raise ValueError(f"{len(given)} {column} for {len(self.maps)} maps")
             object.__setattr__(self, column, tuple(given))
+        object.__setattr__(self, "further_labels", tuple(self.further_labels) or ((),) * len(self.maps))
+        if len(self.further_labels) != len(self.maps):
+            raise ValueError(f"{len(self.further_labels)} further labels for {len(self.maps)} maps")
 
     def __len__(self) -> int:
         return len(self.maps)
@@ -111,12 +119,18 @@ class MapSet(Sequence[PatternMap]):
             tuple(self.labels[i] for i in order),
             tuple(self.second_labels[i] for i in order),
             tuple(self.third_labels[i] for i in order),
+            tuple(self.further_labels[i] for i in order),
         )
 
+    @property
+    def votes(self) -> list[tuple[str, ...]]:
+        """All labels of each map, in the order in which they were given."""
+        columns = zip(self.labels, self.second_labels, self.third_labels, self.further_labels, strict=True)
+        return [tuple(label for label in (*named, *further) if label is not None) for *named, further in columns]
+
     def settled(self) -> "MapSet":
-        """The maps under one label each, that of most annotators; where all differ, the first one's."""
-        votes = zip(self.labels, self.second_labels, self.third_labels, strict=True)
-        return MapSet(self.maps, tuple(_most(labels) for labels in votes))
+        """The maps under one label each, that of most annotators; where two are equal in that, the one given first."""
+        return MapSet(self.maps, tuple(max(given, key=given.count) if given else None for given in self.votes))
 
     def relabelled(self, labels: Mapping[str, str | None], second: bool = False) -> "MapSet":
         """The same maps with other labels, given by map name; maps that are not named keep theirs.
@@ -163,6 +177,7 @@ class MapSet(Sequence[PatternMap]):
             tuple(row["label"] or None for _, row in rows),
             tuple(row["second label"] or None for _, row in rows),
             tuple(row["third label"] or None for _, row in rows),
+            tuple(tuple(row[FURTHER].split()) for _, row in rows),
         )
 
     def save(self, folder: Path) -> None:
@@ -194,15 +209,12 @@ class MapSet(Sequence[PatternMap]):
     def save_annotations(self, folder: Path) -> None:
         """Write only the text file of labels, whole or not at all; the maps stay as they are."""
         lines = ["\t".join(COLUMNS)]
-        for each, *labels in zip(self.maps, self.labels, self.second_labels, self.third_labels, strict=True):
+        labels = zip(self.labels, self.second_labels, self.third_labels, self.further_labels, strict=True)
+        for each, (*named, further) in zip(self.maps, labels, strict=True):
             facts = (each.name, each.model, each.task, each.state, each.layer, each.head, each.example)
-            lines.append("\t".join(map(str, (*facts, each.tokens, each.boundary, *(label or "" for label in labels)))))
+            given = (*(label or "" for label in named), " ".join(further))
+            lines.append("\t".join(map(str, (*facts, each.tokens, each.boundary, *given))))
         write_whole(folder / ANNOTATIONS, "\n".join(lines) + "\n")
-
-
-def _most(labels: Iterable[str | None]) -> str | None:
-    given = [label for label in labels if label is not None]
-    return max(given, key=given.count) if given else None  # of equals the first
 
 
 def check_set(folder: Path) -> None:
@@ -250,9 +262,10 @@ def _read_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
 
 def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
     """A row's map, every field checked."""
-    for column in LABELS:
-        if row[column] and row[column] not in CLASSES:
-            raise UserError(f"{where}: unknown {column} {row[column]!r}; expected one of {', '.join(CLASSES)}, or none")
+    for column in (*LABELS, FURTHER):
+        for label in row[column].split() or [row[column]]:
+            if label and label not in CLASSES:
+                raise UserError(f"{where}: unknown {column} {label!r}; expected one of {', '.join(CLASSES)}, or none")
     if row["state"] not in STATES:
         raise UserError(f"{where}: unknown state {row['state']!r}; expected {' or '.join(STATES)}")
     numbers = {}
