@@ -7,13 +7,14 @@ at one and the same distance, a smear does not care whether a pair of tokens is 
 from itertools import pairwise
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from bertsecrets.patterns.stack import MapStack
 from bertsecrets.patterns.stripes import TINY, Column, both_texts, diagonal_sums, inside, shaded
 
 EDGES = (0.0, 0.04, 0.08, 0.15, 0.3, 0.5, 1.01)  # of distance bins, as shares of the inside tokens
 STEPS = (0, 1, 2, 3, 5, 9)  # of distance bins, in tokens
+CLOSE = 0.2  # of the inside tokens: how far from the border's corner points attention still tells a square from a smear
 
 
 def bare(stack: MapStack) -> Float[torch.Tensor, "maps tokens tokens"]:
@@ -58,6 +59,7 @@ def distance(stack: MapStack) -> dict[str, Column]:
         outer = other.clamp(min=0) / other_places.clamp(min=1) + floor[:, None]
         gap = (inner.log() - outer.log()) * both
         found[f"border{name}"] = gap.sum(1) / both.sum(1).clamp(min=1) * two
+        found |= {f"{part}{name}": each * two for part, each in _corners(maps, texts, inner, own_places, floor).items()}
         for i, side in enumerate(("first", "second")):
             square = squares[i].float()
             reach = texts[:, i].sum(1).clamp(min=1)[:, None]
@@ -74,4 +76,35 @@ def distance(stack: MapStack) -> dict[str, Column]:
     received = stack.maps.sum(1) / stack.lengths[:, None]
     for height in (0.05, 0.1, 0.2):
         found[f"bars{height}"] = (received > height).sum(1).float().log1p()
+    return found
+
+
+def _corners(
+    maps: Float[torch.Tensor, "maps tokens tokens"],
+    texts: Bool[torch.Tensor, "maps 2 tokens"],
+    inner: Float[torch.Tensor, "maps offsets"],
+    own_places: Float[torch.Tensor, "maps offsets"],
+    floor: Column,
+) -> dict[str, Column]:
+    """Each corner against what it would get if its tokens attended as those of one text do at the same distance.
+
+    Corners are the rows of one text and the columns of the other: far below 0 beside squares, about 0 in a smear. Of
+    the whole corner and of what is close to the squares; each corner, and the one that is less dark.
+
+    Args:
+        inner: density of each diagonal within texts; `own_places` is how many places it has there.
+    """
+    tokens = maps.shape[-1]
+    steps = torch.arange(tokens - 1, -tokens, -1, device=maps.device).abs()
+    close = steps <= CLOSE * texts.sum((1, 2)).clamp(min=1)[:, None]
+    found: dict[str, Column] = {}
+    for part, here in (("", own_places > 0), ("_close", (own_places > 0) & close)):
+        dark = []
+        for i in (0, 1):
+            corner = (texts[:, i, :, None] & texts[:, 1 - i, None, :]).float()
+            room = diagonal_sums(corner) * here
+            there = (diagonal_sums(maps * corner) * here + floor[:, None] * room).sum(1)
+            dark.append((there + TINY).log() - ((inner * room).sum(1) + TINY).log())
+        found |= {f"corner{i}{part}": each for i, each in enumerate(dark)}
+        found[f"corners{part}"] = torch.maximum(*dark)
     return found

@@ -11,7 +11,7 @@ from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.mapset import MapSet
 from bertsecrets.patterns.sheets import save_image, sheet
 
-EACH, PREDICTED, HARD = 5, 10, 10  # maps in a picture
+EACH, PREDICTED, HARD = 5, 10, 10  # maps in a row, and in pictures
 PANEL = 170  # pixels
 HARD_CASES = "hard-cases"
 
@@ -29,7 +29,7 @@ def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
         if places:
             chosen = maps.take(rng.permutation(places)[:EACH].tolist())
             written.append(folder / f"{name}.png")
-            save_image(sheet(chosen, [""] * len(chosen), PANEL), written[-1])
+            save_image(sheet(chosen, [""] * len(chosen), PANEL, EACH), written[-1])
     if not written:
         raise UserError("no map has a label: annotate the set first")
     hard = hard_cases(maps, rng)
@@ -37,7 +37,7 @@ def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
         chosen = maps.take(hard)
         captions = [f"{one} / {two}" for one, two in zip(chosen.labels, chosen.second_labels, strict=True)]
         written.append(folder / f"{HARD_CASES}.png")
-        save_image(sheet(chosen, captions, PANEL), written[-1])
+        save_image(sheet(chosen, captions, PANEL, EACH), written[-1])
     return written
 
 
@@ -58,7 +58,7 @@ def write_predicted(maps: MapSet, predicted: Mapping[str, str], folder: Path, se
         if places:
             chosen = settled.take(rng.permutation(places)[:PREDICTED].tolist())
             written.append(folder / f"{name}.png")
-            save_image(sheet(chosen, [label or "" for label in chosen.labels], PANEL), written[-1])
+            save_image(sheet(chosen, [label or "" for label in chosen.labels], PANEL, EACH), written[-1])
     if not written:
         raise UserError("no map of this set has a prediction: the classifier was judged on another set")
     return written

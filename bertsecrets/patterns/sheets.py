@@ -1,4 +1,4 @@
-"""Contact sheets: twenty maps on a page, to be labelled by looking. A panel shows its number and nothing else.
+"""Contact sheets: twelve maps on a page, to be labelled by looking. A panel shows its number and nothing else.
 
 Ticks outside the map stand at [CLS] (blue) and [SEP] (red). Bars under it show what share of all attention each column
 gets, 40 % at full height: colours are on a square-root scale, which flatters faint cells; bars are not.
@@ -16,7 +16,7 @@ from bertsecrets.files import guarded_writes, write_whole
 from bertsecrets.patterns.mapset import MapSet, PatternMap
 from bertsecrets.patterns.shades import colours
 
-COLUMNS, ROWS = 5, 4
+COLUMNS, ROWS = 4, 3  # a page that viewers show without scaling it down
 SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels: of a map, around it, of the line above, of the bars below
 FULL_BAR = 0.4  # share of all attention
 PAPER, INK, FIRST, LAST = "white", "black", "#1f6fd6", "#d62728"
@@ -49,13 +49,15 @@ def _font(pen: ImageDraw.ImageDraw, text: str, width: int) -> ImageFont.FreeType
     return next((font for font in fonts if pen.textlength(text, font=font) <= width), fonts[-1])
 
 
-def sheet(maps: Sequence[PatternMap], captions: Sequence[str] | None = None, size: int = SIZE) -> Image.Image:
-    """Maps, five in a row, numbered from 1 or with captions of their own."""
+def sheet(
+    maps: Sequence[PatternMap], captions: Sequence[str] | None = None, size: int = SIZE, columns: int = COLUMNS
+) -> Image.Image:
+    """Maps in rows of so many, numbered from 1 or with captions of their own."""
     wide, high = size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS
-    image = Image.new("RGB", (COLUMNS * wide, -(-len(maps) // COLUMNS) * high), PAPER)
+    image = Image.new("RGB", (columns * wide, -(-len(maps) // columns) * high), PAPER)
     for place, each in enumerate(maps):
         caption = str(place + 1) if captions is None else captions[place]
-        image.paste(panel(each, caption, size), (place % COLUMNS * wide, place // COLUMNS * high))
+        image.paste(panel(each, caption, size), (place % columns * wide, place // columns * high))
     return image
 
 
