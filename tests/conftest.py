@@ -73,3 +73,18 @@ def quick(quick_params, monkeypatch) -> Path:
 def own_bert(tiny_bert, tmp_path) -> Path:
     """A copy of the tiny BERT that a test may spoil."""
     return Path(shutil.copytree(tiny_bert, tmp_path / "own-bert"))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """One store for the whole file: most tests reuse what the first has trained."""
+    return tmp_path_factory.mktemp("store") / "runs"
+
+
+@pytest.fixture
+def shared(runs, tiny_glue, tiny_bert):
+    """The options that most commands here share."""
+    return [
+        *("--model", str(tiny_bert), "--glue", str(tiny_glue), "--store", str(runs), "--device", "cpu"),
+        *("--offline", "--allow-unofficial-data"),
+    ]

@@ -7,49 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged import SETTINGS, Z99, case, correlated, measured, read, scored
 from scipy import stats
 
-from bertsecrets.claims import Case, Claim
-from bertsecrets.core import Measurement, Subject
+from bertsecrets.claims import Case
 from bertsecrets.evaluate import measure_case
 from bertsecrets.judging import band, decide, judge, score_error, shape_problem, show, show_band
-from bertsecrets.params import JudgeParams
-from bertsecrets.quantities import QUANTITIES, NotApplicableError, published_figures
-from bertsecrets.quantities.reading import Reading
-from bertsecrets.resampling import Estimate, estimate
+from bertsecrets.quantities import NotApplicableError, published_figures
+from bertsecrets.resampling import Estimate
 from bertsecrets.tasks import task
-
-SETTINGS = JudgeParams(confidence=0.99, decided=0.95, resamples=4000, seed=7)
-Z99 = 2.5758293035489004
-
-
-def case(quantity="score", task_name="rte", kind="around", value=0.0, sampling="none", figure=None, **more) -> Case:
-    figure = {"published": 60.0} if figure is None else figure
-    claim = Claim(
-        id="D9", source="test", statement="A claim.", measure="scores", quantity=quantity,
-        expect={"kind": kind, "value": value, "sampling": sampling}, tasks={task_name: figure}, **more,
-    )  # fmt: skip
-    return Case(claim, task_name)
-
-
-def measured(measure="scores", values=None, samples=None, seed=1, initialisation="pretrained", task_name="rte", **more):
-    samples = {k: np.asarray(v) for k, v in (samples or {}).items()}
-    size = len(next(iter(samples.values()), ()))
-    return Measurement(measure, Subject("m", task_name, initialisation, seed), size, values or {}, samples, **more)
-
-
-def scored(predicted, target, **more):
-    return measured(values={"accuracy": 0.0}, samples={"predicted": predicted, "target": target}, **more)
-
-
-def correlated(predicted, target, **more):
-    return measured(values={"pearson": 0.0}, samples={"predicted": predicted, "target": target}, **more)
-
-
-def read(quantity, *found, task_name="rte"):
-    """The quantity's value on the measurements as they are, without resampling."""
-    return QUANTITIES[quantity].read(found, task_name).value
-
 
 # ---------------------------------------------------------------------- bands
 
@@ -83,65 +49,6 @@ def test_a_correlations_band_narrows_towards_one():
 def test_an_order_has_a_half_open_band():
     assert band(case(kind="above", value=3), 0.99) == (3, math.inf)
     assert band(case(kind="below", value=3), 0.99) == (-math.inf, 3)
-
-
-# ---------------------------------------------------------------------- intervals
-
-
-def test_the_interval_of_an_accuracy_is_near_the_binomial_one():
-    rng = np.random.default_rng(1)
-    target, predicted = np.ones(400, dtype=int), (rng.random(400) < 0.7).astype(int)
-    share = predicted.mean()
-    found = scored(predicted, target)
-    reading = QUANTITIES["score"].read([found], "rte")
-    observed = estimate([reading], SETTINGS)
-    assert observed.value == pytest.approx(100 * share)
-    half = 1.96 * 100 * math.sqrt(share * (1 - share) / 400)
-    assert observed.interval(0.95) == pytest.approx((100 * share - half, 100 * share + half), abs=0.4)
-    assert (observed.seeds, observed.examples) == (1, 400)
-
-
-def test_one_seed_takes_the_cited_spread_on_top():
-    reading = QUANTITIES["score"].read([scored([1] * 300, [1] * 300)], "rte")
-    assert np.ptp(estimate([reading], SETTINGS).replicates) == pytest.approx(0, abs=1e-9)
-    assert estimate([reading], SETTINGS, 2.0).replicates.std() == pytest.approx(2.0, rel=0.06)
-
-
-def test_several_seeds_have_students_interval_around_their_mean():
-    readings = [Reading.of(np.full((50, 1), level), lambda mean: mean[..., 0]) for level in (60.0, 70.0, 80.0)]
-    observed = estimate(readings, SETTINGS, 50.0)  # the cited spread plays no part any more
-    assert (observed.value, observed.seed_std, observed.sampling_error) == (70, 10, 0)
-    low, high = observed.interval(0.95)
-    reach = 4.3027 * 10 / np.sqrt(3)  # t of 2 degrees of freedom at .975
-    assert low == pytest.approx(70 - reach, abs=3)
-    assert high == pytest.approx(70 + reach, abs=3)
-
-
-def test_the_doubt_of_seeds_and_that_of_examples_add_up():
-    alike = [scored([1] * 70 + [0] * 30, [1] * 100)] * 3
-    apart = [scored([1] * n + [0] * (100 - n), [1] * 100) for n in (60, 70, 80)]
-    one, other = (estimate([QUANTITIES["score"].read([m], "rte") for m in found], SETTINGS) for found in (alike, apart))
-    assert one.replicates.std() == pytest.approx(100 * np.sqrt(0.7 * 0.3 / 100), rel=0.06)
-    assert np.diff(other.interval(0.95)) > 2 * np.diff(one.interval(0.95))
-
-
-def test_a_difference_is_paired():
-    rng = np.random.default_rng(2)
-    target = rng.integers(0, 2, 300)
-    other = np.where(rng.random(300) < 0.6, target, 1 - target)
-    own = other.copy()
-    own[:15] = target[:15]  # right wherever the other is, and on some more
-    gain = 100 * ((own == target).mean() - (other == target).mean())
-    pair = [scored(own, target), scored(other, target)]
-    assert read("score-difference", *pair) == pytest.approx(gain)
-    observed = estimate([QUANTITIES["score-difference"].read(pair, "rte")], SETTINGS)
-    assert observed.replicates.min() >= -1e-9  # it can never lose, however the examples fall
-    assert observed.replicates.std() < 1.5  # unpaired, it would be about 4
-
-
-def test_the_same_seed_of_resampling_gives_the_same_interval():
-    reading = QUANTITIES["score"].read([scored([1, 0] * 50, [1] * 100)], "rte")
-    assert np.array_equal(estimate([reading], SETTINGS, 1.0).replicates, estimate([reading], SETTINGS, 1.0).replicates)
 
 
 # ---------------------------------------------------------------------- outcomes

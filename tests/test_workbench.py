@@ -19,12 +19,6 @@ from bertsecrets.workbench import open_workbench
 pytestmark = pytest.mark.usefixtures("quick")
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """One store for the whole file: most tests reuse what the first has trained."""
-    return tmp_path_factory.mktemp("store") / "runs"
-
-
 @pytest.fixture
 def bench(runs, tiny_glue):
     return open_workbench(runs, tiny_glue, "cpu", allow_unofficial=True, offline=True)

@@ -1,7 +1,9 @@
-"""A small WordPiece tokenizer for tests that align words with their pieces."""
+"""Words and their pieces made by hand: a small WordPiece tokenizer, and words between white space."""
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
+
+from bertsecrets.linguistics import Word
 
 PIECES = "[PAD] [UNK] [CLS] [SEP] the cat cats sat on mat don t ' un ##happi ##ness cafe na ##ive . , – mouse him"
 
@@ -26,3 +28,15 @@ def byte_level_tokenizer(texts: list[str], trim: bool) -> PreTrainedTokenizerFas
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     made.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False))
     return PreTrainedTokenizerFast(tokenizer_object=made)
+
+
+def words_of(text, tags=None, relations=None, heads=None):
+    """Words between white space; everything is a noun without more said."""
+    words, start = [], 0
+    for n, word in enumerate(text.split()):
+        start = text.index(word, start)
+        tag = (tags or {}).get(word, "NN")
+        relation, head = (relations or {}).get(word, "dep"), (heads or {}).get(word, n)
+        words.append(Word(word, start, start + len(word), tag, relation, head))
+        start += len(word)
+    return tuple(words)
