@@ -104,3 +104,7 @@ def test_the_data_card_has_the_shipped_classifiers_figures(shipped):
     for labels, text in ((shipped.second_labels, "the second ones"), (shipped.third_labels, "the third ones")):
         score = f1_score(shipped.labels, labels, average="macro")
         assert f"{score:.3f}" in card, text
+    said = {row["map"]: row["predicted"] for row in report["held_out"]}
+    alike = [(votes[0], said[each.name]) for each, votes in zip(shipped, shipped.votes, strict=True) if len(votes) == 3]
+    score = f1_score(*zip(*alike, strict=True), average="macro")
+    assert f"three agree, `bertsecrets` reaches {score:.3f}" in card
