@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from ablation_models import FAMILIES, tiny, tokens
+from ablation_models import DEEP, FAMILIES, tiny, tokens
 from ablation_reference import plain_logits
 from hypothesis import given, settings
 from hypothesis import strategies as st
