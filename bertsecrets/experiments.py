@@ -86,12 +86,14 @@ def run_ablation(inputs: Inputs) -> Results:
     encoded = encode(inputs.rows, classifier.tokenizer, classifier.fit(inputs.settings.scores.max_length))
     shape = (classifier.layers, classifier.heads)
     given, single = inputs.options.get("heads"), inputs.measure == "head-ablation"
-    sets = parse_sets(given, *shape) if given else single_heads(*shape) if single else whole_layers(*shape)
-    title = "sets of heads" if given else "heads" if single else "layers"
+    if given is not None:
+        sets, title = parse_sets(given, *shape), "sets of heads"
+    else:
+        sets, title = (single_heads(*shape), "heads") if single else (whole_layers(*shape), "layers")
     values, samples = set_ablation(
         classifier, encoded, inputs.task, inputs.rows.targets(), sets, inputs.device, inputs.grid, f"disabling {title}"
     )
-    if given:
+    if given is not None:
         values["sets"] = [label(each) for each in sets]
     elif single:
         values["score"] = values["score"].reshape(shape)

@@ -89,6 +89,8 @@ def test_sets_of_heads_belong_to_head_ablation(capsys, shared):
     assert "'9.1' is not in this model" in told(
         capsys, "measure", "head-ablation", "--task", "rte", "--init", "untrained", *shared, "--heads", "9.1"
     )
+    nothing = told(capsys, "measure", "head-ablation", "--task", "rte", "--init", "untrained", *shared, "--heads", " ")
+    assert "no heads named" in nothing  # which is not the same as all heads
 
 
 def test_chosen_sets_of_heads_are_scored_by_name(capsys, shared, tmp_path):
