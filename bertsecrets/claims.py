@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
 from bertsecrets.core import Initialisation, UserError, near_matches
 from bertsecrets.measures import MEASURES
@@ -33,11 +33,13 @@ class Expectation(_Entry):
     `above` and `below` are orders: the quantity lies beyond `value`. `around` is a figure: the quantity lies within the
     band around the published one, whose width is computed (`judging.band`), never typed in: from the sampling error
     of the published `score`, or of the measurement's `own` examples, and the figure's seed spread and rounding.
+    `examples` is how many the published figure was measured on at most, where not on whole validation sets.
     """
 
     kind: Literal["above", "below", "around"]
     value: float = 0.0
     sampling: Literal["score", "own", "none"] = "none"
+    examples: PositiveInt | None = None
 
 
 class TaskFigure(_Entry):

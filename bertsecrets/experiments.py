@@ -18,7 +18,6 @@ from bertsecrets.core import Subject, UserError
 from bertsecrets.encoding import cased, encode, lower_cases, predict
 from bertsecrets.measures import ABLATION, ANNOTATED, ATTENTION, EXAMPLE, FRAMES, SCORES
 from bertsecrets.measures.change import AttentionChange
-from bertsecrets.measures.diagonals import Neighbours
 from bertsecrets.measures.scores import scores
 from bertsecrets.measures.special import SpecialTokens
 from bertsecrets.models import Classifier
@@ -128,7 +127,6 @@ def run_attention(inputs: Inputs) -> Results:
     encoded = encode(dev, tuned.tokenizer, length)
     if padded_to is None:  # padding is K19's way for the change alone
         observers["special-tokens"] = SpecialTokens(*shape, models.special_ids(tuned.tokenizer))
-        observers["diagonals"] = Neighbours(*shape)
     if inputs.measure == "patterns":
         observers["patterns"] = pattern_observer(inputs, tuned, shape)
     if inputs.measure in ("features", "relations"):

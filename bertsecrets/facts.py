@@ -11,11 +11,15 @@ from bertsecrets.core import UserError, digest
 
 
 def classifier_facts() -> dict[str, Any]:
-    """Which classifier names the patterns, and on which annotations it was judged."""
-    from bertsecrets.patterns.classifier import chosen_folder, read_report
+    """Which classifier names the patterns, on which annotations it was judged, and of which models these are."""
+    from bertsecrets.patterns.classifier import annotated_models, chosen_folder, read_report
 
     report = read_report(chosen_folder())
-    return {"classifier": report["weights_sha256"], "judged_on": digest(report["held_out"])}
+    return {
+        "classifier": report["weights_sha256"],
+        "judged_on": digest(report["held_out"]),
+        "annotated_models": annotated_models(report),
+    }
 
 
 def classifier_problem() -> str | None:

@@ -2,7 +2,8 @@
 
 An order (`above`, `below`) is decided by the share of bootstrap resamples in which it holds. A figure (`around`) is
 decided by equivalence: the observed interval lies inside the band (reproduced), wholly outside (deviates), or across
-its edge (inconclusive), so that too little data can never pass.
+its edge (inconclusive). Data that are too few to decide anything never pass: fewer examples than a sign test needs are
+inconclusive, and no band grows as the measured data shrink.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ from bertsecrets.resampling import Estimate, estimate, power
 from bertsecrets.tasks import TASKS, Task
 
 WIDEST = 50.0  # points: a band around a published score that is wider than half the scale decides nothing
+TOO_WIDE = f"a band of more than {WIDEST:.0f} points could hardly be missed: this figure cannot be decided"
+ONE_MODEL = "classes of maps come from a classifier that was trained, and its errors counted, on maps of {} alone"
 
 
 @dataclass(frozen=True)
@@ -48,19 +51,12 @@ class Verdict:
                 remarks.append("unofficial data")
             if found.values.get("constant"):
                 remarks.append(f"constant predictor ({found.subject.initialisation})")
+            annotated = found.settings.get("annotated_models")
+            if annotated and found.subject.model not in annotated:
+                remarks.append(ONE_MODEL.format(", ".join(annotated)))
         if self.measurements and all(found.reused for found in self.measurements):
             remarks.append("stored")
         return list(dict.fromkeys(remarks))
-
-    @property
-    def partial(self) -> bool:
-        """Whether the data were cut or are not the official ones, so that the outcome is not the claim's last word."""
-        return any(
-            found.provenance.get("limit")
-            or found.provenance.get("train_limit")
-            or not found.provenance.get("official_data", True)
-            for found in self.measurements
-        )
 
     def as_json(self) -> dict[str, Any]:
         """The verdict as data, for `--benchmark-json`, reports and other programs."""
@@ -146,7 +142,7 @@ def band(case: Case, confidence: float, sampling_error: float = 0.0) -> tuple[fl
 
     For `around`: published +- (z * sqrt(sampling**2 + seed**2) + rounding), where `seed` is the cited seed-to-seed
     standard deviation and `sampling` the standard error of the published score on the official dev set or, where the
-    claim says `own`, that of the measurement (`sampling_error`), since the paper's examples were as many.
+    claim says `own`, that of the measurement at as many examples as the published figure has (`sampling_error`).
     """
     expect, figure = case.claim.expect, case.figure
     assert expect is not None
@@ -186,13 +182,28 @@ def width_in_words(case: Case, confidence: float) -> str:
             f"sampling error {show(published_sampling(case))} of the score on {TASKS[case.task].dev_rows} rows"
         )
     if expect.sampling == "own":
-        parts.append("the sampling error of the measurement itself")
+        parts.append("the sampling error of the measurement, at the published number of examples")
     if figure.seed_std is not None:
         parts.append(f"seed spread {figure.seed_std} ({figure.seed_source})")
     root = f"{z_of(confidence):.2f} x root of the squares of {' and '.join(parts)}" if parts else ""
     width = " + ".join(filter(None, (root, f"rounding {figure.rounding}")))
     known = f"{show_band(band(case, confidence))}: " if expect.sampling != "own" else ""
-    return f"{known}{figure.published} +- ({width})"
+    warning = f"; {TOO_WIDE}" if too_wide(band(case, confidence)) else ""
+    return f"{known}{figure.published} +- ({width}){warning}"
+
+
+def too_wide(limits: tuple[float, float]) -> bool:
+    """Whether a band around a figure could hardly be missed, so that nothing is decided by lying in it."""
+    return bool(np.isfinite(limits).all() and limits[1] - limits[0] > WIDEST)
+
+
+def at_published_size(case: Case, observed: Estimate, found: Sequence[Measurement]) -> float:
+    """The sampling error of the observed quantity if it had as many examples as the published figure, in its unit."""
+    assert case.claim.expect is not None
+    most = case.claim.expect.examples or np.inf
+    measured = {each.subject.task: each.examples for each in found}
+    published = sum(min(most, TASKS[name].dev_rows if name in TASKS else np.inf) for name in measured)
+    return observed.sampling_error * float(np.sqrt(sum(measured.values()) / published))
 
 
 def score_error(task: Task, score: float) -> float:
@@ -226,15 +237,20 @@ def judge(case: Case, found: Sequence[Sequence[Measurement]], settings: JudgePar
     if problem:
         return Verdict(case, "not applicable", problem, measurements=flat)
     observed = estimate(readings, settings, case.figure.seed_std)
-    limits = band(case, settings.confidence, observed.sampling_error)
+    limits = band(case, settings.confidence, at_published_size(case, observed, flat))
     outcome, reason = decide(observed, limits, settings.decided)
     if claim.quantity == "score-over-majority" and observed.value <= 0 and all(m.values.get("constant") for m in flat):
         outcome, reason = "deviates", "a constant answer is never above the majority class"
-    if claim.expect.kind == "around" and limits[1] - limits[0] > WIDEST:
-        outcome, reason = "inconclusive", f"a band of more than {WIDEST:.0f} points could hardly be missed"
+    least = fewest_that_decide(settings.decided)
+    if observed.fewest < least and np.isfinite(observed.replicates).all():
+        outcome, reason = "inconclusive", f"fewer than {least} examples decide nothing, whatever they say"
+    if too_wide(limits):
+        outcome, reason = "inconclusive", TOO_WIDE
     reason = "; ".join([reason, *_notes(readings)])
     if all(seedless(found.measure) for found in flat):
         doubt = "no seed plays a part: nothing is trained"
+    elif too_wide(limits):
+        doubt = "no number of seeds decides this"
     else:
         doubt = power(observed, limits, settings.decided)
     if not np.isfinite([observed.value, *observed.replicates]).all():
@@ -248,6 +264,11 @@ def _notes(readings: Sequence[Reading]) -> list[str]:
     if len(set(of_each)) == 1:
         return [note for note in of_each[:1] if note]
     return [f"seed {place}: {note}" for place, note in enumerate(of_each, start=1) if note]
+
+
+def fewest_that_decide(decided: float) -> int:
+    """The least number of examples of which a sign test could reach this confidence, if all of them agreed."""
+    return int(np.ceil(np.log(1 - decided) / np.log(0.5)))
 
 
 def decide(observed: Estimate, limits: tuple[float, float], decided: float) -> tuple[Outcome, str]:

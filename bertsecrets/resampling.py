@@ -11,6 +11,7 @@ from bertsecrets.params import JudgeParams
 from bertsecrets.quantities.reading import Reading, column_means
 
 AT_ONCE = 100  # resamples drawn at a time: bounds memory
+MOST_SEEDS = 1000  # that a power statement counts up to
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Estimate:
     """An observed quantity: its mean over seeds, bootstrap replicates of it, and how many examples and seeds it has.
 
     `sampling_error` is what the choice of examples alone contributes, `seed_std` the seed-to-seed standard deviation:
-    that of the seeds themselves where there are several, else the cited one, else None.
+    that of the seeds themselves where there are several, else the cited one, else None. `fewest` is the size of the
+    smallest sample that stands for more than itself; infinite where none does.
     """
 
     value: float
@@ -27,6 +29,7 @@ class Estimate:
     examples: int
     sampling_error: float = 0.0
     seed_std: float | None = None
+    fewest: float = float("inf")
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """The central bootstrap interval."""
@@ -55,7 +58,13 @@ def estimate(readings: Sequence[Reading], settings: JudgeParams, seed_std: float
         replicates = by_seed.mean(0) + rng.standard_t(degrees, resamples) * spread / np.sqrt(len(readings))
     examples = sum(len(block) for block in readings[0].blocks)
     error = float(by_seed.mean(0).std())
-    return Estimate(float(values.mean()), replicates, len(readings), examples, error, spread)
+    fewest = min((_rows(block) for reading in readings if reading.sampled for block in reading.blocks), default=np.inf)
+    return Estimate(float(values.mean()), replicates, len(readings), examples, error, spread, fewest)
+
+
+def _rows(block: Float[np.ndarray, "rows k"]) -> float:
+    """How many rows have something to give."""
+    return float((~np.isnan(block).all(1)).sum())
 
 
 def _replicates(reading: Reading, settings: JudgeParams) -> Float[np.ndarray, " resamples"]:
@@ -77,20 +86,31 @@ def _resampled(block: Float[np.ndarray, "rows k"], settings: JudgeParams, place:
 def power(observed: Estimate, limits: tuple[float, float], decided: float) -> str:
     """How many seeds would decide a claim at this confidence, if the truth is what was observed.
 
-    More seeds shrink the seed-to-seed part of the error (`seed_std` over the root of their number); the sampling error
-    of the examples stays. A claim is decided where the nearest limit is further away than both together reach.
+    More seeds shrink the seed-to-seed part of the error (`seed_std` over the root of their number, as wide as Student's
+    t of so few makes it); the sampling error of the examples stays. A claim is decided where the nearest limit is
+    further away than both together reach. One seed alone is judged with the cited spread as if it were known.
     """
     finite = [abs(observed.value - limit) for limit in limits if np.isfinite(limit)]
-    reach = min(finite) / float(stats.norm.ppf(decided))
     at = f"at {decided:.0%}"
-    if not np.isfinite([reach, observed.sampling_error]).all():
+    normal = float(stats.norm.ppf(decided))
+    if not np.isfinite([*finite, observed.sampling_error]).all():
         return "no power statement: the quantity cannot be computed on all resamples"
-    if observed.sampling_error >= reach:
+    if normal * observed.sampling_error >= min(finite):
         return (
             f"no number of seeds decides this {at}: the examples alone leave more doubt than the distance to the limit"
         )
     if observed.seed_std is None:
         return "seed-to-seed spread unknown: --seeds 2 or more measures it"
-    needed = max(1, int(np.ceil(observed.seed_std**2 / (reach**2 - observed.sampling_error**2) - 1e-9)))
-    spread = "the seeds' own" if observed.seeds > 1 else "the cited"
+    cited = observed.seeds == 1
+    if cited and np.hypot(observed.seed_std, observed.sampling_error) * normal < min(finite):
+        needed = 1
+    else:
+        seeds = np.arange(2, MOST_SEEDS + 1)
+        quantiles = stats.t.ppf(decided, seeds - 1)
+        reach = np.hypot(quantiles * observed.seed_std / np.sqrt(seeds), normal * observed.sampling_error)
+        enough = seeds[reach < min(finite)]
+        if not len(enough):
+            return f"more than {MOST_SEEDS} seeds would be needed to decide this {at}"
+        needed = int(enough[0])
+    spread = "the cited" if cited else "the seeds' own"
     return f"{needed} seed{'s' if needed > 1 else ''} would decide this {at} (by {spread} seed-to-seed spread)"

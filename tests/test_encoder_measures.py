@@ -1,33 +1,18 @@
-"""The paper's example sentence and attention to neighbours, against maps computed the plain way."""
+"""The paper's example sentence, against maps computed the plain way."""
 
 import json
 
 import numpy as np
 import pytest
 import torch
-from tiny import HEADS, LAYERS, family, plain_maps, some_inputs
 
-from bertsecrets.attention import Pass
 from bertsecrets.cli import main
 from bertsecrets.core import Subject
 from bertsecrets.evaluate import measure_case, missing
-from bertsecrets.measures.diagonals import Neighbours
 from bertsecrets.measures.example import SENTENCE
 from bertsecrets.workbench import open_workbench
 
 pytestmark = pytest.mark.usefixtures("quick")
-
-
-def test_attention_to_neighbours_is_that_of_plain_maps():
-    model, encoded = family("bert"), some_inputs()
-    seen = Neighbours(len(encoded), LAYERS, HEADS)
-    Pass(model, LAYERS, HEADS).feed(encoded, [seen])
-    for i in range(len(encoded)):
-        maps = plain_maps(model, encoded, i).numpy()
-        length = maps.shape[-1]
-        beside = sum(maps[..., t, t + 1] + maps[..., t + 1, t] for t in range(length - 1)) / length
-        np.testing.assert_allclose(seen.result()[1]["neighbours"][i], beside, atol=1e-5)
-    np.testing.assert_allclose(seen.result()[0]["neighbours"], seen.neighbours.mean(0), atol=1e-6)
 
 
 def test_the_example_sentence_is_read_off_the_row_of_he(tmp_path, tiny_bert):

@@ -65,7 +65,7 @@ def test_explain_says_where_a_bands_width_comes_from():
     assert "seed spread 2.77 (P20, five seeds)" in of_score
     assert of_score.endswith("+ rounding 0.05)")
     assert width_in_words(of_id("B5-all-l7h6"), 0.99) == "[0.865, 0.875]: 0.87 +- (rounding 0.005)"
-    assert "the sampling error of the measurement itself" in width_in_words(of_id("G5-qnli"), 0.99)
+    assert "the sampling error of the measurement, at the published number" in width_in_words(of_id("G5-qnli"), 0.99)
     assert width_in_words(of_id("G1-rte"), 0.99).startswith("> 0, an order")
 
 

@@ -28,11 +28,10 @@ def test_a_column_on_cls_is_all_special():
     one = np.zeros((6, 6))
     one[:, 0] = 1
     found = named(one)
-    for name in ("cls", "special", "top1", "row_max", "peak_special", "peak_one_column", "vertical", "column_unbroken"):
+    for name in ("cls", "special", "top1", "row_max", "peak_special", "peak_one_column", "column_unbroken"):
         assert found[name] == pytest.approx(1), name
     for name in ("last_sep", "middle_sep", "band-1", "near", "row_entropy", "column_entropy", "row_information"):
         assert found[name] == pytest.approx(1 / 6 if name == "band-1" else 0, abs=1e-6), name
-    assert found["like_next_row"] == pytest.approx(1)
 
 
 def test_shares_of_special_places_by_hand():
@@ -57,14 +56,13 @@ def test_the_previous_token_is_band_minus_one():
     assert found["near_of_inside"] == pytest.approx(1)
     assert found["previous_of_inside"] == pytest.approx(1)
     assert found["line-1_unbroken"] == pytest.approx(1)
-    assert found["like_next_row_moved"] > 0.85 > found["like_next_row_inside"]
 
 
 def test_a_uniform_map_has_full_entropy_and_no_contrast():
     found = named(np.full((8, 8), 1 / 8), 4)
-    for name in ("row_entropy", "column_entropy", "like_next_row", "like_mean_row", "haze", "column1_light"):
+    for name in ("row_entropy", "column_entropy", "haze", "column1_light"):
         assert found[name] == pytest.approx(1, abs=1e-5), name
-    for name in ("own_text", "own_density", "ridge-1", "wall_special", "square_over_corner", "row_information"):
+    for name in ("own_text", "own_density", "corners", "square_over_corner", "row_information"):
         assert found[name] == pytest.approx(0, abs=1e-5), name
 
 
@@ -74,10 +72,42 @@ def test_blocks_stay_in_their_text():
     found = named(one, 5)
     # inside: tokens 1-3 and 5-8; a uniform map would keep (9 + 16) / 49 of the mass
     assert found["own_text"] == pytest.approx(1 - 25 / 49)
-    assert (found["own_first"], found["own_second"], found["own_rows"]) == pytest.approx((1, 1, 1))
     assert found["own_density"] > 5
     assert found["square_over_corner"] == pytest.approx(1)
     assert named(one)["own_text"] == 0  # with one text there is nothing to stay in
+
+
+def test_corners_are_dark_beside_squares_and_not_in_a_smear():
+    tokens, boundary = 20, 10
+    steps = np.abs(np.subtract.outer(np.arange(tokens), np.arange(tokens)))
+    smear = np.exp(-steps / 6)
+    of_first = np.arange(tokens) < boundary
+    squares = np.where(of_first[:, None] == of_first[None, :], 1.0, 0.01)
+    names = ("corner0", "corner1", "corners", "corner0_close", "corner1_close", "corners_close")
+    # rows of the smear are made to sum to 1, those at a text's end weigh more: hence not exactly 0
+    smeared, squared = (named(each / each.sum(1, keepdims=True), boundary) for each in (smear, squares))
+    for name in names:
+        assert abs(smeared[name]) < 0.3, name
+        # a corner's weight is 0.01 of a square's, on a ground of 0.05 of the uniform weight
+        assert squared[name] < -2, name
+    assert not any(named(squares / squares.sum(1, keepdims=True))[name] for name in names)  # one text has no corners
+
+
+def test_corners_by_hand():
+    """[CLS] a b c [SEP] d e f [SEP]: across the texts, c and d alone are as near as words of one text can be."""
+    one = np.zeros((9, 9))
+    words = [1, 2, 3, 5, 6, 7]
+    one[np.ix_(words, words)] = 0.1
+    one[3, 5], one[5, 3] = 0.05, 0
+    one[:, 0] = 1 - one.sum(1)
+    found = named(one, 5)
+    # rows of words made to sum to 1 among words: c gives 1/11 to d and 2/11 to the others, d nothing to c and 1/5
+    ground = 0.05 / 6
+    forward = np.log((1 / 11 + ground) / ((1 / 6 + 1 / 5) / 2 + ground))  # against a to c and d to f
+    backward = np.log(ground / ((2 / 11 + 1 / 6) / 2 + ground))  # against c to a and f to d
+    assert (found["corner0"], found["corner1"]) == pytest.approx((forward, backward), abs=1e-3)
+    assert found["corners"] == pytest.approx(forward, abs=1e-3)
+    assert found["corners_close"] == 0  # no words of different texts within a fifth of six words
 
 
 @pytest.mark.parametrize("offset", range(-4, 5))

@@ -12,7 +12,7 @@ from bertsecrets.quantities import QUANTITIES, NotApplicableError, published_fig
 NAN = math.nan
 
 
-def paper_like(noise=0.02, sentences=60, swap=False, **more):
+def paper_like(noise=0.02, sentences=473, swap=False, **more):
     """Frame heads with figure 3's means, a little different in every sentence; `swap` names other heads the best."""
     grid = np.array(published_figures()["fig3_frame_notebook"])
     if swap:
@@ -79,6 +79,13 @@ def test_a_figure_is_reproduced_only_within_sampling_error_and_rounding():
     assert verdict("B2-all-l7h6", shifted).outcome == "deviates"
 
 
+def test_a_band_does_not_grow_as_the_data_shrink():
+    whole, few = (verdict("B2-all-l7h6", paper_like(noise=0.01, sentences=n)) for n in (473, 40))
+    assert few.outcome == "inconclusive"
+    assert few.interval[1] - few.interval[0] > 3 * (whole.interval[1] - whole.interval[0])
+    assert few.band == pytest.approx(whole.band, abs=0.0005)
+
+
 def test_the_percentile_is_numpys():
     grid = np.arange(144.0).reshape(12, 12)
     found = frames(grid, grid)
@@ -105,7 +112,7 @@ def test_no_two_equal_heads_stand_out():
 
 
 def test_ranks_are_compared_by_spearman():
-    cubed = frames(*[np.array(published_figures()["fig3_frame_notebook"]) ** 3] * 3)
+    cubed = frames(*[np.array(published_figures()["fig3_frame_notebook"]) ** 3] * 5)
     assert read("figure-3-correlation", cubed, ranks=True) == pytest.approx(1)
     assert read("figure-3-correlation", cubed) < 0.99
     assert verdict("B6-all-ranks", cubed).outcome == "reproduced"

@@ -7,8 +7,9 @@ import pytest
 from made import SETTINGS, gridded, measured, of_id, read
 
 from bertsecrets.judging import judge
+from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.quantities import QUANTITIES, NotApplicableError, published_figures
-from bertsecrets.quantities.words import FIGURE_7
+from bertsecrets.quantities.words import FIGURE_7, RELATIONS
 
 NAN = math.nan
 
@@ -47,7 +48,7 @@ def test_one_sentence_against_two():
 
 def test_the_correlation_with_figure_6():
     grid = np.array(published_figures()["fig6_SEP"]["RTE"])
-    like, unlike = (gridded("special-tokens", "rte", sep=[each] * 3, cls=[each] * 3) for each in (grid, 1 - grid))
+    like, unlike = (gridded("special-tokens", "rte", sep=[each] * 5, cls=[each] * 5) for each in (grid, 1 - grid))
     assert read("figure-6-correlation", like, kind="sep") == pytest.approx(1)
     assert read("figure-6-correlation", like, kind="cls") < 0.9
     assert verdict("E5-rte-sep", like).outcome == "reproduced"
@@ -155,7 +156,7 @@ def test_what_the_last_cls_attends_to_can_pass_and_fail():
 
 def test_the_correlation_with_figure_7():
     panel = published_figures()["fig7_CLS_last_layer"]["RTE"]
-    rows = {f"cls_row_{ours}": np.tile(panel[theirs], (4, 1)) for theirs, ours in FIGURE_7.items()}
+    rows = {f"cls_row_{ours}": np.tile(panel[theirs], (5, 1)) for theirs, ours in FIGURE_7.items()}
     like = measured("features", {"noun": np.ones((12, 12))}, rows)
     unlike = measured("features", {"noun": np.ones((12, 12))}, {name: 1 - row for name, row in rows.items()})
     assert read("figure-7-correlation", like) == pytest.approx(1)
@@ -166,23 +167,31 @@ def test_the_correlation_with_figure_7():
 # ---------------------------------------------------------------------- heads of relations
 
 
-def relations(best_verb, best_pronoun, diagonal, lacking=0):
-    """Ten heads: which is best at each relation, and how much of each goes to neighbours; some inputs lack a verb."""
-    verb, pronoun = np.full((20, 1, 10), 0.1), np.full((20, 1, 10), 0.1)
-    verb[:, 0, best_verb], pronoun[:, 0, best_pronoun] = 0.9, 0.8
-    verb[:lacking] = NAN
-    beside = np.tile(np.array(diagonal, dtype=float), (20, 1, 1))
-    return gridded("relations", verb_subject=verb, noun_pronoun=pronoun), gridded("diagonals", neighbours=beside)
+def relations(best, diagonal, lacking=0):
+    """Twenty inputs, ten heads: which is best at each relation, and of how many inputs its map is diagonal.
+
+    The first inputs have no verb. Maps that are not diagonal are vertical.
+    """
+    weights = {}
+    for name, head in zip(RELATIONS, best, strict=True):
+        weights[name] = np.full((20, 1, 10), 0.1)
+        weights[name][:, 0, head] = 0.9
+    weights["verb_subject"][:lacking] = NAN
+    predicted = np.full((20, 1, 10), CLASSES.index("vertical"))
+    for head, (inputs, name) in diagonal.items():
+        predicted[:inputs, 0, head] = CLASSES.index(name)
+    return gridded("relations", **weights), measured("patterns", {}, {"predicted": predicted})
 
 
-def test_how_diagonal_the_best_heads_are_by_hand():
-    steps = [[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95]]
-    # on RTE figure 2 counts 13.9 + 6.1 = 20 % of the maps as diagonal; heads 10 and 9 have none and 10 % above them
-    assert read("relation-heads-off-diagonal", *relations(9, 8, steps)) == pytest.approx(10 - 20)
-    assert read("relation-heads-off-diagonal", *relations(9, 2, steps)) == pytest.approx(70 - 20)
-    assert verdict("F1-rte", *relations(9, 8, steps, lacking=12)).outcome == "reproduced"
-    assert verdict("F1-rte", *relations(9, 2, steps, lacking=12)).outcome == "deviates"
-    assert (
-        "noun_pronoun: layer 1 head 3, 0.300 of it to neighbours" in verdict("F1-rte", *relations(9, 2, steps)).reason
+def test_the_best_heads_are_diagonal_where_most_of_their_maps_are():
+    plain = {3: (20, "diagonal"), 4: (19, "vertical-diagonal"), 5: (2, "diagonal")}
+    assert read("relation-heads-diagonal", *relations((3, 3, 4, 4), plain)) == pytest.approx(95)
+    assert read("relation-heads-diagonal", *relations((3, 3, 3, 5), plain)) == pytest.approx(
+        10
     )
-    assert verdict("F1-rte", *relations(9, 8, steps, lacking=20)).outcome == "inconclusive"
+    assert verdict("F1-rte", *relations((3, 3, 4, 4), plain, lacking=12)).outcome == "reproduced"
+    off = verdict("F1-rte", *relations((3, 3, 3, 5), plain))
+    assert off.outcome == "deviates"
+    assert "pronoun_noun: layer 1 head 6, 10 % of its maps diagonal" in off.reason
+    assert verdict("F1-rte", *relations((3, 3, 3, 5), plain | {5: (10, "diagonal")})).outcome == "inconclusive"
+    assert verdict("F1-rte", *relations((3, 3, 4, 4), plain, lacking=20)).outcome == "inconclusive"

@@ -37,7 +37,6 @@ MEASURES: dict[str, Measure] = {
         Measure("special-tokens", ATTENTION, "attention to [CLS] and [SEP] (K19 4.4)"),
         Measure("frame-heads", FRAMES, "attention from core frame elements to their target (K19 4.2)"),
         Measure("example-sentence", EXAMPLE, "the row of one word in the paper's example (K19 4.2)"),
-        Measure("diagonals", ATTENTION, "attention to the previous and the next token (K19 4.1, 4.5)"),
         Measure("features", ATTENTION, "attention to linguistic features (K19 4.4)", needs=SPACY),
         Measure("relations", ATTENTION, "token-to-token attention (K19 4.5)", needs=SPACY),
         Measure("patterns", ATTENTION, "classes of attention maps (K19 4.1)", needs=CLASSIFIER),

@@ -111,6 +111,11 @@ def read_report(folder: Path) -> dict[str, Any]:
     return found
 
 
+def annotated_models(report: dict[str, Any]) -> list[str]:
+    """The models whose maps a classifier was trained and judged on."""
+    return sorted({row["head"].rsplit("/", 2)[0] for row in report["held_out"]})
+
+
 def held_out_confusions(report: dict[str, Any]) -> Float[np.ndarray, "annotated classes classes"]:
     """Per annotated head, how often which class (row) was taken for which (column) by a classifier trained on others.
 

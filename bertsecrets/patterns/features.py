@@ -7,20 +7,17 @@ of the whole mass (L). The special places: [CLS], the [SEP] between the texts, t
 import torch
 from jaxtyping import Float
 
-from bertsecrets.patterns.distance import distance
+from bertsecrets.patterns.corners import corners
 from bertsecrets.patterns.stack import MapStack
 from bertsecrets.patterns.stripes import (
     TINY,
     Column,
     band,
     both_texts,
-    contrast,
-    energy,
     inside,
     mean,
     quarter_sizes,
     quarters,
-    reach,
     seen,
 )
 
@@ -35,7 +32,7 @@ def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
 
 def _all(stack: MapStack) -> dict[str, Column]:
     found: dict[str, Column] = {}
-    for part in (_special, _bands, _segments, _rows, _columns, energy, contrast, seen, distance):
+    for part in (_special, _bands, _segments, _rows, _columns, seen, corners):
         found |= part(stack)
     found["log_length"] = stack.lengths.float().log()
     found["two_texts"] = (stack.boundary < stack.lengths).float()
@@ -83,26 +80,14 @@ def _segments(stack: MapStack) -> dict[str, Column]:
     texts = both_texts(stack)
     two = texts.any(2).all(1).float()
     mass, places = quarters(stack.maps, texts), quarter_sizes(texts)
-    near_mass, near_places = torch.zeros_like(mass), torch.zeros_like(mass)
-    for offset in (-2, -1, 0, 1, 2):
-        line = band(stack, offset)
-        lands = torch.roll(texts, -offset, 2) & reach(stack, offset)[:, None, :]
-        both = texts[:, :, None, :] & lands[:, None, :, :]
-        near_mass = near_mass + (line[:, None, None, :] * both).sum(3)
-        near_places = near_places + both.sum(3)
-    found: dict[str, Column] = {}
-    far = ((mass - near_mass).clamp(min=0), (places - near_places).clamp(min=0))
-    for name, (weight, size) in {"": (mass, places), "_far": far}.items():
-        own, own_size = weight[:, (0, 1), (0, 1)].sum(1), size[:, (0, 1), (0, 1)].sum(1)
-        every, every_size = weight.sum((1, 2)), size.sum((1, 2))
-        found[f"own_text{name}"] = (own / every.clamp(min=TINY) - own_size / every_size.clamp(min=1)) * two
-        inner = (own + TINY) / own_size.clamp(min=1)
-        outer = ((every - own).clamp(min=0) + TINY) / (every_size - own_size).clamp(min=1)
-        found[f"own_density{name}"] = (inner.log() - outer.log()) * two
-    given = torch.einsum("nij,nkj->nki", stack.maps, texts.float())
-    own_row = (given * texts).sum(1) / given.sum(1).clamp(min=TINY)
-    found["own_first"], found["own_second"] = mean(own_row, texts[:, 0]) * two, mean(own_row, texts[:, 1]) * two
-    return found | {"own_rows": mean((own_row > 0.8).float(), texts.any(1)) * two}
+    own, own_places = mass[:, (0, 1), (0, 1)].sum(1), places[:, (0, 1), (0, 1)].sum(1)
+    every, every_places = mass.sum((1, 2)), places.sum((1, 2))
+    inner = (own + TINY) / own_places.clamp(min=1)
+    outer = ((every - own).clamp(min=0) + TINY) / (every_places - own_places).clamp(min=1)
+    return {
+        "own_text": (own / every.clamp(min=TINY) - own_places / every_places.clamp(min=1)) * two,
+        "own_density": (inner.log() - outer.log()) * two,
+    }
 
 
 def _entropy(rows: Float[torch.Tensor, "... tokens"]) -> Float[torch.Tensor, "..."]:
@@ -110,36 +95,19 @@ def _entropy(rows: Float[torch.Tensor, "... tokens"]) -> Float[torch.Tensor, "..
 
 
 def _rows(stack: MapStack) -> dict[str, Column]:
-    """Entropy of rows and of their mean (as shares of log L), how alike rows are, and how alike once moved by one."""
+    """Entropy of rows and of their mean, as shares of log L; how much lies in a row's strongest places."""
     real = stack.real
     scale = stack.lengths.float().log().clamp(min=TINY)
-    entropy = _entropy(stack.maps) / scale[:, None]
-    mean_row = stack.maps.sum(1) / stack.lengths[:, None]
-    spread = _entropy(mean_row) / scale
-    average = mean(entropy, real)
-    found = {
+    average = mean(_entropy(stack.maps) / scale[:, None], real)
+    spread = _entropy(stack.maps.sum(1) / stack.lengths[:, None]) / scale
+    top = stack.maps.topk(min(3, stack.maps.shape[-1]), dim=2).values
+    return {
         "row_entropy": average,
-        "row_entropy_std": mean((entropy - average[:, None]).square(), real).sqrt(),
         "column_entropy": spread,
         "row_information": spread - average,
+        "row_max": mean(top[:, :, 0], real),
+        "row_top3": mean(top.sum(2), real),
     }
-    norm = stack.maps.norm(dim=2).clamp(min=TINY)
-    to_mean = torch.einsum("nij,nj->ni", stack.maps, mean_row) / norm / mean_row.norm(dim=1).clamp(min=TINY)[:, None]
-    found["like_mean_row"] = mean(to_mean, real)
-    pairs = real[:, 1:]
-    here, after = stack.maps[:, :-1], stack.maps[:, 1:]
-    norms = norm[:, :-1] * norm[:, 1:]
-    found["like_next_row"] = mean((here * after).sum(2) / norms, pairs)
-    within = inside(stack)
-    bare = stack.maps * within[:, None, :]
-    bare_norm = bare.norm(dim=2).clamp(min=TINY)
-    both = within[:, :-1] & within[:, 1:]
-    norms = bare_norm[:, :-1] * bare_norm[:, 1:]
-    found["like_next_row_inside"] = mean((bare[:, :-1] * bare[:, 1:]).sum(2) / norms, both)
-    found["like_next_row_moved"] = mean((bare[:, :-1, :-1] * bare[:, 1:, 1:]).sum(2) / norms, both)
-    found["row_max"] = mean(stack.maps.amax(2), real)
-    top = stack.maps.topk(min(3, stack.maps.shape[-1]), dim=2).values.sum(2)
-    return found | {"row_top3": mean(top, real)}
 
 
 def _columns(stack: MapStack) -> dict[str, Column]:

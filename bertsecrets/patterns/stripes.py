@@ -1,4 +1,4 @@
-"""Stripes in maps: columns, diagonals and squares, by mass, by energy, and as an eye sees them on a picture.
+"""Stripes in maps: columns, diagonals and squares, by mass, and as an eye sees them on a picture.
 
 Each function takes padded maps and gives named numbers that depend neither on the padding nor, much, on the length.
 """
@@ -58,76 +58,6 @@ def diagonal_sums(maps: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torc
     count, tokens, _ = maps.shape
     sheared = torch.nn.functional.pad(maps.flip(2), (0, tokens)).flatten(1)[:, :-tokens]
     return sheared.reshape(count, tokens, 2 * tokens - 1).sum(1)
-
-
-def energy(stack: MapStack) -> dict[str, Column]:
-    """The share of a map's squares that stripes explain: same columns, same diagonals, constant quarters.
-
-    Each is the squared norm of the map's projection on what such stripes can draw, for the map and for its square root,
-    whose weak parts are seen as an eye sees them.
-    """
-    found: dict[str, Column] = {}
-    within, real = inside(stack), stack.real
-    tokens = real.shape[1]
-    steps = torch.arange(tokens - 1, -tokens, -1, device=real.device).abs()
-    size = (stack.lengths[:, None] - steps).clamp(min=1)
-    texts = both_texts(stack)
-    for name, maps in (("", stack.maps), ("_root", stack.maps.sqrt())):
-        total = maps.square().sum((1, 2)).clamp(min=TINY)
-        columns = maps.sum(1).square() / stack.lengths[:, None]
-        found[f"vertical{name}"] = columns.sum(1) / total
-        found[f"vertical_inside{name}"] = (columns * within).sum(1) / total
-        diagonals = diagonal_sums(maps).square() / size
-        found[f"diagonal{name}"] = (diagonals * (steps <= 3)).sum(1) / total
-        bare = maps * within[:, None, :] * within[:, :, None]
-        left = bare.square().sum((1, 2)).clamp(min=TINY)
-        near = (diagonal_sums(bare).square() / (size - 3).clamp(min=1) * (steps <= 3)).sum(1)
-        found[f"diagonal_inside{name}"] = near / left
-        found[f"vertical_bare{name}"] = (bare.sum(1).square() / within.sum(1).clamp(min=1)[:, None]).sum(1) / left
-        squares = (quarters(bare, texts).square() / quarter_sizes(texts).clamp(min=1)).sum((1, 2))
-        even = bare.sum((1, 2)).square() / within.sum(1).clamp(min=1).square()
-        found[f"quarters{name}"] = (squares - even).clamp(min=0) / left
-    return found
-
-
-def contrast(stack: MapStack) -> dict[str, Column]:
-    """How a stripe stands out from what is beside it, as an eye sees it: in the logarithm of the weights."""
-    within, real = inside(stack), stack.real
-    uniform = 1 / stack.lengths.float()[:, None, None]
-    logs = ((stack.maps + 0.01 * uniform) / uniform).log()  # 0 where a weight is 1/L; weaker than 1 % of it is black
-    pair = real[:, :, None] & real[:, None, :]
-    logs = logs.masked_fill(~pair, 0.0)
-    part = MapStack(logs, stack.lengths, stack.boundary)
-    lines = {offset: band(part, offset) for offset in range(-6, 7)}
-    beside = [4, 5, 6, -4, -5, -6]
-    ground = sum((lines[o] for o in beside), torch.zeros_like(lines[0]))
-    valid = sum((torch.roll(real, -o, 1) & real & reach(stack, o) for o in beside), torch.zeros_like(lines[0]))
-    ground = ground / torch.as_tensor(valid).clamp(min=1)
-    found = {}
-    for offset in (-2, -1, 0, 1, 2):
-        over = within & reach(stack, offset)
-        found[f"ridge{offset:+d}"] = mean(lines[offset] - ground, over)
-    height = logs.sum(1) / stack.lengths[:, None]
-    middle = mean(height, within)
-    special = height.gather(1, stack.special()) - middle[:, None]
-    found |= {f"wall_{name}": special[:, i] for i, name in enumerate(("cls", "middle_sep", "last_sep"))}
-    found["wall_special"] = special.amax(1)
-    inner = torch.where(within, height - middle[:, None], torch.full_like(height, -20.0))
-    found["wall_inside"] = inner.amax(1).clamp(min=-1)
-    found["dark"] = (((logs < -2) & pair).sum((1, 2)) / stack.lengths.square()).float()
-    found["bright"] = (((logs > 1) & pair).sum((1, 2)) / stack.lengths.square()).float()
-    deviation = (logs - height[:, None, :]).masked_fill(~(within[:, :, None] & within[:, None, :]), 0.0)
-    found["unexplained"] = (deviation.square().sum((1, 2)) / within.sum(1).clamp(min=1).square()).sqrt()
-    edge = stack.boundary.clamp(max=real.shape[1] - 1)
-    jump = (logs[:, 1:] - logs[:, :-1]).abs().sum(2) / stack.lengths[:, None]
-    usual = mean(jump, within[:, 1:] & within[:, :-1])
-    at = (
-        jump.gather(1, (edge - 1).clamp(min=0, max=max(0, jump.shape[1] - 1))[:, None])[:, 0]
-        if jump.shape[1]
-        else usual
-    )
-    found["jump"] = torch.where(stack.boundary < stack.lengths, at - usual, torch.zeros_like(usual))
-    return found
 
 
 def reach(stack: MapStack, offset: int) -> Bool[torch.Tensor, "maps tokens"]:

@@ -33,7 +33,7 @@ QUANTITIES: dict[str, Quantity] = {
         Quantity(
             "mean-score-difference",
             "points",
-            tuple(Need("scores", whose, tasks=EVERY_TASK, least=2) for whose in ("own", "against")),
+            tuple(Need("scores", whose, tasks=EVERY_TASK) for whose in ("own", "against")),
             scores.mean_difference,
         ),
         Quantity("cased-loss", "points", (OWN_SCORES, Need("scores", options={"cased": True})), scores.cased_loss),
@@ -77,6 +77,6 @@ QUANTITIES: dict[str, Quantity] = {
         Quantity("feature-ratio", "ratio", (FEATURES,), words.best_against_special),
         Quantity("cls-row-lead", "attention", (FEATURES,), words.cls_row_lead),
         Quantity("figure-7-correlation", "r", (FEATURES,), words.figure_7),
-        Quantity("relation-heads-off-diagonal", "percent", (RELATIONS, Need("diagonals")), words.relation_heads),
+        Quantity("relation-heads-diagonal", "percent", (RELATIONS, PATTERNS), words.relation_heads),
     )
 }

@@ -107,4 +107,4 @@ def example_weight(
     column = place(found[0], layer, head, word)
     others = {name: value for name, value in found[0].values.items() if np.ndim(value) == 2 and name != word}
     note = "also " + ", ".join(f"{name} {value.ravel()[column]:.2f}" for name, value in others.items())
-    return Reading.of(flat(found[0], word)[:, [column]], lambda mean: mean[..., 0], note)
+    return Reading((flat(found[0], word)[:, [column]],), lambda mean: mean[..., 0], (note,), sampled=False)

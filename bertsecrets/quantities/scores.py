@@ -62,23 +62,26 @@ def f1_score(found: Sequence[Measurement], task_name: str) -> Reading:
     return Reading.of(_moments(found[0]), f1)
 
 
-def difference(found: Sequence[Measurement], task_name: str) -> Reading:
-    """Own score minus the other's, on the same examples."""
+def difference(found: Sequence[Measurement], task_name: str, with_f1: bool = False) -> Reading:
+    """Own score minus the other's, on the same examples; with F1 where asked for and the task has it."""
     one, other = _moments(found[0]), _moments(found[1])
-    k, metric = one.shape[1], _plain_metric(found[0])
+    k, metric = one.shape[1], f1 if with_f1 and TASKS[task_name].metric == "f1" else _plain_metric(found[0])
     return Reading.of(np.hstack([one, other]), lambda mean: metric(mean[..., :k]) - metric(mean[..., k:]))
 
 
-def mean_difference(found: Sequence[Measurement], task_name: str) -> Reading:
-    """Own score minus the other's, averaged over tasks; the own ones of all tasks come first, then the others'."""
+def mean_difference(found: Sequence[Measurement], task_name: str, with_f1: bool = False) -> Reading:
+    """Own score minus the other's, averaged over tasks; the own ones of all tasks come first, then the others'.
+
+    Args:
+        with_f1: take F1 for the tasks that have it.
+    """
     half = len(found) // 2
-    each = [difference(pair, pair[0].subject.task) for pair in zip(found[:half], found[half:], strict=True)]
+    each = [difference(pair, pair[0].subject.task, with_f1) for pair in zip(found[:half], found[half:], strict=True)]
 
     def statistic(*means: np.ndarray) -> Number:
         return np.mean([one.statistic(mean) for one, mean in zip(each, means, strict=True)], axis=0)
 
-    names = ", ".join(TASKS[one.subject.task].title for one in found[:half])
-    return Reading(tuple(one.blocks[0] for one in each), statistic, (f"over {half} of {len(TASKS)} tasks: {names}",))
+    return Reading(tuple(one.blocks[0] for one in each), statistic)
 
 
 def cased_loss(found: Sequence[Measurement], task_name: str) -> Reading:

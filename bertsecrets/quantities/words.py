@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bertsecrets.core import Measurement
+from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.quantities.ablation import CHOOSING, JUDGING
 from bertsecrets.quantities.published import likeness, published_figures
 from bertsecrets.quantities.reading import NotApplicableError, Number, Reading, column_means, flat
@@ -15,7 +16,8 @@ FIGURE_7 = {
     "PRON": "pronoun", "NOUN": "noun", "VERB": "verb", "OBJ": "object", "SUBJ": "subject", "NEG": "negation",
     "CLS": "cls", "SEP": "sep",
 }  # fmt: skip
-RELATIONS = ("verb_subject", "noun_pronoun")
+RELATIONS = ("verb_subject", "subject_verb", "noun_pronoun", "pronoun_noun")
+DIAGONAL = ("diagonal", "vertical-diagonal")
 
 
 def _means(block: np.ndarray) -> np.ndarray:
@@ -102,28 +104,22 @@ def figure_7(found: Sequence[Measurement], task_name: str, ranks: bool = False) 
 
 
 def relation_heads(found: Sequence[Measurement], task_name: str) -> Reading:
-    """How diagonal the best head of each relation is: the share of heads that are more so, less figure 2's, in percent.
+    """How much of a diagonal head the best head of each relation is: the share of its maps in the diagonal classes.
 
-    Diagonal is the attention to the previous and the next token. Figure 2 counts the maps of the two diagonal classes
-    on the task; a best head that is one of them is among as many most diagonal heads. Of both relations the larger.
+    In percent; of the relations, both directions of each, the smallest.
     """
-    heads = flat(found[1], "neighbours").shape[1]
-    block = np.hstack([*(flat(found[0], name) for name in RELATIONS), flat(found[1], "neighbours")])
-    counted = published_figures()["fig2"]
-    shares = dict(zip(counted["order"], counted[TASKS[task_name].folder], strict=True))
-    published = shares["Diagonal"] + shares["Vert+Diag"]
+    weights = np.hstack([flat(found[0], name) for name in RELATIONS])
+    diagonal = np.isin(flat(found[1], "predicted"), [CLASSES.index(name) for name in DIAGONAL]).astype(np.float64)
 
-    def excess(mean: np.ndarray) -> Number:
-        each = mean.reshape(*mean.shape[:-1], len(RELATIONS) + 1, heads)
-        best, diagonal = _present(each[..., :-1, :]).argmax(-1), each[..., -1:, :]
-        own = np.take_along_axis(diagonal[..., 0, :], best, axis=-1)
-        absent = np.isnan(each[..., :-1, :]).all(-1)
-        more = np.where(absent, np.nan, 100 * (diagonal > own[..., None]).mean(-1))
-        return more.max(-1) - published
+    def each(weight: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        by_relation = weight.reshape(*weight.shape[:-1], len(RELATIONS), -1)
+        best = _present(by_relation).argmax(-1)
+        absent = np.isnan(by_relation).all(-1)
+        return best, np.where(absent, np.nan, 100 * np.take_along_axis(share, best, axis=-1))
 
-    notes = []
-    for place, name in enumerate(RELATIONS):
-        best = int(_present(_means(block)[place * heads : (place + 1) * heads]).argmax())
-        to_neighbours = _means(block)[-heads:][best]
-        notes.append(f"{name}: {_head(found[0], name, best)}, {to_neighbours:.3f} of it to neighbours")
-    return Reading.of(block, excess, *notes)
+    heads, shares = each(_means(weights), _means(diagonal))
+    notes = [
+        f"{name}: {_head(found[0], name, int(head))}, {share:.0f} % of its maps diagonal"
+        for name, head, share in zip(RELATIONS, heads, shares, strict=True)
+    ]
+    return Reading((weights, diagonal), lambda weight, share: each(weight, share)[1].min(-1), tuple(notes))
