@@ -132,31 +132,28 @@ def bench(request: pytest.FixtureRequest):
 @pytest.fixture
 def measured(bench, request: pytest.FixtureRequest):
     """A function from a case to the measurements it needs, per seed."""
-    from bertsecrets.evaluate import measure_case, missing
+    from bertsecrets.evaluate import measure_case
 
     options = request.config.stash[OPTIONS]
-
-    def measure(case: Case):
-        reason = missing(bench, case)
-        if reason:
-            pytest.skip(reason)
-        try:
-            return measure_case(bench, case, commands.model_name(options), commands.seed_list(options.seeds))
-        except UserError as error:
-            pytest.exit(f"{case}: {error}", returncode=USER_ERROR)
-
-    return measure
+    return lambda case: measure_case(bench, case, commands.model_name(options), commands.seed_list(options.seeds))
 
 
 @pytest.fixture
 def judged(bench, measured, benchmark, request: pytest.FixtureRequest):
     """A function that runs a case once, timed, and hands back its verdict; the table at the end has it too."""
+    from bertsecrets.evaluate import missing
     from bertsecrets.judging import judge
     from bertsecrets.last_verdicts import keep_verdict
     from bertsecrets.params import params
 
     def run(case: Case) -> Verdict:
-        found = benchmark.pedantic(measured, args=(case,), rounds=1)
+        reason = missing(bench, case)
+        if reason:
+            pytest.skip(reason)
+        try:
+            found = benchmark.pedantic(measured, args=(case,), rounds=1)
+        except UserError as error:
+            pytest.exit(f"{case}: {error}", returncode=USER_ERROR)
         verdict = judge(case, found, params().judge)
         benchmark.extra_info.update(verdict.as_json())
         benchmark.extra_info["reused"] = all(m.reused for row in found for m in row)
@@ -170,6 +167,16 @@ def judged(bench, measured, benchmark, request: pytest.FixtureRequest):
         return verdict
 
     return run
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-benchmark's, which is a wrapper too
+def pytest_sessionfinish(session: pytest.Session):
+    """Keep what was cut short out of `--benchmark-json`: an entry without a time would lose the file for all."""
+    timed = session.config._benchmarksession  # type: ignore[attr-defined]
+    timed.benchmarks[:] = [each for each in timed.benchmarks if each]
+    if not timed.benchmarks:
+        timed.json = timed.save = timed.autosave = None
+    return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -40,10 +40,25 @@ def first(tmp_path_factory, tiny_glue, tiny_bert, quick_params):
     """A first run of some claims on RTE, with its JSON."""
     room = tmp_path_factory.mktemp("bench")
     code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "rte and (C2 or D2 or E1)", "--allow-unofficial-data",
+        room / "runs", tiny_glue, tiny_bert, "-k", "rte and (C2 or D2 or E1) and not C2p", "--allow-unofficial-data",
         "--benchmark-json", room / "b.json", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     return room, code, output
+
+
+def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny_bert, quick_params):
+    room = first[0]
+    code, output = bench(
+        room / "runs", tiny_glue, tiny_bert, "-k", "B1 or rte and D2", "--allow-unofficial-data",
+        "--benchmark-json", room / "d.json", BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert code in (0, 1), output
+    assert "1 claims:" in output
+    assert "needs --frames" in output
+    assert [one["extra_info"]["id"] for one in json.loads((room / "d.json").read_text())["benchmarks"]] == ["D2-rte"]
+    code, output = bench(room / "runs", tiny_glue, tiny_bert, "--seeds", 0, "--benchmark-json", room / "none.json")
+    assert code == 2
+    assert "Traceback" not in output
 
 
 def test_a_run_ends_with_the_verdicts(first, tiny_bert):
@@ -72,7 +87,7 @@ def test_each_benchmark_carries_its_verdict(first):
 def test_a_second_run_takes_all_from_the_store_and_says_so(first, tiny_glue, tiny_bert, quick_params):
     room, code, _output = first
     again, second = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "rte and (C2 or D2 or E1)", "--allow-unofficial-data",
+        room / "runs", tiny_glue, tiny_bert, "-k", "rte and (C2 or D2 or E1) and not C2p", "--allow-unofficial-data",
         "--benchmark-json", room / "c.json", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert again == code, second

@@ -130,8 +130,8 @@ def test_claims_lists_all_and_says_what_is_not_implemented(capsys):
 
 
 def test_explain_prints_a_claim_whole(capsys):
-    out = run(capsys, "explain", "c1")
-    assert "C1: The last two layers change most." in out
+    out = run(capsys, "explain", "c1P")
+    assert "C1p: The last two layers change most, with maps padded" in out
     assert "RTE: published -0.251; band < 0" in out
     assert run(capsys, "explain", "D1").count("source: K19 table 1") == 6
 

@@ -186,9 +186,7 @@ def relations(best, diagonal, lacking=0):
 def test_the_best_heads_are_diagonal_where_most_of_their_maps_are():
     plain = {3: (20, "diagonal"), 4: (19, "vertical-diagonal"), 5: (2, "diagonal")}
     assert read("relation-heads-diagonal", *relations((3, 3, 4, 4), plain)) == pytest.approx(95)
-    assert read("relation-heads-diagonal", *relations((3, 3, 3, 5), plain)) == pytest.approx(
-        10
-    )
+    assert read("relation-heads-diagonal", *relations((3, 3, 3, 5), plain)) == pytest.approx(10)
     assert verdict("F1-rte", *relations((3, 3, 4, 4), plain, lacking=12)).outcome == "reproduced"
     off = verdict("F1-rte", *relations((3, 3, 3, 5), plain))
     assert off.outcome == "deviates"
