@@ -9,7 +9,7 @@ from bertsecrets.claims import Case, Known
 from bertsecrets.cli import main
 from bertsecrets.judging import judge, width_in_words
 from bertsecrets.last_verdicts import in_words, keep_verdict, read_verdicts
-from bertsecrets.report.table import claim_table, status, verdict_row
+from bertsecrets.report.table import claim_table, status, task_grid, verdict_row, verdict_table
 
 
 @pytest.fixture
@@ -91,3 +91,16 @@ def test_a_published_constant_answer_is_marked():
     assert (
         "(a constant answer)" not in verdict_row(judge(of_id("D1-rte-pretrained"), [[scored([1], [1])]], SETTINGS))[3]
     )
+
+
+def test_several_tasks_stand_side_by_side():
+    right, wrong = [1] * 100, [0] * 100
+    tuned, plain = (scored(said, right, name) for said, name in ((right, "rte"), (wrong, "rte")))
+    other = [scored(said, right, "sst2") for said in (wrong, right)]
+    verdicts = [judge(of_id("D2-rte"), [[tuned, plain]], SETTINGS), judge(of_id("D2-sst2"), [other], SETTINGS)]
+    grid = task_grid(verdicts).splitlines()
+    assert grid[0].split() == ["id", "SST-2", "RTE"]
+    assert grid[2].split() == ["D2", "D", "-100.0", "R", "100.0"]
+    assert grid[-1] == "R reproduced, D deviates, i inconclusive"
+    assert "\n".join(grid) in verdict_table(verdicts)
+    assert task_grid(verdicts[:1]) == ""  # one task has its table

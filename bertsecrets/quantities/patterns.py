@@ -29,7 +29,9 @@ def _shares(raw: np.ndarray, confusion: np.ndarray) -> Float[np.ndarray, "*draws
 def class_share(found: Sequence[Measurement], task_name: str, classes: Sequence[str] = ()) -> Reading:
     """The share of all maps that belong to the classes, together, in percent."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
-    return Reading(_blocks(found[0]), lambda raw, confusion: _shares(raw, confusion)[..., chosen].sum(-1))
+    raw, confusion = _blocks(found[0])
+    note = f"{100 * raw.mean(0)[chosen].sum():.1f} before the correction for the classifier's confusions"
+    return Reading((raw, confusion), lambda *means: _shares(*means)[..., chosen].sum(-1), (note,))
 
 
 def rarest_class(found: Sequence[Measurement], task_name: str) -> Reading:

@@ -9,6 +9,7 @@ from bertsecrets.claims import ANY_MODEL, Claim
 from bertsecrets.judging import Verdict, show, show_band, show_published
 from bertsecrets.tasks import ALL_TASKS, TASKS
 
+MARKS = {"reproduced": "R", "deviates": "D", "inconclusive": "i"}
 HEADER = ("id", "task", "statement", "published", "band", "observed", "verdict")
 
 
@@ -39,11 +40,30 @@ def task_title(name: str) -> str:
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> str:
-    """All verdicts as one table, and a line that counts the outcomes."""
+    """All verdicts as one table, those of several tasks also side by side, and a line that counts the outcomes."""
     rows = [verdict_row(verdict) for verdict in verdicts]
     widths = [None, None, 44, 12, 16, 22, 30]
     table = tabulate(rows, HEADER, tablefmt="simple", maxcolwidths=widths, disable_numparse=True)
-    return f"{table}\n\n{count_line(verdicts)}"
+    return "\n\n".join(filter(None, (table, task_grid(verdicts), count_line(verdicts))))
+
+
+def task_grid(verdicts: Sequence[Verdict]) -> str:
+    """Claims by tasks, with outcome and observed value; empty where there are not several tasks.
+
+    Claims that apply nowhere are left out, and so are those of all tasks together.
+    """
+    cells: dict[str, dict[str, str]] = {}
+    for verdict in verdicts:
+        claim, name = verdict.case.claim, verdict.case.task
+        if verdict.outcome != "not applicable" and name in TASKS:
+            cell = f"{MARKS[verdict.outcome]} {show(verdict.observed)}"
+            cells.setdefault("-".join(filter(None, (claim.id, claim.variant))), {})[name] = cell
+    names = [name for name in TASKS if any(name in row for row in cells.values())]
+    if len(names) < 2:
+        return ""
+    rows = [[claim, *(row.get(name, "") for name in names)] for claim, row in cells.items()]
+    grid = tabulate(rows, ["id", *map(task_title, names)], tablefmt="simple", disable_numparse=True)
+    return f"{grid}\n{', '.join(f'{mark} {outcome}' for outcome, mark in MARKS.items())}"
 
 
 def count_line(verdicts: Iterable[Verdict]) -> str:
