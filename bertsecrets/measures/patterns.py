@@ -45,7 +45,7 @@ class Patterns:
     ):
         """
         Args:
-            confusions: what the classifier's cross-validation counted, per annotated head.
+            confusions: what the classifier's cross-validation counted, per annotated head, as shares of its maps.
             separator: the token id of [SEP]; None where the model has none (every input then counts as one text).
         """
         self.classifier, self.confusions, self.separator = classifier, confusions, separator

@@ -119,6 +119,9 @@ def annotated_models(report: dict[str, Any]) -> list[str]:
 def held_out_confusions(report: dict[str, Any]) -> Float[np.ndarray, "annotated classes classes"]:
     """Per annotated head, how often which class (row) was taken for which (column) by a classifier trained on others.
 
+    As shares of the head's maps, so that all heads weigh alike, as they do in a model: of hard heads more maps were
+    annotated, and their errors would count too often.
+
     Raises:
         UserError: an entry without head and classes.
     """
@@ -130,7 +133,7 @@ def held_out_confusions(report: dict[str, Any]) -> Float[np.ndarray, "annotated 
             found[heads[row["head"]], CLASSES.index(row["label"]), CLASSES.index(row["predicted"])] += 1
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{REPORT} has a held-out map without head or class ({error}): {REMEDY}") from error
-    return found
+    return found / found.sum((1, 2), keepdims=True)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def corrected(
 
     Args:
         raw: for each resample, or once for all.
-        confusion: counts, rows the true classes; a class that was never annotated counts as always recognised.
+        confusion: counts or shares, rows the true classes; a class never annotated counts as always recognised.
     """
     seen = confusion.sum(-1, keepdims=True)
     never = np.broadcast_to(np.eye(confusion.shape[-1]), confusion.shape)
@@ -70,7 +70,8 @@ def with_intervals(
     """`raw` and `corrected` shares, and the `low` and `high` ends of the corrected ones' bootstrap interval.
 
     Args:
-        confusions: counts of (true, predicted) per annotated head, as `crossval.HeldOut.confusions` gives them.
+        confusions: of each annotated head, the shares of its maps by (true, predicted) class, as
+            `classifier.held_out_confusions` gives them.
     """
     shares = raw_shares(predicted)
     draws = corrected(
