@@ -81,22 +81,29 @@ def copy_whole(source: Path, folder: Path) -> None:
             fresh.rename(folder)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file so that it appears complete or not at all.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file so that it appears complete or not at all; through a link, in the place that it leads to.
+
+    What is there and is no regular file, such as a pipe or /dev/stdout, is written straight into.
 
     Raises:
         UserError: the disk is full or the place cannot be written.
     """
+    data = content.encode() if isinstance(content, str) else content
     with guarded_writes(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_bytes(data)
+            return
+        target = Path(os.path.realpath(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).chmod(0o644)
-            os.replace(name, path)
+            os.replace(name, target)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
@@ -104,27 +111,30 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextmanager
 def guarded_writes(place: Path) -> Iterator[None]:
-    """Turn the errors of a full or read-only disk into one line that says what to do."""
+    """Turn what the system says of a write that failed into one line that says what to do.
+
+    Errors of connections and of pipes that nobody reads, and those without a number, are not the place's and pass.
+    """
     try:
         yield
     except OSError as error:
-        advice = {
-            errno.ENOSPC: "no space left: free some, or name another place with --store",
-            errno.EDQUOT: "quota used up: free some space, or name another place with --store",
-            errno.EACCES: "not writable: name another place with --store",
-            errno.EROFS: "read-only: name another place with --store",
-            errno.ENOTDIR: "a file stands where a folder is needed: name another place with --store",
-            errno.EEXIST: "a file stands where a folder is needed: name another place with --store",
-            errno.EISDIR: "a folder stands where a file is needed: name another file",
-            errno.EFBIG: "larger than files may be here: lift the limit, or name another place with --store",
-        }.get(error.errno or 0)
-        if advice is None:
+        if error.errno is None or isinstance(error, ConnectionError):
             raise
-        raise UserError(f"cannot write {error.filename or place}: {advice}") from error
+        advice = {
+            errno.ENOSPC: "no space left: free some, or name another place",
+            errno.EDQUOT: "quota used up: free some space, or name another place",
+            errno.EACCES: "not writable: name another place",
+            errno.EROFS: "read-only: name another place",
+            errno.ENOTDIR: "a file stands where a folder is needed: name another place",
+            errno.EEXIST: "a file stands where a folder is needed: name another place",
+            errno.EISDIR: "a folder stands where a file is needed: name another file",
+            errno.EFBIG: "larger than files may be here: lift the limit, or name another place",
+        }.get(error.errno, f"{error.strerror}: name another place")
+        raise UserError(f"cannot write {place}: {advice}") from error
     except SafetensorError as error:
         if "os error" not in str(error):
             raise
-        raise UserError(f"cannot write {place}: {error}: free some space, or name another with --store") from error
+        raise UserError(f"cannot write {place}: {error}: free some space, or name another place") from error
 
 
 def _sync(path: Path) -> None:

@@ -1,5 +1,8 @@
 """Contact sheets show every map once, give nothing away, and show a faint diagonal beside a strong column."""
 
+import errno
+import os
+
 import numpy as np
 import pytest
 from patterned import pattern_map, pattern_set
@@ -7,7 +10,7 @@ from PIL import Image
 
 from bertsecrets.core import UserError
 from bertsecrets.patterns.shades import colours, palette, shades
-from bertsecrets.patterns.sheets import panel, sheet, write_sheets
+from bertsecrets.patterns.sheets import panel, save_image, sheet, write_sheets
 
 
 def test_a_faint_diagonal_is_seen_beside_a_strong_column():
@@ -67,6 +70,20 @@ def test_sheets_hold_every_map_once_in_shuffled_order(tmp_path):
         assert image.size == expected.size
         difference = np.abs(np.array(image.convert("RGB")).astype(int) - np.array(expected).astype(int))
     assert difference.mean() < 3  # 256 colours are nearly all of them
+
+
+def test_a_picture_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    save_image(panel(pattern_map(0)), tmp_path / "one.png")
+    before = (tmp_path / "one.png").read_bytes()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="no space left"):
+        save_image(panel(pattern_map(1)), tmp_path / "one.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["one.png"]
+    assert (tmp_path / "one.png").read_bytes() == before
 
 
 def test_a_subset_is_drawn_by_its_seed(tmp_path):

@@ -134,8 +134,8 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path):
             print(error)
     """
     output, errors = run(code, FILE=str(file)).communicate(timeout=60)
-    assert "cannot write" in output, errors
-    assert "--store" in output
+    assert f"cannot write {file}: " in output, errors
+    assert "--store" not in output  # which is not where it was to go
     assert output.count("\n") == 1
     assert file.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
@@ -155,9 +155,17 @@ def test_dev_full_is_no_space():
         full.write_text("x" * 10_000)
 
 
-def test_other_errors_are_not_dressed_up():
-    with pytest.raises(OSError, match="odd"), guarded_writes(Path("here")):
+def test_any_other_error_of_the_system_is_told_in_its_words():
+    with pytest.raises(UserError, match="^cannot write here: odd: name another place$"), guarded_writes(Path("here")):
         raise OSError(errno.EIO, "odd")
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("no such model"), ConnectionRefusedError(111, "refused"), BrokenPipeError(32)]
+)
+def test_errors_of_no_place_are_not_dressed_up(error):
+    with pytest.raises(type(error)), guarded_writes(Path("here")):
+        raise error
 
 
 def test_weights_on_a_full_disk_are_one_line_too(tmp_path):
@@ -229,6 +237,34 @@ def test_text_is_replaced_whole(tmp_path):
     write_whole(tmp_path / "new" / "file.txt", "two \u00e9")
     assert (tmp_path / "new" / "file.txt").read_text(encoding="utf-8") == "two \u00e9"
     assert (tmp_path / "new" / "file.txt").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_link_stays_and_its_target_is_written(tmp_path):
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(Path("there") / "file.txt")
+    for text in ("made", "replaced"):
+        write_whole(link, text)
+        assert link.is_symlink()
+        assert (tmp_path / "there" / "file.txt").read_text() == text
+
+
+def test_a_pipe_is_written_into_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, "through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("path", [Path("."), Path("x" * 300), Path("/proc/x")])
+def test_a_place_where_no_file_can_be_is_one_line(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=f"^cannot write {path}: .*: name another"):
+        write_whole(path, "text")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_json_knows_no_nan(tmp_path):

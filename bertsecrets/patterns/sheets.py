@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from bertsecrets.core import UserError
-from bertsecrets.files import guarded_writes, write_whole
+from bertsecrets.files import write_whole
 from bertsecrets.patterns.mapset import MapSet, PatternMap
 from bertsecrets.patterns.shades import colours
 
@@ -62,16 +62,14 @@ def sheet(
 
 
 def save_image(image: Image.Image, path: Path) -> None:
-    """Write a PNG of few colours, which keeps it small.
+    """Write a PNG of few colours, which keeps it small, whole or not at all.
 
     Raises:
         UserError: the disk fails.
     """
     data = io.BytesIO()
     image.quantize(256, dither=Image.Dither.NONE).save(data, "PNG", optimize=True)
-    with guarded_writes(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data.getvalue())
+    write_whole(path, data.getvalue())
 
 
 def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None) -> list[Path]:
