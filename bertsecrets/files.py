@@ -3,10 +3,11 @@
 import errno
 import functools
 import hashlib
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,8 +15,7 @@ from safetensors import SafetensorError
 
 from bertsecrets.core import UserError
 
-# What a folder that this suite wrote has one of.
-OURS = ("manifest.json", "measurement.json", "maps.npz", "report.json")
+MANIFEST = "manifest.json"  # of an entry of a store
 
 
 def file_sha256(path: Path) -> str:
@@ -53,29 +53,52 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def check_free(folder: Path) -> None:
+def check_free(folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
     """Make sure, before anything long starts, that a folder can be written: it is new, empty, or one of ours.
 
+    Args:
+        ours: the files that an earlier one has, every one of them; by default those that its manifest lists.
+        more: files that it may have besides.
+
     Raises:
-        UserError: other files are there.
+        UserError: a file stands there, or other files are in it.
     """
-    if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).is_file() for name in OURS):
-        raise UserError(f"{folder} holds other files, which would be lost: name a new folder")
+    with guarded_writes(folder):
+        there = next(place for place in (folder, *folder.parents) if place.exists())
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        found = {path.name for path in folder.iterdir()} if there == folder else set()
+    expected = _listed(folder) if ours is None else set(ours)
+    if found and not expected <= found <= expected.union(more):
+        other = min(found - expected.union(more) or found)
+        raise UserError(f"{folder} holds other files ({other}), which would be lost: name a new folder")
 
 
-def copy_whole(source: Path, folder: Path) -> None:
+def _listed(folder: Path) -> set[str]:
+    """The files that a folder's manifest lists, and itself; none where there is no such manifest."""
+    try:
+        return {MANIFEST, *json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
     """Copy a folder so that the copy appears complete or not at all; an earlier copy that was there is replaced.
+
+    Args:
+        ours: what tells an earlier copy from a user's folder, as `more`: see `check_free`.
 
     Raises:
         UserError: the disk is full, the place cannot be written, or other files are there.
     """
-    check_free(folder)
-    folder = folder.resolve()
+    check_free(folder, ours, more)
     with guarded_writes(folder):
+        folder = Path(os.path.realpath(folder))
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as room:
             fresh, old = Path(room) / "fresh", Path(room) / "old"
             shutil.copytree(source, fresh)
+            fresh.chmod(0o755)
             if folder.exists():
                 folder.rename(old)
             fresh.rename(folder)

@@ -11,6 +11,8 @@ import pytest
 from calls import run, told
 from tiny import save_bert
 
+from bertsecrets.workbench import Workbench
+
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -174,10 +176,13 @@ def test_a_place_that_cannot_be_written_is_one_line_and_nothing_is_lost(capsys, 
     assert "cannot write" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--json", tmp_path)
 
 
-def test_an_export_never_replaces_a_users_folder(capsys, shared, tmp_path):
-    (tmp_path / "thesis.txt").write_text("years of work")
+def test_an_export_never_replaces_what_is_a_users(capsys, shared, tmp_path, monkeypatch):
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("years of work")
+    monkeypatch.setattr(Workbench, "checkpoint", lambda *_: pytest.fail("trained first"))
     assert "name a new folder" in told(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path)
-    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+    assert "a file stands where" in told(capsys, "finetune", "--task", "rte", *shared, "--output", thesis)
+    assert thesis.read_text() == "years of work"
 
 
 def test_a_missing_glue_folder_is_named(capsys, shared, tmp_path):

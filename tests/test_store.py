@@ -6,7 +6,9 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertsecrets.core import UserError, digest, near_matches, slug
-from bertsecrets.files import copy_whole, file_sha256, guarded_writes, whole_folder, write_whole
+from bertsecrets.files import check_free, copy_whole, file_sha256, guarded_writes, whole_folder, write_whole
 from bertsecrets.store import DamagedEntryWarning, Store, finite, read_json, read_manifest, write_json
 
 KEY = {"model": "m", "seed": 1}
@@ -218,18 +220,62 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
 
 
 def test_a_copy_replaces_an_earlier_one_of_ours_but_never_a_users_folder(tmp_path):
-    folder, _ = Store(tmp_path / "runs").get_or_make("k", "n", KEY, maker())
-    copy_whole(folder, tmp_path / "copy")
-    copy_whole(folder, tmp_path / "copy")
-    assert (tmp_path / "copy" / "sub" / "file.txt").read_text() == "hello"
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(UserError, match=r"mine .*name a new folder"):
-        copy_whole(folder, tmp_path / "mine")
-    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    copy_whole(entry(tmp_path), tmp_path / "copy")
+    copy_whole(entry(tmp_path), tmp_path / "copy")
+    assert (tmp_path / "copy" / "weights").read_text() == "w"
+    (tmp_path / "copy" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match=r"copy holds other files \(thesis.txt\).*name a new folder"):
+        copy_whole(entry(tmp_path), tmp_path / "copy")
+    assert (tmp_path / "copy" / "thesis.txt").read_text() == "years of work"
     (tmp_path / "empty").mkdir()
-    copy_whole(folder, tmp_path / "empty")
+    copy_whole(entry(tmp_path), tmp_path / "empty")
     assert (tmp_path / "empty" / "manifest.json").is_file()
+
+
+def entry(tmp_path):
+    def make(folder):
+        (folder / "weights").write_text("w")
+        return {}
+
+    return Store(tmp_path / "runs").get_or_make("k", "n", KEY, make)[0]
+
+
+@pytest.mark.parametrize("manifest", ["{}", "[]", "{", '{"files": 3}', '{"files": ["manifest.json"]}'])
+def test_a_users_manifest_does_not_make_a_folder_ours(tmp_path, manifest):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "manifest.json").write_text(manifest)
+    (mine / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="holds other files"):
+        copy_whole(entry(tmp_path), mine)
+    assert (mine / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_folder_is_ours_only_with_all_of_its_files(tmp_path):
+    (tmp_path / "report.json").write_text("mine")
+    with pytest.raises(UserError, match=r"holds other files \(report.json\)"):
+        check_free(tmp_path, ("report.json", "weights"))
+    (tmp_path / "weights").write_text("ours")
+    check_free(tmp_path, ("report.json", "weights"))
+    (tmp_path / "lock").touch()
+    check_free(tmp_path, ("report.json", "weights"), more=("lock",))
+    with pytest.raises(UserError, match=r"\(lock\)"):
+        check_free(tmp_path, ("report.json", "weights"))
+
+
+@pytest.mark.parametrize("name", ["file", "file/deeper", "x" * 300])
+def test_a_file_is_never_replaced_by_a_folder(tmp_path, name):
+    (tmp_path / "file").write_text("years of work")
+    for refuse in (check_free, partial(copy_whole, entry(tmp_path))):
+        with pytest.raises(UserError, match="^cannot write .*: name another place$"):
+            refuse(tmp_path / name)
+    assert (tmp_path / "file").read_text() == "years of work"
+
+
+def test_a_copy_is_open_to_others_though_its_source_is_not(tmp_path):
+    source = Path(tempfile.mkdtemp(dir=tmp_path))
+    copy_whole(source, tmp_path / "copy")
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o755
 
 
 def test_text_is_replaced_whole(tmp_path):
