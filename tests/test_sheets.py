@@ -8,6 +8,7 @@ import pytest
 from patterned import pattern_map, pattern_set
 from PIL import Image
 
+from bertsecrets.cli import main
 from bertsecrets.core import UserError
 from bertsecrets.patterns.shades import colours, palette, shades
 from bertsecrets.patterns.sheets import panel, save_image, sheet, write_sheets
@@ -94,9 +95,18 @@ def test_a_subset_is_drawn_by_its_seed(tmp_path):
     assert len(set(index["a"].splitlines())) == 13
 
 
-def test_sheets_replace_nothing(tmp_path):
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(UserError, match="holds files already"):
-        write_sheets(pattern_set(3), tmp_path, 1)
+@pytest.mark.parametrize("mode", [[], ["--by-class"], ["--predicted"]])
+def test_no_sheets_go_where_files_are(tmp_path, capsys, mode):
+    pattern_set(3).save(tmp_path / "set")
+    mine = tmp_path / "mine" / "block.png"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    for output, message in ((mine.parent, "holds other files (block.png)"), (mine, "a file stands where")):
+        assert main(["sheets", str(tmp_path / "set"), str(output), *mode]) == 2
+        assert message in capsys.readouterr().err
+    assert mine.read_text() == "mine"
+
+
+def test_no_more_sheets_than_maps(tmp_path):
     with pytest.raises(UserError, match="4 maps of 3: ask for 1 to 3"):
         write_sheets(pattern_set(3), tmp_path / "new", 1, count=4)

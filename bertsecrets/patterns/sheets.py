@@ -76,12 +76,10 @@ def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None
     """Sheets of all maps, or of `count` drawn at random, in shuffled order; `index.tsv` says which map is where.
 
     Raises:
-        UserError: more maps asked for than there are, the folder holds files already, or the disk fails.
+        UserError: more maps asked for than there are, or the disk fails.
     """
     if count is not None and not 1 <= count <= len(maps):
         raise UserError(f"{count} maps of {len(maps)}: ask for 1 to {len(maps)}")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise UserError(f"{folder} holds files already: name a new folder")
     order = np.random.default_rng(seed).permutation(len(maps))[:count].tolist()
     each_sheet = COLUMNS * ROWS
     lines = ["sheet\tpanel\tname"]
