@@ -60,6 +60,17 @@ def test_a_wrong_call_is_one_line(capsys, arguments):
     assert "--help" in told(capsys, *arguments)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["measure", "scores", "--json", ""], ["measure", "scores", "--glue", ""], ["corpus", ""],
+        ["claims", "--store="], ["finetune", "--task", "rte", "--output", ""], ["sheets", "", "out"],
+    ],
+)  # fmt: skip
+def test_an_empty_path_is_refused(capsys, arguments):
+    assert "an empty path: name a file or folder" in told(capsys, *arguments)
+
+
 def test_a_measure_on_a_task_needs_one(capsys, shared):
     assert "--task" in told(capsys, "measure", "scores", *shared)
 
@@ -188,6 +199,21 @@ def test_an_export_never_replaces_what_is_a_users(capsys, shared, tmp_path, monk
 def test_a_missing_glue_folder_is_named(capsys, shared, tmp_path):
     assert "no GLUE folder at" in told(capsys, "report", *shared, "--glue", tmp_path / "none")
     assert "SST-2/" in told(capsys, "measure", "scores", "--task", "sst2", *shared)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_one_line(unbuffered):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "bertsecrets.cli", "explain", "C1"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.stderr == "bertsecrets: cannot write the output: No space left on device: send it elsewhere\n"
+    assert done.returncode == 2
 
 
 def test_the_module_runs_as_a_program_and_ends_with_two():

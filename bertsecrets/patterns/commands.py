@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from bertsecrets.patterns.annotation import Annotation
 
 
-def add_parsers(commands, add_bench_options) -> None:
-    """Add the commands' options to the suite's command line."""
+def add_parsers(commands, path, add_bench_options) -> None:
+    """Add the commands' options to the suite's command line, where `path` is the type of a path."""
     annotate = commands.add_parser("annotate", help="label attention maps by eye, on a local page")
-    annotate.add_argument("folder", type=Path, help="a set of maps; drawn now with --task where there is none")
+    annotate.add_argument("folder", type=path, help="a set of maps; drawn now with --task where there is none")
     annotate.add_argument("--task", action="append", help="draw maps on this task; may be given several times")
     annotate.add_argument("--per-task", type=int, default=128, metavar="N", help="maps of each fine-tuned checkpoint")
     annotate.add_argument(
@@ -40,17 +40,17 @@ def add_parsers(commands, add_bench_options) -> None:
     add_bench_options(annotate)
 
     importer = commands.add_parser("import-patterns", help="take over annotated maps in the form that P20 published")
-    importer.add_argument("source", type=Path, help="folder or .tar.gz with labels.txt and one .npy a map")
-    importer.add_argument("folder", type=Path, help="where the set goes")
+    importer.add_argument("source", type=path, help="folder or .tar.gz with labels.txt and one .npy a map")
+    importer.add_argument("folder", type=path, help="where the set goes")
 
     training = commands.add_parser("train-patterns", help="judge and train the classifier of attention patterns")
-    training.add_argument("--data", type=Path, metavar="DIR", help="annotated maps (default: the suite's own)")
-    training.add_argument("--output", type=Path, metavar="DIR", default=Path("pattern-classifier"))
+    training.add_argument("--data", type=path, metavar="DIR", help="annotated maps (default: the suite's own)")
+    training.add_argument("--output", type=path, metavar="DIR", default=Path("pattern-classifier"))
     training.add_argument("--cnn-epochs", type=int, metavar="N", help="of the paper's classifier; 0 leaves it out")
 
     sheets = commands.add_parser("sheets", help="contact sheets of a set of maps, as PNG")
-    sheets.add_argument("folder", type=Path, help="a set of maps")
-    sheets.add_argument("output", type=Path, help="a new folder for what is drawn")
+    sheets.add_argument("folder", type=path, help="a set of maps")
+    sheets.add_argument("output", type=path, help="a new folder for what is drawn")
     sheets.add_argument("--count", type=int, metavar="N", help="only N maps, drawn at random")
     sheets.add_argument("--seed", type=int, default=1, help="of the order and the draw")
     sheets.add_argument("--by-class", action="store_true", help="a picture of each class and of hard cases instead")
