@@ -119,6 +119,10 @@ def check_seed(seed: int) -> None:
 
 def finetune(options: argparse.Namespace) -> None:
     """Train one checkpoint."""
+    from bertsecrets.files import check_free
+
+    if options.output:
+        check_free(options.output)
     check_seed(options.seed)
     subject = Subject(model_name(options), task(options.task).name, options.init, options.seed)
     check_model(subject.model, options.offline)

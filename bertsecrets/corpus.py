@@ -8,7 +8,7 @@ it says nothing about the paper, and every result from it is marked as unofficia
 import random
 from pathlib import Path
 
-from bertsecrets.files import whole_folder
+from bertsecrets.files import guarded_writes, whole_folder
 
 PEOPLE = ("Ada", "Bruno", "Carla", "Deniz", "Emma", "Farid", "Greta", "Hugo", "Ines", "Jonas", "Kira", "Leo")
 JOBS = (
@@ -80,17 +80,21 @@ def write_corpus(folder: Path, train_rows: int, dev_rows: int, seed: int = 2019)
     """Write a GLUE folder whose RTE task is the corpus; the same arguments give the same bytes.
 
     No pair of the validation set is in the training set. An existing folder is left as it is.
+
+    Raises:
+        UserError: the disk is full or the place cannot be written.
     """
     target = folder / "RTE"
-    if target.is_dir():
-        return folder
+    with guarded_writes(folder):
+        if target.is_dir():
+            return folder
+        folder.mkdir(parents=True, exist_ok=True)
     rng = random.Random(seed)
     pairs: dict[tuple[str, str, str], None] = {}
     while len(pairs) < train_rows + dev_rows:
         pairs[pair(rng)] = None
     rows = list(pairs)
-    folder.mkdir(parents=True, exist_ok=True)
-    with whole_folder(target) as room:
+    with guarded_writes(folder), whole_folder(target) as room:
         for name, part in (("train", rows[:train_rows]), ("dev", rows[train_rows:])):
             lines = [
                 "index\tsentence1\tsentence2\tlabel",

@@ -41,5 +41,5 @@ def keep(found: Measurement, folder: Path) -> Path:
     name = "-".join([found.measure, str(found.subject), *marks])
     with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
         save(found, Path(room))
-        copy_whole(Path(room), folder / name)
+        copy_whole(Path(room), folder / name, ("measurement.json", "samples.npz"))
     return folder / name

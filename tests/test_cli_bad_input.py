@@ -11,6 +11,8 @@ import pytest
 from calls import run, told
 from tiny import save_bert
 
+from bertsecrets.workbench import Workbench
+
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -56,6 +58,17 @@ def test_a_limit_that_leaves_nothing(capsys, shared, option, value):
 )  # fmt: skip
 def test_a_wrong_call_is_one_line(capsys, arguments):
     assert "--help" in told(capsys, *arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["measure", "scores", "--json", ""], ["measure", "scores", "--glue", ""], ["corpus", ""],
+        ["claims", "--store="], ["finetune", "--task", "rte", "--output", ""], ["sheets", "", "out"],
+    ],
+)  # fmt: skip
+def test_an_empty_path_is_refused(capsys, arguments):
+    assert "an empty path: name a file or folder" in told(capsys, *arguments)
 
 
 def test_a_measure_on_a_task_needs_one(capsys, shared):
@@ -174,15 +187,33 @@ def test_a_place_that_cannot_be_written_is_one_line_and_nothing_is_lost(capsys, 
     assert "cannot write" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--json", tmp_path)
 
 
-def test_an_export_never_replaces_a_users_folder(capsys, shared, tmp_path):
-    (tmp_path / "thesis.txt").write_text("years of work")
+def test_an_export_never_replaces_what_is_a_users(capsys, shared, tmp_path, monkeypatch):
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("years of work")
+    monkeypatch.setattr(Workbench, "checkpoint", lambda *_: pytest.fail("trained first"))
     assert "name a new folder" in told(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path)
-    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+    assert "a file stands where" in told(capsys, "finetune", "--task", "rte", *shared, "--output", thesis)
+    assert thesis.read_text() == "years of work"
 
 
 def test_a_missing_glue_folder_is_named(capsys, shared, tmp_path):
     assert "no GLUE folder at" in told(capsys, "report", *shared, "--glue", tmp_path / "none")
     assert "SST-2/" in told(capsys, "measure", "scores", "--task", "sst2", *shared)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_one_line(unbuffered):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "bertsecrets.cli", "explain", "C1"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.stderr == "bertsecrets: cannot write the output: No space left on device: send it elsewhere\n"
+    assert done.returncode == 2
 
 
 def test_the_module_runs_as_a_program_and_ends_with_two():

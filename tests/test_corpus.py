@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from bertsecrets.core import UserError
 from bertsecrets.corpus import PEOPLE, PLACES, pair, write_corpus
 from bertsecrets.sources import load_folder
 from bertsecrets.tasks import task
@@ -33,6 +34,14 @@ def test_an_existing_corpus_is_left_alone(tmp_path):
     before = (tmp_path / "RTE" / "dev.tsv").read_bytes()
     write_corpus(tmp_path, 20, 10, seed=5)
     assert (tmp_path / "RTE" / "dev.tsv").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["file", "file/deeper", "x" * 300])
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, name):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match=f"^cannot write {tmp_path / name}: .*: name another place$"):
+        write_corpus(tmp_path / name, 2, 1)
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_labels_are_sound():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from patterned import values
+from patterned import pattern_set, values
 
 from bertsecrets.cli import main
 from bertsecrets.core import UserError
@@ -59,6 +59,21 @@ def test_the_command_writes_a_set(source, tmp_path, capsys):
     assert main(["import-patterns", str(archive(source)), str(tmp_path / "set")]) == 0
     assert "9 maps: 4 vertical, 1 diagonal" in capsys.readouterr().out
     assert MapSet.load(tmp_path / "set").labels == read_p20(source).labels
+
+
+def test_the_command_replaces_neither_labels_nor_files(source, tmp_path, capsys):
+    pattern_set(3).save(tmp_path / "set")
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("years of work")
+    for target, message in (
+        (tmp_path / "set", "holds a set already: name a new folder"),
+        (tmp_path, "holds other files"),
+        (thesis, "a file stands where a folder is needed"),
+    ):
+        assert main(["import-patterns", str(source), str(target)]) == 2
+        assert message in capsys.readouterr().err
+    assert len(MapSet.load(tmp_path / "set")) == 3
+    assert thesis.read_text() == "years of work"
 
 
 def relabel(source: Path, old: str, new: str) -> None:

@@ -274,11 +274,13 @@ def test_the_command_writes_weights_and_shows_the_table(trained, brief, tmp_path
 
 
 def test_a_folder_with_other_files_is_not_overwritten(trained, brief, tmp_path, capsys):
-    (tmp_path / "mine.txt").write_text("mine")
-    argv = ["train-patterns", "--data", str(trained / "data"), "--output", str(tmp_path), "--cnn-epochs", "0"]
-    assert main(argv) == 2
-    assert "holds other files" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    mine = tmp_path / REPORT
+    mine.write_text("mine")
+    for output, message in ((tmp_path, "holds other files"), (mine, "a file stands where")):
+        argv = ["train-patterns", "--data", str(trained / "data"), "--output", str(output), "--cnn-epochs", "0"]
+        assert main(argv) == 2
+        assert message in capsys.readouterr().err
+        assert mine.read_text() == "mine"
 
 
 def test_nothing_labelled_is_said(tmp_path, capsys):

@@ -1,13 +1,17 @@
 """Contact sheets show every map once, give nothing away, and show a faint diagonal beside a strong column."""
 
+import errno
+import os
+
 import numpy as np
 import pytest
 from patterned import pattern_map, pattern_set
 from PIL import Image
 
+from bertsecrets.cli import main
 from bertsecrets.core import UserError
 from bertsecrets.patterns.shades import colours, palette, shades
-from bertsecrets.patterns.sheets import panel, sheet, write_sheets
+from bertsecrets.patterns.sheets import panel, save_image, sheet, write_sheets
 
 
 def test_a_faint_diagonal_is_seen_beside_a_strong_column():
@@ -69,6 +73,20 @@ def test_sheets_hold_every_map_once_in_shuffled_order(tmp_path):
     assert difference.mean() < 3  # 256 colours are nearly all of them
 
 
+def test_a_picture_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    save_image(panel(pattern_map(0)), tmp_path / "one.png")
+    before = (tmp_path / "one.png").read_bytes()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="no space left"):
+        save_image(panel(pattern_map(1)), tmp_path / "one.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["one.png"]
+    assert (tmp_path / "one.png").read_bytes() == before
+
+
 def test_a_subset_is_drawn_by_its_seed(tmp_path):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         write_sheets(pattern_set(30), tmp_path / name, seed, count=12)
@@ -77,9 +95,18 @@ def test_a_subset_is_drawn_by_its_seed(tmp_path):
     assert len(set(index["a"].splitlines())) == 13
 
 
-def test_sheets_replace_nothing(tmp_path):
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(UserError, match="holds files already"):
-        write_sheets(pattern_set(3), tmp_path, 1)
+@pytest.mark.parametrize("mode", [[], ["--by-class"], ["--predicted"]])
+def test_no_sheets_go_where_files_are(tmp_path, capsys, mode):
+    pattern_set(3).save(tmp_path / "set")
+    mine = tmp_path / "mine" / "block.png"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    for output, message in ((mine.parent, "holds other files (block.png)"), (mine, "a file stands where")):
+        assert main(["sheets", str(tmp_path / "set"), str(output), *mode]) == 2
+        assert message in capsys.readouterr().err
+    assert mine.read_text() == "mine"
+
+
+def test_no_more_sheets_than_maps(tmp_path):
     with pytest.raises(UserError, match="4 maps of 3: ask for 1 to 3"):
         write_sheets(pattern_set(3), tmp_path / "new", 1, count=4)

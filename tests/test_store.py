@@ -6,7 +6,9 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertsecrets.core import UserError, digest, near_matches, slug
-from bertsecrets.files import copy_whole, file_sha256, guarded_writes, whole_folder, write_whole
+from bertsecrets.files import check_free, copy_whole, file_sha256, guarded_writes, whole_folder, write_whole
 from bertsecrets.store import DamagedEntryWarning, Store, finite, read_json, read_manifest, write_json
 
 KEY = {"model": "m", "seed": 1}
@@ -134,8 +136,8 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path):
             print(error)
     """
     output, errors = run(code, FILE=str(file)).communicate(timeout=60)
-    assert "cannot write" in output, errors
-    assert "--store" in output
+    assert f"cannot write {file}: " in output, errors
+    assert "--store" not in output  # which is not where it was to go
     assert output.count("\n") == 1
     assert file.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
@@ -155,9 +157,17 @@ def test_dev_full_is_no_space():
         full.write_text("x" * 10_000)
 
 
-def test_other_errors_are_not_dressed_up():
-    with pytest.raises(OSError, match="odd"), guarded_writes(Path("here")):
+def test_any_other_error_of_the_system_is_told_in_its_words():
+    with pytest.raises(UserError, match="^cannot write here: odd: name another place$"), guarded_writes(Path("here")):
         raise OSError(errno.EIO, "odd")
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("no such model"), ConnectionRefusedError(111, "refused"), BrokenPipeError(32)]
+)
+def test_errors_of_no_place_are_not_dressed_up(error):
+    with pytest.raises(type(error)), guarded_writes(Path("here")):
+        raise error
 
 
 def test_weights_on_a_full_disk_are_one_line_too(tmp_path):
@@ -210,18 +220,62 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
 
 
 def test_a_copy_replaces_an_earlier_one_of_ours_but_never_a_users_folder(tmp_path):
-    folder, _ = Store(tmp_path / "runs").get_or_make("k", "n", KEY, maker())
-    copy_whole(folder, tmp_path / "copy")
-    copy_whole(folder, tmp_path / "copy")
-    assert (tmp_path / "copy" / "sub" / "file.txt").read_text() == "hello"
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(UserError, match=r"mine .*name a new folder"):
-        copy_whole(folder, tmp_path / "mine")
-    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    copy_whole(entry(tmp_path), tmp_path / "copy")
+    copy_whole(entry(tmp_path), tmp_path / "copy")
+    assert (tmp_path / "copy" / "weights").read_text() == "w"
+    (tmp_path / "copy" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match=r"copy holds other files \(thesis.txt\).*name a new folder"):
+        copy_whole(entry(tmp_path), tmp_path / "copy")
+    assert (tmp_path / "copy" / "thesis.txt").read_text() == "years of work"
     (tmp_path / "empty").mkdir()
-    copy_whole(folder, tmp_path / "empty")
+    copy_whole(entry(tmp_path), tmp_path / "empty")
     assert (tmp_path / "empty" / "manifest.json").is_file()
+
+
+def entry(tmp_path):
+    def make(folder):
+        (folder / "weights").write_text("w")
+        return {}
+
+    return Store(tmp_path / "runs").get_or_make("k", "n", KEY, make)[0]
+
+
+@pytest.mark.parametrize("manifest", ["{}", "[]", "{", '{"files": 3}', '{"files": ["manifest.json"]}'])
+def test_a_users_manifest_does_not_make_a_folder_ours(tmp_path, manifest):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "manifest.json").write_text(manifest)
+    (mine / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="holds other files"):
+        copy_whole(entry(tmp_path), mine)
+    assert (mine / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_folder_is_ours_only_with_all_of_its_files(tmp_path):
+    (tmp_path / "report.json").write_text("mine")
+    with pytest.raises(UserError, match=r"holds other files \(report.json\)"):
+        check_free(tmp_path, ("report.json", "weights"))
+    (tmp_path / "weights").write_text("ours")
+    check_free(tmp_path, ("report.json", "weights"))
+    (tmp_path / "lock").touch()
+    check_free(tmp_path, ("report.json", "weights"), more=("lock",))
+    with pytest.raises(UserError, match=r"\(lock\)"):
+        check_free(tmp_path, ("report.json", "weights"))
+
+
+@pytest.mark.parametrize("name", ["file", "file/deeper", "x" * 300])
+def test_a_file_is_never_replaced_by_a_folder(tmp_path, name):
+    (tmp_path / "file").write_text("years of work")
+    for refuse in (check_free, partial(copy_whole, entry(tmp_path))):
+        with pytest.raises(UserError, match="^cannot write .*: name another place$"):
+            refuse(tmp_path / name)
+    assert (tmp_path / "file").read_text() == "years of work"
+
+
+def test_a_copy_is_open_to_others_though_its_source_is_not(tmp_path):
+    source = Path(tempfile.mkdtemp(dir=tmp_path))
+    copy_whole(source, tmp_path / "copy")
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o755
 
 
 def test_text_is_replaced_whole(tmp_path):
@@ -229,6 +283,34 @@ def test_text_is_replaced_whole(tmp_path):
     write_whole(tmp_path / "new" / "file.txt", "two \u00e9")
     assert (tmp_path / "new" / "file.txt").read_text(encoding="utf-8") == "two \u00e9"
     assert (tmp_path / "new" / "file.txt").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_link_stays_and_its_target_is_written(tmp_path):
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(Path("there") / "file.txt")
+    for text in ("made", "replaced"):
+        write_whole(link, text)
+        assert link.is_symlink()
+        assert (tmp_path / "there" / "file.txt").read_text() == text
+
+
+def test_a_pipe_is_written_into_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, "through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("path", [Path("."), Path("x" * 300), Path("/proc/x")])
+def test_a_place_where_no_file_can_be_is_one_line(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=f"^cannot write {path}: .*: name another"):
+        write_whole(path, "text")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_json_knows_no_nan(tmp_path):

@@ -158,8 +158,9 @@ def test_a_measurement_survives_its_json(bench, subject):
 
 def test_kept_measurements_are_judged_without_model_or_data(bench, subject, tmp_path):
     one = bench.measurement("scores", subject)
-    keep(one, tmp_path / "kept" / "a")
-    keep(one, tmp_path / "kept" / "a")
+    kept = keep(one, tmp_path / "kept" / "a")
+    assert keep(one, tmp_path / "kept" / "a") == kept
+    assert kept.stat().st_mode & 0o777 == 0o755
     keep(bench.measurement("attention-change", subject, padded_to=60), tmp_path / "kept" / "a")
     shelf = Shelf.read(tmp_path / "kept")
     assert len(shelf.kept) == 2

@@ -1,6 +1,7 @@
 """The commands about attention patterns: `annotate`, `import-patterns`, `train-patterns`, `sheets`."""
 
 import argparse
+import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
     from bertsecrets.patterns.annotation import Annotation
 
 
-def add_parsers(commands, add_bench_options) -> None:
-    """Add the commands' options to the suite's command line."""
+def add_parsers(commands, path, add_bench_options) -> None:
+    """Add the commands' options to the suite's command line, where `path` is the type of a path."""
     annotate = commands.add_parser("annotate", help="label attention maps by eye, on a local page")
-    annotate.add_argument("folder", type=Path, help="a set of maps; drawn now with --task where there is none")
+    annotate.add_argument("folder", type=path, help="a set of maps; drawn now with --task where there is none")
     annotate.add_argument("--task", action="append", help="draw maps on this task; may be given several times")
     annotate.add_argument("--per-task", type=int, default=128, metavar="N", help="maps of each fine-tuned checkpoint")
     annotate.add_argument(
@@ -39,17 +40,17 @@ def add_parsers(commands, add_bench_options) -> None:
     add_bench_options(annotate)
 
     importer = commands.add_parser("import-patterns", help="take over annotated maps in the form that P20 published")
-    importer.add_argument("source", type=Path, help="folder or .tar.gz with labels.txt and one .npy a map")
-    importer.add_argument("folder", type=Path, help="where the set goes")
+    importer.add_argument("source", type=path, help="folder or .tar.gz with labels.txt and one .npy a map")
+    importer.add_argument("folder", type=path, help="where the set goes")
 
     training = commands.add_parser("train-patterns", help="judge and train the classifier of attention patterns")
-    training.add_argument("--data", type=Path, metavar="DIR", help="annotated maps (default: the suite's own)")
-    training.add_argument("--output", type=Path, metavar="DIR", default=Path("pattern-classifier"))
+    training.add_argument("--data", type=path, metavar="DIR", help="annotated maps (default: the suite's own)")
+    training.add_argument("--output", type=path, metavar="DIR", default=Path("pattern-classifier"))
     training.add_argument("--cnn-epochs", type=int, metavar="N", help="of the paper's classifier; 0 leaves it out")
 
     sheets = commands.add_parser("sheets", help="contact sheets of a set of maps, as PNG")
-    sheets.add_argument("folder", type=Path, help="a set of maps")
-    sheets.add_argument("output", type=Path, help="a new folder for sheets and their index.tsv")
+    sheets.add_argument("folder", type=path, help="a set of maps")
+    sheets.add_argument("output", type=path, help="a new folder for what is drawn")
     sheets.add_argument("--count", type=int, metavar="N", help="only N maps, drawn at random")
     sheets.add_argument("--seed", type=int, default=1, help="of the order and the draw")
     sheets.add_argument("--by-class", action="store_true", help="a picture of each class and of hard cases instead")
@@ -63,14 +64,10 @@ def add_parsers(commands, add_bench_options) -> None:
 def annotate(options: argparse.Namespace) -> None:
     """Draw a set where there is none, and serve its page until it is interrupted."""
     from bertsecrets.patterns.annotation import Annotation, alone
-    from bertsecrets.patterns.mapset import MAPS
     from bertsecrets.patterns.server import Server
 
-    if (options.folder / MAPS).exists() and options.task:
-        raise UserError(
-            f"{options.folder} holds a set already: leave --task out to go on with it, or name a new folder"
-        )
     if options.task:
+        _check_new(options.folder, "leave --task out to go on with it, or ")
         _draw(options)
     elif not options.folder.is_dir():
         raise UserError(f"no set of maps at {options.folder}: give --task (and --model) to draw one")
@@ -95,8 +92,6 @@ def _draw(options: argparse.Namespace) -> None:
     check_seed(options.seed)
     if min(options.per_task, options.pretrained_per_task) < 0 or options.per_task + options.pretrained_per_task == 0:
         raise UserError("--per-task and --pretrained-per-task take 0 or more, and not both 0")
-    if options.folder.is_dir() and any(options.folder.iterdir()):
-        raise UserError(f"{options.folder} holds other files: name a new folder")
     tasks = [task(name).name for name in dict.fromkeys(options.task)]
     model = model_name(options)
     check_model(model, options.offline)
@@ -106,6 +101,20 @@ def _draw(options: argparse.Namespace) -> None:
     found = draw(workbench(options), plan, options.seed, options.max_tokens)
     found.save(options.folder)
     print(f"{options.folder}: {len(found)} maps drawn")
+
+
+def _check_new(folder: Path, instead: str = "") -> None:
+    """Make sure that a folder is free for a set of maps; one that is there may hold labels.
+
+    Raises:
+        UserError: it is not.
+    """
+    from bertsecrets.files import check_free
+    from bertsecrets.patterns.mapset import MAPS
+
+    if os.path.exists(folder / MAPS):
+        raise UserError(f"{folder} holds a set already: {instead}name a new folder")
+    check_free(folder, ())
 
 
 def summary(work: "Annotation") -> str:
@@ -119,6 +128,7 @@ def import_patterns(options: argparse.Namespace) -> None:
     """Take over P20's annotated maps."""
     from bertsecrets.patterns.p20 import read_p20
 
+    _check_new(options.folder)
     found = read_p20(options.source)
     found.save(options.folder)
     print(f"{options.folder}: {len(found)} maps: {class_counts(found.labels)}")
@@ -126,12 +136,14 @@ def import_patterns(options: argparse.Namespace) -> None:
 
 def sheets(options: argparse.Namespace) -> None:
     """Write contact sheets, or pictures by class."""
+    from bertsecrets.files import check_free
     from bertsecrets.patterns.agreement import set_agreement
     from bertsecrets.patterns.classifier import chosen_folder, read_report
     from bertsecrets.patterns.gallery import write_gallery, write_predicted
     from bertsecrets.patterns.mapset import MapSet
     from bertsecrets.patterns.sheets import write_sheets
 
+    check_free(options.output, ())
     maps = MapSet.load(options.folder)
     if not options.by_class and not options.predicted:
         written = write_sheets(maps, options.output, options.seed, options.count)

@@ -190,10 +190,6 @@ class MapSet(Sequence[PatternMap]):
         doubled = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
         if doubled:
             raise UserError(f"two maps are called {min(doubled)!r}: names must be unique")
-        if folder.is_dir() and (
-            others := {path.name for path in folder.iterdir()} - {MAPS, ANNOTATIONS, ANNOTATORS, LOCK}
-        ):
-            raise UserError(f"{folder} holds other files ({min(others)}), which would be lost: name a new folder")
         flat = [each.values.ravel() for each in self.maps]
         with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
             np.savez_compressed(
@@ -203,8 +199,7 @@ class MapSet(Sequence[PatternMap]):
                 values=np.concatenate(flat) if flat else np.zeros(0, dtype=np.float16),
             )
             self.save_annotations(Path(room))
-            Path(room).chmod(0o755)
-            copy_whole(Path(room), folder)
+            copy_whole(Path(room), folder, (MAPS, ANNOTATIONS), (ANNOTATORS, LOCK))
 
     def save_annotations(self, folder: Path) -> None:
         """Write only the text file of labels, whole or not at all; the maps stay as they are."""

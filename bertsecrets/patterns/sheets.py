@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from bertsecrets.core import UserError
-from bertsecrets.files import guarded_writes, write_whole
+from bertsecrets.files import write_whole
 from bertsecrets.patterns.mapset import MapSet, PatternMap
 from bertsecrets.patterns.shades import colours
 
@@ -62,28 +62,24 @@ def sheet(
 
 
 def save_image(image: Image.Image, path: Path) -> None:
-    """Write a PNG of few colours, which keeps it small.
+    """Write a PNG of few colours, which keeps it small, whole or not at all.
 
     Raises:
         UserError: the disk fails.
     """
     data = io.BytesIO()
     image.quantize(256, dither=Image.Dither.NONE).save(data, "PNG", optimize=True)
-    with guarded_writes(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data.getvalue())
+    write_whole(path, data.getvalue())
 
 
 def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None) -> list[Path]:
     """Sheets of all maps, or of `count` drawn at random, in shuffled order; `index.tsv` says which map is where.
 
     Raises:
-        UserError: more maps asked for than there are, the folder holds files already, or the disk fails.
+        UserError: more maps asked for than there are, or the disk fails.
     """
     if count is not None and not 1 <= count <= len(maps):
         raise UserError(f"{count} maps of {len(maps)}: ask for 1 to {len(maps)}")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise UserError(f"{folder} holds files already: name a new folder")
     order = np.random.default_rng(seed).permutation(len(maps))[:count].tolist()
     each_sheet = COLUMNS * ROWS
     lines = ["sheet\tpanel\tname"]

@@ -22,6 +22,7 @@ from bertsecrets.patterns.mapset import SHIPPED as SHIPPED_MAPS
 from bertsecrets.store import write_json
 
 SEED = 2019
+OURS = (WEIGHTS, REPORT)  # what a trained classifier's folder holds
 
 
 def open_annotated(folder: Path = SHIPPED_MAPS) -> tuple[Annotated, tuple[str, ...]]:
@@ -76,7 +77,7 @@ def train_patterns(
     Returns:
         the report. All but `seconds` is the same whenever it is made on one machine.
     """
-    check_free(output)
+    check_free(output, OURS)
     maps, names = open_annotated(data)
     ours = Training()
     methods: list[Method] = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
@@ -85,8 +86,7 @@ def train_patterns(
     classifier = ours.fit(maps, SEED)
     seconds = time.monotonic() - began
     with guarded_writes(output), tempfile.TemporaryDirectory() as room:
-        made = Path(room) / "made"
-        made.mkdir()
+        made = Path(room)
         classifier.save(made / WEIGHTS)
         report = {
             **figures,
@@ -119,7 +119,7 @@ def train_patterns(
             "seconds": {"train": round(seconds, 1)},
         }
         write_json(made / REPORT, report)
-        copy_whole(made, output)
+        copy_whole(made, output, OURS)
     return report
 
 
