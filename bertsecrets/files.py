@@ -136,7 +136,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
 def guarded_writes(place: Path) -> Iterator[None]:
     """Turn what the system says of a write that failed into one line that says what to do.
 
-    Errors of connections and of pipes that nobody reads, and those without a number, are not the place's and pass.
+    Errors of connections and of pipes that nobody reads, those without a number, and those of other files, such as one
+    that is missing, are not the place's and pass.
     """
     try:
         yield
@@ -152,12 +153,20 @@ def guarded_writes(place: Path) -> Iterator[None]:
             errno.EEXIST: "a file stands where a folder is needed: name another place",
             errno.EISDIR: "a folder stands where a file is needed: name another file",
             errno.EFBIG: "larger than files may be here: lift the limit, or name another place",
-        }.get(error.errno, f"{error.strerror}: name another place")
+        }.get(error.errno)
+        if advice is None and not _is_near(error.filename, place):
+            raise
+        advice = advice or f"{error.strerror}: name another place"
         raise UserError(f"cannot write {place}: {advice}") from error
     except SafetensorError as error:
         if "os error" not in str(error):
             raise
         raise UserError(f"cannot write {place}: {error}: free some space, or name another place") from error
+
+
+def _is_near(name: str | None, place: Path) -> bool:
+    """Whether an error names no file, or one beside the place or in it."""
+    return name is None or Path(os.path.realpath(name)).is_relative_to(os.path.realpath(place.parent))
 
 
 def _sync(path: Path) -> None:

@@ -163,7 +163,13 @@ def test_any_other_error_of_the_system_is_told_in_its_words():
 
 
 @pytest.mark.parametrize(
-    "error", [OSError("no such model"), ConnectionRefusedError(111, "refused"), BrokenPipeError(32)]
+    "error",
+    [
+        OSError("no such model"),
+        ConnectionRefusedError(111, "refused"),
+        BrokenPipeError(32),
+        FileNotFoundError(errno.ENOENT, "No such file", "/of/another/place.txt"),
+    ],
 )
 def test_errors_of_no_place_are_not_dressed_up(error):
     with pytest.raises(type(error)), guarded_writes(Path("here")):
