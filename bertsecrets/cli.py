@@ -132,7 +132,7 @@ def main(argv: list[str] | None = None) -> int:
     from bertsecrets import commands
 
     try:
-        commands.RUN[options.command](options)
+        commands.run(options)
     except UserError as error:
         print(f"bertsecrets: {error}", file=sys.stderr)
         return 2

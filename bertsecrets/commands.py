@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bertsecrets import listing
 from bertsecrets.core import Initialisation, Subject, UserError
 from bertsecrets.environment import FRAMES_VARIABLE, GLUE_VARIABLE, path_from, store_folder
-from bertsecrets.params import params
+from bertsecrets.params import SEEDS, params
 from bertsecrets.patterns import commands as pattern_commands
 from bertsecrets.tasks import ALL_TASKS, TASKS, task
 
@@ -113,13 +113,12 @@ def check_seed(seed: int) -> None:
     Raises:
         UserError: it is negative or too large.
     """
-    if not 0 <= seed < 2**32:
-        raise UserError(f"--seed {seed} cannot be used: give 0 to {2**32 - 1}")
+    if not 0 <= seed < SEEDS:
+        raise UserError(f"--seed {seed} cannot be used: give 0 to {SEEDS - 1}")
 
 
 def finetune(options: argparse.Namespace) -> None:
     """Train one checkpoint."""
-    check_seed(options.seed)
     subject = Subject(model_name(options), task(options.task).name, options.init, options.seed)
     check_model(subject.model, options.offline)
     bench = workbench(options)
@@ -133,7 +132,6 @@ def measure(options: argparse.Namespace) -> None:
     from bertsecrets.measures import ENCODER, MEASURES, check_measure, fitting
     from bertsecrets.store import finite, write_json
 
-    check_seed(options.seed)
     no_task = options.measure in MEASURES and MEASURES[options.measure].kind in ENCODER
     if options.task is None and not no_task:
         raise UserError(f"measure {options.measure} needs --task: one of {', '.join(TASKS)}")
@@ -307,3 +305,14 @@ RUN: dict[str, Callable[[argparse.Namespace], None]] = {
     "train-patterns": pattern_commands.train,
     "doctor": doctor,
 }
+
+
+def run(options: argparse.Namespace) -> None:
+    """Carry out the command that was called.
+
+    Raises:
+        UserError: something in its way that the user can put right.
+    """
+    if hasattr(options, "seed"):
+        check_seed(options.seed)
+    RUN[options.command](options)
