@@ -6,6 +6,7 @@ exit code 2.
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -127,21 +128,31 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, or 2 where the user can put something right."""
-    options = build_parser().parse_args(argv)
-    from bertsecrets import commands
+    """Run a command; returns the exit code: 0, 2 where the user can put something right, 128 and the signal's number.
 
+    A signal to end is taken as Ctrl-C is: what was begun is cleared away.
+    """
+    options = build_parser().parse_args(argv)
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
+        from bertsecrets import commands
+
         commands.run(options)
     except UserError as error:
         print(f"bertsecrets: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as signalled:
         print("bertsecrets: interrupted; what was finished is in the store", file=sys.stderr)
-        return 130
+        return 128 + (signalled.args[0] if signalled.args else signal.SIGINT)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0
+
+
+def _interrupt(number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt(number)
 
 
 if __name__ == "__main__":
