@@ -79,16 +79,22 @@ def seed_list(count: int | None) -> Sequence[int]:
 
 def corpus(options: argparse.Namespace) -> None:
     """Write the suite's own corpus."""
-    from bertsecrets.corpus import write_corpus
+    from bertsecrets.corpus import MOST, write_corpus
+    from bertsecrets.sources import SPLITS, load_folder
 
     demo = params().demo
     rows = (
         demo.train_rows if options.train_rows is None else options.train_rows,
         demo.dev_rows if options.dev_rows is None else options.dev_rows,
     )
-    if min(rows) < 1:
-        raise UserError(f"a corpus of {rows[0]} training and {rows[1]} validation pairs: give 1 or more of each")
-    print(f"{write_corpus(options.folder, *rows)}: RTE, {rows[0]} training and {rows[1]} validation pairs")
+    asked = f"{rows[0]} training and {rows[1]} validation pairs"
+    if min(rows) < 1 or sum(rows) > MOST:
+        raise UserError(f"a corpus of {asked}: give 1 or more of each, and at most {MOST} in all")
+    folder = write_corpus(options.folder, *rows)
+    found = tuple(len(load_folder(folder, task("rte"), name)) for name in SPLITS)
+    if found != rows:
+        raise UserError(f"{folder} holds {found[0]} and {found[1]} pairs already, not {asked}: name a new folder")
+    print(f"{folder}: RTE, {asked}")
 
 
 def fetch(options: argparse.Namespace) -> None:
@@ -135,6 +141,8 @@ def measure(options: argparse.Namespace) -> None:
     no_task = options.measure in MEASURES and MEASURES[options.measure].kind in ENCODER
     if options.task is None and not no_task:
         raise UserError(f"measure {options.measure} needs --task: one of {', '.join(TASKS)}")
+    if no_task and (options.task, options.init, options.seed) != (None, "pretrained", 1):
+        raise UserError(f"{options.measure} has neither task nor training: leave out --task, --init and --seed")
     the_task = ALL_TASKS if no_task else task(options.task).name
     if options.measure == "all" and (options.save is None or options.json is not None):
         raise UserError("measure all keeps what it measures in --save DIR; --json takes one measure")

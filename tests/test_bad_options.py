@@ -1,7 +1,7 @@
 """Options that cannot be meant: one clear line that says what is wrong, exit code 2."""
 
 import pytest
-from calls import told
+from calls import run, told
 from patterned import pattern_set
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -29,3 +29,24 @@ def test_a_seed_that_none_can_use_is_refused_by_every_command(capsys, shared, tm
     ):
         assert f"--seed {seed} cannot be used" in told(capsys, *command, "--seed", seed)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("measure", ["frame-heads", "example-sentence", "pattern-quality"])
+@pytest.mark.parametrize("option", [("--init", "random"), ("--seed", 7), ("--task", "rte")])
+def test_what_is_measured_without_training_has_no_task_initialisation_or_seed(capsys, shared, measure, option):
+    assert "leave out --task, --init and --seed" in told(capsys, "measure", measure, *shared, *option)
+
+
+def test_another_corpus_that_is_there_is_neither_replaced_nor_taken_for_the_one_asked_for(capsys, tmp_path):
+    call = ["corpus", tmp_path / "glue", "--train-rows", 5, "--dev-rows", 3]
+    first = run(capsys, *call)
+    before = (tmp_path / "glue" / "RTE" / "dev.tsv").read_bytes()
+    line = told(capsys, "corpus", tmp_path / "glue", "--train-rows", 50, "--dev-rows", 30)
+    assert "holds 5 and 3 pairs already, not 50 training and 30 validation pairs: name a new folder" in line
+    assert run(capsys, *call) == first
+    assert (tmp_path / "glue" / "RTE" / "dev.tsv").read_bytes() == before
+
+
+def test_a_corpus_has_an_end(capsys, tmp_path):
+    assert "at most 1000000" in told(capsys, "corpus", tmp_path / "glue", "--train-rows", 100_000_000)
+    assert not (tmp_path / "glue").exists()
