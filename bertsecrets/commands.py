@@ -187,7 +187,7 @@ def measure(options: argparse.Namespace) -> None:
 def report(options: argparse.Namespace) -> None:
     """Judge claims and show the verdicts."""
     from bertsecrets.claims import cases, find_claims
-    from bertsecrets.evaluate import Shelf, verdicts
+    from bertsecrets.evaluate import Shelf, verdict
     from bertsecrets.files import write_whole
     from bertsecrets.last_verdicts import keep_verdict
     from bertsecrets.report.page import page
@@ -200,20 +200,24 @@ def report(options: argparse.Namespace) -> None:
     names = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
     chosen = [case for case in cases() if (not names or case.task in names) and (not ids or case.claim.id in ids)]
     bench: Workbench | Shelf
+    advice = "no implemented claim fits --task and --claim, or its data are not there"
     if options.measurements:
+        _check_alone(options)
         bench = Shelf.read(options.measurements)
-        chosen = [case for case in chosen if bench.has(case, model, seeds)]
+        plan = bench.plan(chosen, model, None if options.seeds is None else seeds)
+        kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in bench.seeds().items())
+        advice = f"{options.measurements} has {kept}: choose among them by --model and --seeds, or other claims"
     else:
         bench = workbench(options)
         check_model(model, options.offline)
-        chosen = _possible(bench, chosen, names)
-    if not chosen:
-        raise UserError("nothing to judge: no implemented claim fits --task and --claim, or its data are not there")
+        plan = [(case, seeds) for case in _possible(bench, chosen, names)]
+    if not plan:
+        raise UserError(f"nothing to judge of {model}: {advice}")
     found = []
-    for verdict in verdicts(bench, chosen, model, seeds):
-        found.append(verdict)
+    for case, own_seeds in plan:
+        found.append(verdict(bench, case, model, own_seeds))
         if not isinstance(bench, Shelf):
-            keep_verdict(bench.store.root, verdict, model)
+            keep_verdict(bench.store.root, found[-1], model)
     print(verdict_table(found))
     if options.json:
         write_json(options.json, [verdict.as_json() for verdict in found])
@@ -225,6 +229,17 @@ def report(options: argparse.Namespace) -> None:
     if options.html:
         write_whole(options.html, page(found, model))
         print(f"report: {options.html.resolve()}")
+
+
+def _check_alone(options: argparse.Namespace) -> None:
+    """Make sure that nothing is asked for which measurements made elsewhere cannot heed.
+
+    Raises:
+        UserError: it is.
+    """
+    for name in ("glue", "store", "device", "limit", "train_limit", "grid_limit", "frames", "spacy"):
+        if getattr(options, name) is not None:
+            raise UserError(f"--{name.replace('_', '-')} has no effect on --measurements, made before: leave it out")
 
 
 def _possible(bench: "Workbench", chosen: Sequence["Case"], names: Sequence[str]) -> list["Case"]:

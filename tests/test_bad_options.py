@@ -1,8 +1,15 @@
 """Options that cannot be meant: one clear line that says what is wrong, exit code 2."""
 
+import json
+from dataclasses import replace
+
 import pytest
 from calls import run, told
+from made import measured
 from patterned import pattern_set
+
+from bertsecrets.core import Subject
+from bertsecrets.kept import keep
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -50,3 +57,37 @@ def test_another_corpus_that_is_there_is_neither_replaced_nor_taken_for_the_one_
 def test_a_corpus_has_an_end(capsys, tmp_path):
     assert "at most 1000000" in told(capsys, "corpus", tmp_path / "glue", "--train-rows", 100_000_000)
     assert not (tmp_path / "glue").exists()
+
+
+# ---------------------------------------------------------------------- measurements that were kept
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    """Scores of model `m`, fine-tuned with seeds 1, 2 and 4, untrained with 1 and 2."""
+    for initialisation, seeds in {"pretrained": (1, 2, 4), "untrained": (1, 2)}.items():
+        for seed in seeds:
+            found = measured("scores", {"accuracy": 1.0}, {"predicted": [1] * 9, "target": [1] * 9})
+            keep(replace(found, subject=Subject("m", "rte", initialisation, seed)), tmp_path / "kept")
+    return tmp_path / "kept"
+
+
+@pytest.mark.parametrize("options", [[], ["--model", "minilm"], ["--model", "m", "--seeds", 3]])
+def test_models_and_seeds_that_were_kept_are_named_where_others_are_asked_for(capsys, shelf, options):
+    assert f"{shelf} has m (seeds 1 2 4): choose among them" in told(
+        capsys, "report", "--measurements", shelf, *options
+    )
+
+
+@pytest.mark.parametrize(("options", "fine_tuned", "gain"), [([], [1, 2, 4], [1, 2]), (["--seeds", 2], [1, 2], [1, 2])])
+def test_each_claim_is_judged_on_the_seeds_that_were_kept_for_it(capsys, shelf, tmp_path, options, fine_tuned, gain):
+    call = ["report", "--model", "m", "--claim", "D1", "--claim", "D2", "--measurements", shelf]
+    run(capsys, *call, "--json", tmp_path / "v.json", *options)
+    seeds = {verdict["id"]: verdict["seeds"] for verdict in json.loads((tmp_path / "v.json").read_text())}
+    assert (seeds["D1-rte-pretrained"], seeds["D2-rte"]) == (fine_tuned, gain)
+
+
+@pytest.mark.parametrize("option", [("--limit", 5), ("--device", "cpu"), ("--glue", "."), ("--grid-limit", 0)])
+def test_options_of_measuring_are_refused_beside_measurements(capsys, shelf, option):
+    line = told(capsys, "report", "--model", "m", "--measurements", shelf, *option)
+    assert f"{option[0]} has no effect on --measurements" in line
