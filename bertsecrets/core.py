@@ -80,17 +80,21 @@ class Measurement:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> "Measurement":
-        """The inverse of `as_json`; nested lists become arrays again."""
-        values = {k: _array(v) if isinstance(v, list) else v for k, v in data["values"].items()}
+        """The inverse of `as_json`; nested lists become arrays again.
+
+        Raises:
+            KeyError, TypeError, ValueError: the data are no measurement's.
+        """
+        values = {k: _array(v) if isinstance(v, list) else v for k, v in dict(data["values"]).items()}
         return cls(
             measure=data["measure"],
             subject=Subject(**data["subject"]),
             examples=data["examples"],
             values=values,
             samples=samples,
-            settings=data["settings"],
-            options=data["options"],
-            provenance=data["provenance"],
+            settings=dict(data["settings"]),
+            options=dict(data["options"]),
+            provenance=dict(data["provenance"]),
         )
 
 
@@ -115,6 +119,11 @@ def slug(text: str) -> str:
 def digest(data: Any) -> str:
     """A sha256, in hex, of anything JSON can hold; equal data give equal digests whatever the key order."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of another library's error, for a message of one line; its name, where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(":")
 
 
 def near_matches(name: str, known: Iterable[str]) -> str:

@@ -43,6 +43,8 @@ VERBS = (
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
 ASIDES = ("which surprised nobody", "as the neighbours recall", "although it rained", "to everyone's delight")
 
+MOST = 1_000_000  # pairs in all, more than any GLUE task has; the grammar has billions, but nobody waits for them
+
 
 def pair(rng: random.Random) -> tuple[str, str, str]:
     """One premise, hypothesis and label (`entailment` or `not_entailment`)."""

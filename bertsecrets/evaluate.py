@@ -1,7 +1,9 @@
 """From a claim to its verdict: which measurements it needs, for every seed, and what they say."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -60,6 +62,19 @@ class Shelf:
         """Which measure of which task was not kept; None where one was."""
         there = any((found.measure, found.subject.task) == (measure, task_name) for found in self.kept)
         return None if there else f"no measurement {measure} of {task_name} was kept"
+
+    def seeds(self) -> dict[str, list[int]]:
+        """The models that were measured, each with its seeds."""
+        found = sorted({(kept.subject.model, kept.subject.seed) for kept in self.kept})
+        return {model: [seed for _, seed in pairs] for model, pairs in groupby(found, itemgetter(0))}
+
+    def plan(self, cases: Iterable[Case], model: str, seeds: Sequence[int] | None) -> list[tuple[Case, Sequence[int]]]:
+        """The cases of which everything was kept for these seeds; without any named, for which seeds it was."""
+        if seeds is not None:
+            return [(case, seeds) for case in cases if self.has(case, model, seeds)]
+        every = self.seeds().get(model, [])
+        found = [(case, [seed for seed in every if self.has(case, model, [seed])]) for case in cases]
+        return [(case, own) for case, own in found if own]
 
     def has(self, case: Case, model: str, seeds: Sequence[int]) -> bool:
         """Whether everything that a case needs is there."""
@@ -146,9 +161,3 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
 def verdict(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> Verdict:
     """Measure what a claim needs, or take it from the store, and judge it."""
     return judge(case, measure_case(bench, case, model, seeds), params().judge)
-
-
-def verdicts(bench: Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]) -> Iterator[Verdict]:
-    """One verdict per case, in order."""
-    for case in cases:
-        yield verdict(bench, case, model, seeds)

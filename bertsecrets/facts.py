@@ -9,6 +9,8 @@ import torch
 
 from bertsecrets.core import UserError, digest
 
+COMPUTING = ("cpu", "cuda", "mps")  # kinds of device; `meta` and its like can be named, but compute nothing
+
 
 def classifier_facts() -> dict[str, Any]:
     """Which classifier names the patterns, on which annotations it was judged, and of which models these are."""
@@ -62,12 +64,14 @@ def best_device(wanted: str | None = None) -> torch.device:
     """The device named, or the GPU where there is one, else the CPU.
 
     Raises:
-        UserError: the named device is not there.
+        UserError: the named device is not there, or computes nothing.
     """
     if wanted is None or wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(wanted)
+        if device.type not in COMPUTING:
+            raise RuntimeError(f"{device.type} is none of {', '.join(COMPUTING)}")
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"no device {wanted!r} here: use --device cpu, or cuda where a GPU is present") from error

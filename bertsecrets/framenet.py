@@ -151,7 +151,8 @@ def _record(line: str, where: str) -> FrameSentence:
     form = 'expected {"sentence": text, "target": text, "core_elements": [text, ...]}'
     try:
         record: Any = json.loads(line)
-    except ValueError as error:
+        json.dumps(record, ensure_ascii=False).encode()  # half of a pair such as "\ud800" is JSON, but no text
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: no JSON ({error}): {form}") from error
     if not isinstance(record, dict):
         raise UserError(f"{where}: a JSON {type(record).__name__}: {form}")

@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from bertsecrets.archives import unpacking
 from bertsecrets.core import UserError
 from bertsecrets.framenet import Annotation, Chosen, Filters, Frame, FrameSentence, choose, read_jsonl
 
@@ -117,15 +118,14 @@ def read_frame(content: bytes) -> tuple[str, Frame]:
 
 def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
     """The XML files of the folders `lu` and `frame`, wherever in a folder, zip or tar archive these are."""
-    if path.is_dir():
-        for folder in sorted(f for kind in ("lu", "frame") for f in path.glob(f"**/{kind}") if f.is_dir()):
-            for file in sorted(folder.glob("*.xml")):
-                yield f"{folder.name}/{file.name}", file.read_bytes()
-        return
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"no FrameNet at {path}: {NEEDED}; {GET}")
-    try:
-        if zipfile.is_zipfile(path):
+    with unpacking(path, f"{NEEDED}, or an archive (.zip, .tar.xz) of one"):
+        if path.is_dir():
+            for folder in sorted(f for kind in ("lu", "frame") for f in path.glob(f"**/{kind}") if f.is_dir()):
+                for file in sorted(folder.glob("*.xml")):
+                    yield f"{folder.name}/{file.name}", file.read_bytes()
+        elif zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as packed:
                 for name in filter(_wanted, packed.namelist()):
                     yield name, packed.read(name)
@@ -135,10 +135,6 @@ def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
                     if member.isfile() and _wanted(member.name):
                         content = archive.extractfile(member)
                         yield member.name, content.read() if content else b""
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
-        raise UserError(
-            f"{path} cannot be unpacked ({error}): {NEEDED}, or an archive (.zip, .tar.xz) of one"
-        ) from error
 
 
 def _wanted(name: str) -> bool:

@@ -1,14 +1,15 @@
 """A measurement as a folder: its JSON for people and other programs, its samples beside it for judging again."""
 
 import tempfile
-import zipfile
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
-from bertsecrets.core import Measurement, UserError, digest, slug
+from bertsecrets.archives import UNREADABLE
+from bertsecrets.core import Measurement, UserError, digest, first_line, slug
 from bertsecrets.files import copy_whole, guarded_writes
 from bertsecrets.store import read_json, write_json
 
@@ -21,17 +22,29 @@ def save(found: Measurement, folder: Path) -> dict[str, Any]:
     return {"measure": found.measure, "subject": asdict(found.subject)}
 
 
+class Whole(dict[str, Any]):
+    """Samples or values of a kept measurement: one that is asked for and not there means that the folder is damaged."""
+
+    def __init__(self, found: Mapping[str, Any], entry: Path):
+        super().__init__(found)
+        self.entry = entry
+
+    def __missing__(self, name: str) -> Never:
+        raise UserError(f"{self.entry} holds no whole measurement (no {name!r}): make it again")
+
+
 def load(entry: Path) -> Measurement:
-    """A stored measurement.
+    """A stored measurement, which raises the same where a value or sample that is needed of it later is missing.
 
     Raises:
         UserError: the folder holds none, or a damaged one.
     """
     try:
         with np.load(entry / "samples.npz") as samples:
-            return Measurement.from_json(read_json(entry / "measurement.json"), dict(samples))
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise UserError(f"{entry} holds no whole measurement ({error}): make it again") from error
+            found = Measurement.from_json(read_json(entry / "measurement.json"), Whole(samples, entry))
+    except (*UNREADABLE, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{entry} holds no whole measurement ({first_line(error)}): make it again") from error
+    return replace(found, values=Whole(found.values, entry))
 
 
 def keep(found: Measurement, folder: Path) -> Path:

@@ -8,13 +8,32 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from bertsecrets.claims import Claim
-from bertsecrets.core import UserError, slug
+from bertsecrets.core import slug
 from bertsecrets.judging import Verdict, show, show_band
 from bertsecrets.report.table import task_title
-from bertsecrets.store import read_json, write_json
+from bertsecrets.store import write_json
 
 FOLDER = "verdicts"
+
+
+class Kept(BaseModel):
+    """What is shown of a kept verdict (`Verdict.as_json`, and who was judged when)."""
+
+    id: str
+    model: str
+    task: str
+    made: str
+    seeds: list[int]
+    verdict: str
+    observed: float | None
+    interval: tuple[float | None, float | None] | None
+    unit: str
+    reason: str
+    power: str
+    remarks: list[str]
 
 
 def keep_verdict(root: Path, verdict: Verdict, model: str) -> Path:
@@ -34,11 +53,11 @@ def read_verdicts(root: Path, claim: Claim, model: str | None = None) -> list[di
         stem = "-".join(filter(None, (claim.id, name, claim.variant)))
         for path in sorted((root / FOLDER).glob(f"{stem}-*.json")):
             try:
-                data = read_json(path)
-            except UserError:
+                data = Kept.model_validate_json(path.read_bytes())
+            except (OSError, ValidationError):
                 continue
-            if isinstance(data, dict) and data.get("id") == stem and model in (None, data.get("model")):
-                found.append(data)
+            if (data.id, data.task) == (stem, name) and model in (None, data.model):
+                found.append(data.model_dump())
     return found
 
 

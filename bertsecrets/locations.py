@@ -4,6 +4,7 @@ import functools
 import hashlib
 import importlib.util
 import json
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,23 +47,26 @@ class Location:
     @property
     def local(self) -> bool:
         """Whether the files lie in a folder on this machine."""
-        return Path(self.path).is_dir()
+        return os.path.isdir(self.path)  # False, where Path.is_dir raises: a name too long for any folder
 
 
 def locate(name: str) -> Location:
     """Resolve `NAME_OR_FOLDER[@revision]`, an alias, or `minilm`.
 
     Raises:
-        UserError: a folder that is not there or holds no safetensors model; MiniLM not installed or altered.
+        UserError: a folder that is not there or holds no safetensors model; a revision of nothing; MiniLM not installed
+            or altered.
     """
     if name == "minilm":
         return Location(name, str(_minilm_folder()))
-    if Path(name).is_dir():
+    if os.path.isdir(name):
         check_folder(Path(name))
         return Location(name, name)
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UserError(f"no model folder at {name}: {WAYS_ON}")
     repository, _, revision = name.partition("@")
+    if not repository:
+        raise UserError(f"--model {name} names no model before the @: {WAYS_ON}")
     repository = ALIASES.get(repository, repository)
     return Location(name, repository, revision or PINNED.get(repository))
 
@@ -101,14 +105,14 @@ def resolve(location: Location, offline: bool) -> Location:
     """A hub model at the commit that will be used: the cached one, or (online) the one its revision names now.
 
     Raises:
-        UserError: it is neither cached nor reachable.
+        UserError: it is neither cached nor reachable, or no name that a hub model could have.
     """
     from huggingface_hub import HfApi, try_to_load_from_cache
 
-    cached = try_to_load_from_cache(location.path, "config.json", revision=location.revision)
-    if isinstance(cached, str):
-        return replace(location, revision=Path(cached).parent.name, cached=True)
     try:
+        cached = try_to_load_from_cache(location.path, "config.json", revision=location.revision)
+        if isinstance(cached, str):
+            return replace(location, revision=Path(cached).parent.name, cached=True)
         if offline:
             raise OSError("offline")
         commit = HfApi().model_info(location.path, revision=location.revision, timeout=10).sha

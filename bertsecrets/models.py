@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bertsecrets.core import Initialisation, UserError
+from bertsecrets.core import Initialisation, UserError, first_line
 from bertsecrets.locations import Location, check_folder, identify, locate, resolve, vocabulary
 from bertsecrets.tasks import Task
 
@@ -69,11 +69,7 @@ def _load(location: Location, what: Any, offline: bool, **options: Any) -> Any:
     except SafetensorError as error:
         raise UserError(f"{location.path}: model.safetensors is damaged ({error}): get or save it again") from error
     except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
-        raise UserError(f"{location.path} cannot be opened as a model: {_first_line(error)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UserError(f"{location.path} cannot be opened as a model: {first_line(error)}") from error
 
 
 def open_config(location: Location, offline: bool = False) -> Any:

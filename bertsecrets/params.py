@@ -6,11 +6,15 @@ A file named by `BERTSECRETS_PARAMS` comes first, then the project's own, which 
 import functools
 import os
 from pathlib import Path
+from typing import Annotated
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
 from bertsecrets.core import Initialisation, UserError
+
+SEEDS = 2**32  # numpy takes none from here on
+Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
 
 class _Section(BaseModel):
@@ -49,7 +53,7 @@ class JudgeParams(_Section):
     confidence: float = Field(gt=0.5, lt=1)
     decided: float = Field(gt=0.5, lt=1)
     resamples: int = Field(ge=100)
-    seed: int
+    seed: Seed
 
 
 class DemoParams(_Section):
@@ -58,7 +62,7 @@ class DemoParams(_Section):
     model: str
     tasks: list[str]
     initialisations: list[Initialisation]
-    seeds: list[int]
+    seeds: list[Seed]
     train_rows: PositiveInt
     dev_rows: PositiveInt
 
@@ -67,7 +71,7 @@ class Params(_Section):
     """The whole of `params.yaml`."""
 
     model: str
-    seeds: list[int] = Field(min_length=1)
+    seeds: list[Seed] = Field(min_length=1)
     finetune: FinetuneParams
     scores: ScoreParams
     attention: AttentionParams
@@ -94,8 +98,8 @@ def params() -> Params:
         return Params.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise UserError(f"cannot read the settings {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bertsecrets.core import UserError, digest
+from bertsecrets.core import UserError, digest, first_line
 from bertsecrets.files import guarded_writes, whole_folder
 from bertsecrets.linguistics import OBJECTS, SUBJECTS, spacy_module
 from bertsecrets.treebank import Parsed, read_treebank
@@ -37,17 +37,23 @@ def train_pipeline(
         and F of `subject`, `object` and `root` words.
 
     Raises:
-        UserError: the treebank or spaCy is missing, or `folder` is there already.
+        UserError: the treebank or spaCy is missing, the treebank is damaged or holds a single sentence, or `folder` is
+            there already.
     """
     spacy = spacy_module()
     if folder.exists():
         raise UserError(f"{folder} is there already: name a new folder for the pipeline")
     parsed = read_treebank(treebank)[:sentences]
+    if len(parsed) < 2:
+        raise UserError(f"{treebank} holds a single sentence: training takes one, and holding out another")
     cut = min(len(parsed) - 1, round(len(parsed) * (1 - HELD_OUT)))
     spacy.util.fix_random_seed(seed)
     nlp = _blank(spacy)
     train = [(_example(nlp, sentence), _example(nlp, sentence, lower=True)) for sentence in parsed[:cut]]
-    _fit(nlp, train, epochs, seed)
+    try:
+        _fit(nlp, train, epochs, seed)
+    except ValueError as error:
+        raise UserError(f"spaCy cannot learn from {treebank} ({first_line(error)}): fetch it again") from error
     scores = evaluate(nlp, parsed[cut:])
     nlp.meta.update(
         name=NAME,

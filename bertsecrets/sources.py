@@ -122,14 +122,23 @@ class Source:
         return self.glue
 
 
+def check_glue(folder: Path) -> None:
+    """Make sure that a GLUE folder is there.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not folder.is_dir():
+        raise UserError(f"no GLUE folder at {folder}: give the folder that holds RTE/dev.tsv and its like")
+
+
 def find_file(glue: Path, task: Task, name: str) -> Path:
     """The TSV file of a split in a GLUE folder, whatever the case and hyphens of the task's folder name.
 
     Raises:
         UserError: no such folder or file.
     """
-    if not glue.is_dir():
-        raise UserError(f"no GLUE folder at {glue}: give the folder that holds {task.folder}/{task.dev_file}")
+    check_glue(glue)
     wanted = task.folder.lower().replace("-", "")
     folders = [d for d in sorted(glue.iterdir()) if d.is_dir() and d.name.lower().replace("-", "") == wanted]
     file_name = task.dev_file if name == "dev" else "train.tsv"

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from bertsecrets.archives import unpacking
 from bertsecrets.core import UserError
 
 TREES, HEADS = "treebank", "dependency_treebank"
@@ -61,45 +62,58 @@ def read_treebank(folder: Path) -> list[Parsed]:
     """All sentences of NLTK's `treebank` and `dependency_treebank`, zipped or unpacked in `folder`, in file order.
 
     Raises:
-        UserError: one of the two is missing, or they do not hold the same sentences.
+        UserError: one of the two is missing, a file is damaged, or they do not hold the same sentences.
     """
     trees, heads = _members(folder, TREES, ".mrg"), _members(folder, HEADS, ".dp")
     found: list[Parsed] = []
     for name in sorted(heads.keys() & trees.keys()):
-        columns = [block.split("\n") for block in re.split(r"\n\s*\n", heads[name].strip()) if block.strip()]
-        constituents = list(read_trees(trees[name]))
-        if len(columns) != len(constituents):
-            raise UserError(
-                f"{folder}: {name} has {len(constituents)} trees for {len(columns)} sentences: fetch both again"
-            )
-        found += [
-            label_sentence(tree, words, [line.split("\t") for line in lines])
-            for (tree, words), lines in zip(constituents, columns, strict=True)
-        ]
+        try:
+            found += _sentences(trees[name], heads[name])
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{folder}: {name} is damaged ({error}): fetch both NLTK packages again") from error
     if not found:
         raise UserError(f"{folder}: no file is in both {TREES} and {HEADS}: fetch both NLTK packages again")
     return found
 
 
+def _sentences(trees: str, heads: str) -> list[Parsed]:
+    """The sentences of a file that both packages have.
+
+    Raises:
+        ValueError: one of the two is malformed, or they do not fit together.
+    """
+    columns = [block.split("\n") for block in re.split(r"\n\s*\n", heads.strip()) if block.strip()]
+    try:
+        constituents = list(read_trees(trees))
+    except IndexError as error:
+        raise ValueError("brackets that do not match") from error
+    if len(columns) != len(constituents):
+        raise ValueError(f"{len(constituents)} trees for {len(columns)} sentences")
+    return [
+        label_sentence(tree, words, [line.split("\t") for line in lines])
+        for (tree, words), lines in zip(constituents, columns, strict=True)
+    ]
+
+
 def _members(folder: Path, package: str, suffix: str) -> dict[str, str]:
     """The texts of a package's files by stem, from `<package>.zip` or the folder `<package>`."""
     packed, unpacked = folder / f"{package}.zip", folder / package
-    try:
+    with unpacking(packed if packed.is_file() else unpacked, "fetch it again"):
         if packed.is_file():
             with zipfile.ZipFile(packed) as archive:
                 names = [n for n in archive.namelist() if n.endswith(suffix)]
                 return {PurePosixPath(n).stem: archive.read(n).decode("utf-8") for n in names}
         if unpacked.is_dir():
             return {p.stem: p.read_text(encoding="utf-8") for p in sorted(unpacked.rglob(f"*{suffix}"))}
-    except (OSError, zipfile.BadZipFile, UnicodeDecodeError) as error:
-        raise UserError(
-            f"{packed if packed.is_file() else unpacked} cannot be read ({error}): fetch it again"
-        ) from error
     raise UserError(f"no {package}.zip in {folder}: python -m nltk.downloader -d DIR {TREES} {HEADS}; give DIR/corpora")
 
 
 def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
-    """The bracketed trees of a file, each with its words; traces (`-NONE-`) and what holds nothing else are out."""
+    """The bracketed trees of a file, each with its words; traces (`-NONE-`) and what holds nothing else are out.
+
+    Raises:
+        IndexError: brackets that do not match.
+    """
     stack: list[Node] = []
     words: list[str] = []
     moved: dict[str, str] = {}  # index of a trace -> what the word that moved away was
@@ -150,12 +164,16 @@ def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Pa
         columns: word, tag and head (from 1, 0 for the root) of each word.
 
     Raises:
-        UserError: tree and columns hold different words.
+        ValueError: tree and columns hold different words; a row without a tag, or without a head in the sentence.
     """
+    first = repr(" ".join(words[:6]))
     if words != [column[0] for column in columns]:
-        raise UserError(f"tree and dependencies differ at {' '.join(words[:6])!r}: fetch both NLTK packages again")
+        raise ValueError(f"tree and dependencies differ at {first}")
+    numbers = {str(place): place - 1 for place in range(len(words) + 1)}
+    if any(len(column) < 3 or column[2] not in numbers for column in columns):
+        raise ValueError(f"a row without a tag or a head at {first}")
     tags = [column[1] for column in columns]
-    heads = [int(column[2]) - 1 for column in columns]
+    heads = [numbers[column[2]] for column in columns]
     labels = ["punct" if tag in PUNCTUATION else "dep" for tag in tags]
     _lift_main_verbs(tree, tags, heads, labels)
     _label(tree, None, words, tags, heads, labels)

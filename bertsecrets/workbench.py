@@ -21,7 +21,7 @@ from bertsecrets.kept import load, save
 from bertsecrets.measures import ABLATION, ATTENTION, ENCODER, MEASURES, check_measure
 from bertsecrets.memory import give_back
 from bertsecrets.params import Params, params
-from bertsecrets.sources import Source
+from bertsecrets.sources import Source, check_glue
 from bertsecrets.store import Store
 from bertsecrets.tasks import task
 from bertsecrets.texts import DEFAULT_PIPELINE, Texts
@@ -256,8 +256,7 @@ def open_workbench(
             raise UserError(f"{name} {value} leaves no rows: give 1 or more")
     folders = [glue] if isinstance(glue, Path) else list(glue or ())
     for folder in folders:
-        if not folder.is_dir():
-            raise UserError(f"no GLUE folder at {folder}: give the folder that holds RTE/dev.tsv and its like")
+        check_glue(folder)
     if frames is not None and not frames.exists():
         raise UserError(f"nothing at {frames}: --frames takes a JSONL, or FrameNet's own folder or archive")
     source = Source(next(iter(folders), None), offline, allow_unofficial, tuple(folders[1:]))

@@ -149,7 +149,7 @@ def test_what_is_no_framenet_says_what_was_expected(tmp_path, corpus):
     with pytest.raises(UserError, match='holds "lu" and "frame"'):
         open_frames(tmp_path / "empty")
     write(tmp_path / "fn.tar.xz", "no archive")
-    with pytest.raises(UserError, match="cannot be unpacked"):
+    with pytest.raises(UserError, match="cannot be read"):
         open_frames(tmp_path / "fn.tar.xz")
     write(corpus / "lu" / "lu9.xml", unit(CASES["two targets"]))
     with pytest.raises(UserError, match="passes the filters"):
@@ -204,6 +204,8 @@ def test_json_lines_are_read_with_spans(tmp_path):
     ("line", "complaint"),
     [
         ("{", "line 2: no JSON"),
+        ("[" * 100_000, "line 2: no JSON .maximum recursion depth"),
+        ('{"sentence": "a \\ud800", "target": "a", "core_elements": ["\\ud800"]}', "line 2: no JSON .*surrogates"),
         ("[1]", "line 2: a JSON list"),
         ('{"sentence": "a b", "target": "a"}', "line 2: an entry is missing"),
         ('{"sentence": "a b", "target": "a", "core_elements": []}', "line 2: an entry is missing"),

@@ -38,11 +38,13 @@ class Annotated:
         """(training, held-out) places, classes spread evenly; all maps of a group on one side.
 
         Raises:
-            UserError: fewer groups than folds.
+            UserError: fewer groups than folds, or fewer than two classes of which each fold could have a map.
         """
         groups = len(set(self.groups.tolist()))
         if groups < count:
             raise UserError(f"{groups} heads cannot make {count} folds: annotate maps of more heads")
+        if (np.bincount(self.labels) >= count).sum() < 2:
+            raise UserError(f"{count} folds need {count} or more maps of two classes at least: annotate more maps")
         splitter = StratifiedGroupKFold(count, shuffle=True, random_state=seed)
         yield from splitter.split(self.labels, self.labels, self.groups)
 

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from bertsecrets.archives import unpacking
 from bertsecrets.core import UserError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.mapset import MapSet, PatternMap
@@ -46,28 +47,26 @@ def read_p20(source: Path) -> MapSet:
         return _read(path, path.read_bytes(), arrays)
     if not source.is_file():
         raise UserError(f"nothing at {source}: give P20's head_classification_data.tar.gz, or the folder in it")
-    try:
-        with tarfile.open(source) as archive:
-            members = [member for member in archive.getmembers() if member.isfile()]
-            labels = [member for member in members if PurePosixPath(member.name).name == LABELS]
-            if not labels:
-                raise UserError(f"no {LABELS} in {source}: P20's data have one line per label there")
+    advice = "give P20's head_classification_data.tar.gz, or the folder in it"
+    with unpacking(source, advice), tarfile.open(source) as archive:
+        members = [member for member in archive.getmembers() if member.isfile()]
+        labels = [member for member in members if PurePosixPath(member.name).name == LABELS]
+        if not labels:
+            raise UserError(f"no {LABELS} in {source}: P20's data have one line per label there")
 
-            def read(member: tarfile.TarInfo) -> bytes:
-                opened = archive.extractfile(member)
-                assert opened is not None  # it is a file
-                return opened.read()
+        def read(member: tarfile.TarInfo) -> bytes:
+            opened = archive.extractfile(member)
+            assert opened is not None  # it is a file
+            return opened.read()
 
-            beside = PurePosixPath(labels[0].name).parent  # another folder there holds other values by the same names
-            paths = {PurePosixPath(member.name): member for member in members}
-            arrays = {
-                path.stem: partial(read, member)
-                for path, member in paths.items()
-                if path.suffix == ".npy" and path.is_relative_to(beside)
-            }
-            return _read(source / labels[0].name, read(labels[0]), arrays)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise UserError(f"{source} cannot be read as a tar archive ({error}): get it again") from error
+        beside = PurePosixPath(labels[0].name).parent  # another folder there holds other values by the same names
+        paths = {PurePosixPath(member.name): member for member in members}
+        arrays = {
+            path.stem: partial(read, member)
+            for path, member in paths.items()
+            if path.suffix == ".npy" and path.is_relative_to(beside)
+        }
+        return _read(source / labels[0].name, read(labels[0]), arrays)
 
 
 def _read(path: Path, text: bytes, arrays: Mapping[str, Callable[[], bytes]]) -> MapSet:
