@@ -86,10 +86,9 @@ def annotate(options: argparse.Namespace) -> None:
 
 
 def _draw(options: argparse.Namespace) -> None:
-    from bertsecrets.commands import check_model, check_seed, model_name, workbench
+    from bertsecrets.commands import check_model, model_name, workbench
     from bertsecrets.patterns.sampling import draw
 
-    check_seed(options.seed)
     if min(options.per_task, options.pretrained_per_task) < 0 or options.per_task + options.pretrained_per_task == 0:
         raise UserError("--per-task and --pretrained-per-task take 0 or more, and not both 0")
     tasks = [task(name).name for name in dict.fromkeys(options.task)]
