@@ -13,6 +13,7 @@ from bertsecrets import commands
 from bertsecrets.claims import Case, cases
 from bertsecrets.core import UserError
 from bertsecrets.judging import Verdict
+from bertsecrets.params import params
 from bertsecrets.store import DamagedEntryWarning
 
 USER_ERROR = 2
@@ -64,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[VERDICTS] = []
     config.stash[OPTIONS] = chosen_options(config)
     try:
+        params()
         found = cases()
     except UserError as error:
         pytest.exit(str(error), returncode=USER_ERROR)
@@ -144,7 +146,6 @@ def judged(bench, measured, benchmark, request: pytest.FixtureRequest):
     from bertsecrets.evaluate import missing
     from bertsecrets.judging import judge
     from bertsecrets.last_verdicts import keep_verdict
-    from bertsecrets.params import params
 
     def run(case: Case) -> Verdict:
         reason = missing(bench, case)

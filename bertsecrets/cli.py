@@ -120,7 +120,9 @@ def build_parser() -> argparse.ArgumentParser:
         help="may be given several times; `all` for claims on no task or several (default: everything that has data)",
     )
     report.add_argument("--claim", action="append", help="only these ids")
-    report.add_argument("--seeds", type=int, metavar="N", help="seeds 1 to N (default: params.yaml)")
+    report.add_argument(
+        "--seeds", type=int, metavar="N", help="seeds 1 to N (default: params.yaml; with --measurements, those kept)"
+    )
     report.add_argument("--measurements", type=path, metavar="DIR", help="judge what `measure --save` kept, alone")
     report.add_argument("--metrics", type=path, help="write outcomes and observed values here, as flat JSON")
     report.add_argument("--plots", type=path, help="write the curves by layer here, as JSON rows")

@@ -185,3 +185,11 @@ for chosen in {chosen!r}:
     assert of_rte == [name for name in everything if "-rte" in name] != []
     assert {name.split("-")[0] for name in of_c1} == {"C1", "C1p"}
     assert {(name[0], name.split("-")[1]) for name in both} == {("D", "sst2")}
+
+
+def test_settings_that_are_not_there_are_one_line(tmp_path, tiny_glue, tiny_bert):
+    nowhere = tmp_path / "none.yaml"
+    code, output = bench(tmp_path / "runs", tiny_glue, tiny_bert, "-k", "C1", BERTSECRETS_PARAMS=str(nowhere))
+    assert code == 2, output
+    assert f"cannot read the settings {nowhere}" in output
+    assert "Traceback" not in output
