@@ -171,7 +171,7 @@ def run_frames(inputs: Inputs) -> Results:
     """Attention from core elements to targets, in the encoder alone (K19 section 4.2)."""
     from bertsecrets.alignment import encode_words
     from bertsecrets.framenet_xml import open_frames
-    from bertsecrets.measures.frames import frame_attention
+    from bertsecrets.measures.frames import frame_attention, intervals
 
     assert inputs.frames is not None
     sentences = open_frames(inputs.frames).sentences
@@ -186,7 +186,10 @@ def run_frames(inputs: Inputs) -> Results:
     observer = frame_attention(alignment, sentences, encoder.layers, encoder.heads)
     with tqdm(total=len(encoded), desc=f"frames of {inputs.subject.model}", unit="sentence") as bar:
         Pass(encoder.model, encoder.layers, encoder.heads).feed(encoded, [observer], bar.update)
-    return {inputs.measure: observer.result()}, len(encoded)
+    values, samples = observer.result()
+    judge = inputs.settings.judge
+    low, high = intervals(samples["max_weight"], judge.resamples, judge.seed)
+    return {inputs.measure: ({**values, "max_weight_low": low, "max_weight_high": high}, samples)}, len(encoded)
 
 
 def run_annotated(inputs: Inputs) -> Results:

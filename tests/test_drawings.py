@@ -26,7 +26,6 @@ def found(measure, task="mrpc", options=None, **values):
         (found("attention-change", cosine=GRID), ["cropped", "figure 5"]),
         (found("attention-change", options={"padded_to": 200}, cosine=GRID), ["padded to 200", "figure 5"]),
         (found("special-tokens", cls=GRID, sep=GRID * np.nan, sep_sum=GRID), ["[CLS]", "figure 6"]),
-        (found("frame-heads", "all", max_weight=GRID), ["target", "figure 3", "here/tiny, the encoder alone"]),
     ],
     ids=lambda each: each.measure if isinstance(each, Measurement) else "",
 )
@@ -47,6 +46,17 @@ def test_heads_are_drawn_as_a_map_and_in_order_of_their_harm():
     assert len(names) == 6
     assert places == sorted(places)  # by gain, the most harmful to lose first
     assert one != other
+
+
+def test_frame_heads_are_drawn_as_a_map_and_with_their_intervals():
+    bounds = {"max_weight_low": GRID - 0.1, "max_weight_high": GRID + 0.1}
+    (by_place, one), (in_order, other) = draw(found("frame-heads", "all", max_weight=GRID, **bounds))
+    assert all(part in by_place for part in ("target", "figure 3", "here/tiny, the encoder alone"))
+    assert "95 % interval over sentences" in in_order
+    assert one.startswith("<svg")
+    names = [f"{place // GRID.shape[1] + 1}.{place % GRID.shape[1] + 1}" for place in GRID.argsort(None)]
+    places = [other.index(f"<!-- {name} -->") for name in names]
+    assert places == sorted(places)  # the smallest first
 
 
 def test_patterns_are_drawn_by_layer_and_by_head():

@@ -14,15 +14,7 @@ from bertsecrets.encoding import Batch, collate
 from bertsecrets.framenet import FrameSentence
 from bertsecrets.linguistics import Parses
 from bertsecrets.measures.features import FeatureAttention, feature_marks, max_over
-from bertsecrets.measures.frames import (
-    bootstrap_means,
-    correlation_with,
-    frame_attention,
-    gap_to_next,
-    intervals,
-    ranking,
-    standing_out,
-)
+from bertsecrets.measures.frames import frame_attention, intervals, ranking
 from bertsecrets.measures.relations import PairAttention, max_weight, mean_over_present, relation_pairs
 
 
@@ -197,32 +189,24 @@ def test_padding_never_changes_a_value(model, tokenizer):
 # ---------------------------------------------------------------------- statistics
 
 
-def test_bootstrap_means_spread_as_theory_says():
+def test_intervals_of_heads_are_as_wide_as_theory_says():
     sample = np.random.default_rng(0).normal(0.3, 0.1, (400, 2, 3))
-    means = bootstrap_means(sample, 2000)
-    np.testing.assert_allclose(means.mean(0), sample.mean(0), atol=1e-3)
-    np.testing.assert_allclose(means.std(0), sample.std(0) / 20, rtol=0.1)
-    low, high = intervals(means, 0.95)
-    assert ((low < sample.mean(0)) & (sample.mean(0) < high)).all()
-    np.testing.assert_array_equal(means, bootstrap_means(sample, 2000))
+    low, high = intervals(sample, 4000, 1)
+    error = sample.std(0) / 20
+    np.testing.assert_allclose(high - low, 2 * 1.96 * error, rtol=0.08)
+    np.testing.assert_allclose((high + low) / 2, sample.mean(0), atol=5e-4)
+    np.testing.assert_array_equal((low, high), intervals(sample, 4000, 1))
 
 
 def test_sentences_without_a_pair_are_not_resampled():
     sample = np.array([[[1.0]], [[np.nan]], [[1.0]]])
-    assert (bootstrap_means(sample, 50) == 1).all()
+    assert intervals(sample, 50, 1) == (1, 1)
+    assert np.isnan(intervals(sample[1:2], 50, 1)).all()
 
 
-def test_ranking_gap_and_correlation_by_hand():
+def test_ranking_by_hand():
     grid = np.array([[0.1, 0.9], [0.8, 0.2]])
     assert [(r.layer, r.head, r.rank) for r in ranking(grid)] == [(1, 2, 1), (2, 1, 2), (2, 2, 3), (1, 1, 4)]
-    stands = standing_out(grid)
-    assert stands["gap"] == pytest.approx(0.6)
-    assert stands["gap_in_spread"] == pytest.approx(0.6 / 0.05)
-    assert stands["above"] == 1
-    means = np.stack([grid, grid.T, grid[::-1]])
-    np.testing.assert_allclose(gap_to_next(means, [(1, 2), (2, 1)]), [0.6, 0.6, -0.8])
-    assert correlation_with(grid, 1 - grid)["pearson"] == pytest.approx(-1)
-    assert correlation_with(grid, np.zeros((3, 2))) is None
 
 
 def test_an_alignment_with_no_spans_marks_nothing():

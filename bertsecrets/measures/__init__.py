@@ -35,7 +35,7 @@ MEASURES: dict[str, Measure] = {
         Measure("scores", SCORES, "scores, majority-class baseline, entropy of predicted classes (K19 3, table 1)"),
         Measure("attention-change", ATTENTION, "cosine of pretrained and fine-tuned maps (K19 4.3)", compares=True),
         Measure("special-tokens", ATTENTION, "attention to [CLS] and [SEP] (K19 4.4)"),
-        Measure("frame-heads", FRAMES, "attention from core frame elements to their target (K19 4.2)"),
+        Measure("frame-heads", FRAMES, "attention from core frame elements to their target (K19 4.2)", version=2),
         Measure("example-sentence", EXAMPLE, "the row of one word in the paper's example (K19 4.2)"),
         Measure("features", ATTENTION, "attention to linguistic features (K19 4.4)", needs=SPACY),
         Measure("relations", ATTENTION, "token-to-token attention (K19 4.5)", needs=SPACY),

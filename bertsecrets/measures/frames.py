@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
 
 from bertsecrets.alignment import Alignment, all_pairs, zipped_pairs
 from bertsecrets.framenet import FrameSentence
@@ -38,21 +37,19 @@ def frame_attention(alignment: Alignment, sentences: Sequence[FrameSentence], la
     return PairAttention(len(sentences), layers, heads, relations)
 
 
-def bootstrap_means(
-    sample: Sample, resamples: int = 2000, seed: int = 2019
-) -> Float[np.ndarray, "resamples layers heads"]:
-    """The mean grid of each bootstrap resample of the sentences; sentences that are NaN (no pair) are left out."""
+def intervals(sample: Sample, resamples: int, seed: int, confidence: float = 0.95) -> tuple[Grid, Grid]:
+    """The bootstrap interval over sentences of every head's mean: lower and upper ends.
+
+    Sentences that are NaN (no pair) are left out.
+    """
     flat = sample.reshape(len(sample), -1).astype(np.float64)
     flat = flat[~np.isnan(flat).any(1)]
+    if not len(flat):
+        return np.full(sample.shape[1:], np.nan), np.full(sample.shape[1:], np.nan)
     counts = np.random.default_rng(seed).multinomial(len(flat), np.full(len(flat), 1 / len(flat)), size=resamples)
-    return (counts @ flat / len(flat)).reshape(resamples, *sample.shape[1:])
-
-
-def intervals(means: Float[np.ndarray, "resamples layers heads"], confidence: float = 0.95) -> tuple[Grid, Grid]:
-    """The percentile interval of every head's mean: lower and upper ends."""
     tail = (1 - confidence) / 2
-    low, high = np.quantile(means, [tail, 1 - tail], axis=0)
-    return low, high
+    low, high = np.quantile(counts @ flat / len(flat), [tail, 1 - tail], axis=0)
+    return low.reshape(sample.shape[1:]), high.reshape(sample.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -73,44 +70,3 @@ def ranking(grid: Grid) -> list[Ranked]:
         Ranked(int(layer) + 1, int(head) + 1, float(grid[layer, head]), n)
         for n, (layer, head) in enumerate(places, start=1)
     ]
-
-
-def standing_out(grid: Grid, first: int = 2, percentile: float = 99.0) -> dict[str, float]:
-    """How far the best heads stand out from the others.
-
-    Returns:
-        `threshold`, the percentile of all heads' values; `above`, how many heads exceed it (the best 2 of 144 always
-        do for 99: judge the gap); `gap`, from the `first`-th best value to the next; `gap_in_spread`, the same in
-        standard deviations of the heads below the gap.
-    """
-    values = np.sort(grid, axis=None)[::-1]
-    threshold = float(np.percentile(values, percentile))
-    gap = float(values[first - 1] - values[first])
-    spread = float(values[first:].std())
-    return {
-        "threshold": threshold,
-        "above": float((values > threshold).sum()),
-        "gap": gap,
-        "gap_in_spread": gap / spread if spread > 0 else float("inf"),
-    }
-
-
-def gap_to_next(means: Float[np.ndarray, "resamples layers heads"], heads: Sequence[tuple[int, int]]) -> np.ndarray:
-    """In each resample, the least value of the named heads (layer, head, from 1) less the greatest of all others.
-
-    Positive in nearly all resamples: exactly these heads stand out, whatever sentences had been drawn (claim B1).
-    """
-    named = np.zeros(means.shape[1:], dtype=bool)
-    named[tuple(np.array(heads).T - 1)] = True
-    return means[:, named].min(1) - means[:, ~named].max(1)
-
-
-def correlation_with(grid: Grid, published: Float[np.ndarray, "its_layers its_heads"]) -> dict[str, float] | None:
-    """Pearson and Spearman correlation over heads with a published grid; None where the shapes differ."""
-    if grid.shape != published.shape:
-        return None
-    one, other = grid.ravel(), published.ravel()
-    return {
-        "pearson": float(stats.pearsonr(one, other).statistic),
-        "spearman": float(stats.spearmanr(one, other).statistic),
-    }

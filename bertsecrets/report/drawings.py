@@ -14,7 +14,7 @@ from bertsecrets.report.figures import (
     gain_map,
     heat_map,
     layer_curves,
-    ranked_gains,
+    ranked_heads,
     stacked_shares,
 )
 from bertsecrets.report.table import task_title
@@ -57,6 +57,9 @@ def _frames(found: Measurement) -> Iterator[Drawing]:
     values = found.values["max_weight"]
     caption = "Maximum attention from core frame elements to their target, mean over sentences: {who} (K19 figure 3)"
     yield caption, heat_map(values, "all pairs", 0, float(np.nanmax(values)), "maximum weight")
+    low, high = (np.ravel(found.values[f"max_weight_{end}"]) for end in ("low", "high"))
+    caption = "The same, head by head, each with its 95 % interval over sentences: {who}"
+    yield caption, ranked_heads(np.ravel(values), low, high, np.shape(values)[1], "maximum weight")
 
 
 def _points(found: Measurement) -> Float[np.ndarray, "..."]:
@@ -74,7 +77,7 @@ def _heads(found: Measurement) -> Iterator[Drawing]:
         caption = (
             "The same, head by head from the most harmful to lose, each with its 95 % interval over examples: {who}"
         )
-        yield caption, ranked_gains(gains.ravel(), low, high, gains.shape[1], "points")
+        yield caption, ranked_heads(gains.ravel(), low, high, gains.shape[1], "points")
 
 
 def _layers(found: Measurement) -> Iterator[Drawing]:

@@ -37,26 +37,26 @@ def gain_map(gains: Float[np.ndarray, "layers heads"], title: str, unit: str) ->
     return heat_map(gains, title, -reach, reach, unit, "RdBu")
 
 
-def ranked_gains(
-    gains: Float[np.ndarray, " heads"],
+def ranked_heads(
+    values: Float[np.ndarray, " heads"],
     low: Float[np.ndarray, " heads"],
     high: Float[np.ndarray, " heads"],
     heads: int,
     unit: str,
 ) -> str:
-    """Every head's gain with its interval, the smallest first; names (layer.head, from 1) at both ends.
+    """Every head's value with its interval, the smallest first; names (layer.head, from 1) at both ends.
 
     Args:
         heads: of a layer.
     """
-    order = np.argsort(gains, kind="stable")
+    order = np.argsort(values, kind="stable")
     figure = Figure(figsize=(7, 3.2), layout="constrained")
     axes = figure.subplots()
-    places = np.arange(len(gains))
+    places = np.arange(len(values))
     axes.vlines(places, low[order], high[order], color="#9aa5b1", linewidth=1)
-    axes.scatter(places, gains[order], s=8, color="#22303c", zorder=3)
+    axes.scatter(places, values[order], s=8, color="#22303c", zorder=3)
     axes.axhline(0, color="black", linewidth=0.8)
-    ends = [*range(min(5, len(gains))), *range(max(5, len(gains) - 5), len(gains))]
+    ends = [*range(min(5, len(values))), *range(max(5, len(values) - 5), len(values))]
     names = [f"{order[i] // heads + 1}.{order[i] % heads + 1}" for i in ends]
     axes.set_xticks(ends, names, fontsize=7, rotation=90)
     axes.set_xlabel("head (layer.head)")
