@@ -54,7 +54,7 @@ def test_frame_heads_are_drawn_as_a_map_and_with_their_intervals():
     assert all(part in by_place for part in ("target", "figure 3", "here/tiny, the encoder alone"))
     assert "95 % interval over sentences" in in_order
     assert one.startswith("<svg")
-    names = [f"{place // GRID.shape[1] + 1}.{place % GRID.shape[1] + 1}" for place in GRID.argsort(None)]
+    names = [f"{place // GRID.shape[1] + 1}.{place % GRID.shape[1] + 1}" for place in GRID.argsort(None, kind="stable")]
     places = [other.index(f"<!-- {name} -->") for name in names]
     assert places == sorted(places)  # the smallest first
 

@@ -10,8 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LONG = """
-import bertsecrets.finetune, pathlib, sys, time
+import bertsecrets.finetune, pathlib, signal, sys, time
 from bertsecrets.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in a job in the background it is ignored
 def begun(classifier, split, folder, *more, **options):
     pathlib.Path(folder, "half").write_text("done")
     print("begun", flush=True)
