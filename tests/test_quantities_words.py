@@ -9,7 +9,7 @@ from made import SETTINGS, gridded, measured, of_id, read
 from bertsecrets.judging import judge
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.quantities import QUANTITIES, NotApplicableError, published_figures
-from bertsecrets.quantities.words import FIGURE_7, RELATIONS
+from bertsecrets.quantities.words import FIGURE_7
 
 NAN = math.nan
 
@@ -173,7 +173,7 @@ def relations(best, diagonal, lacking=0):
     The first inputs have no verb. Maps that are not diagonal are vertical.
     """
     weights = {}
-    for name, head in zip(RELATIONS, best, strict=True):
+    for name, head in zip(("verb_subject", "noun_pronoun", "subject_verb", "pronoun_noun"), best, strict=True):
         weights[name] = np.full((20, 1, 10), 0.1)
         weights[name][:, 0, head] = 0.9
     weights["verb_subject"][:lacking] = NAN
@@ -185,11 +185,13 @@ def relations(best, diagonal, lacking=0):
 
 def test_the_best_heads_are_diagonal_where_most_of_their_maps_are():
     plain = {3: (20, "diagonal"), 4: (19, "vertical-diagonal"), 5: (2, "diagonal")}
-    assert read("relation-heads-diagonal", *relations((3, 3, 4, 4), plain)) == pytest.approx(95)
-    assert read("relation-heads-diagonal", *relations((3, 3, 3, 5), plain)) == pytest.approx(10)
-    assert verdict("F1-rte", *relations((3, 3, 4, 4), plain, lacking=12)).outcome == "reproduced"
-    off = verdict("F1-rte", *relations((3, 3, 3, 5), plain))
+    one_off = relations((3, 4, 3, 5), plain)
+    assert read("relation-heads-diagonal", *one_off) == pytest.approx(95)
+    assert read("relation-heads-diagonal", *one_off, relations=("subject_verb", "pronoun_noun")) == pytest.approx(10)
+    assert verdict("F1-rte", *one_off).outcome == "reproduced"
+    off = verdict("F1-rte-reverse", *one_off)
     assert off.outcome == "deviates"
     assert "pronoun_noun: layer 1 head 6, 10 % of its maps diagonal" in off.reason
-    assert verdict("F1-rte", *relations((3, 3, 3, 5), plain | {5: (10, "diagonal")})).outcome == "inconclusive"
-    assert verdict("F1-rte", *relations((3, 3, 4, 4), plain, lacking=20)).outcome == "inconclusive"
+    assert verdict("F1-rte", *relations((3, 4, 3, 3), plain, lacking=12)).outcome == "reproduced"
+    assert verdict("F1-rte", *relations((3, 5, 3, 3), plain | {5: (10, "diagonal")})).outcome == "inconclusive"
+    assert verdict("F1-rte", *relations((3, 4, 3, 3), plain, lacking=20)).outcome == "inconclusive"

@@ -16,7 +16,7 @@ FIGURE_7 = {
     "PRON": "pronoun", "NOUN": "noun", "VERB": "verb", "OBJ": "object", "SUBJ": "subject", "NEG": "negation",
     "CLS": "cls", "SEP": "sep",
 }  # fmt: skip
-RELATIONS = ("verb_subject", "subject_verb", "noun_pronoun", "pronoun_noun")
+RELATIONS = ("verb_subject", "noun_pronoun")
 DIAGONAL = ("diagonal", "vertical-diagonal")
 
 
@@ -103,16 +103,16 @@ def figure_7(found: Sequence[Measurement], task_name: str, ranks: bool = False) 
     return likeness(block, np.concatenate([panel[name] for name in FIGURE_7]).astype(np.float64), ranks)
 
 
-def relation_heads(found: Sequence[Measurement], task_name: str) -> Reading:
+def relation_heads(found: Sequence[Measurement], task_name: str, relations: Sequence[str] = RELATIONS) -> Reading:
     """How much of a diagonal head the best head of each relation is: the share of its maps in the diagonal classes.
 
-    In percent; of the relations, both directions of each, the smallest.
+    In percent; of the relations the smallest.
     """
-    weights = np.hstack([flat(found[0], name) for name in RELATIONS])
+    weights = np.hstack([flat(found[0], name) for name in relations])
     diagonal = np.isin(flat(found[1], "predicted"), [CLASSES.index(name) for name in DIAGONAL]).astype(np.float64)
 
     def each(weight: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        by_relation = weight.reshape(*weight.shape[:-1], len(RELATIONS), -1)
+        by_relation = weight.reshape(*weight.shape[:-1], len(relations), -1)
         best = _present(by_relation).argmax(-1)
         absent = np.isnan(by_relation).all(-1)
         return best, np.where(absent, np.nan, 100 * np.take_along_axis(share, best, axis=-1))
@@ -120,6 +120,6 @@ def relation_heads(found: Sequence[Measurement], task_name: str) -> Reading:
     heads, shares = each(_means(weights), _means(diagonal))
     notes = [
         f"{name}: {_head(found[0], name, int(head))}, {share:.0f} % of its maps diagonal"
-        for name, head, share in zip(RELATIONS, heads, shares, strict=True)
+        for name, head, share in zip(relations, heads, shares, strict=True)
     ]
     return Reading((weights, diagonal), lambda weight, share: each(weight, share)[1].min(-1), tuple(notes))
