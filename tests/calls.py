@@ -1,4 +1,10 @@
-"""Commands called as a user calls them, in this process."""
+"""Commands called as a user calls them, in this process; code run in one of its own."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 from bertsecrets.cli import main
 
@@ -20,3 +26,15 @@ def told(capsys, *arguments) -> str:
 def run(capsys, *arguments) -> str:
     assert main([str(a) for a in arguments]) == 0
     return capsys.readouterr().out
+
+
+def started(code: str, **environment: str) -> subprocess.Popen[str]:
+    """A Python of its own that runs the code, with the suite at hand."""
+    root = Path(__file__).parents[1]
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": str(root), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

@@ -1,0 +1,204 @@
+"""Files and folders appear whole or not at all, and nothing of the user's is lost; what fails is one line."""
+
+import errno
+import os
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import pytest
+from calls import started
+
+from bertsecrets.core import UserError
+from bertsecrets.files import check_free, copy_whole, file_sha256, guarded_writes, whole_folder, write_whole
+from bertsecrets.store import Store
+
+
+def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path):
+    """A limit on file size stands in for a full disk: writing fails half-way."""
+    file = tmp_path / "result.json"
+    file.write_text("old")
+    code = """
+        import os, resource
+        from pathlib import Path
+        from bertsecrets.core import UserError
+        from bertsecrets.files import write_whole
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        try:
+            write_whole(Path(os.environ["FILE"]), "x" * 100_000)
+        except UserError as error:
+            print(error)
+    """
+    output, errors = started(code, FILE=str(file)).communicate(timeout=60)
+    assert f"cannot write {file}: " in output, errors
+    assert "--store" not in output  # which is not where it was to go
+    assert output.count("\n") == 1
+    assert file.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EISDIR])
+def test_each_way_a_disk_fails_has_its_line(code):
+    with pytest.raises(UserError, match=r"cannot write here: .*name another"), guarded_writes(Path("here")):
+        raise OSError(code, "reason", "here")
+
+
+def test_dev_full_is_no_space():
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    full = Path("/dev/full")
+    with pytest.raises(UserError, match="no space left"), guarded_writes(full):
+        full.write_text("x" * 10_000)
+
+
+def test_any_other_error_of_the_system_is_told_in_its_words():
+    with pytest.raises(UserError, match="^cannot write here: odd: name another place$"), guarded_writes(Path("here")):
+        raise OSError(errno.EIO, "odd")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("no such model"),
+        ConnectionRefusedError(111, "refused"),
+        BrokenPipeError(32),
+        FileNotFoundError(errno.ENOENT, "No such file", "/of/another/place.txt"),
+    ],
+)
+def test_errors_of_no_place_are_not_dressed_up(error):
+    with pytest.raises(type(error)), guarded_writes(Path("here")):
+        raise error
+
+
+def test_weights_on_a_full_disk_are_one_line_too(tmp_path):
+    """safetensors has an error class of its own for it."""
+    code = """
+        import os, resource, torch
+        from pathlib import Path
+        from safetensors.torch import save_file
+        from bertsecrets.core import UserError
+        from bertsecrets.files import guarded_writes
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        try:
+            with guarded_writes(Path("there")):
+                save_file({"w": torch.zeros(10_000)}, Path(os.environ["FILE"]))
+        except UserError as error:
+            print(error)
+    """
+    output, errors = started(code, FILE=str(tmp_path / "w.safetensors")).communicate(timeout=60)
+    assert output.startswith("cannot write"), errors
+    assert output.count("\n") == 1
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    with whole_folder(tmp_path / "a") as room:
+        (room / "x").write_text("x")
+        assert not (tmp_path / "a").exists()
+    assert (tmp_path / "a" / "x").read_text() == "x"
+    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "b") as room:
+        (room / "x").write_text(str(1 / 0))
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_copy_replaces_an_earlier_one_of_ours_but_never_a_users_folder(tmp_path):
+    copy_whole(entry(tmp_path), tmp_path / "copy")
+    copy_whole(entry(tmp_path), tmp_path / "copy")
+    assert (tmp_path / "copy" / "weights").read_text() == "w"
+    (tmp_path / "copy" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match=r"copy holds other files \(thesis.txt\).*name a new folder"):
+        copy_whole(entry(tmp_path), tmp_path / "copy")
+    assert (tmp_path / "copy" / "thesis.txt").read_text() == "years of work"
+    (tmp_path / "empty").mkdir()
+    copy_whole(entry(tmp_path), tmp_path / "empty")
+    assert (tmp_path / "empty" / "manifest.json").is_file()
+
+
+def entry(tmp_path):
+    def make(folder):
+        (folder / "weights").write_text("w")
+        return {}
+
+    return Store(tmp_path / "runs").get_or_make("k", "n", {}, make)[0]
+
+
+@pytest.mark.parametrize("manifest", ["{}", "[]", "{", '{"files": 3}', '{"files": ["manifest.json"]}'])
+def test_a_users_manifest_does_not_make_a_folder_ours(tmp_path, manifest):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "manifest.json").write_text(manifest)
+    (mine / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="holds other files"):
+        copy_whole(entry(tmp_path), mine)
+    assert (mine / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_folder_is_ours_only_with_all_of_its_files(tmp_path):
+    (tmp_path / "report.json").write_text("mine")
+    with pytest.raises(UserError, match=r"holds other files \(report.json\)"):
+        check_free(tmp_path, ("report.json", "weights"))
+    (tmp_path / "weights").write_text("ours")
+    check_free(tmp_path, ("report.json", "weights"))
+    (tmp_path / "lock").touch()
+    check_free(tmp_path, ("report.json", "weights"), more=("lock",))
+    with pytest.raises(UserError, match=r"\(lock\)"):
+        check_free(tmp_path, ("report.json", "weights"))
+
+
+@pytest.mark.parametrize("name", ["file", "file/deeper", "x" * 300])
+def test_a_file_is_never_replaced_by_a_folder(tmp_path, name):
+    (tmp_path / "file").write_text("years of work")
+    for refuse in (check_free, partial(copy_whole, entry(tmp_path))):
+        with pytest.raises(UserError, match="^cannot write .*: name another place$"):
+            refuse(tmp_path / name)
+    assert (tmp_path / "file").read_text() == "years of work"
+
+
+def test_a_copy_is_open_to_others_though_its_source_is_not(tmp_path):
+    source = Path(tempfile.mkdtemp(dir=tmp_path))
+    copy_whole(source, tmp_path / "copy")
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o755
+
+
+def test_text_is_replaced_whole(tmp_path):
+    write_whole(tmp_path / "new" / "file.txt", "one")
+    write_whole(tmp_path / "new" / "file.txt", "two \u00e9")
+    assert (tmp_path / "new" / "file.txt").read_text(encoding="utf-8") == "two \u00e9"
+    assert (tmp_path / "new" / "file.txt").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_link_stays_and_its_target_is_written(tmp_path):
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(Path("there") / "file.txt")
+    for text in ("made", "replaced"):
+        write_whole(link, text)
+        assert link.is_symlink()
+        assert (tmp_path / "there" / "file.txt").read_text() == text
+
+
+def test_a_pipe_is_written_into_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, "through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("path", [Path("."), Path("x" * 300), Path("/proc/x")])
+def test_a_place_where_no_file_can_be_is_one_line(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=f"^cannot write {path}: .*: name another"):
+        write_whole(path, "text")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_digest_follows_a_files_content(tmp_path):
+    (tmp_path / "x").write_text("abc")
+    known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # of "abc", from the standard
+    assert file_sha256(tmp_path / "x") == known
+    (tmp_path / "x").write_text("abcd")
+    assert file_sha256(tmp_path / "x") != known
+    with pytest.raises(UserError, match="cannot read"):
+        file_sha256(tmp_path / "none")
