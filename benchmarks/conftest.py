@@ -1,7 +1,7 @@
 """Options, fixtures and the verdict table of the benchmarks: `pytest benchmarks -k rte`.
 
-A benchmark is a claim on a task. It asks `measured` for what the claim needs (from the store, or made now) and judges
-it. One that is known to deviate is a strict xfail, set at collection from `expected/`.
+A benchmark is a claim on a task. `judged` gets what the claim needs (from the store, or made now) and judges it. One
+that is known to deviate is a strict xfail, set at collection from `expected/`.
 """
 
 import argparse
@@ -132,27 +132,21 @@ def bench(request: pytest.FixtureRequest):
 
 
 @pytest.fixture
-def measured(bench, request: pytest.FixtureRequest):
-    """A function from a case to the measurements it needs, per seed."""
-    from bertsecrets.evaluate import measure_case
-
-    options = request.config.stash[OPTIONS]
-    return lambda case: measure_case(bench, case, commands.model_name(options), commands.seed_list(options.seeds))
-
-
-@pytest.fixture
-def judged(bench, measured, benchmark, request: pytest.FixtureRequest):
+def judged(bench, benchmark, request: pytest.FixtureRequest):
     """A function that runs a case once, timed, and hands back its verdict; the table at the end has it too."""
-    from bertsecrets.evaluate import missing
+    from bertsecrets.evaluate import measure_case, missing
     from bertsecrets.judging import judge
     from bertsecrets.last_verdicts import keep_verdict
+
+    options = request.config.stash[OPTIONS]
+    model = commands.model_name(options)
 
     def run(case: Case) -> Verdict:
         reason = missing(bench, case)
         if reason:
             pytest.skip(reason)
         try:
-            found = benchmark.pedantic(measured, args=(case,), rounds=1)
+            found = benchmark.pedantic(measure_case, args=(bench, case, model, commands.seed_list(options.seeds)))
         except UserError as error:
             pytest.exit(f"{case}: {error}", returncode=USER_ERROR)
         verdict = judge(case, found, params().judge)
@@ -160,7 +154,7 @@ def judged(bench, measured, benchmark, request: pytest.FixtureRequest):
         benchmark.extra_info["reused"] = all(m.reused for row in found for m in row)
         request.config.stash[VERDICTS].append(verdict)
         try:
-            keep_verdict(bench.store.root, verdict, commands.model_name(request.config.stash[OPTIONS]))
+            keep_verdict(bench.store.root, verdict, model)
         except UserError as error:
             pytest.exit(f"{case}: {error}", returncode=USER_ERROR)
         if verdict.outcome in ("inconclusive", "not applicable"):

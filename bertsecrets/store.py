@@ -16,9 +16,7 @@ from typing import Any
 from filelock import FileLock
 
 from bertsecrets.core import UserError, digest
-from bertsecrets.files import file_sha256, guarded_writes, whole_folder, write_whole
-
-MANIFEST = "manifest.json"
+from bertsecrets.files import MANIFEST, file_sha256, guarded_writes, whole_folder, write_whole
 
 
 class DamagedEntryWarning(UserWarning):

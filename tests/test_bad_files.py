@@ -187,15 +187,3 @@ def test_too_few_maps_of_each_class_are_said(capsys, tmp_path, classes):
     MapSet(maps.maps, tuple(CLASSES[number % classes] for number in range(20))).save(tmp_path / "maps")
     line = told(capsys, "train-patterns", "--data", tmp_path / "maps", "--output", tmp_path / "out")
     assert "5 or more maps of two classes" in line
-
-
-def test_a_day_that_is_none_is_named_in_a_claim(capsys, tmp_path, monkeypatch):
-    from bertsecrets.claims import load_claims
-
-    (tmp_path / "C.yaml").write_text("- id: C1\n  source: 2019-99-99\n")
-    monkeypatch.setenv("BERTSECRETS_EXPECTED", str(tmp_path))
-    load_claims.cache_clear()
-    try:
-        assert f"{tmp_path / 'C.yaml'}: month must be" in told(capsys, "claims")
-    finally:
-        load_claims.cache_clear()

@@ -166,14 +166,15 @@ def test_a_bad_checkpoint_is_named(capsys, shared, own_bert, tmp_path, tiny_bert
     assert "which is never opened" in line(own_bert)
 
 
-def test_a_malformed_claim_is_named(capsys, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("entry", "told_of"), [("colour: red", ", line "), ("source: 2019-99-99", ": month must be")])
+def test_a_malformed_claim_is_named(capsys, tmp_path, monkeypatch, entry, told_of):
     from bertsecrets.claims import load_claims
 
-    (tmp_path / "C.yaml").write_text("- id: C1\n  colour: red\n")
+    (tmp_path / "C.yaml").write_text(f"- id: C1\n  {entry}\n")
     monkeypatch.setenv("BERTSECRETS_EXPECTED", str(tmp_path))
     load_claims.cache_clear()
     try:
-        assert f"{tmp_path / 'C.yaml'}, line " in told(capsys, "claims")
+        assert f"{tmp_path / 'C.yaml'}{told_of}" in told(capsys, "claims")
     finally:
         load_claims.cache_clear()
 
