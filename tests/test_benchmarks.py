@@ -26,8 +26,20 @@ KNOWN = """
 """
 
 
-def bench(runs, glue, model, *more, **environment):
-    command = [sys.executable, "-m", "pytest", "benchmarks", "-p", "no:cacheprovider", "--offline"]
+INTERRUPTED = """
+import sys, pytest
+class CtrlC:
+    def pytest_collection_finish(self):
+        from bertsecrets import experiments
+        def interrupt(inputs):
+            raise KeyboardInterrupt
+        experiments.RUNNERS["frames"] = interrupt
+sys.exit(pytest.main(sys.argv[1:], plugins=[CtrlC()]))
+"""
+
+
+def bench(runs, glue, model, *more, started_by=("-m", "pytest"), **environment):
+    command = [sys.executable, *started_by, "benchmarks", "-p", "no:cacheprovider", "--offline"]
     command += ["--model", str(model), "--glue", str(glue), "--store", str(runs), "--device", "cpu", *map(str, more)]
     done = subprocess.run(
         command, cwd=ROOT, env={**ENVIRONMENT, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True
@@ -64,6 +76,14 @@ def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny
     )  # fmt: skip
     assert (code, f"{frames}, line 1" in output) == (2, True), output
     assert [one["extra_info"]["id"] for one in json.loads((room / "e.json").read_text())["benchmarks"]] == ["C2-rte"]
+    frames.write_text('{"sentence": "He was here and agitated", "target": "agitated", "core_elements": ["He"]}')
+    code, output = bench(
+        room / "runs", tiny_glue, tiny_bert, "-k", "B1 or rte and C2 and not C2p", "--allow-unofficial-data",
+        "--frames", frames, "--benchmark-json", room / "f.json", started_by=("-c", INTERRUPTED),
+        BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert (code, "KeyboardInterrupt" in output) == (2, True), output
+    assert [one["extra_info"]["id"] for one in json.loads((room / "f.json").read_text())["benchmarks"]] == ["C2-rte"]
     code, output = bench(room / "runs", tiny_glue, tiny_bert, "--seeds", 0, "--benchmark-json", room / "none.json")
     assert code == 2
     assert "Traceback" not in output
