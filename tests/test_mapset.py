@@ -67,6 +67,26 @@ def test_heads_group_across_checkpoints_and_unknown_heads_stand_alone():
     assert replace(one, layer=0, head=0).group != replace(one, name="x", layer=0, head=0).group
 
 
+def test_kin_share_heads():
+    """Both have every other layer of the twelve-layer model; the three-layer one has its fourth, eighth and twelfth."""
+    small, judge = (
+        replace(pattern_map(5), model="minilm", layer=4),
+        replace(pattern_map(5), model="aegis-judge", layer=4),
+    )
+    large = replace(pattern_map(5), model="aegis-router", layer=7)
+    assert small.group == judge.group == large.group == ("minilm-l12", 7, small.head)
+    assert replace(large, model="paraphrase-minilm-l3", layer=2).group == replace(large, layer=8).group
+
+
+def test_agreed_maps_have_four_labels_in_five_alike():
+    votes = [(), ("block",), ("block", "vertical"), ("block",) * 3, ("block", "block", "vertical")]
+    votes += [(*("block",) * 4, "vertical"), (*("block",) * 3, "vertical", "diagonal")]
+    columns = [[given[k] if len(given) > k else None for given in votes] for k in range(3)]
+    maps = MapSet(tuple(pattern_map(i) for i in range(7)), *map(tuple, columns), tuple(given[3:] for given in votes))
+    assert maps.votes == votes
+    assert maps.agreed == [False, True, False, True, False, True, False]
+
+
 def test_separators_follow_from_the_boundary():
     assert pattern_map(0, tokens=12, boundary=7).separators == (6, 11)
     assert pattern_map(0, tokens=12, boundary=12).separators == (11,)

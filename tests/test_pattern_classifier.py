@@ -1,12 +1,16 @@
 """The pattern classifiers: no head on both sides, training that repeats itself, files that prove themselves."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from patterned import pattern_set
 from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from bertsecrets.cli import main
 from bertsecrets.core import UserError
@@ -23,12 +27,11 @@ from bertsecrets.patterns.classifier import (
     best_temperature,
     held_out_confusions,
     read_report,
-    tempered,
 )
 from bertsecrets.patterns.cnn import PaperCnn, canvases, network
 from bertsecrets.patterns.confusion import f1_by_class, macro_f1
 from bertsecrets.patterns.forest import exported
-from bertsecrets.patterns.squares import made_squares, squares
+from bertsecrets.patterns.softmax import regress
 from bertsecrets.patterns.stack import stack
 from bertsecrets.patterns.training import annotations_fingerprint, from_set, train_patterns
 
@@ -117,7 +120,7 @@ def test_f1_by_hand():
 
 def test_calibration_by_hand():
     sure = np.array([[0.9, 0.1, 0, 0, 0]] * 4 + [[0.55, 0.45, 0, 0, 0]] * 2)
-    found = crossval.HeldOut(np.array([0, 0, 0, 1, 0, 1]), np.array(list("abcdef")), sure)
+    found = crossval.HeldOut(np.array([0, 0, 0, 1, 0, 1]), np.array(list("abcdef")), np.ones(6, dtype=bool), sure)
     figures = crossval.calibration(found)
     assert figures["expected_calibration_error"] == pytest.approx((4 * abs(0.9 - 0.75) + 2 * abs(0.55 - 0.5)) / 6)
 
@@ -132,32 +135,40 @@ def test_the_exported_forest_is_scikit_learns():
     assert not ours[:, 4].any()  # a class that was never seen
 
 
-def test_made_squares_keep_columns_and_what_each_row_gives_to_words():
-    rng = np.random.default_rng(3)
-    values = rng.dirichlet(np.ones(12), 12).astype(np.float32)
-    made = squares(values, 6, 0.1)
-    np.testing.assert_allclose(made.sum(1), 1, atol=1e-5)
-    special = [0, 5, 11]
-    np.testing.assert_array_equal(made[:, special], values[:, special])
-    np.testing.assert_array_equal(made[special], values[special])
-    own, across = (slice(1, 5), slice(1, 5)), (slice(1, 5), slice(6, 11))
-    ratio = (made[across] / values[across]) / (made[own].sum(1) / values[own].sum(1))[:, None]
-    np.testing.assert_allclose(ratio, 0.1, rtol=1e-4)
-    np.testing.assert_array_equal(squares(values, 6, 1.0), values)
+@pytest.mark.parametrize("classes", [(0, 1, 2, 4), (1, 3)])
+def test_the_exported_regression_is_scikit_learns(classes):
+    rng = np.random.default_rng(0)
+    labels = rng.choice(classes, 200)
+    table = (rng.normal(size=(200, 7)) + labels[:, None] * 3 * rng.normal(size=7) + 5).astype(np.float32)
+    fresh = table[:50] + rng.normal(size=(50, 7)).astype(np.float32)
+    theirs = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=150))
+    ours = regress(table, labels, 0.1).probabilities(torch.from_numpy(fresh)).numpy()
+    np.testing.assert_allclose(ours[:, classes], theirs.fit(table, labels).predict_proba(fresh), atol=1e-3)
+    assert ours.sum(1) == pytest.approx(1)
+    assert np.delete(ours, classes, axis=1).max() < 1e-6  # classes that were never seen
 
 
-def test_squares_are_made_of_pairs_with_words_alone():
-    haze = np.full((12, 12), 1 / 12, dtype=np.float32)
-    column = np.full((12, 12), 0.2 / 11, dtype=np.float32)
-    column[:, 0] = 0.8
-    maps = (haze, haze, haze, column, haze)
-    labels = np.array(
-        [CLASSES.index(name) for name in ("heterogeneous", "heterogeneous", "diagonal", "vertical", "vertical")]
-    )
-    made, sources = made_squares(maps, np.array([6, 12, 6, 6, 6]), labels, 9, 1)
-    assert sorted(sources.tolist()) == [0, 4]  # not one text, not a diagonal, not a column that takes all
-    assert all(each[2, 3] > 3 * each[2, 8] for each in made)
-    assert len(made_squares(maps, np.array([6, 12, 6, 6, 6]), labels, 1, 1)[0]) == 1
+def test_only_maps_agreed_on_teach_and_all_are_judged(some, brief):
+    """Maps of one class are taken from what is learnt, but not from what is asked."""
+    doubtful = replace(some, agreed=some.labels != CLASSES.index("block"))
+    taught = []
+
+    class Spy:
+        name = "spy"
+
+        def fit(self, train, seed):
+            taught.extend(train.labels.tolist())
+            return self
+
+        def probabilities(self, data):
+            return np.eye(len(CLASSES))[data.labels]
+
+    found = crossval.held_out(Spy(), doubtful, 0)
+    assert CLASSES.index("block") not in taught
+    figures = crossval.quality(found, 0)
+    assert (figures["maps"], figures["agreed"]["maps"]) == (60, 48)
+    assert figures["f1"]["block"] == 1
+    assert np.isnan(figures["agreed"]["f1"]["block"])
 
 
 def test_the_papers_classifier_has_the_papers_layers():
@@ -183,7 +194,7 @@ def test_the_temperature_mends_overconfidence():
     sure = np.full((400, 5), 0.0025) + 0.9875 * np.eye(5)[said]
     temperature = best_temperature(sure, labels)
     assert temperature > 1.5
-    mended = tempered(torch.from_numpy(sure), temperature).numpy()
+    mended = (torch.from_numpy(sure).log() / temperature).softmax(1).numpy()
     assert mended.max(1).mean() == pytest.approx((said == labels).mean(), abs=0.05)
     assert (mended.argmax(1) == said).all()
 
@@ -208,6 +219,9 @@ def test_the_report_has_the_confusions(trained):
     report = read_report(trained / "made")
     assert np.sum(report["classifiers"]["bertsecrets"]["confusion"]) == report["maps"] == len(report["held_out"]) == 40
     assert sum(report["classes"].values()) == 40
+    assert report["models"] == {"tiny": report["models"]["tiny"]}
+    assert report["models"]["tiny"]["maps"] == 40
+    assert report["models"]["tiny"]["macro_f1"] == report["classifiers"]["bertsecrets"]["macro_f1"]
 
 
 def test_every_head_weighs_alike_in_the_confusions():

@@ -39,7 +39,8 @@ def test_shares_of_special_places_by_hand():
     found = named(one, 3)  # [CLS] a [SEP] b [SEP]
     assert [found[name] for name in ("cls", "middle_sep", "last_sep")] == pytest.approx([0.1, 0.3, 0.25])
     assert found["special"] == pytest.approx(0.65)
-    assert (found["top1"], found["top3"], found["inside_top1"]) == pytest.approx((0.3, 0.75, 0.2))
+    assert (found["top1"], found["top3"], found["inside_top3"]) == pytest.approx((0.3, 0.75, 0.35))
+    assert found["strong"] == pytest.approx(0.65)  # the special places together, which one column cannot match
     alone = named(one)  # one text: the token before the last is no [SEP]
     assert (alone["middle_sep"], alone["last_sep"], alone["two_texts"]) == pytest.approx((0, 0.25, 0))
 
@@ -55,7 +56,11 @@ def test_the_previous_token_is_band_minus_one():
     assert found["near"] == pytest.approx(7 / 8)
     assert found["near_of_inside"] == pytest.approx(1)
     assert found["previous_of_inside"] == pytest.approx(1)
-    assert found["line-1_unbroken"] == pytest.approx(1)
+    assert found["line_unbroken"] == pytest.approx(1)
+    # row 1 looks at row 0's place, which is special, so at no inside token; the others one place back
+    assert found["peak_close"] == found["peak_near"] == 1
+    assert found["gap"] == pytest.approx(1 / 8)
+    assert found["slope_light"] > 0.9
 
 
 def test_a_uniform_map_has_full_entropy_and_no_contrast():
@@ -110,6 +115,48 @@ def test_corners_by_hand():
     assert found["corners_close"] == 0  # no words of different texts within a fifth of six words
 
 
+def test_slopes_tell_a_smear_from_squares():
+    """In a smear the centre of what a row looks at moves with the row; in a square it stays."""
+    tokens, boundary = 32, 16
+    steps = np.abs(np.subtract.outer(np.arange(tokens), np.arange(tokens)))
+    first = np.arange(tokens) < boundary
+    smear, square = np.exp(-((steps / 2) ** 2)), np.where(first[:, None] == first[None, :], 1.0, 0.01)
+    smeared, squared = (named(each / each.sum(1, keepdims=True), boundary) for each in (smear, square))
+    for kind in ("mass", "light"):
+        assert smeared[f"slope_{kind}"] > 0.8, kind
+        assert smeared[f"follow_{kind}"] > 0.95, kind
+        assert abs(squared[f"slope_{kind}"]) < 0.05, kind
+    assert smeared["far_light"] < 0.05 < 0.5 < squared["far_light"]
+    assert smeared["smear_lit40%"] > 0.9
+    assert smeared["smear_top"] == 1
+
+
+def test_squares_are_lit_and_corners_dark():
+    one = np.zeros((10, 10))
+    one[:5, :5] = one[5:, 5:] = 0.2
+    found = named(one, 5)
+    for name in ("square_lit", "larger_square_over", "square_rest", "far_light", "far_over_corner", "border_step"):
+        assert found[name] == pytest.approx(1), name
+    assert (found["own_columns0"], found["own_columns1"], found["corner_lit"]) == pytest.approx((1, 1, 0))
+    even = named(np.full((10, 10), 0.1), 5)
+    for name in ("larger_square_over", "square_rest", "own_columns0", "far_over_corner", "border_step"):
+        assert even[name] == pytest.approx(0, abs=1e-6), name
+    assert even["corner_lit"] == even["square_lit"] == 1
+    assert not any(named(one)[name] for name in ("square_lit", "own_columns0", "far_light", "border_step"))
+
+
+def test_columns_explain_all_where_rows_are_alike():
+    rows = np.random.default_rng(1).dirichlet(np.full(12, 0.5))
+    assert named(np.tile(rows, (12, 1)), 6)["columns_explain"] == pytest.approx(1, abs=1e-3)
+    assert named(np.eye(12), 6)["columns_explain"] < 0.15
+
+
+def test_the_longest_gap_in_a_line_is_counted_in_rows():
+    one = np.eye(14)
+    one[4:7, :] = one[9, :] = np.eye(14)[0]  # three rows, and one, that look at [CLS] alone
+    assert named(one, 14)["gap"] == pytest.approx(3 / 12)
+
+
 @pytest.mark.parametrize("offset", range(-4, 5))
 def test_bands_are_numpys_diagonals(offset):
     one = random_map(7, 1)
@@ -162,7 +209,7 @@ def test_every_class_of_plain_maps_stands_out_in_its_own_feature():
     assert max(found, key=lambda kind: found[kind]["square_over_corner"]) == "block"
     assert max(found, key=lambda kind: found[kind]["near"]) == "diagonal"
     assert max(found, key=lambda kind: found[kind]["cls"]) == "vertical"
-    assert found["vertical-diagonal"]["line-1_unbroken"] > 0.8 > found["vertical"]["line-1_unbroken"]
+    assert found["vertical-diagonal"]["line_unbroken"] > 0.8 > found["vertical"]["line_unbroken"]
 
 
 def test_short_floats_make_rows_that_sum_to_one():

@@ -1,5 +1,7 @@
 """Shares of pattern classes: corrected for known confusions, with intervals, and measured in a real attention pass."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from patterned import pattern_set
@@ -15,6 +17,7 @@ from bertsecrets.patterns.classifier import PatternClassifier
 from bertsecrets.patterns.forest import grow
 from bertsecrets.patterns.ratios import corrected, majority, on_simplex, raw_shares, with_intervals
 from bertsecrets.patterns.sampling import boundary
+from bertsecrets.patterns.softmax import regress
 from bertsecrets.patterns.stack import stack
 from bertsecrets.quantities import QUANTITIES
 
@@ -39,7 +42,7 @@ def classifier():
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bertsecrets.patterns.forest.TREES", 8)
-        return PatternClassifier(grow(data.table, data.labels, 0))
+        return PatternClassifier(grow(data.table, data.labels, 0), regress(data.table, data.labels))
 
 
 def test_the_correction_recovers_known_shares():
@@ -154,5 +157,8 @@ def test_quantities_by_hand():
     assert value("class-share-gap", [found[0], other]) == pytest.approx(37.5, abs=0.01)
     assert value("same-class-across-tasks", [found[0], other]) == pytest.approx(50)
     assert value("pattern-macro-f1") == pytest.approx(1)
+    muddled = replace(found[0], samples={"confusion": np.ones((3, 5, 5)), "agreed_confusion": perfect})
+    assert value("pattern-macro-f1", [muddled], agreed=True) == pytest.approx(1)
+    assert value("pattern-macro-f1", [muddled]) == pytest.approx(0.2)
     with pytest.raises(UserError, match="unknown class"):
         value("class-share", classes=["vertcal"])

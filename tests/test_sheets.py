@@ -2,16 +2,17 @@
 
 import errno
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from patterned import pattern_map, pattern_set
-from PIL import Image
+from PIL import Image, ImageColor
 
 from bertsecrets.cli import main
 from bertsecrets.core import UserError
 from bertsecrets.patterns.shades import colours, palette, shades
-from bertsecrets.patterns.sheets import panel, save_image, sheet, write_sheets
+from bertsecrets.patterns.sheets import BARS, LINE, STRONG, panel, save_image, sheet, write_sheets
 
 
 def test_a_faint_diagonal_is_seen_beside_a_strong_column():
@@ -48,6 +49,19 @@ def test_a_panel_has_its_map_and_its_ticks():
     one_text = np.array(panel(pattern_map(0, tokens=12, boundary=12)).convert("RGB")).astype(int)
     fewer = (one_text[..., 0] > 180) & (one_text[..., 1] < 60) & (one_text[..., 2] < 60)
     assert 0 < fewer.sum() < red.sum()
+
+
+def test_bars_that_reach_the_line_are_red():
+    """A fifth of all attention, at half height."""
+    for share, red in ((0.25, True), (0.15, False)):
+        each = replace(pattern_map(0, tokens=12, boundary=7), values=np.full((12, 12), (1 - share) / 11, np.float16))
+        each.values[:, 0] = share
+        foot = np.array(panel(each).convert("RGB"))[-BARS:].astype(int)
+        strong = (foot == ImageColor.getrgb(STRONG)).all(-1)
+        line = (foot == ImageColor.getrgb(LINE)).all(-1)
+        assert strong.any() == red
+        assert line.any(axis=1).sum() == 1
+        assert line.any(axis=1).argmax() == BARS // 2
 
 
 def test_panels_are_alike_whatever_the_label_or_the_head():

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from sklearn.model_selection import StratifiedGroupKFold
 
 from bertsecrets.core import UserError
@@ -17,7 +17,7 @@ from bertsecrets.patterns.stack import by_length, stack
 class Annotated:
     """Maps with their classes (indices into `CLASSES`), and the group that each belongs to: its model, layer, head.
 
-    `table` are the maps' features.
+    `table` are the maps' features. Classifiers learn from the maps that are `agreed` on, by their annotators.
     """
 
     maps: tuple[np.ndarray, ...]
@@ -25,6 +25,7 @@ class Annotated:
     labels: Int[np.ndarray, " maps"]
     groups: np.ndarray
     table: Float[np.ndarray, "maps features"]
+    agreed: Bool[np.ndarray, " maps"]
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -32,7 +33,13 @@ class Annotated:
     def take(self, places: Int[np.ndarray, " some"]) -> "Annotated":
         """Some of the maps."""
         maps = tuple(self.maps[i] for i in places)
-        return Annotated(maps, self.boundary[places], self.labels[places], self.groups[places], self.table[places])
+        rest = (part[places] for part in (self.boundary, self.labels, self.groups, self.table, self.agreed))
+        return Annotated(maps, *rest)
+
+    def to_learn(self, places: Int[np.ndarray, " some"] | None = None) -> "Annotated":
+        """Those of some maps, or of all, that are agreed on."""
+        some = np.arange(len(self)) if places is None else places
+        return self.take(some[self.agreed[some]])
 
     def folds(self, count: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(training, held-out) places, classes spread evenly; all maps of a group on one side.
@@ -50,9 +57,13 @@ class Annotated:
 
 
 def annotated(
-    maps: Sequence[np.ndarray], boundary: Sequence[int], labels: Sequence[str], groups: Sequence[str]
+    maps: Sequence[np.ndarray],
+    boundary: Sequence[int],
+    labels: Sequence[str],
+    groups: Sequence[str],
+    agreed: Sequence[bool] | None = None,
 ) -> Annotated:
-    """Labelled maps with their features.
+    """Labelled maps with their features; all of them agreed on, where nothing else is said.
 
     Raises:
         UserError: a label that is no class, or no labelled map at all.
@@ -68,6 +79,7 @@ def annotated(
         np.array([CLASSES.index(label) for label in labels]),
         np.array(groups, dtype=str),
         table(maps, boundary),
+        np.ones(len(maps), dtype=bool) if agreed is None else np.array(agreed, dtype=bool),
     )
 
 

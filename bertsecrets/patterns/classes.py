@@ -9,11 +9,11 @@ CLASSES = ("vertical", "diagonal", "vertical-diagonal", "block", "heterogeneous"
 KEYS = {str(number): name for number, name in enumerate(CLASSES, start=1)}
 
 GUIDELINES = {
-    "vertical": "One or a few whole columns, mostly [CLS] and [SEP], carry most of the mass in nearly all rows.",
-    "diagonal": "Lines parallel to the main diagonal (previous, same or next token) carry most of the mass.",
-    "vertical-diagonal": "Both at once: full-height columns and a diagonal line, each plain to see.",
-    "block": "Attention stays within each sentence: two squares along the diagonal, and no column dominates.",
-    "heterogeneous": "Anything else: scattered cells and short strokes that depend on the words.",
+    "vertical": "A column's bar reaches the line, or one to five plain columns run through; no diagonal line.",
+    "diagonal": "A line along the main diagonal over most of its length; no column's bar reaches the line.",
+    "vertical-diagonal": "Both: a plain diagonal line, and a column whose bar reaches the line.",
+    "block": "Two lit squares, one per text; both other corners are clearly darker.",
+    "heterogeneous": "None of these: scattered cells, many or broken columns, even haze.",
 }
 
 

@@ -1,4 +1,6 @@
-"""The classifier that the suite ships: a forest of trees on features that can be named, its probabilities calibrated.
+"""The classifier that the suite ships: a forest of trees and a softmax regression on features that can be named.
+
+Their probabilities are multiplied, the regression's with half the weight, and calibrated.
 
 It takes maps of any length, padded or not, on any device. Its weights are one safetensors file beside `report.json`,
 which says how well it does on held-out heads; `bertsecrets train-patterns` makes both.
@@ -6,7 +8,7 @@ which says how well it does on held-out heads; `bertsecrets train-patterns` make
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,11 @@ from safetensors.torch import save_file
 
 from bertsecrets.core import UserError, digest
 from bertsecrets.files import file_sha256
-from bertsecrets.patterns.annotated import Annotated, table
+from bertsecrets.patterns.annotated import Annotated
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.features import NAMES, features
 from bertsecrets.patterns.forest import Forest, grow
-from bertsecrets.patterns.squares import made_squares
+from bertsecrets.patterns.softmax import Softmax, regress
 from bertsecrets.patterns.stack import MapStack
 from bertsecrets.store import read_json
 
@@ -32,7 +34,7 @@ VARIABLE = "BERTSECRETS_PATTERNS"  # names another folder of weights and report
 REMEDY = "make them again with bertsecrets train-patterns"
 FLOOR = 1e-4  # no class is ever impossible
 INNER_FOLDS = 4
-MADE = 60  # block maps made for training
+LINEAR = 0.5  # weight of the regression's log-probabilities beside the forest's
 TEMPERATURES = np.geomspace(0.3, 3, 47)
 
 
@@ -41,6 +43,7 @@ class PatternClassifier:
     """Probabilities of the five classes. A temperature below 1 makes them surer, above 1 less sure."""
 
     forest: Forest
+    linear: Softmax
     temperature: float = 1.0
 
     def probabilities(self, data: Annotated) -> Float[np.ndarray, "maps classes"]:
@@ -53,19 +56,21 @@ class PatternClassifier:
 
     def of_features(self, rows: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
         """Class probabilities from features."""
-        return tempered(self.forest.probabilities(rows), self.temperature)
+        trees, line = (part.probabilities(rows).clamp(min=FLOOR).log() for part in (self.forest, self.linear))
+        return ((trees + LINEAR * line) / self.temperature).softmax(1)
 
     def to(self, device: torch.device | str) -> "PatternClassifier":
         """The same classifier on another device."""
-        return PatternClassifier(self.forest.to(device), self.temperature)
+        return PatternClassifier(self.forest.to(device), self.linear.to(device), self.temperature)
 
     # ------------------------------------------------------------------ files
 
     def save(self, path: Path) -> None:
         """Write the weights; equal classifiers give equal files."""
         tensors = {
-            name: (value.int() if value.dtype == torch.long else value).contiguous()
-            for name, value in vars(self.forest).items()
+            f"{part}.{name}": (value.int() if value.dtype == torch.long else value).contiguous()
+            for part, held in (("forest", self.forest), ("linear", self.linear))
+            for name, value in vars(held).items()
             if isinstance(value, torch.Tensor)
         }
         facts = {"depth": self.forest.depth, "temperature": self.temperature, "features": digest(NAMES)}
@@ -90,8 +95,11 @@ class PatternClassifier:
             raise UserError(f"{path} is damaged ({error}): {REMEDY}") from error
         if facts.get("features") != digest(NAMES) or facts.get("classes") != list(CLASSES):
             raise UserError(f"{path} was trained on other features or classes than this version has: {REMEDY}")
-        wide = {name: value.long() if value.dtype == torch.int else value for name, value in parts.items()}
-        return cls(Forest(**wide, depth=facts["depth"]), facts["temperature"])
+        found: dict[str, dict[str, torch.Tensor]] = {"forest": {}, "linear": {}}
+        for name, value in parts.items():
+            part, _, field = name.partition(".")
+            found[part][field] = value.long() if value.dtype == torch.int else value
+        return cls(Forest(**found["forest"], depth=facts["depth"]), Softmax(**found["linear"]), facts["temperature"])
 
 
 def chosen_folder() -> Path:
@@ -106,14 +114,14 @@ def read_report(folder: Path) -> dict[str, Any]:
         UserError: no report, or one that lacks what every report has.
     """
     found = read_json(folder / REPORT)
-    if not isinstance(found, dict) or not {"weights_sha256", "held_out"} <= found.keys():
+    if not isinstance(found, dict) or not {"weights_sha256", "held_out", "models"} <= found.keys():
         raise UserError(f"{folder / REPORT} is no report of a pattern classifier: {REMEDY}")
     return found
 
 
 def annotated_models(report: dict[str, Any]) -> list[str]:
     """The models whose maps a classifier was trained and judged on."""
-    return sorted({row["head"].rsplit("/", 2)[0] for row in report["held_out"]})
+    return sorted(report["models"])
 
 
 def held_out_confusions(report: dict[str, Any]) -> Float[np.ndarray, "annotated classes classes"]:
@@ -147,27 +155,16 @@ class Training:
         said = np.zeros((len(train), len(CLASSES)))
         for learn, held in train.folds(INNER_FOLDS, seed):
             said[held] = _fitted(train.take(learn), seed).probabilities(train.take(held))
-        whole = _fitted(train, seed)
-        return PatternClassifier(whole.forest, best_temperature(said, train.labels))
+        return replace(_fitted(train, seed), temperature=best_temperature(said, train.labels))
 
 
 def _fitted(train: Annotated, seed: int) -> PatternClassifier:
-    """A forest on the maps and, beside them, made block maps."""
-    made, sources = made_squares(train.maps, train.boundary, train.labels, MADE, seed)
-    rows = np.concatenate([train.table, table(made, train.boundary[sources].tolist())])
-    labels = np.concatenate([train.labels, np.full(len(made), CLASSES.index("block"))])
-    return PatternClassifier(grow(rows, labels, seed))
-
-
-def tempered(
-    probabilities: Float[torch.Tensor, "maps classes"], temperature: float
-) -> Float[torch.Tensor, "maps classes"]:
-    """Probabilities made surer or less sure; which class is likeliest stays."""
-    return (probabilities.clamp(min=FLOOR).log() / temperature).softmax(1)
+    return PatternClassifier(grow(train.table, train.labels, seed), regress(train.table, train.labels))
 
 
 def best_temperature(probabilities: Float[np.ndarray, "maps classes"], labels: Int[np.ndarray, " maps"]) -> float:
     """The temperature under which the labels are likeliest."""
     said, true = torch.from_numpy(probabilities), torch.from_numpy(labels)
-    losses = [float(-tempered(said, float(t)).log().gather(1, true[:, None]).mean()) for t in TEMPERATURES]
+    logs = said.clamp(min=FLOOR).log()
+    losses = [float(-(logs / float(t)).log_softmax(1).gather(1, true[:, None]).mean()) for t in TEMPERATURES]
     return float(TEMPERATURES[int(np.argmin(losses))])

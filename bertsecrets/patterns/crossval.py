@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from bertsecrets.patterns.annotated import Annotated
 from bertsecrets.patterns.classes import CLASSES
@@ -46,6 +46,7 @@ class HeldOut:
 
     labels: Int[np.ndarray, " maps"]
     groups: np.ndarray
+    agreed: Bool[np.ndarray, " maps"]
     probabilities: Float[np.ndarray, "maps classes"]
 
     @property
@@ -53,24 +54,25 @@ class HeldOut:
         """The likeliest class of each map."""
         return self.probabilities.argmax(1)
 
-    def confusions(self) -> Float[np.ndarray, "heads classes classes"]:
-        """Counts of (true, predicted) per head: what intervals resample."""
+    def confusions(self, agreed: bool = False) -> Float[np.ndarray, "heads classes classes"]:
+        """Counts of (true, predicted) per head, of all maps or of those agreed on: what intervals resample."""
         names, places = np.unique(self.groups, return_inverse=True)
         found = np.zeros((len(names), len(CLASSES), len(CLASSES)))
-        np.add.at(found, (places, self.labels, self.predicted), 1)
+        kept = self.agreed | (not agreed)
+        np.add.at(found, (places[kept], self.labels[kept], self.predicted[kept]), 1)
         return found
 
 
 def held_out(
     method: Method, data: Annotated, seed: int, folds: int = FOLDS, progress: Callable[[str], Any] | None = None
 ) -> HeldOut:
-    """Train on all folds but one, predict that one, for each in turn."""
+    """Train on all folds but one, of these on the maps agreed on; predict all maps of that one; each in turn."""
     said = np.zeros((len(data), len(CLASSES)))
     for number, (learn, held) in enumerate(data.folds(folds, seed), start=1):
-        said[held] = method.fit(data.take(learn), seed).probabilities(data.take(held))
+        said[held] = method.fit(data.to_learn(learn), seed).probabilities(data.take(held))
         if progress:
             progress(f"{method.name}: fold {number} of {folds}")
-    return HeldOut(data.labels, data.groups, said)
+    return HeldOut(data.labels, data.groups, data.agreed, said)
 
 
 def calibration(found: HeldOut) -> dict[str, Any]:
@@ -87,17 +89,24 @@ def calibration(found: HeldOut) -> dict[str, Any]:
 
 
 def quality(found: HeldOut, seed: int) -> dict[str, Any]:
-    """All figures of one classifier on held-out heads, as plain data."""
-    parts = found.confusions()
+    """All figures of one classifier on held-out heads, as plain data: of all maps, and of those agreed on."""
+    return {
+        **_scores(found.confusions(), seed),
+        **calibration(found),
+        "agreed": _scores(found.confusions(agreed=True), seed),
+    }
+
+
+def _scores(parts: Float[np.ndarray, "heads classes classes"], seed: int) -> dict[str, Any]:
     whole = parts.sum(0)
     low, high = np.quantile(macro_f1(resampled(parts, seed)), [0.025, 0.975])
     return {
+        "maps": int(whole.sum()),
         "macro_f1": float(macro_f1(whole)),
         "macro_f1_interval": [float(low), float(high)],
         "accuracy": float(np.trace(whole) / whole.sum()),
         "f1": dict(zip(CLASSES, f1_by_class(whole).tolist(), strict=True)),
         "confusion": whole.astype(int).tolist(),
-        **calibration(found),
     }
 
 

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 
 from bertsecrets.patterns.corners import corners
+from bertsecrets.patterns.ridges import ridges
+from bertsecrets.patterns.squares import squares
 from bertsecrets.patterns.stack import MapStack
 from bertsecrets.patterns.stripes import (
     TINY,
@@ -19,9 +21,10 @@ from bertsecrets.patterns.stripes import (
     quarter_sizes,
     quarters,
     seen,
+    shaded,
 )
 
-BANDS = (-3, -2, -1, 0, 1, 2, 3)  # column minus row: -1 is the previous token
+BANDS = (-2, -1, 0, 1, 2)  # column minus row: -1 is the previous token
 
 
 def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
@@ -32,20 +35,23 @@ def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
 
 def _all(stack: MapStack) -> dict[str, Column]:
     found: dict[str, Column] = {}
-    for part in (_special, _bands, _segments, _rows, _columns, seen, corners):
+    for part in (_special, _bands, _segments, _rows, _columns):
         found |= part(stack)
+    light = shaded(stack)
+    found |= seen(stack, light) | corners(stack) | ridges(stack, light) | squares(stack, light)
     found["log_length"] = stack.lengths.float().log()
     found["two_texts"] = (stack.boundary < stack.lengths).float()
     return found
 
 
 def _special(stack: MapStack) -> dict[str, Column]:
-    """Share of the mass on each special place, and on the two [SEP]s together."""
+    """Share of the mass on each special place and on all of them; on these or on one other column, if that has more."""
     received = stack.maps.sum(1) / stack.lengths[:, None]
     cls, middle, last = received.gather(1, stack.special()).unbind(1)
     two = stack.boundary < stack.lengths
     found = {"cls": cls, "middle_sep": torch.where(two, middle, 0.0), "last_sep": last}
-    return found | {"special": found["cls"] + found["middle_sep"] + found["last_sep"]}
+    found["special"] = found["cls"] + found["middle_sep"] + found["last_sep"]
+    return found | {"strong": torch.maximum(found["special"], received.amax(1))}
 
 
 def _bands(stack: MapStack) -> dict[str, Column]:
@@ -58,7 +64,8 @@ def _bands(stack: MapStack) -> dict[str, Column]:
     rows_on_band = []
     for offset in BANDS:
         given = band(stack, offset)
-        found[f"band{offset:+d}"] = given.sum(1) / count
+        if abs(offset) <= 1:
+            found[f"band{offset:+d}"] = given.sum(1) / count
         lands = torch.roll(within, -offset, 1) & within
         rows_on_band.append(torch.where(lands, given, 0.0))
         if abs(offset) <= 1:
@@ -66,10 +73,10 @@ def _bands(stack: MapStack) -> dict[str, Column]:
     rows = torch.stack(rows_on_band)
     found["near"] = near / (stack.maps.sum(2) * within).sum(1).clamp(min=TINY)
     found["near_of_inside"] = near / (kept * within).sum(1).clamp(min=TINY)
-    best = rows[1:-1].amax(0)
+    best = rows.amax(0)
     found["best_band_half"] = mean((best > 0.5).float(), within)
     found["best_band_tenth"] = mean((best > 0.1).float(), within)
-    sides = {"previous": rows[2], "self": rows[3], "next": rows[4]}
+    sides = {"previous": rows[1], "self": rows[2], "next": rows[3]}
     for name, row in sides.items():
         found[f"{name}_of_inside"] = (row * within).sum(1) / (kept * within).sum(1).clamp(min=TINY)
     return found
@@ -122,20 +129,18 @@ def _columns(stack: MapStack) -> dict[str, Column]:
     inner = received * within
     count = stack.lengths.float()
     found = {f"top{k}": top(received, k) for k in (1, 2, 3)}
-    found |= {f"inside_top{k}": top(inner, k) for k in (1, 3)}
+    found["inside_top3"] = top(inner, 3)
+    found["top5"] = top(received, 5)
+    sixth = torch.nn.functional.pad(received, (0, 6)).topk(6, dim=1).values[:, 5]
+    found["top1_over_sixth"] = ((found["top1"] + TINY) / (sixth + TINY)).log()
     found["inside_top1_over_uniform"] = (inner.amax(1) * count + TINY).log()
     found["top1_over_uniform"] = (received.amax(1) * count + TINY).log()
     found["column_std"] = (mean((received * count[:, None] - 1).square(), real)).sqrt().log1p()
     inner_average = mean(inner, within)
     found["inside_column_cv"] = mean((inner - inner_average[:, None]).square(), within).sqrt() / (inner_average + TINY)
     peak = stack.maps.argmax(2)
-    places = torch.arange(tokens, device=peak.device)
-    offset = peak - places
     special = (peak[:, :, None] == stack.special()[:, None, :]).any(2)
     found["peak_special"] = mean(special.float(), real)
-    for step in (-1, 0, 1):
-        found[f"peak{step:+d}"] = mean(((offset == step) & ~special).float(), within)
-    found["peak_elsewhere"] = mean(((offset.abs() > 1) & ~special).float(), within)
     votes = torch.zeros_like(received).scatter_add(1, peak, real.float())
     found["peak_one_column"] = votes.amax(1) / count
     return found

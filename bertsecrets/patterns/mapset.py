@@ -27,6 +27,18 @@ COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens
 SHIPPED = Path(__file__).parent / "data"
 
 
+AGREED = 0.8  # share of the labels that must be alike
+
+# Models whose layers come from another's, and which of its layers each was.
+KIN = {
+    "minilm": ("minilm-l12", (1, 3, 5, 7, 9, 11)),
+    "aegis-judge": ("minilm-l12", (1, 3, 5, 7, 9, 11)),
+    "aegis-microbrain": ("minilm-l12", tuple(range(1, 13))),
+    "aegis-router": ("minilm-l12", tuple(range(1, 13))),
+    "paraphrase-minilm-l3": ("minilm-l12", (4, 8, 12)),
+}
+
+
 @dataclass(frozen=True)
 class PatternMap:
     """One head's attention over one input: row = query, column = key, each row a distribution.
@@ -54,9 +66,12 @@ class PatternMap:
     def group(self) -> tuple[str, int, int]:
         """What cross-validation must keep on one side: model, layer, head; all checkpoints of a model share heads.
 
-        A map whose head nobody recorded is a group of its own.
+        Models that are kin share them too. A map whose head nobody recorded is a group of its own.
         """
-        return (self.model, self.layer, self.head) if self.layer else (self.name, 0, 0)
+        if not self.layer:
+            return (self.name, 0, 0)
+        family, layers = KIN.get(self.model, (self.model, ()))
+        return (family, layers[self.layer - 1] if self.layer <= len(layers) else self.layer, self.head)
 
     @property
     def separators(self) -> tuple[int, ...]:
@@ -127,6 +142,11 @@ class MapSet(Sequence[PatternMap]):
         """All labels of each map, in the order in which they were given."""
         columns = zip(self.labels, self.second_labels, self.third_labels, self.further_labels, strict=True)
         return [tuple(label for label in (*named, *further) if label is not None) for *named, further in columns]
+
+    @property
+    def agreed(self) -> list[bool]:
+        """Whether at least four in five of a map's labels are alike; a map with one label is agreed on."""
+        return [bool(given) and max(map(given.count, given)) >= AGREED * len(given) for given in self.votes]
 
     def settled(self) -> "MapSet":
         """The maps under one label each, that of most annotators; where two are equal in that, the one given first."""

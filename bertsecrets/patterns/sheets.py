@@ -1,7 +1,8 @@
 """Contact sheets: twelve maps on a page, to be labelled by looking. A panel shows its number and nothing else.
 
 Ticks outside the map stand at [CLS] (blue) and [SEP] (red). Bars under it show what share of all attention each column
-gets, 40 % at full height: colours are on a square-root scale, which flatters faint cells; bars are not.
+gets, 40 % at full height; those that reach the line at half of it are red. Colours are on a square-root scale, which
+flatters faint cells; bars are not.
 """
 
 import io
@@ -19,7 +20,7 @@ from bertsecrets.patterns.shades import colours
 COLUMNS, ROWS = 4, 3  # a page that viewers show without scaling it down
 SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels: of a map, around it, of the line above, of the bars below
 FULL_BAR = 0.4  # share of all attention
-PAPER, INK, FIRST, LAST = "white", "black", "#1f6fd6", "#d62728"
+PAPER, INK, FIRST, LAST, LINE, STRONG = "white", "black", "#1f6fd6", "#d62728", "#2a9d5c", "#e4572e"
 
 
 def panel(each: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
@@ -39,7 +40,9 @@ def panel(each: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
     for place, share in enumerate(each.values.astype(np.float64).mean(axis=0)):
         high = round(BARS * min(1.0, float(share) / FULL_BAR))
         if high:
-            pen.rectangle((left + edges[place], floor - high, left + edges[place + 1] - 1, floor - 1), INK)
+            colour = STRONG if 2 * high >= BARS else INK
+            pen.rectangle((left + edges[place], floor - high, left + edges[place + 1] - 1, floor - 1), colour)
+    pen.line((left, floor - BARS // 2, left + size - 1, floor - BARS // 2), LINE)
     return image
 
 

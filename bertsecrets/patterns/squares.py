@@ -1,60 +1,64 @@
-"""Made examples of the class that few heads show: real maps whose attention across the two texts is taken away.
+"""Whether two lit squares stand along the diagonal with dark corners beside them, as an eye sees it on a picture.
 
-What is left are two squares, block by the annotators' guideline, in the manner of as many heads as gave a map: a
-classifier that has seen block in one head alone would otherwise learn that head. For training only, never for judging.
+`corners` asks the same of masses; here brightness counts (`stripes.shaded`). All are 0 for one text.
 """
 
-import numpy as np
+import torch
 from jaxtyping import Float
 
-from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.stack import MapStack
+from bertsecrets.patterns.stripes import Column, both_texts, inside, mean, quarter_sizes, quarters
 
-FAINTEST, STRONGEST = 0.02, 0.25  # of the attention across, how much is left
-LEAST_INSIDE = 0.5  # share of all attention that must go to words, where a column dominates: else no square would show
-SHORTEST = 3  # words of a text
-SOURCES = ("heterogeneous", "vertical")  # diagonals stay diagonals, whatever is taken away
-
-
-def made_squares(
-    maps: tuple[np.ndarray, ...], boundary: np.ndarray, labels: np.ndarray, count: int, seed: int
-) -> tuple[list[np.ndarray], np.ndarray]:
-    """Up to `count` made block maps, and the places in `maps` of those that they were made from.
-
-    Args:
-        labels: indices into `CLASSES`.
-    """
-    rng = np.random.default_rng(seed)
-    sources = [i for i in range(len(maps)) if _fits(maps[i], int(boundary[i]), CLASSES[labels[i]])]
-    chosen = rng.permutation(np.array(sources, dtype=np.int64))[:count]
-    kept = rng.uniform(FAINTEST, STRONGEST, len(chosen))
-    return [squares(maps[i], int(boundary[i]), share) for i, share in zip(chosen, kept, strict=True)], chosen
+LIT = 0.2  # brightness from which a place of a square counts as lit
+STEP = 3  # tokens on each side of the border
 
 
-def squares(
-    values: Float[np.ndarray, "tokens tokens"], boundary: int, kept: float
-) -> Float[np.ndarray, "tokens tokens"]:
-    """A map with only a share of its attention between words of different texts; each row's words keep their sum.
-
-    The columns and rows of special tokens stay as they are.
-    """
-    text = _texts(len(values), boundary)
-    words = text > 0
-    across = words[:, None] & words[None, :] & (text[:, None] != text[None, :])
-    within = words[:, None] & words[None, :]
-    less = np.where(across, kept, 1.0) * values.astype(np.float64)
-    before, after = ((part * within).sum(1) for part in (values.astype(np.float64), less))
-    scale = np.divide(before, after, out=np.ones(len(values)), where=after > 0)
-    return np.where(within, less * scale[:, None], less).astype(np.float32)
-
-
-def _texts(tokens: int, boundary: int) -> np.ndarray:
-    text = np.zeros(tokens, dtype=np.int64)
-    text[1 : boundary - 1], text[boundary : tokens - 1] = 1, 2
-    return text
+def squares(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
+    """How full the squares and the corners are, how far the squares reach, and how sharp the border is."""
+    texts = both_texts(stack)
+    two = texts.any(2).all(1).float()
+    marks, sizes = texts.float(), texts.sum(2)
+    places = quarter_sizes(texts).clamp(min=1)
+    lit = quarters((light > LIT).float(), texts) / places
+    square, corner = lit[:, (0, 1), (0, 1)], lit[:, (0, 1), (1, 0)].amax(1)
+    larger = square.gather(1, sizes.argmax(1, keepdim=True))[:, 0]
+    found = {"square_lit": square.amin(1), "corner_lit": corner, "larger_square_over": larger - corner}
+    # What each column has in the rows of either text; what it has in both runs through, and belongs to no square.
+    seen = torch.einsum("nti,nij->ntj", marks, light) / sizes.clamp(min=1)[:, :, None]
+    rest = (light - seen.amin(1)[:, None, :]).clamp(min=0)
+    found["square_rest"] = (quarters(rest, texts) / places)[:, (0, 1), (0, 1)].amin(1)
+    for i in (0, 1):
+        found[f"own_columns{i}"] = mean(seen[:, i] - seen[:, 1 - i], texts[:, i])
+    found |= _reach(stack, light) | {"border_step": _step(stack, light)}
+    return {name: value * two for name, value in found.items()}
 
 
-def _fits(values: np.ndarray, boundary: int, label: str) -> bool:
-    text = _texts(len(values), boundary)
-    if label not in SOURCES or min((text == 1).sum(), (text == 2).sum()) < SHORTEST:
-        return False
-    return label == SOURCES[0] or float(values[:, text > 0].sum()) >= LEAST_INSIDE * len(values)
+def _reach(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
+    """How bright a square still is far from the diagonal, against the corners and against what is near."""
+    texts = both_texts(stack)
+    mass, sizes = quarters(light, texts), quarter_sizes(texts)
+    dark = mass[:, (0, 1), (1, 0)].sum(1) / sizes[:, (0, 1), (1, 0)].sum(1).clamp(min=1)
+    places = torch.arange(light.shape[1], device=light.device).float()
+    distance = (places[None, :] - places[:, None]).abs()
+    apart = distance.clone().fill_diagonal_(torch.inf)  # no token is near itself
+    parts = []
+    for words in texts.float().unbind(1):
+        size = words.sum(1)[:, None, None]
+        for part in ((distance > 0.5 * size).float(), (apart <= 0.25 * size).float()):
+            parts += [torch.einsum("ni,nij,nj->n", words, each, words) for each in (light * part, part)]
+    far, near = ((parts[k] + parts[k + 4]) / (parts[k + 1] + parts[k + 5]).clamp(min=1) for k in (0, 2))
+    return {"far_light": far, "far_over_corner": far - dark, "far_over_near": far / (near + 0.05)}
+
+
+def _step(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> Column:
+    """How much brightness changes at the border, in the rows of the text where it changes less."""
+    places = torch.arange(light.shape[1], device=light.device)
+    border, within, texts = stack.boundary[:, None], inside(stack), both_texts(stack)
+    before = within & (places >= border - 1 - STEP) & (places < border - 1)
+    after = within & (places >= border) & (places < border + STEP)
+    change = [
+        mean((light * before[:, None, :]).sum(2) / before.sum(1).clamp(min=1)[:, None], rows)
+        - mean((light * after[:, None, :]).sum(2) / after.sum(1).clamp(min=1)[:, None], rows)
+        for rows in texts.unbind(1)
+    ]
+    return torch.minimum(change[0], -change[1])

@@ -4,7 +4,7 @@ Each function takes padded maps and gives named numbers that depend neither on t
 """
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from bertsecrets.patterns.shades import GAMMA, TOP
 from bertsecrets.patterns.stack import MapStack
@@ -77,37 +77,36 @@ def shaded(stack: MapStack) -> Float[torch.Tensor, "maps tokens tokens"]:
     return (stack.maps / top.clamp(min=TINY)[:, None, None]).clamp(max=1) ** GAMMA
 
 
-def seen(stack: MapStack) -> dict[str, Column]:
+def seen(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
     """What a picture shows: how bright and how unbroken the columns and diagonals are, and the squares and the rest."""
     within, real = inside(stack), stack.real
-    light = shaded(stack)
     marks = within.float()
     haze = torch.einsum("ni,nij,nj->n", marks, light, marks) / within.sum(1).clamp(min=1).square()
     height = (light * real[:, :, None]).sum(1) / stack.lengths[:, None]
     found = {"haze": haze}
     brightest = torch.nn.functional.pad(height, (0, 6)).topk(6, dim=1).values
-    for k in (0, 1, 2, 5):
-        found[f"column{k + 1}_light"] = brightest[:, k]
+    for name, one, other in (("12", 0, 1), ("16", 0, 5), ("26", 1, 5)):
+        found[f"column_gap{name}"] = brightest[:, one] - brightest[:, other]
+    found["column1_light"], found["column6_light"] = brightest[:, 0], brightest[:, 5]
     found["column_over_haze"] = brightest[:, 0] - haze
-    lit = (light > 0.5).float()
-    unbroken = (lit * real[:, :, None]).sum(1) / stack.lengths[:, None]
+    found["column_darker_rows"] = _low(light, height.argmax(1), stack.lengths)
+    unbroken = ((light > 0.5).float() * real[:, :, None]).sum(1) / stack.lengths[:, None]
     found["column_unbroken"] = unbroken.amax(1)
-    found["columns_unbroken"] = (unbroken > 0.75).sum(1).float().log1p()
     found["columns_half"] = ((unbroken > 0.4).sum(1) / stack.lengths).float()
+    found["columns_explain"] = _explained(light, height, within)
     part = MapStack(light, stack.lengths, stack.boundary)
-    lines, over = [], []
+    lines, whole = [], []
     for offset in (-2, -1, 0, 1, 2):
         line = band(part, offset)
         rows = within & reach(stack, offset)
         beside = (band(part, offset - 3) + band(part, offset + 3)) / (
             reach(stack, offset - 3).float() + reach(stack, offset + 3).float()
         ).clamp(min=1)
-        found[f"line{offset:+d}_light"] = mean(line, rows)
-        found[f"line{offset:+d}_over"] = mean(line - beside, rows)
-        found[f"line{offset:+d}_unbroken"] = mean(((line > 0.4) & (line > 1.3 * beside)).float(), rows)
-        lines.append(found[f"line{offset:+d}_light"])
-        over.append(found[f"line{offset:+d}_unbroken"])
-    found["line_light"], found["line_unbroken"] = torch.stack(lines).amax(0), torch.stack(over).amax(0)
+        lines.append(mean(line, rows))
+        whole.append(mean(((line > 0.4) & (line > 1.3 * beside)).float(), rows))
+        if not offset:
+            found["self_line_over"], found["self_line_unbroken"] = mean(line - beside, rows), whole[-1]
+    found["line_light"], found["line_unbroken"] = torch.stack(lines).amax(0), torch.stack(whole).amax(0)
     found["column_minus_line"] = found["column1_light"] - found["line_light"]
     texts = both_texts(stack)
     lights = quarters(light, texts) / quarter_sizes(texts).clamp(min=1)
@@ -117,3 +116,29 @@ def seen(stack: MapStack) -> dict[str, Column]:
     found["square_over_corner"] = (squares.amin(1) - corners.amax(1)) * two
     found["squares_over_corners"] = (squares - corners).sum(1) * two
     return found
+
+
+def _low(
+    light: Float[torch.Tensor, "maps tokens tokens"],
+    column: Int[torch.Tensor, " maps"],
+    lengths: Int[torch.Tensor, " maps"],
+) -> Column:
+    """How bright a column is in the darker of its rows: a fifth of them is darker."""
+    beyond = torch.arange(light.shape[1], device=light.device) >= lengths[:, None]
+    rows = light.gather(2, column[:, None, None].expand(-1, light.shape[1], 1))[:, :, 0]
+    order = rows.masked_fill(beyond, 2.0).sort(dim=1).values
+    return order.gather(1, (0.2 * (lengths - 1)).long()[:, None])[:, 0]
+
+
+def _explained(
+    light: Float[torch.Tensor, "maps tokens tokens"],
+    height: Float[torch.Tensor, "maps tokens"],
+    within: Bool[torch.Tensor, "maps tokens"],
+) -> Column:
+    """The share of the variance of brightness among inside tokens that is between columns: 1, all rows being alike."""
+    size = within.sum(1).clamp(min=1).float()
+    both = (within[:, :, None] & within[:, None, :]).float()
+    rest = ((light - height[:, None, :]).square() * both).sum((1, 2)) / size.square()
+    level = (height * within).sum(1) / size
+    between = mean((height - level[:, None]).square(), within)
+    return between / (between + rest + TINY)

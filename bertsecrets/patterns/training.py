@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from bertsecrets.patterns.baseline import LogisticFeatures
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, WEIGHTS, Training
 from bertsecrets.patterns.cnn import PaperCnn
-from bertsecrets.patterns.crossval import FOLDS, Method, compare, held_out, quality
+from bertsecrets.patterns.confusion import macro_f1
+from bertsecrets.patterns.crossval import FOLDS, HeldOut, Method, compare, held_out, quality
 from bertsecrets.patterns.mapset import MAPS, MapSet
 from bertsecrets.patterns.mapset import SHIPPED as SHIPPED_MAPS
 from bertsecrets.store import write_json
@@ -25,23 +26,26 @@ SEED = 2019
 OURS = (WEIGHTS, REPORT)  # what a trained classifier's folder holds
 
 
-def open_annotated(folder: Path = SHIPPED_MAPS) -> tuple[Annotated, tuple[str, ...]]:
-    """A folder's labelled maps, ready for training, and their names; the label of most annotators counts.
+def open_annotated(folder: Path = SHIPPED_MAPS) -> tuple[Annotated, MapSet]:
+    """A folder's labelled maps, ready for training, and as they are; the label of most annotators counts.
 
     Raises:
         UserError: the folder holds no set, a damaged one, or no label.
     """
-    found = MapSet.load(folder).settled().labelled()
-    return from_set(found), tuple(each.name for each in found)
+    whole = MapSet.load(folder)
+    known = whole.take(i for i, given in enumerate(whole.votes) if given)
+    found = known.settled()
+    return from_set(found, known.agreed), found
 
 
-def from_set(found: MapSet) -> Annotated:
+def from_set(found: MapSet, agreed: Sequence[bool] | None = None) -> Annotated:
     """Labelled maps, ready for training."""
     return annotated(
         [each.values for each in found],
         [each.boundary for each in found],
         [label or "" for label in found.labels],
         ["/".join(map(str, group)) for group in found.groups],
+        agreed,
     )
 
 
@@ -49,7 +53,8 @@ def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """How well the suite's classifier does on heads of its annotated maps that it has not seen (claim A1).
 
     Returns:
-        values: `macro_f1`, `accuracy`, `f1_<class>`, `maps`, `heads`; samples: `confusion` [head, true, predicted].
+        values: `macro_f1`, `accuracy`, `f1_<class>`, `maps`, `heads`; `agreed_macro_f1`, `agreed_maps` of those that
+        annotators agree on; samples: `confusion` and `agreed_confusion` [head, true, predicted].
     """
     maps, _ = open_annotated()
     found = held_out(Training(), maps, SEED)
@@ -57,7 +62,11 @@ def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     values = {name: figures[name] for name in ("macro_f1", "accuracy")}
     values |= {f"f1_{name.replace('-', '_')}": score for name, score in figures["f1"].items()}
     parts = found.confusions()
-    return {**values, "maps": len(maps), "heads": len(parts)}, {"confusion": parts}
+    values |= {f"agreed_{name}": figures["agreed"][name] for name in ("macro_f1", "maps")}
+    return {**values, "maps": len(maps), "heads": len(parts)}, {
+        "confusion": parts,
+        "agreed_confusion": found.confusions(agreed=True),
+    }
 
 
 def annotations_fingerprint(folder: Path = SHIPPED_MAPS) -> str:
@@ -78,12 +87,12 @@ def train_patterns(
         the report. All but `seconds` is the same whenever it is made on one machine.
     """
     check_free(output, OURS)
-    maps, names = open_annotated(data)
+    maps, pictures = open_annotated(data)
     ours = Training()
     methods: list[Method] = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
     figures, found = compare(methods, maps, SEED, progress)
     began = time.monotonic()
-    classifier = ours.fit(maps, SEED)
+    classifier = ours.fit(maps.to_learn(), SEED)
     seconds = time.monotonic() - began
     with guarded_writes(output), tempfile.TemporaryDirectory() as room:
         made = Path(room)
@@ -93,6 +102,7 @@ def train_patterns(
             "cnn": {"epochs": cnn.epochs, "patience": cnn.patience, "canvas": cnn.canvas} if cnn else None,
             "classes": {name: int((maps.labels == i).sum()) for i, name in enumerate(CLASSES)},
             "maps": len(maps),
+            "models": _by_model(pictures, found[ours.name]),
             "heads": len(set(maps.groups.tolist())),
             "folds": FOLDS,
             "seed": SEED,
@@ -101,17 +111,19 @@ def train_patterns(
             "weights_sha256": file_sha256(made / WEIGHTS),
             "held_out": [
                 {
-                    "map": name,
+                    "map": each.name,
                     "head": group,
                     "label": CLASSES[true],
                     "predicted": CLASSES[said],
+                    "agreed": bool(agreed),
                     "probability": round(p, 4),
                 }
-                for name, group, true, said, p in zip(
-                    names,
+                for each, group, true, said, agreed, p in zip(
+                    pictures,
                     maps.groups.tolist(),
                     maps.labels,
                     found[ours.name].predicted,
+                    maps.agreed,
                     found[ours.name].probabilities.max(1).tolist(),
                     strict=True,
                 )
@@ -123,9 +135,25 @@ def train_patterns(
     return report
 
 
+def _by_model(maps: MapSet, found: HeldOut) -> dict[str, dict[str, float]]:
+    """Per annotated model, how many maps are of it and how well they are told apart by a classifier of other heads."""
+    models = np.array([each.model for each in maps])
+    rows = {}
+    for name in sorted(set(models.tolist())):
+        here = models == name
+        counts = np.zeros((len(CLASSES), len(CLASSES)))
+        np.add.at(counts, (found.labels[here], found.predicted[here]), 1)
+        rows[name] = {
+            "maps": int(here.sum()),
+            "accuracy": float(np.trace(counts) / counts.sum()),
+            "macro_f1": float(macro_f1(counts)),
+        }
+    return rows
+
+
 def show(report: dict[str, Any]) -> str:
     """The classifiers of a report side by side, as a table."""
-    header = ("classifier", "macro-F1", "95 % interval", *CLASSES, "calibration error")
+    header = ("classifier", "macro-F1", "95 % interval", *CLASSES, "calibration error", "agreed maps", "95 % interval")
     rows = [
         (
             name,
@@ -133,9 +161,15 @@ def show(report: dict[str, Any]) -> str:
             "[{:.3f}, {:.3f}]".format(*found["macro_f1_interval"]),
             *(f"{found['f1'][c]:.2f}" for c in CLASSES),
             f"{found['expected_calibration_error']:.3f}",
+            f"{found['agreed']['macro_f1']:.3f}",
+            "[{:.3f}, {:.3f}]".format(*found["agreed"]["macro_f1_interval"]),
         )
         for name, found in report["classifiers"].items()
     ]
     counts = ", ".join(f"{count} {name}" for name, count in report["classes"].items())
     table = tabulate(rows, header, disable_numparse=True)
-    return f"{table}\n\n{report['maps']} maps of {report['heads']} heads ({counts}), {report['folds']} folds by head"
+    agreed = next(iter(report["classifiers"].values()))["agreed"]["maps"]
+    return (
+        f"{table}\n\n{report['maps']} maps of {report['heads']} heads ({counts}), {report['folds']} folds by head; "
+        f"on {agreed} of the maps four in five annotators or more agree"
+    )

@@ -75,7 +75,11 @@ def same_across_tasks(found: Sequence[Measurement], task_name: str) -> Reading:
     return Reading(tuple(_one_hot(each) for each in found), same)
 
 
-def quality(found: Sequence[Measurement], task_name: str) -> Reading:
-    """Macro-F1 of the classifier on annotated maps of heads that it was not trained on; heads are resampled."""
-    parts = found[0].samples["confusion"].reshape(-1, SIZE * SIZE)
+def quality(found: Sequence[Measurement], task_name: str, agreed: bool = False) -> Reading:
+    """Macro-F1 of the classifier on annotated maps of heads that it was not trained on; heads are resampled.
+
+    Args:
+        agreed: count only the maps on which annotators agree.
+    """
+    parts = found[0].samples["agreed_confusion" if agreed else "confusion"].reshape(-1, SIZE * SIZE)
     return Reading.of(parts, lambda mean: macro_f1(mean.reshape(*mean.shape[:-1], SIZE, SIZE)))
