@@ -10,7 +10,9 @@ from bertsecrets.patterns import classifier
 from bertsecrets.patterns.agreement import agreement, set_agreement
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import read_report
-from bertsecrets.patterns.mapset import ANNOTATIONS, MAPS, SHIPPED, MapSet
+from bertsecrets.patterns.crossval import quality
+from bertsecrets.patterns.mapset import ANNOTATIONS, MAPS, SHIPPED, UNSEEN, MapSet
+from bertsecrets.patterns.training import unseen
 
 CARD = Path(__file__).parent.parent / "docs" / "patterns-data-card.md"
 PARTS = {  # by rows; "added" ones were chosen for their heads
@@ -138,3 +140,16 @@ def test_the_data_card_has_the_shipped_classifiers_figures(shipped):
         assert f"{score:.3f}" in card, text
     for place, text in enumerate(("first reach", "second", "third")):
         assert f"{text} {against_the_others(shipped, place):.3f}" in " ".join(card.split())
+
+
+def test_the_data_card_has_the_figures_of_the_set_that_no_choice_was_made_on(shipped):
+    """Another encoder's heads, none of which is in the set that classifiers learn from."""
+    fresh, found = MapSet.load(UNSEEN), unseen()
+    assert not {each.model for each in fresh} & {each.model for each in shipped}
+    assert sorted(Counter(fresh.groups).values()) == [2] * 72
+    figures = quality(found, 0)
+    card = " ".join(CARD.read_text(encoding="utf-8").split())
+    assert f"{figures['agreed']['maps']} agreed on. On those the shipped classifier is right on" in card
+    assert f"right on {figures['agreed']['accuracy']:.3f}, on all on {figures['accuracy']:.3f}" in card
+    for label, row in zip(CLASSES, figures["agreed"]["confusion"], strict=True):
+        assert f"| {label} | {' | '.join(map(str, row))} |" in card

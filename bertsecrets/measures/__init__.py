@@ -44,6 +44,7 @@ MEASURES: dict[str, Measure] = {
             "pattern-quality",
             ANNOTATED,
             "macro-F1 of the pattern classifier on held-out heads (K19 4.1)",
+            version=2,
             needs=CLASSIFIER,
         ),
         Measure("head-ablation", ABLATION, "score with each head disabled (K19 4.6)"),

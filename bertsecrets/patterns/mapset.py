@@ -25,6 +25,7 @@ LABELS = ("label", "second label", "third label")
 FURTHER = "further labels"
 COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", *LABELS, FURTHER)
 SHIPPED = Path(__file__).parent / "data"
+UNSEEN = Path(__file__).parent / "unseen"  # of an encoder that no classifier was trained or chosen on
 
 
 AGREED = 0.8  # share of the labels that must be alike

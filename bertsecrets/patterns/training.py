@@ -14,11 +14,11 @@ from bertsecrets.files import check_free, copy_whole, file_sha256, guarded_write
 from bertsecrets.patterns.annotated import Annotated, annotated
 from bertsecrets.patterns.baseline import LogisticFeatures
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import REPORT, WEIGHTS, Training
+from bertsecrets.patterns.classifier import REPORT, WEIGHTS, PatternClassifier, Training, chosen_folder
 from bertsecrets.patterns.cnn import PaperCnn
 from bertsecrets.patterns.confusion import macro_f1
 from bertsecrets.patterns.crossval import FOLDS, HeldOut, Method, compare, held_out, quality
-from bertsecrets.patterns.mapset import MAPS, MapSet
+from bertsecrets.patterns.mapset import MAPS, UNSEEN, MapSet
 from bertsecrets.patterns.mapset import SHIPPED as SHIPPED_MAPS
 from bertsecrets.store import write_json
 
@@ -54,7 +54,8 @@ def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
     Returns:
         values: `macro_f1`, `accuracy`, `f1_<class>`, `maps`, `heads`; `agreed_macro_f1`, `agreed_maps` of those that
-        annotators agree on; samples: `confusion` and `agreed_confusion` [head, true, predicted].
+        annotators agree on; `unseen_macro_f1`, `unseen_accuracy` and `unseen_maps` of the classifier in use on such maps
+        of an encoder that no choice was made on; samples: `confusion` and `agreed_confusion` [head, true, predicted].
     """
     maps, _ = open_annotated()
     found = held_out(Training(), maps, SEED)
@@ -63,10 +64,19 @@ def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     values |= {f"f1_{name.replace('-', '_')}": score for name, score in figures["f1"].items()}
     parts = found.confusions()
     values |= {f"agreed_{name}": figures["agreed"][name] for name in ("macro_f1", "maps")}
+    fresh = quality(unseen(), SEED)["agreed"]
+    values |= {f"unseen_{name}": fresh[name] for name in ("macro_f1", "accuracy", "maps")}
     return {**values, "maps": len(maps), "heads": len(parts)}, {
         "confusion": parts,
         "agreed_confusion": found.confusions(agreed=True),
     }
+
+
+def unseen() -> HeldOut:
+    """What the classifier in use says of maps of an encoder on which neither it nor its features were chosen."""
+    maps, _ = open_annotated(UNSEEN)
+    said = PatternClassifier.load(chosen_folder()).probabilities(maps)
+    return HeldOut(maps.labels, maps.groups, maps.agreed, said)
 
 
 def annotations_fingerprint(folder: Path = SHIPPED_MAPS) -> str:
