@@ -173,7 +173,10 @@ class Workbench:
         maps = MEASURES[measure].kind in (ATTENTION, *ENCODER)
         chosen = self.settings.attention if maps else self.settings.scores
         words = {"pipeline": pipeline_facts(self.texts.spacy)} if measure in ("features", "relations") else {}
-        return {**chosen.model_dump(), **words, **(classifier_facts() if measure == "patterns" else {})}
+        patterns = classifier_facts() if measure in ("patterns", "pattern-quality") else {}
+        if measure == "pattern-quality":
+            patterns = {"classifier": patterns["classifier"]}  # its models are those of the maps it is judged on
+        return {**chosen.model_dump(), **words, **patterns}
 
     def _run(self, measure: str, subject: Subject, folder: Path, options: dict[str, Any]) -> dict[str, Measurement]:
         """Run a measure, and those that the same pass feeds."""

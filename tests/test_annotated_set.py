@@ -121,11 +121,12 @@ def against_the_others(maps: MapSet, place: int) -> float:
 def test_the_data_card_has_the_shipped_classifiers_figures(shipped):
     card, report = CARD.read_text(encoding="utf-8"), read_report(classifier.SHIPPED)
     assert report["maps"] == len(shipped)
+    of_agreed, of_all = card.split("\nMaps agreed on:\n")[1].split("\nAll maps:\n")
     for name, whole in report["classifiers"].items():
-        for found in (whole, whole["agreed"]):
+        for found, table in ((whole, of_all), (whole["agreed"], of_agreed)):
             low, high = found["macro_f1_interval"]
             scores = " | ".join(f"{found['f1'][label]:.2f}" for label in CLASSES)
-            assert f"| {name} | {found['macro_f1']:.3f} [{low:.3f}, {high:.3f}] | {scores} |" in card
+            assert f"| {name} | {found['macro_f1']:.3f} [{low:.3f}, {high:.3f}] | {scores} |" in table
     ours = report["classifiers"]["bertsecrets"]
     assert ours["agreed"]["maps"] == sum(shipped.agreed)
     readme = " ".join((CARD.parent.parent / "README.md").read_text(encoding="utf-8").split())
@@ -133,8 +134,8 @@ def test_the_data_card_has_the_shipped_classifiers_figures(shipped):
     for label, row in zip(CLASSES, ours["confusion"], strict=True):
         assert f"| {label} | {' | '.join(map(str, row))} |" in card
     for model, found in report["models"].items():
-        assert f"| `{model}` |" in card
-        assert f"| {found['accuracy']:.2f} | {found['macro_f1']:.2f} |" in card
+        row = next(line for line in card.splitlines() if line.startswith(f"| `{model}` |"))
+        assert row.endswith(f"| {found['accuracy']:.2f} | {found['macro_f1']:.2f} |")
     for labels, text in ((shipped.second_labels, "the second ones"), (shipped.third_labels, "the third ones")):
         score = f1_score(shipped.labels, labels, average="macro")
         assert f"{score:.3f}" in card, text

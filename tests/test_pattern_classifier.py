@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bertsecrets.cli import main
 from bertsecrets.core import UserError
-from bertsecrets.patterns import crossval, forest
+from bertsecrets.patterns import crossval, forest, softmax
 from bertsecrets.patterns.annotated import annotated
 from bertsecrets.patterns.baseline import LogisticFeatures
 from bertsecrets.patterns.classes import CLASSES
@@ -31,6 +31,7 @@ from bertsecrets.patterns.classifier import (
 from bertsecrets.patterns.cnn import PaperCnn, canvases, network
 from bertsecrets.patterns.confusion import f1_by_class, macro_f1
 from bertsecrets.patterns.forest import exported
+from bertsecrets.patterns.mapset import MapSet
 from bertsecrets.patterns.softmax import regress
 from bertsecrets.patterns.stack import stack
 from bertsecrets.patterns.training import annotations_fingerprint, from_set, train_patterns
@@ -148,7 +149,7 @@ def test_the_exported_regression_is_scikit_learns(classes):
     assert np.delete(ours, classes, axis=1).max() < 1e-6  # classes that were never seen
 
 
-def test_only_maps_agreed_on_teach_and_all_are_judged(some, brief):
+def test_only_maps_agreed_on_teach_and_all_are_judged(some):
     """Maps of one class are taken from what is learnt, but not from what is asked."""
     doubtful = replace(some, agreed=some.labels != CLASSES.index("block"))
     taught = []
@@ -197,6 +198,33 @@ def test_the_temperature_mends_overconfidence():
     mended = (torch.from_numpy(sure).log() / temperature).softmax(1).numpy()
     assert mended.max(1).mean() == pytest.approx((said == labels).mean(), abs=0.05)
     assert (mended.argmax(1) == said).all()
+
+
+def test_trees_and_regression_are_multiplied_and_tempered():
+    """By hand: one leaf, and a regression of its bias alone."""
+    one = torch.tensor
+    shares = one([[0.5, 0.2, 0.1, 0.1, 0.1]])
+    leaf = forest.Forest(one([-1]), one([0.0]), one([0]), one([0]), shares, one([0]), 1)
+    bias = one([0.0, 1.0, 0.0, 0.0, 0.0])
+    line = softmax.Softmax(*(part.double() for part in (torch.zeros(2), torch.ones(2), torch.zeros(5, 2), bias)))
+    said = PatternClassifier(leaf, line, 2.0).of_features(torch.zeros(1, 2))[0]
+    expected = (shares[0] * bias.softmax(0) ** 0.5) ** 0.5
+    np.testing.assert_allclose(said.numpy(), (expected / expected.sum()).numpy(), atol=1e-6)
+
+
+def test_a_regression_of_one_class_says_that_class():
+    found = regress(np.ones((4, 3), dtype=np.float32), np.array([3, 3, 3, 3]))
+    assert found.probabilities(torch.rand(2, 3))[:, 3].min() > 0.999
+
+
+def test_whoever_changes_any_label_changes_the_fingerprint(trained, tmp_path):
+    """Also a second label that leaves the settled ones as they are: it decides what is agreed on."""
+    first = annotations_fingerprint(trained / "data")
+    maps = MapSet.load(trained / "data")
+    maps.relabelled({maps[0].name: maps.labels[0]}, second=True).save(tmp_path / "data")
+    again = MapSet.load(tmp_path / "data")
+    assert again.settled().labels == maps.settled().labels
+    assert annotations_fingerprint(tmp_path / "data") != first
 
 
 def test_training_twice_gives_the_same_file(trained, brief, tmp_path):

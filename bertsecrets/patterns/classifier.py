@@ -114,7 +114,8 @@ def read_report(folder: Path) -> dict[str, Any]:
         UserError: no report, or one that lacks what every report has.
     """
     found = read_json(folder / REPORT)
-    if not isinstance(found, dict) or not {"weights_sha256", "held_out", "models"} <= found.keys():
+    known = isinstance(found, dict) and {"weights_sha256", "held_out", "models"} <= found.keys()
+    if not known or not isinstance(found["models"], dict):
         raise UserError(f"{folder / REPORT} is no report of a pattern classifier: {REMEDY}")
     return found
 

@@ -15,7 +15,10 @@ LIT = 0.45  # a row with a place as bright as this near the diagonal is no gap i
 
 
 def ridges(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """How steadily and how brightly rows attend to their own surroundings."""
+    """How steadily and how brightly rows attend to their own surroundings.
+
+    A row that gives inside tokens nothing has its brightest place at the first token, and on any ridge.
+    """
     within = inside(stack)
     light = light * within[:, None, :]
     tokens = light.shape[1]
@@ -78,8 +81,9 @@ def _longest_gap(lit: Bool[torch.Tensor, "maps tokens"], within: Bool[torch.Tens
 def _slopes(stack: MapStack, weights: Float[torch.Tensor, "maps tokens tokens"], name: str) -> dict[str, Column]:
     """How far a row's centre moves per row, and how closely the centres follow a straight line.
 
-    1 and 1 on a diagonal, 0 where all rows of a text look at the same places. Each text for itself, long ones counting
-    more, those of up to five words not at all.
+    1 and 1 on a diagonal, 0 where all rows of a text look at the same places. Of two texts each for itself, long ones
+    counting more, those of up to five words not at all. A row that gives its text nothing counts as one that looks at
+    the first token, which a line does not survive.
     """
     texts = both_texts(stack)
     two = texts.any(2).all(1)

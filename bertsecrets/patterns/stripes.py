@@ -135,7 +135,10 @@ def _explained(
     height: Float[torch.Tensor, "maps tokens"],
     within: Bool[torch.Tensor, "maps tokens"],
 ) -> Column:
-    """The share of the variance of brightness among inside tokens that is between columns: 1, all rows being alike."""
+    """How far columns explain brightness among inside tokens: 1 where all rows are alike.
+
+    A column's level is its mean over all rows, the special tokens' too.
+    """
     size = within.sum(1).clamp(min=1).float()
     both = (within[:, :, None] & within[:, None, :]).float()
     rest = ((light - height[:, None, :]).square() * both).sum((1, 2)) / size.square()

@@ -54,7 +54,7 @@ def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
     Returns:
         values: `macro_f1`, `accuracy`, `f1_<class>`, `maps`, `heads`; `agreed_macro_f1`, `agreed_maps` of those that
-        annotators agree on; `unseen_macro_f1`, `unseen_accuracy` and `unseen_maps` of the classifier in use on such maps
+        annotators agree on; `unseen_macro_f1`, `unseen_accuracy`, `unseen_maps` of the classifier in use on such maps
         of an encoder that no choice was made on; samples: `confusion` and `agreed_confusion` [head, true, predicted].
     """
     maps, _ = open_annotated()
@@ -80,9 +80,9 @@ def unseen() -> HeldOut:
 
 
 def annotations_fingerprint(folder: Path = SHIPPED_MAPS) -> str:
-    """What identifies a folder's maps and the labels they are settled on."""
-    found = MapSet.load(folder).settled()
-    return digest([file_sha256(folder / MAPS), [each.name for each in found], found.labels])
+    """What identifies a folder's maps, their labels, and which of them folds keep together."""
+    found = MapSet.load(folder)
+    return digest([file_sha256(folder / MAPS), [each.name for each in found], found.votes, found.groups])
 
 
 def train_patterns(
