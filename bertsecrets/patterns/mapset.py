@@ -123,10 +123,6 @@ class MapSet(Sequence[PatternMap]):
         """Each map's group, for cross-validation."""
         return [each.group for each in self.maps]
 
-    def labelled(self) -> "MapSet":
-        """Only the maps that have a label."""
-        return self.take(i for i, label in enumerate(self.labels) if label is not None)
-
     def take(self, places: Iterable[int]) -> "MapSet":
         """The maps at these places, in this order, with their labels."""
         order = list(places)
