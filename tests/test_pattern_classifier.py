@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 from patterned import pattern_set
-from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bertsecrets.cli import main
 from bertsecrets.core import UserError
-from bertsecrets.patterns import crossval, forest, softmax
+from bertsecrets.patterns import crossval, softmax, trees
 from bertsecrets.patterns.annotated import annotated
 from bertsecrets.patterns.baseline import LogisticFeatures
 from bertsecrets.patterns.classes import CLASSES
@@ -30,7 +30,6 @@ from bertsecrets.patterns.classifier import (
 )
 from bertsecrets.patterns.cnn import PaperCnn, canvases, network
 from bertsecrets.patterns.confusion import f1_by_class, macro_f1
-from bertsecrets.patterns.forest import exported
 from bertsecrets.patterns.mapset import MapSet
 from bertsecrets.patterns.softmax import regress
 from bertsecrets.patterns.stack import stack
@@ -47,7 +46,7 @@ def some():
 
 def shorten(patch: pytest.MonkeyPatch) -> None:
     """Few trees."""
-    patch.setattr(forest, "TREES", 8)
+    patch.setattr(trees, "ROUNDS", 4)
 
 
 @pytest.fixture
@@ -126,14 +125,20 @@ def test_calibration_by_hand():
     assert figures["expected_calibration_error"] == pytest.approx((4 * abs(0.9 - 0.75) + 2 * abs(0.55 - 0.5)) / 6)
 
 
-def test_the_exported_forest_is_scikit_learns():
+@pytest.mark.parametrize("classes", [(0, 1, 2, 4), (1, 3)])
+def test_the_exported_boosted_trees_are_scikit_learns(classes):
     rng = np.random.default_rng(0)
-    table, labels = rng.normal(size=(200, 7)).astype(np.float32), rng.integers(0, 4, 200)
-    grown = ExtraTreesClassifier(20, min_samples_leaf=2, random_state=1).fit(table, labels)
+    table, labels = rng.normal(size=(200, 7)).astype(np.float32), rng.choice(classes, 200)
+    grown = GradientBoostingClassifier(n_estimators=8, max_depth=3, init="zero", random_state=1).fit(table, labels)
     fresh = rng.normal(size=(50, 7)).astype(np.float32)
-    ours = exported(grown).probabilities(torch.from_numpy(fresh)).numpy()
-    np.testing.assert_allclose(ours[:, :4], grown.predict_proba(fresh), atol=1e-6)
-    assert not ours[:, 4].any()  # a class that was never seen
+    ours = trees.exported(grown).probabilities(torch.from_numpy(fresh)).numpy()
+    np.testing.assert_allclose(ours[:, classes], grown.predict_proba(fresh), atol=1e-6)
+    assert np.delete(ours, classes, axis=1).max() < 1e-9  # classes that were never seen
+
+
+def test_trees_of_one_class_say_that_class():
+    table, labels = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32), np.full(9, 3)
+    assert trees.boost(table, labels, 1).probabilities(torch.from_numpy(table))[:, 3].min() > 0.999
 
 
 @pytest.mark.parametrize("classes", [(0, 1, 2, 4), (1, 3)])
@@ -204,7 +209,7 @@ def test_trees_and_regression_are_multiplied_and_tempered():
     """By hand: one leaf, and a regression of its bias alone."""
     one = torch.tensor
     shares = one([[0.5, 0.2, 0.1, 0.1, 0.1]])
-    leaf = forest.Forest(one([-1]), one([0.0]), one([0]), one([0]), shares, one([0]), 1)
+    leaf = trees.Trees(one([-1]), one([0.0]), one([0]), one([0]), shares.log(), one([0]), torch.zeros(5), 1)
     bias = one([0.0, 1.0, 0.0, 0.0, 0.0])
     line = softmax.Softmax(*(part.double() for part in (torch.zeros(2), torch.ones(2), torch.zeros(5, 2), bias)))
     said = PatternClassifier(leaf, line, 2.0).of_features(torch.zeros(1, 2))[0]

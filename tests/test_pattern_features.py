@@ -11,7 +11,7 @@ from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.features import NAMES, features
 from bertsecrets.patterns.shades import shades
 from bertsecrets.patterns.stack import MapStack, stack
-from bertsecrets.patterns.stripes import band, both_texts, diagonal_sums, quarters, shaded
+from bertsecrets.patterns.stripes import band, both_texts, diagonal_sums, quantile, quarters, shaded
 
 
 def named(one: np.ndarray, boundary: int | None = None) -> dict[str, float]:
@@ -58,7 +58,7 @@ def test_the_previous_token_is_band_minus_one():
     assert found["previous_of_inside"] == pytest.approx(1)
     assert found["line_unbroken"] == pytest.approx(1)
     # row 1 looks at row 0's place, which is special, so at no inside token; the others one place back
-    assert found["peak_close"] == found["peak_near"] == 1
+    assert found["peak_close"] == found["peak_near"] == pytest.approx(7 / 8)
     assert found["gap"] == pytest.approx(1 / 8)
     assert found["slope_light"] > 0.9
 
@@ -155,6 +155,82 @@ def test_the_longest_gap_in_a_line_is_counted_in_rows():
     one = np.eye(14)
     one[4:7, :] = one[9, :] = np.eye(14)[0]  # three rows, and one, that look at [CLS] alone
     assert named(one, 14)["gap"] == pytest.approx(3 / 12)
+
+
+def bent(tokens: int) -> np.ndarray:
+    """A line that leaves the main diagonal by up to three columns, and comes back."""
+    one = np.full((tokens, tokens), 0.001)
+    for row in range(tokens):
+        one[row, min(tokens - 1, row + min(3, row // 4, (tokens - 1 - row) // 4))] = 1
+    return one / one.sum(1, keepdims=True)
+
+
+def test_a_line_that_bends_is_followed():
+    found, straight = named(bent(40)), named(np.eye(40))
+    assert [found[f"seam_{name}"] for name in ("light", "quarter", "lit", "pink", "share")] == pytest.approx([1] * 5)
+    assert found["seam_gap"] == 0
+    assert found["seam_top"] == 1
+    assert found["seam_moves"] == pytest.approx(6 / 37)  # three columns out, three back, among 38 words
+    assert found["seam_over"] > 0.9
+    assert straight["seam_light"] == pytest.approx(1)
+    assert straight["seam_moves"] == straight["seam_off"] == 0
+
+
+def test_the_seam_has_gaps_where_the_line_has():
+    one = np.eye(22)
+    one[8:13] = np.eye(22)[0]  # five of the 20 words look at [CLS] alone
+    found = named(one)
+    assert found["seam_gap"] == pytest.approx(5 / 20)
+    assert found["seam_lit"] == pytest.approx(15 / 20)
+
+
+def test_the_seam_is_the_best_of_all_paths():
+    """Against every path of a small map, tried one after the other."""
+    tokens, words = 8, 6
+    one = random_map(tokens, 5)
+    light = shaded(stack([one], [tokens]))[0, 1:-1, 1:-1].double().numpy()
+    reach = 2  # a quarter of six words, at least two
+
+    def walk(row: int, offset: int, taken: list[int]) -> tuple[float, list[int]]:
+        column = row + offset
+        here = light[row, column] if 0 <= column < words else -0.5
+        if row == words - 1:
+            return here, [*taken, offset]
+        ahead = [
+            (score - 0.05 * abs(turn), path)
+            for turn in (-1, 0, 1)
+            if abs(offset + turn) <= reach
+            for score, path in [walk(row + 1, offset + turn, [*taken, offset])]
+        ]
+        best = max(ahead, key=lambda each: each[0])
+        return here + best[0], best[1]
+
+    _, path = max((walk(0, offset, []) for offset in range(-reach, reach + 1)), key=lambda each: each[0])
+    value = [light[i, i + o] if 0 <= i + o < words else 0.0 for i, o in enumerate(path)]
+    found = named(one)
+    assert found["seam_light"] == pytest.approx(np.mean(value), abs=1e-5)
+    assert found["seam_half"] == pytest.approx(np.median(value), abs=1e-5)
+    assert found["seam_moves"] == pytest.approx(np.abs(np.diff(path)).mean(), abs=1e-6)
+    assert found["seam_off"] == pytest.approx(np.abs(path).mean() / words, abs=1e-6)
+
+
+def test_rows_that_give_words_nothing_neither_follow_nor_peak():
+    """Half the rows look at [CLS] alone; the others along the diagonal, so that all centres there are lie on a line."""
+    tokens = 24
+    one = np.eye(tokens)
+    one[1::2] = np.eye(tokens)[0]
+    found = named(one)
+    assert found["follow_light"] == found["slope_light"] == pytest.approx(1)
+    assert found["peak_near"] == found["ridge1_top"] == pytest.approx(0.5, abs=0.05)
+
+
+def test_quantiles_are_numpys():
+    rng = np.random.default_rng(0)
+    table, over = rng.random((5, 9)).astype(np.float32), rng.random((5, 9)) < 0.6
+    over[4] = False
+    found = quantile(torch.from_numpy(table), torch.from_numpy(over), 0.25).tolist()
+    expected = [np.quantile(row[here], 0.25) for row, here in zip(table[:4], over[:4], strict=True)]
+    assert found == pytest.approx([*expected, 0])
 
 
 @pytest.mark.parametrize("offset", range(-4, 5))

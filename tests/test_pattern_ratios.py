@@ -14,11 +14,11 @@ from bertsecrets.measures.patterns import Patterns, boundaries
 from bertsecrets.patterns.annotated import annotated
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
-from bertsecrets.patterns.forest import grow
 from bertsecrets.patterns.ratios import corrected, majority, on_simplex, raw_shares, with_intervals
 from bertsecrets.patterns.sampling import boundary
 from bertsecrets.patterns.softmax import regress
 from bertsecrets.patterns.stack import stack
+from bertsecrets.patterns.trees import boost
 from bertsecrets.quantities import QUANTITIES
 
 RATES = np.array(
@@ -41,8 +41,8 @@ def classifier():
         [m.values for m in made], [m.boundary for m in made], list(made.labels), [str(i) for i in range(40)]
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertsecrets.patterns.forest.TREES", 8)
-        return PatternClassifier(grow(data.table, data.labels, 0), regress(data.table, data.labels))
+        patch.setattr("bertsecrets.patterns.trees.ROUNDS", 8)
+        return PatternClassifier(boost(data.table, data.labels, 0), regress(data.table, data.labels))
 
 
 def test_the_correction_recovers_known_shares():

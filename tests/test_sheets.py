@@ -52,16 +52,28 @@ def test_a_panel_has_its_map_and_its_ticks():
 
 
 def test_bars_that_reach_the_line_are_red():
-    """A fifth of all attention, at half height."""
-    for share, red in ((0.25, True), (0.15, False)):
-        each = replace(pattern_map(0, tokens=12, boundary=7), values=np.full((12, 12), (1 - share) / 11, np.float16))
-        each.values[:, 0] = share
+    """A fifth of all attention, at half height; of one column, or of the special ones stacked."""
+    for place, share, red in ((0, 0.25, True), (3, 0.25, True), (3, 0.15, False), (0, 0.16, True), (0, 0.07, False)):
+        each = replace(pattern_map(0, tokens=30, boundary=7), values=np.full((30, 30), (1 - share) / 29, np.float16))
+        each.values[:, place] = share
         foot = np.array(panel(each).convert("RGB"))[-BARS:].astype(int)
         strong = (foot == ImageColor.getrgb(STRONG)).all(-1)
         line = (foot == ImageColor.getrgb(LINE)).all(-1)
         assert strong.any() == red
         assert line.any(axis=1).sum() == 1
         assert line.any(axis=1).argmax() == BARS // 2
+
+
+def test_special_columns_are_stacked_right_of_the_others():
+    """A third of the full height for each of three: together above all of it; of one text, two of them."""
+    for boundary, high in ((7, BARS), (12, round(BARS * 2 / 3))):
+        values = np.full((12, 12), (1 - 0.4) / 9, np.float16)
+        values[:, [0, 6, 11]] = 0.4 / 3
+        each = replace(pattern_map(0, tokens=12, boundary=boundary), values=values)
+        assert each.special_share == pytest.approx(0.4 if boundary == 7 else 0.8 / 3, abs=1e-3)
+        foot = np.array(panel(each).convert("RGB"))[-BARS:, -6].astype(int)
+        assert (foot == ImageColor.getrgb(STRONG)).all(-1).sum() == high - 1  # the line runs across
+        assert (foot == ImageColor.getrgb(LINE)).all(-1).sum() == 1
 
 
 def test_panels_are_alike_whatever_the_label_or_the_head():

@@ -1,4 +1,4 @@
-"""The classifier that the suite ships: a forest of trees and a softmax regression on features that can be named.
+"""The classifier that the suite ships: boosted trees and a softmax regression on features that can be named.
 
 Their probabilities are multiplied, the regression's with half the weight, and calibrated.
 
@@ -23,9 +23,9 @@ from bertsecrets.files import file_sha256
 from bertsecrets.patterns.annotated import Annotated
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.features import NAMES, features
-from bertsecrets.patterns.forest import Forest, grow
 from bertsecrets.patterns.softmax import Softmax, regress
 from bertsecrets.patterns.stack import MapStack
+from bertsecrets.patterns.trees import Trees, boost
 from bertsecrets.store import read_json
 
 WEIGHTS, REPORT = "weights.safetensors", "report.json"
@@ -34,7 +34,7 @@ VARIABLE = "BERTSECRETS_PATTERNS"  # names another folder of weights and report
 REMEDY = "make them again with bertsecrets train-patterns"
 FLOOR = 1e-4  # no class is ever impossible
 INNER_FOLDS = 4
-LINEAR = 0.5  # weight of the regression's log-probabilities beside the forest's
+LINEAR = 0.5  # weight of the regression's log-probabilities beside the trees'
 TEMPERATURES = np.geomspace(0.3, 3, 47)
 
 
@@ -42,7 +42,7 @@ TEMPERATURES = np.geomspace(0.3, 3, 47)
 class PatternClassifier:
     """Probabilities of the five classes. A temperature below 1 makes them surer, above 1 less sure."""
 
-    forest: Forest
+    trees: Trees
     linear: Softmax
     temperature: float = 1.0
 
@@ -56,12 +56,12 @@ class PatternClassifier:
 
     def of_features(self, rows: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
         """Class probabilities from features."""
-        trees, line = (part.probabilities(rows).clamp(min=FLOOR).log() for part in (self.forest, self.linear))
+        trees, line = (part.probabilities(rows).clamp(min=FLOOR).log() for part in (self.trees, self.linear))
         return ((trees + LINEAR * line) / self.temperature).softmax(1)
 
     def to(self, device: torch.device | str) -> "PatternClassifier":
         """The same classifier on another device."""
-        return PatternClassifier(self.forest.to(device), self.linear.to(device), self.temperature)
+        return PatternClassifier(self.trees.to(device), self.linear.to(device), self.temperature)
 
     # ------------------------------------------------------------------ files
 
@@ -69,11 +69,11 @@ class PatternClassifier:
         """Write the weights; equal classifiers give equal files."""
         tensors = {
             f"{part}.{name}": (value.int() if value.dtype == torch.long else value).contiguous()
-            for part, held in (("forest", self.forest), ("linear", self.linear))
+            for part, held in (("trees", self.trees), ("linear", self.linear))
             for name, value in vars(held).items()
             if isinstance(value, torch.Tensor)
         }
-        facts = {"depth": self.forest.depth, "temperature": self.temperature, "features": digest(NAMES)}
+        facts = {"depth": self.trees.depth, "temperature": self.temperature, "features": digest(NAMES)}
         save_file(tensors, path, {"facts": json.dumps({**facts, "classes": CLASSES}, sort_keys=True)})
         path.chmod(0o644)
 
@@ -95,11 +95,11 @@ class PatternClassifier:
             raise UserError(f"{path} is damaged ({error}): {REMEDY}") from error
         if facts.get("features") != digest(NAMES) or facts.get("classes") != list(CLASSES):
             raise UserError(f"{path} was trained on other features or classes than this version has: {REMEDY}")
-        found: dict[str, dict[str, torch.Tensor]] = {"forest": {}, "linear": {}}
+        found: dict[str, dict[str, torch.Tensor]] = {"trees": {}, "linear": {}}
         for name, value in parts.items():
             part, _, field = name.partition(".")
             found[part][field] = value.long() if value.dtype == torch.int else value
-        return cls(Forest(**found["forest"], depth=facts["depth"]), Softmax(**found["linear"]), facts["temperature"])
+        return cls(Trees(**found["trees"], depth=facts["depth"]), Softmax(**found["linear"]), facts["temperature"])
 
 
 def chosen_folder() -> Path:
@@ -160,7 +160,7 @@ class Training:
 
 
 def _fitted(train: Annotated, seed: int) -> PatternClassifier:
-    return PatternClassifier(grow(train.table, train.labels, seed), regress(train.table, train.labels))
+    return PatternClassifier(boost(train.table, train.labels, seed), regress(train.table, train.labels))
 
 
 def best_temperature(probabilities: Float[np.ndarray, "maps classes"], labels: Int[np.ndarray, " maps"]) -> float:

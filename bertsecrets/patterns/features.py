@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from bertsecrets.patterns.corners import corners
 from bertsecrets.patterns.ridges import ridges
+from bertsecrets.patterns.seams import seams
 from bertsecrets.patterns.squares import squares
 from bertsecrets.patterns.stack import MapStack
 from bertsecrets.patterns.stripes import (
@@ -38,7 +39,7 @@ def _all(stack: MapStack) -> dict[str, Column]:
     for part in (_special, _bands, _segments, _rows, _columns):
         found |= part(stack)
     light = shaded(stack)
-    found |= seen(stack, light) | corners(stack) | ridges(stack, light) | squares(stack, light)
+    found |= seen(stack, light) | corners(stack) | ridges(stack, light) | seams(stack, light) | squares(stack, light)
     found["log_length"] = stack.lengths.float().log()
     found["two_texts"] = (stack.boundary < stack.lengths).float()
     return found

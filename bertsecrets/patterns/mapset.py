@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import overload
 
 import numpy as np
-from jaxtyping import Float16
+from jaxtyping import Float, Float16
 
 from bertsecrets.core import UserError, near_matches
 from bertsecrets.files import copy_whole, guarded_writes, write_whole
@@ -78,6 +78,16 @@ class PatternMap:
     def separators(self) -> tuple[int, ...]:
         """Places of the tokens that end each text ([SEP])."""
         return (self.tokens - 1,) if self.boundary == self.tokens else (self.boundary - 1, self.tokens - 1)
+
+    @property
+    def shares(self) -> Float[np.ndarray, " tokens"]:
+        """The share of all attention that each column gets."""
+        return self.values.astype(np.float64).mean(axis=0)
+
+    @property
+    def special_share(self) -> float:
+        """The share of all attention that [CLS] and [SEP] get together."""
+        return float(self.shares[sorted({0, *self.separators})].sum())
 
 
 @dataclass(frozen=True)

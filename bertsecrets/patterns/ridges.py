@@ -8,17 +8,15 @@ import torch
 from jaxtyping import Bool, Float
 
 from bertsecrets.patterns.stack import MapStack
-from bertsecrets.patterns.stripes import TINY, Column, band, both_texts, inside, mean
+from bertsecrets.patterns.stripes import TINY, Column, band, both_texts, inside, longest_gap, mean
 
 SHORT = 5  # words: in a text of no more, no slope can be seen
+FAINT = 1e-4  # of a row: who gives its text less does not look at it
 LIT = 0.45  # a row with a place as bright as this near the diagonal is no gap in a line
 
 
 def ridges(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """How steadily and how brightly rows attend to their own surroundings.
-
-    A row that gives inside tokens nothing has its brightest place at the first token, and on any ridge.
-    """
+    """How steadily and how brightly rows attend to their own surroundings."""
     within = inside(stack)
     light = light * within[:, None, :]
     tokens = light.shape[1]
@@ -33,17 +31,18 @@ def ridges(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) ->
         **_slopes(stack, light.square().square(), "light"),
         **_slopes(stack, stack.maps, "mass"),
     }
-    off = (light.argmax(2) - places).abs() / size
-    found["peak_near"], found["peak_close"] = (mean((off <= share).float(), within) for share in (0.25, 0.125))
     brightest, part = light.amax(2), MapStack(light, stack.lengths, stack.boundary)
+    off = (light.argmax(2) - places).abs() / size
+    off = torch.where(brightest > 0, off, torch.inf)  # a row that gives words nothing has no peak
+    found["peak_near"], found["peak_close"] = (mean((off <= share).float(), within) for share in (0.25, 0.125))
     for width in (1, 3):
         near = torch.stack([band(part, offset) for offset in range(-width, width + 1)]).amax(0)
-        found[f"ridge{width}_top"] = mean((near >= brightest).float(), within)
+        found[f"ridge{width}_top"] = mean(((near >= brightest) & (brightest > 0)).float(), within)
         found[f"ridge{width}_lit"] = mean((near > 0.35).float(), within)
     close = (distance <= (size / 8).clamp(min=1.5)[:, :, None]).float()
     near = (light * close).amax(2)
     found["near_lit"] = mean((near > 0.4).float(), within)
-    found["gap"] = _longest_gap(near > LIT, within) / within.sum(1).clamp(min=1)
+    found["gap"] = longest_gap(near > LIT, within) / within.sum(1).clamp(min=1)
     even = _along(light) * within[:, None, :]
     smear, rest = (even * close).amax(2), (even * (1 - close)).amax(2)
     found["smear_light"], found["smear_over"] = mean(smear, within), mean(smear - rest, within)
@@ -71,19 +70,11 @@ def _along(light: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torch.Tens
     return total / 5
 
 
-def _longest_gap(lit: Bool[torch.Tensor, "maps tokens"], within: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """The longest run of inside rows that are not lit."""
-    count = within.long().cumsum(1)
-    last = (count * (lit & within)).cummax(1).values
-    return ((count - last) * within).amax(1).float()
-
-
 def _slopes(stack: MapStack, weights: Float[torch.Tensor, "maps tokens tokens"], name: str) -> dict[str, Column]:
     """How far a row's centre moves per row, and how closely the centres follow a straight line.
 
     1 and 1 on a diagonal, 0 where all rows of a text look at the same places. Of two texts each for itself, long ones
-    counting more, those of up to five words not at all. A row that gives its text nothing counts as one that looks at
-    the first token, which a line does not survive.
+    counting more, those of up to five words not at all. Rows that give their text next to nothing have no centre.
     """
     texts = both_texts(stack)
     two = texts.any(2).all(1)
@@ -93,7 +84,7 @@ def _slopes(stack: MapStack, weights: Float[torch.Tensor, "maps tokens tokens"],
     # Of each row what it gives to each text and to all inside tokens, and the centre of that.
     given = weights @ marks.transpose(1, 2)
     centres = (weights @ (marks * places).transpose(1, 2)) / given.clamp(min=1e-9)
-    parts = [_slope(centres[:, :, i], own[:, i]) for i in range(3)]
+    parts = [_slope(centres[:, :, i], own[:, i] & (given[:, :, i] > FAINT)) for i in range(3)]
     sizes = texts.sum(2).float()
     share = sizes * (sizes > SHORT)
     share = share / share.sum(1, keepdim=True).clamp(min=1)

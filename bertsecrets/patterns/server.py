@@ -92,7 +92,8 @@ class Server(ThreadingHTTPServer):
             "tokens": each.tokens,
             "separators": each.separators,
             "shades": base64.b64encode(shades(each.values).tobytes()).decode(),
-            "shares": np.round(each.values.astype(np.float64).mean(axis=0), 4).tolist(),
+            "shares": np.round(each.shares, 4).tolist(),
+            "special_share": round(each.special_share, 4),
             "label": self.work.labels[place],
         }
 

@@ -1,8 +1,8 @@
 """Contact sheets: twelve maps on a page, to be labelled by looking. A panel shows its number and nothing else.
 
 Ticks outside the map stand at [CLS] (blue) and [SEP] (red). Bars under it show what share of all attention each column
-gets, 40 % at full height; those that reach the line at half of it are red. Colours are on a square-root scale, which
-flatters faint cells; bars are not.
+gets, 40 % at full height; one more, right of them, has [CLS] and [SEP] stacked. Those that reach the line at half of
+the height are red. Colours are on a square-root scale, which flatters faint cells; bars are not.
 """
 
 import io
@@ -20,6 +20,7 @@ from bertsecrets.patterns.shades import colours
 COLUMNS, ROWS = 4, 3  # a page that viewers show without scaling it down
 SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels: of a map, around it, of the line above, of the bars below
 FULL_BAR = 0.4  # share of all attention
+STACK_GAP = 3  # pixels between the columns' bars and that of the special ones stacked
 PAPER, INK, FIRST, LAST, LINE, STRONG = "white", "black", "#1f6fd6", "#d62728", "#2a9d5c", "#e4572e"
 
 
@@ -36,13 +37,14 @@ def panel(each: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
         for near in (-MARGIN + 2, size + 1):  # above and below the columns, left and right of the rows
             pen.rectangle((left + start, top + near, left + end, top + near + 6), colour)
             pen.rectangle((left + near, top + start, left + near + 6, top + end), colour)
-    floor = top + size + MARGIN + BARS
-    for place, share in enumerate(each.values.astype(np.float64).mean(axis=0)):
-        high = round(BARS * min(1.0, float(share) / FULL_BAR))
+    floor, end = top + size + MARGIN + BARS, size + MARGIN - 1
+    columns = zip(edges, edges[1:], each.shares.tolist(), strict=False)
+    for start, stop, share in (*columns, (size + STACK_GAP, end, each.special_share)):
+        high = round(BARS * min(1.0, share / FULL_BAR))
         if high:
             colour = STRONG if 2 * high >= BARS else INK
-            pen.rectangle((left + edges[place], floor - high, left + edges[place + 1] - 1, floor - 1), colour)
-    pen.line((left, floor - BARS // 2, left + size - 1, floor - BARS // 2), LINE)
+            pen.rectangle((left + start, floor - high, left + stop - 1, floor - 1), colour)
+    pen.line((left, floor - BARS // 2, left + end, floor - BARS // 2), LINE)
     return image
 
 

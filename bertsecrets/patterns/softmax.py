@@ -11,10 +11,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.trees import ABSENT
 
 PENALTY = 0.3  # inverse strength of the L2 penalty
 STEPS = 150  # of the solver: close enough, since what is held out decides
-ABSENT = -30.0  # the logit of a class that training never saw
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ def regress(
     table: Float[np.ndarray, "maps features"], labels: Int[np.ndarray, " maps"], penalty: float = PENALTY
 ) -> Softmax:
     """A regression trained on features, every class weighing alike."""
-    scaler = StandardScaler().fit(table.astype(np.float64))
+    wide = table.astype(np.float64)
+    scaler = StandardScaler().fit(wide)
     seen = np.unique(labels)
     if len(seen) == 1:  # nothing to tell apart
         flat, bias = np.zeros((len(CLASSES), table.shape[1])), np.where(np.arange(len(CLASSES)) == seen[0], 0.0, ABSENT)
@@ -48,7 +49,7 @@ def regress(
     model = LogisticRegression(C=penalty, class_weight="balanced", max_iter=STEPS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(scaler.transform(table), labels)
+        model.fit(scaler.transform(wide), labels)
     several = len(model.classes_) > 2
     weight = np.zeros((len(CLASSES), table.shape[1]))
     bias = np.full(len(CLASSES), ABSENT)

@@ -23,6 +23,26 @@ def mean(values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "m
     return (values * over).sum(1) / over.sum(1).clamp(min=1)
 
 
+def quantile(
+    values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"], share: float
+) -> Column:
+    """The quantile of the values at the places marked, between neighbours in proportion; 0 where there are none."""
+    order = values.masked_fill(~over, torch.inf).sort(dim=1).values
+    last = (over.sum(1) - 1).clamp(min=0)
+    place = share * last
+    low = place.long()
+    ends = order.gather(1, torch.stack([low, torch.minimum(low + 1, last)], dim=1))
+    found = torch.lerp(ends[:, 0], ends[:, 1], place - low)
+    return torch.where(over.any(1), found, 0.0)
+
+
+def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
+    """The longest run, among the places marked, of those that are not lit."""
+    count = over.long().cumsum(1)
+    last = (count * (lit & over)).cummax(1).values
+    return ((count - last) * over).amax(1).float()
+
+
 def band(stack: MapStack, offset: int) -> Float[torch.Tensor, "maps rows"]:
     """What each row i gives to token i + offset; 0 where there is none."""
     tokens = stack.maps.shape[-1]
