@@ -123,7 +123,10 @@ def open_classifier(
         config.pad_token_id = tokenizer.pad_token_id
     torch.manual_seed(seed)
     fresh = partial(
-        AutoModelForSequenceClassification.from_config, config, attn_implementation=attention, dtype=torch.float32
+        AutoModelForSequenceClassification.from_config,
+        config,
+        attn_implementation=_kernel(config, attention),
+        dtype=torch.float32,
     )
     if initialisation == "random":
         model = fresh()
@@ -133,7 +136,7 @@ def open_classifier(
             AutoModelForSequenceClassification,
             offline,
             config=config,
-            attn_implementation=attention,
+            attn_implementation=_kernel(config, attention),
             dtype=torch.float32,
             use_safetensors=True,
             output_loading_info=True,
@@ -148,6 +151,14 @@ def open_classifier(
             weights = fresh().state_dict()
             model.load_state_dict({key: weights[key] for key in head}, strict=False)
     return Classifier(model.eval(), tokenizer, identify(location))
+
+
+def _kernel(config: Any, attention: str) -> str:
+    """The attention implementation asked for; where the architecture has none that is fused, the plain one."""
+    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING as CLASSIFIERS
+
+    known = CLASSIFIERS.get(type(config), None)
+    return "eager" if attention == "sdpa" and not getattr(known, "_supports_sdpa", True) else attention
 
 
 def _refuse_drawn(path: str, names: list[str]) -> None:
@@ -194,7 +205,7 @@ def open_checkpoint(folder: Path, task: Task, base: Location | None = None, atte
         AutoModelForSequenceClassification,
         True,
         config=config,
-        attn_implementation=attention,
+        attn_implementation=_kernel(config, attention),
         dtype=torch.float32,
         use_safetensors=True,
         output_loading_info=True,

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tiny import CONFIGS, HEADS, LAYERS, family, save_bert
-from transformers import AutoModelForSequenceClassification, BertConfig
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig
 
 from bertsecrets import locations, models
 from bertsecrets.core import UserError
@@ -211,6 +211,15 @@ def test_attention_is_found_in_every_family(name):
     found, must_ask = attention_modules(family(name))
     assert len(found) == (1 if name == "albert" else LAYERS)  # ALBERT's layers share one module
     assert must_ask == (name == "mpnet")
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("bert", "sdpa"), ("mpnet", "eager")])
+def test_where_no_fused_attention_exists_the_plain_one_is_taken(tiny_bert, tmp_path, name, kernel):
+    AutoModelForSequenceClassification.from_config(CONFIGS[name]).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path)
+    for attention, expected in (("sdpa", kernel), ("eager", "eager")):
+        found = models.open_checkpoint(tmp_path, task("rte"), attention=attention)
+        assert found.model.config._attn_implementation == expected
 
 
 def test_a_model_that_hides_its_weights_is_named():
