@@ -215,8 +215,11 @@ def test_attention_is_found_in_every_family(name):
 
 @pytest.mark.parametrize(("name", "kernel"), [("bert", "sdpa"), ("mpnet", "eager")])
 def test_where_no_fused_attention_exists_the_plain_one_is_taken(tiny_bert, tmp_path, name, kernel):
-    AutoModelForSequenceClassification.from_config(CONFIGS[name]).save_pretrained(tmp_path)
-    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
+    tokenizer.save_pretrained(tmp_path)
+    model = AutoModelForSequenceClassification.from_config(CONFIGS[name])
+    model.resize_token_embeddings(len(tokenizer))
+    model.save_pretrained(tmp_path)
     for attention, expected in (("sdpa", kernel), ("eager", "eager")):
         found = models.open_checkpoint(tmp_path, task("rte"), attention=attention)
         assert found.model.config._attn_implementation == expected
