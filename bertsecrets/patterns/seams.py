@@ -72,9 +72,8 @@ def _path(
     price = PRICE * turns.abs()
     total, came = ribbon[:, 0], []
     for row in range(1, tokens):
-        best, turn = (torch.nn.functional.pad(total, (TURN, TURN), value=-1e9).unfold(1, 2 * TURN + 1, 1) - price).max(
-            2
-        )
+        before = torch.nn.functional.pad(total, (TURN, TURN), value=-1e9).unfold(1, 2 * TURN + 1, 1)
+        best, turn = (before - price).max(2)
         going = (row < count)[:, None]
         total = torch.where(going, best + ribbon[:, row], total)
         came.append(torch.where(going, turn - TURN, 0))
