@@ -19,7 +19,10 @@ PINK, LIT = 0.5, 0.35  # brightness: plainly seen, and just seen
 
 
 def seams(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """How bright, unbroken and straight the brightest path along the diagonal is, among words (`stripes.shaded`)."""
+    """How bright, unbroken and straight the brightest path along the diagonal is, among words (`stripes.shaded`).
+
+    In `seam_top`, how often the path has a row's brightest place, a row that gives words nothing counts as a yes.
+    """
     words, held = _words(stack, light)
     count = held.sum(1)
     path, value = _path(words, count)
