@@ -134,7 +134,7 @@ def finetune(options: argparse.Namespace) -> None:
 def measure(options: argparse.Namespace) -> None:
     """Run one measure, or all that fit the subject."""
     from bertsecrets.kept import keep
-    from bertsecrets.measures import ENCODER, MEASURES, check_measure, fitting
+    from bertsecrets.measures import ANNOTATED, ENCODER, MEASURES, check_measure, fitting
     from bertsecrets.store import finite, write_json
 
     no_task = options.measure in MEASURES and MEASURES[options.measure].kind in ENCODER
@@ -157,10 +157,13 @@ def measure(options: argparse.Namespace) -> None:
         raise UserError("--cased belongs to scores alone")
     if options.init == "untrained" and compares and options.checkpoint is None:
         raise UserError(f"{names[0]} compares with the untrained model itself: choose another --init")
+    on_maps = no_task and MEASURES[options.measure].kind == ANNOTATED
+    if on_maps and options.checkpoint is not None:
+        raise UserError(f"{options.measure} looks at annotated maps, at no model: leave out --checkpoint")
     initialisation: Initialisation = "untrained" if no_task else options.init
     subject = Subject(model_name(options), the_task, initialisation, options.seed)
     bench = workbench(options)
-    if options.checkpoint is None or compares:
+    if (options.checkpoint is None or compares) and not on_maps:
         check_model(subject.model, options.offline)
     given = {
         "padded_to": options.padded_to,

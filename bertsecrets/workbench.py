@@ -18,9 +18,10 @@ from bertsecrets.core import Measurement, Subject, UserError, digest, slug
 from bertsecrets.facts import best_device, classifier_facts, device_name, pipeline_facts, software
 from bertsecrets.files import copy_whole
 from bertsecrets.kept import load, save
-from bertsecrets.measures import ABLATION, ATTENTION, ENCODER, MEASURES, check_measure
+from bertsecrets.measures import ABLATION, ANNOTATED, ATTENTION, ENCODER, MEASURES, check_measure
 from bertsecrets.memory import give_back
 from bertsecrets.params import Params, params
+from bertsecrets.patterns.classifier import chosen_folder
 from bertsecrets.sources import Source, check_glue
 from bertsecrets.store import Store
 from bertsecrets.tasks import task
@@ -121,7 +122,9 @@ class Workbench:
             UserError: an unknown measure, or anything missing that it needs.
         """
         check_measure(measure)
-        if MEASURES[measure].kind in ENCODER:
+        if MEASURES[measure].kind == ANNOTATED:
+            folder = chosen_folder()
+        elif MEASURES[measure].kind in ENCODER:
             folder = checkpoint or locations.local_folder(locations.locate(subject.model), self.offline)
         else:
             folder = checkpoint or self.checkpoint(subject)
@@ -147,15 +150,20 @@ class Workbench:
                     self._key(sibling, subject, folder, options),
                     partial(save, found),
                 )
-        return replace(load(entry), reused=reused)
+        return replace(load(entry), subject=subject, reused=reused)
 
     def _name(self, measure: str, subject: Subject, checkpoint: Path | None) -> str:
+        if MEASURES[measure].kind == ANNOTATED:
+            return measure
         return f"{measure}-{subject}" if checkpoint is None else f"{measure}-{slug(str(checkpoint))}-{subject.task}"
 
     def _key(self, measure: str, subject: Subject, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
+        made_by = {"measure": measure, "version": MEASURES[measure].version}
+        if MEASURES[measure].kind == ANNOTATED:  # the same whatever the model: made once for all of them
+            maps = {"data": self.texts.fingerprint(measure, subject.task)}
+            return {**made_by, **maps, "settings": self._measure_settings(measure)}
         return {
-            "measure": measure,
-            "version": MEASURES[measure].version,
+            **made_by,
             "checkpoint": locations.identify(locations.Location(str(folder), str(folder))),
             "vocabulary": locations.vocabulary(folder),
             "base": locations.identify(locations.locate(subject.model), self.offline)

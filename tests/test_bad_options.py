@@ -44,6 +44,11 @@ def test_what_is_measured_without_training_has_no_task_initialisation_or_seed(ca
     assert "leave out --task, --init and --seed" in told(capsys, "measure", measure, *shared, *option)
 
 
+def test_what_looks_at_annotated_maps_takes_no_checkpoint(capsys, shared, tmp_path):
+    line = told(capsys, "measure", "pattern-quality", *shared, "--checkpoint", tmp_path)
+    assert "annotated maps, at no model: leave out --checkpoint" in line
+
+
 def test_another_corpus_that_is_there_is_neither_replaced_nor_taken_for_the_one_asked_for(capsys, tmp_path):
     call = ["corpus", tmp_path / "glue", "--train-rows", 5, "--dev-rows", 3]
     first = run(capsys, *call)

@@ -10,6 +10,7 @@ from bertsecrets.cli import main
 from bertsecrets.core import Subject
 from bertsecrets.evaluate import measure_case, missing
 from bertsecrets.measures.example import SENTENCE
+from bertsecrets.params import params
 from bertsecrets.workbench import open_workbench
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -35,6 +36,25 @@ def test_the_example_sentence_is_read_off_the_row_of_he(tmp_path, tiny_bert):
         expected = maps[:, :, rows][..., columns].max((2, 3))
         np.testing.assert_allclose(found["values"][name], expected, atol=1e-6)
     np.testing.assert_allclose(found["values"]["sep"], maps[:, :, rows, len(words) - 1].max(2), atol=1e-6)
+
+
+def test_the_pattern_classifier_is_judged_without_a_model_and_once_for_all(tmp_path, tiny_bert, monkeypatch):
+    calls = []
+
+    def judged():
+        calls.append("judged")
+        return {"macro_f1": 0.5, "maps": 2}, {"confusion": np.eye(5)[None]}
+
+    monkeypatch.setattr("bertsecrets.patterns.training.held_out_quality", judged)
+    models = []
+    for name in ((), ("--model", str(tiny_bert))):
+        main(["measure", "pattern-quality", *name, "--store", str(tmp_path / "runs"), "--offline",
+              "--json", str(tmp_path / "x.json")])  # fmt: skip
+        found = json.loads((tmp_path / "x.json").read_text())
+        assert (found["values"]["macro_f1"], found["examples"]) == (0.5, 2)
+        models.append(found["model"])
+    assert calls == ["judged"]
+    assert models == [params().model, str(tiny_bert)]
 
 
 def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glue, tiny_bert):
