@@ -5,6 +5,7 @@ that is known to deviate is a strict xfail, set at collection from `expected/`.
 """
 
 import argparse
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from bertsecrets.claims import Case, cases
 from bertsecrets.core import UserError
 from bertsecrets.judging import Verdict
 from bertsecrets.params import params
+from bertsecrets.signals import as_interrupt
 from bertsecrets.store import DamagedEntryWarning
 
 USER_ERROR = 2
@@ -58,6 +60,9 @@ def chosen_options(config: pytest.Config) -> argparse.Namespace:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    clearing = ExitStack()
+    clearing.enter_context(as_interrupt())
+    config.add_cleanup(clearing.close)
     config.addinivalue_line("filterwarnings", "default")  # a warning must not cost an hour of training
     config.addinivalue_line("filterwarnings", f"always::{DamagedEntryWarning.__module__}.DamagedEntryWarning")
     if not config.getoption("benchmark_verbose", False):

@@ -15,6 +15,7 @@ from typing import NoReturn
 from bertsecrets import __version__
 from bertsecrets.core import INITIALISATIONS, UserError
 from bertsecrets.patterns.commands import add_parsers as add_pattern_parsers
+from bertsecrets.signals import as_interrupt
 
 # How writing to a standard output fails that is a file or a device; no path is named then.
 OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
@@ -150,7 +151,11 @@ def main(argv: list[str] | None = None) -> int:
     A signal to end is taken as Ctrl-C is: what was begun is cleared away.
     """
     options = build_parser().parse_args(argv)
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    with as_interrupt():
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         from bertsecrets import commands
 
@@ -170,18 +175,12 @@ def main(argv: list[str] | None = None) -> int:
         _drop_output()
         print(f"bertsecrets: cannot write the output: {error.strerror}: send it elsewhere", file=sys.stderr)
         return 2
-    finally:
-        signal.signal(signal.SIGTERM, before)
     return 0
 
 
 def _drop_output() -> None:
     """Let whatever is still to be written go nowhere, so that it raises no second error at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _interrupt(number: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt(number)
 
 
 if __name__ == "__main__":

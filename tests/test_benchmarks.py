@@ -36,6 +36,18 @@ class CtrlC:
         experiments.RUNNERS["frames"] = interrupt
 sys.exit(pytest.main(sys.argv[1:], plugins=[CtrlC()]))
 """
+TOLD_TO_END = """
+import os, pathlib, signal, sys, time, pytest
+class End:
+    def pytest_collection_finish(self):
+        import bertsecrets.finetune
+        def begun(classifier, split, folder, *more, **options):
+            pathlib.Path(folder, "half").write_text("done")
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        bertsecrets.finetune.finetune = begun
+sys.exit(pytest.main(sys.argv[1:], plugins=[End()]))
+"""
 
 
 def bench(runs, glue, model, *more, started_by=("-m", "pytest"), **environment):
@@ -87,6 +99,16 @@ def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny
     code, output = bench(room / "runs", tiny_glue, tiny_bert, "--seeds", 0, "--benchmark-json", room / "none.json")
     assert code == 2
     assert "Traceback" not in output
+
+
+def test_a_signal_to_end_leaves_nothing_half_made(tmp_path, tiny_glue, tiny_bert, quick_params):
+    code, output = bench(
+        tmp_path / "runs", tiny_glue, tiny_bert, "-k", "rte and C2 and not C2p", "--allow-unofficial-data",
+        started_by=("-c", TOLD_TO_END), BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert (code, "KeyboardInterrupt" in output) == (2, True), output
+    assert (tmp_path / "runs" / "checkpoints").is_dir()
+    assert [found for found in (tmp_path / "runs" / "checkpoints").iterdir() if found.is_dir()] == []
 
 
 def test_a_run_ends_with_the_verdicts(first, tiny_bert):
