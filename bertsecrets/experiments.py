@@ -140,14 +140,14 @@ def run_attention(inputs: Inputs) -> Results:
 def pattern_observer(inputs: Inputs, tuned: Classifier, shape: tuple[int, int, int]) -> Observer:
     """The observer that classifies maps; its classifier comes trained."""
     from bertsecrets.measures.patterns import Patterns
-    from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, held_out_confusions, read_report
+    from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, held_out_errors, read_report
 
     folder = chosen_folder()
     classifier = PatternClassifier.load(folder).to(inputs.device)
-    confusions = held_out_confusions(read_report(folder))
+    errors = held_out_errors(read_report(folder))
     separator = models.special_ids(tuned.tokenizer)["sep"]
     judge = inputs.settings.judge
-    return Patterns(*shape, classifier, confusions, separator, judge.seed, judge.resamples)
+    return Patterns(*shape, classifier, errors, separator, judge.seed, judge.resamples)
 
 
 def word_observers(inputs: Inputs, tuned: Classifier, dev: Split, length: int) -> dict[str, Observer]:

@@ -68,17 +68,23 @@ def _rows(block: Float[np.ndarray, "rows k"]) -> float:
 
 
 def _replicates(reading: Reading, settings: JudgeParams) -> Float[np.ndarray, " resamples"]:
-    means = (_resampled(block, settings, place) for place, block in enumerate(reading.blocks))
+    drawn = reading.drawn or (None,) * len(reading.blocks)
+    means = (
+        _resampled(block, settings, place, number)
+        for place, (block, number) in enumerate(zip(reading.blocks, drawn, strict=True))
+    )
     return np.asarray(reading.statistic(*means), dtype=np.float64)
 
 
-def _resampled(block: Float[np.ndarray, "rows k"], settings: JudgeParams, place: int) -> Float[np.ndarray, "draws k"]:
+def _resampled(
+    block: Float[np.ndarray, "rows k"], settings: JudgeParams, place: int, drawn: int | None = None
+) -> Float[np.ndarray, "draws k"]:
     """The column means of each resample; equal for equal rows at the same place, whatever the seed of training."""
     rng = np.random.default_rng([settings.seed, place])
     rows, found = len(block), []
     for start in range(0, settings.resamples, AT_ONCE):
         size = min(AT_ONCE, settings.resamples - start)
-        counts = rng.multinomial(rows, np.full(rows, 1 / rows), size=size)
+        counts = rng.multinomial(drawn or rows, np.full(rows, 1 / rows), size=size)
         found.append(column_means(block, counts.astype(np.float64)))
     return np.concatenate(found)
 

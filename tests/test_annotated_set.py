@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
@@ -12,6 +13,7 @@ from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import read_report
 from bertsecrets.patterns.crossval import quality
 from bertsecrets.patterns.mapset import ANNOTATIONS, MAPS, SHIPPED, UNSEEN, MapSet
+from bertsecrets.patterns.ratios import heads_to_draw, with_intervals
 from bertsecrets.patterns.training import unseen
 
 CARD = Path(__file__).parent.parent / "docs" / "patterns-data-card.md"
@@ -159,6 +161,25 @@ def test_the_data_card_has_the_shipped_classifiers_figures(shipped):
         assert f"{score:.3f}" in card, text
     for place, text in enumerate(("first reach", "second", "third")):
         assert f"{text} {against_the_others(shipped, place):.3f}" in " ".join(card.split())
+
+
+def test_the_data_card_says_what_shares_are_worth():
+    card, report = CARD.read_text(encoding="utf-8"), read_report(classifier.SHIPPED)
+    section = card.split("## What shares are worth\n")[1].split("\n## ")[0]
+
+    def row(values, form: str) -> str:
+        return f"| {' | '.join(form.format(value) for value in values)} |\n"
+
+    for name in ("corrected_error", "raw_error", "covers"):
+        assert row((report["shares"][name][label] for label in CLASSES), "{:.2f}") in section
+    assert f"{report['shares']['models']} random sets of {report['shares']['heads']} annotated heads" in section
+    errors, found = classifier.held_out_errors(report), unseen()
+    assert f"({heads_to_draw(72, len(errors))} for 72)" in section
+    shares = with_intervals(found.probabilities, errors, 72, 0, 2000)
+    for said in (found.labels, found.predicted):
+        assert row(100 * np.bincount(said, minlength=5) / len(said), "{:.1f}") in section
+    cells = zip(*(100 * shares[end] for end in ("corrected", "low", "high")), strict=True)
+    assert " | ".join(f"{value:.1f} [{low:.1f}, {high:.1f}]" for value, low, high in cells) in section
 
 
 def test_the_data_card_has_the_figures_of_the_set_that_no_choice_was_made_on(shipped):

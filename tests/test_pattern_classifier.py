@@ -25,7 +25,7 @@ from bertsecrets.patterns.classifier import (
     PatternClassifier,
     Training,
     best_temperature,
-    held_out_confusions,
+    held_out_errors,
     read_report,
 )
 from bertsecrets.patterns.cnn import PaperCnn, canvases, network
@@ -257,15 +257,18 @@ def test_the_report_has_the_confusions(trained):
     assert report["models"]["tiny"]["macro_f1"] == report["classifiers"]["bertsecrets"]["macro_f1"]
 
 
-def test_every_head_weighs_alike_in_the_confusions():
+def test_the_report_says_what_shares_are_worth(trained):
+    shares = read_report(trained / "made")["shares"]
+    assert (shares["heads"], shares["models"]) == (8, 400)  # a fifth of 40
+    assert all(0 <= share <= 1 for share in shares["covers"].values())
+
+
+def test_every_head_weighs_alike_in_the_errors():
     """However many of its maps were annotated: three of the first head, one of the second."""
-    rows = [("m/1/1", "block", "block"), ("m/1/1", "block", "vertical"), ("m/1/1", "block", "vertical")]
-    rows += [("m/1/2", "block", "block")]
-    report = {"held_out": [{"head": head, "label": true, "predicted": said} for head, true, said in rows]}
-    parts = held_out_confusions(report)
-    place = CLASSES.index("block")
-    assert parts.sum((1, 2)).tolist() == pytest.approx([1, 1])
-    assert parts.sum(0)[place, place] == pytest.approx(1 / 3 + 1)
+    block = np.eye(5)[CLASSES.index("block")]
+    rows = [("m/1/1", block), ("m/1/1", np.full(5, 0.2)), ("m/1/1", np.full(5, 0.2)), ("m/1/2", block)]
+    report = {"held_out": [{"head": h, "label": "block", "probabilities": p.tolist()} for h, p in rows]}
+    np.testing.assert_allclose(held_out_errors(report), [2 / 3 * (block - 0.2), np.zeros(5)], atol=1e-12)
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "gone", "no report", "other report", "json"])
@@ -301,13 +304,15 @@ def test_the_shipped_weights_were_trained_on_the_shipped_labels():
     """Whoever changes labels trains again: bertsecrets train-patterns --output bertsecrets/patterns/weights."""
     report = read_report(SHIPPED)
     assert report["data"] == annotations_fingerprint()
-    assert held_out_confusions(report).sum() == pytest.approx(report["heads"])
+    errors = held_out_errors(report)
+    assert len(errors) == report["heads"]
+    np.testing.assert_allclose(errors.sum(1), 0, atol=1e-3)  # of rounding
     PatternClassifier.load(SHIPPED)
 
 
 def test_a_report_without_heads_is_refused():
-    with pytest.raises(UserError, match="without head or class"):
-        held_out_confusions({"held_out": [{"label": "block", "predicted": "block"}]})
+    with pytest.raises(UserError, match="without head, class or probabilities"):
+        held_out_errors({"held_out": [{"label": "block", "predicted": "block"}]})
 
 
 def test_the_command_writes_weights_and_shows_the_table(trained, brief, tmp_path, capsys):

@@ -11,26 +11,33 @@ from bertsecrets.attention import Pass
 from bertsecrets.core import Measurement, Subject, UserError
 from bertsecrets.encoding import Encoded, collate
 from bertsecrets.measures.patterns import Patterns, boundaries
+from bertsecrets.params import params
 from bertsecrets.patterns.annotated import annotated
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
-from bertsecrets.patterns.ratios import corrected, majority, on_simplex, raw_shares, with_intervals
+from bertsecrets.patterns.ratios import (
+    audit,
+    corrected,
+    heads_to_draw,
+    majority,
+    on_simplex,
+    raw_shares,
+    with_intervals,
+)
 from bertsecrets.patterns.sampling import boundary
 from bertsecrets.patterns.softmax import regress
 from bertsecrets.patterns.stack import stack
 from bertsecrets.patterns.trees import boost
 from bertsecrets.quantities import QUANTITIES
+from bertsecrets.resampling import estimate
 
-RATES = np.array(
-    [
-        [0.90, 0.02, 0.05, 0.01, 0.02],
-        [0.03, 0.90, 0.05, 0.00, 0.02],
-        [0.10, 0.10, 0.75, 0.00, 0.05],
-        [0.05, 0.00, 0.05, 0.70, 0.20],
-        [0.03, 0.02, 0.02, 0.03, 0.90],
-    ]
-)
-TRUE = np.array([0.35, 0.10, 0.12, 0.08, 0.35])
+
+def simulated(heads: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Per head the true shares of the classes, and what a classifier expects that errs on each head in its own way."""
+    true = rng.dirichlet([3, 1, 1, 0.3, 1], size=heads)
+    error = rng.normal([0.02, 0, 0, 0, -0.02], 0.08, size=(heads, 5))
+    error -= error.mean(1, keepdims=True)
+    return true, true - error
 
 
 @pytest.fixture(scope="module")
@@ -45,34 +52,16 @@ def classifier():
         return PatternClassifier(boost(data.table, data.labels, 0), regress(data.table, data.labels))
 
 
-def test_the_correction_recovers_known_shares():
-    np.testing.assert_allclose(corrected(TRUE @ RATES, 100 * RATES), TRUE, atol=5e-3)
-
-
-def test_a_perfect_classifier_needs_no_correction():
-    np.testing.assert_allclose(corrected(TRUE, 10 * np.eye(5)), TRUE, atol=1e-6)
+def test_the_correction_adds_the_mean_error():
+    expected, errors = np.array([0.5, 0.1, 0.1, 0.1, 0.2]), np.array([0.1, 0.0, 0.0, -0.05, -0.05])
+    np.testing.assert_allclose(corrected(expected, errors), [0.6, 0.1, 0.1, 0.05, 0.15])
+    np.testing.assert_allclose(corrected(expected, np.zeros(5)), expected)
 
 
 def test_shares_never_leave_the_simplex():
-    impossible = np.array([0.0, 0.0, 0.0, 0.0, 1.0])  # a classifier with these rates cannot say this
-    found = corrected(impossible, 100 * RATES)
-    assert found.min() >= 0
+    found = corrected(np.array([0.9, 0.1, 0, 0, 0]), np.array([0.2, 0, 0, 0, -0.2]))
+    assert found.min() == 0
     assert found.sum() == pytest.approx(1)
-    assert found[4] > 0.9
-
-
-def test_a_class_without_annotations_counts_as_recognised():
-    counts = 100 * RATES
-    counts[3] = 0
-    found = corrected(np.array([0, 0, 0, 1.0, 0]), counts)
-    assert found[3] == pytest.approx(1, abs=1e-3)
-
-
-def test_correction_of_many_is_that_of_each():
-    rng = np.random.default_rng(0)
-    raw = rng.dirichlet(np.ones(5), size=7)
-    together = corrected(raw, 100 * RATES)
-    np.testing.assert_allclose(together, [corrected(one, 100 * RATES) for one in raw], atol=1e-9)
 
 
 def test_the_nearest_point_of_the_simplex_by_hand():
@@ -80,29 +69,47 @@ def test_the_nearest_point_of_the_simplex_by_hand():
     np.testing.assert_allclose(on_simplex(np.array([[0.2, 0.8], [2.0, 0.0]])), [[0.2, 0.8], [1, 0]])
 
 
-def test_intervals_on_simulated_predictions_hold_the_truth():
-    """Maps of known classes, seen through a classifier of known rates that was judged on 120 annotated heads."""
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    """Models of 24 heads, each with errors of its own, corrected by those of 200 others: about 95 in 100 hold it."""
     rng = np.random.default_rng(4)
-    predicted = rng.choice(5, p=TRUE @ RATES, size=(300, 4, 12)).astype(np.int8)
-    confusions = np.zeros((120, 5, 5))
-    for head, true in enumerate(rng.integers(0, 5, 120)):
-        confusions[head, true] = rng.multinomial(6, RATES[true])
-    found = with_intervals(predicted, confusions, 0, 500, confidence=0.99)
-    assert ((found["low"] <= TRUE) & (found["high"] >= TRUE)).all()
-    assert np.abs(found["corrected"] - TRUE).sum() < np.abs(found["raw"] - TRUE).sum()
+    held, narrow = [], []
+    for _ in range(150):
+        true, expected = simulated(224, rng)
+        errors = (true - expected)[24:]
+        examples = np.tile(expected[:24].mean(0), (50, 1))  # nothing is left to chance but the heads
+        for heads, into in ((24, held), (10_000, narrow)):
+            found = with_intervals(examples, errors, heads, 0, 300)
+            truth = true[:24].mean(0)
+            into.append((found["low"] <= truth) & (truth <= found["high"]))
+    assert 0.9 < np.mean(held) < 0.99
+    assert np.mean(narrow) < 0.65  # far too narrow for a model of few heads
 
 
-def test_few_annotated_heads_make_wide_intervals():
+def test_the_correction_takes_away_what_all_heads_have_in_common():
     rng = np.random.default_rng(5)
-    predicted = rng.choice(5, p=TRUE @ RATES, size=(300, 4, 12)).astype(np.int8)
-    widths = []
-    for heads in (20, 400):
-        confusions = np.zeros((heads, 5, 5))
-        for head in range(heads):
-            confusions[head, head % 5] = rng.multinomial(3, RATES[head % 5])
-        found = with_intervals(predicted, confusions, 0, 300)
-        widths.append(float((found["high"] - found["low"]).mean()))
-    assert widths[0] > 2 * widths[1]
+    true, expected = simulated(2000, rng)
+    found = with_intervals(expected[:1000], (true - expected)[1000:], 1000, 0, 100)
+    truth = true[:1000].mean(0)
+    assert np.abs(found["corrected"] - truth).sum() < np.abs(expected[:1000].mean(0) - truth).sum() / 2
+
+
+def test_how_many_heads_are_drawn():
+    assert heads_to_draw(72, 360) == 60
+    assert heads_to_draw(72, 10**9) == 72
+    assert heads_to_draw(1, 1) == 1
+
+
+def test_the_audit_finds_what_it_must():
+    """Two classes; on half of the heads a classifier says the wrong one of two maps."""
+    groups = np.repeat(np.arange(40), 2).astype(str)
+    labels = np.tile([0, 1], 40)
+    said = np.where(np.arange(80) // 2 % 2, labels, 0)  # every other head: all class 0
+    found = audit(labels, np.eye(5)[said], groups, 8, 0)
+    assert (found["heads"], found["covers"]["block"]) == (8, 1)
+    assert found["raw_error"]["vertical"] == pytest.approx(25, abs=3)
+    assert found["corrected_error"]["vertical"] == pytest.approx(100 * 0.25 / np.sqrt(8), rel=0.3)
+    assert found["covers"]["vertical"] > 0.85
+    assert audit(labels, np.eye(5)[labels], groups, 8, 0)["corrected_error"]["diagonal"] == 0
 
 
 def test_raw_shares_and_majorities_by_hand():
@@ -123,42 +130,71 @@ def test_the_second_text_begins_after_the_first_separator():
 def test_a_pass_classifies_every_map_as_if_it_were_alone(classifier):
     """Streamed in padded batches, each map has the class that it has by itself."""
     model, encoded = family("bert"), some_inputs(9)
-    observer = Patterns(9, LAYERS, HEADS, classifier, np.stack([np.eye(5)]), 3, 0, 100)
+    observer = Patterns(9, LAYERS, HEADS, classifier, np.zeros((1, 5)), 3, 0, 100)
     Pass(model, LAYERS, HEADS).feed(encoded, [observer])
     values, samples = observer.result()
     for i, ids in enumerate(encoded.input_ids):
         maps = plain_maps(model, encoded, i).flatten(0, 1).numpy()
         edge = boundary(ids, 3)
-        alone = classifier.of_maps(stack(list(maps), [edge] * len(maps))).argmax(1).reshape(LAYERS, HEADS)
-        np.testing.assert_array_equal(samples["predicted"][i], alone.numpy())
+        alone = classifier.of_maps(stack(list(maps), [edge] * len(maps))).numpy()
+        np.testing.assert_array_equal(samples["predicted"][i], alone.argmax(1).reshape(LAYERS, HEADS))
+        np.testing.assert_allclose(samples["expected"][i], alone.mean(0), atol=1e-5)
     shares = sum(values[f"share_{name.replace('-', '_')}"] for name in CLASSES)
     np.testing.assert_allclose(shares, np.ones((LAYERS, HEADS)))
     assert values["raw_vertical"] == pytest.approx(values["share_vertical"].mean())
 
 
-def measurement(predicted: np.ndarray, confusion: np.ndarray, task: str = "rte") -> Measurement:
-    samples = {"predicted": predicted.astype(np.int8), "confusion": confusion.astype(float)}
+def measurement(predicted: np.ndarray, task: str = "rte") -> Measurement:
+    """Of a classifier that is always sure and never wrong."""
+    expected = raw_shares(predicted)
+    samples = {"predicted": predicted.astype(np.int8), "expected": expected, "errors": np.zeros((3, 5))}
     return Measurement("patterns", Subject("tiny", task), len(predicted), {}, samples)
 
 
 def test_quantities_by_hand():
-    perfect = np.stack([np.eye(5)] * 3)
     predicted = np.array([[[0, 4]], [[0, 3]], [[2, 4]], [[0, 4]]])
-    found = [measurement(predicted, perfect)]
+    found = [measurement(predicted)]
 
     def value(name, found=found, **arguments):
         return QUANTITIES[name].read(found, "rte", **arguments).value
 
-    assert value("class-share", classes=["vertical", "vertical-diagonal"]) == pytest.approx(50, abs=0.01)
-    assert value("class-share", classes=["heterogeneous"]) == pytest.approx(37.5, abs=0.01)
-    assert value("rarest-class") == pytest.approx(0, abs=0.01)
+    assert value("class-share", classes=["vertical", "vertical-diagonal"]) == pytest.approx(50)
+    assert value("class-share", classes=["heterogeneous"]) == pytest.approx(37.5)
+    assert value("rarest-class") == pytest.approx(0)
     assert value("class-steadiness") == pytest.approx(75)
-    other = measurement(np.array([[[0, 1]], [[0, 1]]]), perfect, "mrpc")
-    assert value("class-share-gap", [found[0], other]) == pytest.approx(37.5, abs=0.01)
+    other = measurement(np.array([[[0, 1]], [[0, 1]]]), "mrpc")
+    assert value("class-share-gap", [found[0], other]) == pytest.approx(37.5)
     assert value("same-class-across-tasks", [found[0], other]) == pytest.approx(50)
-    assert value("pattern-macro-f1") == pytest.approx(1)
-    muddled = replace(found[0], samples={"confusion": np.ones((3, 5, 5)), "agreed_confusion": perfect})
-    assert value("pattern-macro-f1", [muddled], agreed=True) == pytest.approx(1)
-    assert value("pattern-macro-f1", [muddled]) == pytest.approx(0.2)
+    perfect, muddle = np.stack([np.eye(5)] * 3), np.ones((3, 5, 5))
+    judged = [replace(found[0], samples={"confusion": muddle, "agreed_confusion": perfect})]
+    assert value("pattern-macro-f1", judged, agreed=True) == pytest.approx(1)
+    assert value("pattern-macro-f1", judged) == pytest.approx(0.2)
     with pytest.raises(UserError, match="unknown class"):
         value("class-share", classes=["vertcal"])
+
+
+def test_a_model_of_few_heads_leaves_more_doubt():
+    """As many annotated heads are drawn as the model has."""
+    rng = np.random.default_rng(6)
+    errors = rng.normal(0, 0.1, (400, 5))
+    spread = []
+    for heads in (4, 64):
+        one = measurement(rng.integers(0, 5, (100, 1, heads)))
+        one = replace(one, samples={**one.samples, "expected": np.full((100, 5), 0.2), "errors": errors})
+        reading = QUANTITIES["class-share"].read([one], "rte", classes=["block"])
+        low, high = estimate([reading], params().judge).interval(0.95)
+        spread.append(high - low)
+    assert 3 < spread[0] / spread[1] < 5  # the root of 16
+
+
+def test_errors_of_two_tasks_do_not_cancel_out():
+    rng = np.random.default_rng(7)
+    errors = rng.normal(0, 0.1, (99, 5))
+    errors -= errors.mean(1, keepdims=True)
+    one = measurement(rng.integers(0, 5, (100, 2, 4)))
+    one = replace(one, samples={**one.samples, "expected": np.full((100, 5), 0.2), "errors": errors})
+    reading = QUANTITIES["class-share-gap"].read([one, one], "rte")
+    assert reading.value == pytest.approx(0)
+    low, high = estimate([reading], params().judge).interval(0.95)
+    once = 100 * errors[:, CLASSES.index("heterogeneous")].std() / np.sqrt(8)
+    assert high - low == pytest.approx(2 * 1.96 * once * np.sqrt(2), rel=0.15)

@@ -39,7 +39,7 @@ MEASURES: dict[str, Measure] = {
         Measure("example-sentence", EXAMPLE, "the row of one word in the paper's example (K19 4.2)"),
         Measure("features", ATTENTION, "attention to linguistic features (K19 4.4)", needs=SPACY),
         Measure("relations", ATTENTION, "token-to-token attention (K19 4.5)", needs=SPACY),
-        Measure("patterns", ATTENTION, "classes of attention maps (K19 4.1)", version=2, needs=CLASSIFIER),
+        Measure("patterns", ATTENTION, "classes of attention maps (K19 4.1)", version=3, needs=CLASSIFIER),
         Measure(
             "pattern-quality",
             ANNOTATED,

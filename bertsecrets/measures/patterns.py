@@ -1,7 +1,7 @@
 """The pattern class of every head's map on every example (K19 section 4.1, figure 2). No map is kept.
 
 Classes come from the shipped classifier, in the order of `patterns.classes.CLASSES`. Beside the plain shares there are
-shares corrected for the classifier's confusions on annotated heads that it was not trained on, with 95 % intervals.
+shares corrected for the classifier's errors on annotated heads that it was not trained on, with 95 % intervals.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from bertsecrets.attention import Maps
 from bertsecrets.encoding import Batch
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
-from bertsecrets.patterns.ratios import majority, with_intervals
+from bertsecrets.patterns.ratios import majority, raw_shares, with_intervals
 from bertsecrets.patterns.stack import MapStack
 
 
@@ -38,40 +38,43 @@ class Patterns:
         layers: int,
         heads: int,
         classifier: PatternClassifier,
-        confusions: Float[np.ndarray, "annotated classes classes"],
+        errors: Float[np.ndarray, "annotated classes"],
         separator: int | None,
         seed: int,
         resamples: int,
     ):
         """
         Args:
-            confusions: what the classifier's cross-validation counted, per annotated head, as shares of its maps.
+            errors: label minus probabilities in the classifier's cross-validation, mean of each annotated head.
             separator: the token id of [SEP]; None where the model has none (every input then counts as one text).
         """
-        self.classifier, self.confusions, self.separator = classifier, confusions, separator
+        self.classifier, self.errors, self.separator = classifier, errors, separator
         self.seed, self.resamples = seed, resamples
         self.predicted = np.full((examples, layers, heads), -1, dtype=np.int8)
+        self.expected = np.zeros((examples, len(CLASSES)))
 
     def observe(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """Classify one layer of one batch."""
         rows, heads, tokens, _ = maps.shape
         edge = boundaries(batch, self.separator).repeat_interleave(heads)
         flat = MapStack(maps.reshape(rows * heads, tokens, tokens), batch.lengths.repeat_interleave(heads), edge)
-        found = self.classifier.to(maps.device).of_maps(flat).argmax(1)
-        self.predicted[batch.indices, layer] = found.reshape(rows, heads).to(torch.int8).cpu().numpy()
+        said = self.classifier.to(maps.device).of_maps(flat).reshape(rows, heads, len(CLASSES))
+        self.predicted[batch.indices, layer] = said.argmax(2).to(torch.int8).cpu().numpy()
+        self.expected[batch.indices] += said.sum(1).cpu().numpy() / self.predicted[0].size
 
     def result(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_`, `corrected_`, `low_`, `high_<class>`.
 
         `majority` is a head's most frequent class, `agreement` the share of examples that have it. The last four are
-        shares of all maps. Samples: `predicted` [example, layer, head]; `confusion` [annotated head, true, predicted].
+        shares of all maps. Samples: `predicted` [example, layer, head]; `expected` [example, class], the mean of the
+        maps' probabilities; `errors` [annotated head, class].
         """
         values: dict[str, Any] = {f"share_{key(c)}": (self.predicted == i).mean(0) for i, c in enumerate(CLASSES)}
         values["majority"], values["agreement"] = majority(self.predicted)
-        shares = with_intervals(self.predicted, self.confusions, self.seed, self.resamples)
-        for kind, numbers in shares.items():
+        shares = with_intervals(self.expected, self.errors, self.predicted[0].size, self.seed, self.resamples)
+        for kind, numbers in {"raw": raw_shares(self.predicted).mean(0), **shares}.items():
             values |= {f"{kind}_{key(c)}": float(x) for c, x in zip(CLASSES, numbers, strict=True)}
-        return values, {"predicted": self.predicted, "confusion": self.confusions}
+        return values, {"predicted": self.predicted, "expected": self.expected, "errors": self.errors}
 
 
 def key(name: str) -> str:

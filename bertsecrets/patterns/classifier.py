@@ -23,6 +23,7 @@ from bertsecrets.files import file_sha256
 from bertsecrets.patterns.annotated import Annotated
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.features import NAMES, features
+from bertsecrets.patterns.ratios import by_head
 from bertsecrets.patterns.softmax import Softmax, regress
 from bertsecrets.patterns.stack import MapStack
 from bertsecrets.patterns.trees import Trees, boost
@@ -125,24 +126,23 @@ def annotated_models(report: dict[str, Any]) -> list[str]:
     return sorted(report["models"])
 
 
-def held_out_confusions(report: dict[str, Any]) -> Float[np.ndarray, "annotated classes classes"]:
-    """Per annotated head, how often which class (row) was taken for which (column) by a classifier trained on others.
+def held_out_errors(report: dict[str, Any]) -> Float[np.ndarray, "annotated classes"]:
+    """Per annotated head, label minus probabilities of a classifier trained on others, in the mean of its maps.
 
-    As shares of the head's maps, so that all heads weigh alike, as they do in a model: of hard heads more maps were
-    annotated, and their errors would count too often.
+    All heads weigh alike, as they do in a model: of hard ones more maps were annotated, and would count too often.
 
     Raises:
-        UserError: an entry without head and classes.
+        UserError: an entry without head, class or probabilities.
     """
     rows = report["held_out"]
     try:
-        heads = {name: place for place, name in enumerate(dict.fromkeys(row["head"] for row in rows))}
-        found = np.zeros((len(heads), len(CLASSES), len(CLASSES)))
-        for row in rows:
-            found[heads[row["head"]], CLASSES.index(row["label"]), CLASSES.index(row["predicted"])] += 1
+        said = np.array([row["probabilities"] for row in rows], dtype=np.float64).reshape(-1, len(CLASSES))
+        true = np.eye(len(CLASSES))[[CLASSES.index(row["label"]) for row in rows]]
+        return by_head(true - said, np.array([row["head"] for row in rows]))
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{REPORT} has a held-out map without head or class ({error}): {REMEDY}") from error
-    return found / found.sum((1, 2), keepdims=True)
+        raise UserError(
+            f"{REPORT} has a held-out map without head, class or probabilities ({error}): {REMEDY}"
+        ) from error
 
 
 @dataclass(frozen=True)

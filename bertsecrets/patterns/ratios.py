@@ -1,18 +1,20 @@
 """Shares of the pattern classes, corrected for what the classifier gets wrong, with intervals that count its errors.
 
-A classifier that calls some diagonal maps vertical inflates one share at the cost of the other. Cross-validation on
-annotated maps says how often (its confusion matrix); the corrected shares are those under which such a classifier
-would most likely give what it gave. Intervals resample both the examples and the annotated heads.
+Prediction-powered inference (Angelopoulos, Bates, Fannjiang, Jordan, Zrnic 2023, Science 382): to the mean of the class
+probabilities comes how far these were from the labels, on average, on annotated heads that the classifier had not seen.
+A classifier errs on some heads always and on others never, so what it gets wrong on a model hangs on the heads that
+this model happens to have: resamples draw about as many annotated heads as it has, not as many as were annotated.
 """
+
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.confusion import resampled
 
-PULL = 0.01  # how strongly corrected shares are held to the raw ones, where the confusions leave them open
-STEPS = 400  # of the solver
+MODELS = 400  # sets of annotated heads that `audit` takes for models
+RESAMPLES = 400  # of each
 
 
 def raw_shares(predicted: Int[np.ndarray, "examples *heads"]) -> Float[np.ndarray, "examples classes"]:
@@ -22,32 +24,10 @@ def raw_shares(predicted: Int[np.ndarray, "examples *heads"]) -> Float[np.ndarra
 
 
 def corrected(
-    raw: Float[np.ndarray, "*resamples classes"], confusion: Float[np.ndarray, "*draws classes classes"]
+    expected: Float[np.ndarray, "*one classes"], errors: Float[np.ndarray, "*other classes"]
 ) -> Float[np.ndarray, "*both classes"]:
-    """True shares under which a classifier with these confusions gives the raw shares.
-
-    Constrained least squares, by accelerated projected gradients: shares are not negative and sum to 1.
-
-    Args:
-        raw: for each resample, or once for all.
-        confusion: counts or shares, rows the true classes; a class never annotated counts as always recognised.
-    """
-    seen = confusion.sum(-1, keepdims=True)
-    never = np.broadcast_to(np.eye(confusion.shape[-1]), confusion.shape)
-    rates = np.divide(confusion, seen, out=never.astype(float), where=seen > 0)
-    raw = np.broadcast_to(raw, np.broadcast_shapes(raw.shape, rates.shape[:-1]))
-    curve = rates @ rates.swapaxes(-1, -2)
-    step = 1 / (np.linalg.norm(curve, ord=2, axis=(-2, -1)) + PULL)[..., None]
-    target = (rates @ raw[..., None])[..., 0] + PULL * raw
-    shares = ahead = raw
-    momentum = 1.0
-    for _ in range(STEPS):
-        slope = (curve @ ahead[..., None])[..., 0] + PULL * ahead - target
-        found = on_simplex(ahead - step * slope)
-        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-        ahead = found + (momentum - 1) / following * (found - shares)
-        shares, momentum = found, following
-    return shares
+    """The nearest possible shares to the mean of the probabilities plus the mean of the errors."""
+    return on_simplex(expected + errors)
 
 
 def on_simplex(values: Float[np.ndarray, "*any classes"]) -> Float[np.ndarray, "*any classes"]:
@@ -61,26 +41,96 @@ def on_simplex(values: Float[np.ndarray, "*any classes"]) -> Float[np.ndarray, "
 
 
 def with_intervals(
-    predicted: Int[np.ndarray, "examples *heads"],
-    confusions: Float[np.ndarray, "annotated classes classes"],
+    expected: Float[np.ndarray, "examples classes"],
+    errors: Float[np.ndarray, "annotated classes"],
+    heads: int,
     seed: int,
     resamples: int,
     confidence: float = 0.95,
 ) -> dict[str, Float[np.ndarray, " classes"]]:
-    """`raw` and `corrected` shares, and the `low` and `high` ends of the corrected ones' bootstrap interval.
+    """`corrected` shares, and the `low` and `high` ends of their bootstrap interval.
 
     Args:
-        confusions: of each annotated head, the shares of its maps by (true, predicted) class, as
-            `classifier.held_out_confusions` gives them.
+        expected: per example, the mean over heads of the classifier's probabilities.
+        errors: per annotated head, what `classifier.held_out_errors` gives.
+        heads: how many the model has.
     """
-    shares = raw_shares(predicted)
-    draws = corrected(
-        resampled(shares, seed, resamples) / len(shares), resampled(confusions, seed + 1, resamples).astype(float)
-    )
+    rng = np.random.default_rng(seed)
+    drawn = heads_to_draw(heads, len(errors))
+    draws = corrected(_means(expected, len(expected), resamples, rng), _means(errors, drawn, resamples, rng))
     tail = (1 - confidence) / 2
     low, high = np.quantile(draws, [tail, 1 - tail], axis=0)
-    raw = shares.mean(0)
-    return {"raw": raw, "corrected": corrected(raw, confusions.sum(0)), "low": low, "high": high}
+    return {"corrected": corrected(expected.mean(0), errors.mean(0)), "low": low, "high": high}
+
+
+def heads_to_draw(heads: int, annotated: int) -> int:
+    """How many annotated heads to draw, for means as far apart as those of the model's heads and of all annotated ones.
+
+    Both are samples: their variances, which go with one over their sizes, add up.
+    """
+    return max(1, round(heads * annotated / (heads + annotated)))
+
+
+def _means(
+    rows: Float[np.ndarray, "rows classes"], drawn: int, resamples: int, rng: np.random.Generator
+) -> Float[np.ndarray, "resamples classes"]:
+    """The means of so many rows, drawn with replacement."""
+    counts = rng.multinomial(drawn, np.full(len(rows), 1 / len(rows)), size=resamples)
+    return counts @ rows / drawn
+
+
+def audit(
+    labels: Int[np.ndarray, " maps"],
+    probabilities: Float[np.ndarray, "maps classes"],
+    groups: np.ndarray,
+    heads: int,
+    seed: int,
+) -> dict[str, Any]:
+    """How good corrected shares and their 95 % intervals are, where the truth is known: on the annotated maps.
+
+    Again and again so many annotated heads are drawn and taken for a model, whose true shares their labels give; the
+    errors on all other heads correct what the classifier says of it. All heads weigh alike.
+
+    Args:
+        probabilities: of a classifier that has not seen the map's head.
+
+    Returns:
+        by class, the share of models whose true share the interval `covers`, and the root mean square error of
+        the `corrected` shares and of the `raw` ones (of most likely classes), in percent; and `heads` and `models`.
+    """
+    true = by_head(np.eye(len(CLASSES))[labels], groups)
+    said = by_head(probabilities, groups)
+    raw = by_head(np.eye(len(CLASSES))[probabilities.argmax(1)], groups)
+    rng = np.random.default_rng(seed)
+    covers, off, raw_off = [], [], []
+    for _ in range(MODELS):
+        order = rng.permutation(len(true))
+        ours, rest = order[:heads], order[heads:]
+        errors, expected, truth = (true - said)[rest], said[ours].mean(0), true[ours].mean(0)
+        drawn = _means(errors, heads_to_draw(heads, len(errors)), RESAMPLES, rng)
+        low, high = np.quantile(corrected(expected, drawn), [0.025, 0.975], axis=0)
+        covers.append((low <= truth) & (truth <= high))
+        off.append(corrected(expected, errors.mean(0)) - truth)
+        raw_off.append(raw[ours].mean(0) - truth)
+
+    def named(values: Float[np.ndarray, " classes"]) -> dict[str, float]:
+        return dict(zip(CLASSES, values.round(4).tolist(), strict=True))
+
+    return {
+        "heads": heads,
+        "models": MODELS,
+        "covers": named(np.mean(covers, axis=0)),
+        "corrected_error": named(100 * np.sqrt(np.mean(np.square(off), axis=0))),
+        "raw_error": named(100 * np.sqrt(np.mean(np.square(raw_off), axis=0))),
+    }
+
+
+def by_head(values: Float[np.ndarray, "maps classes"], groups: np.ndarray) -> Float[np.ndarray, "heads classes"]:
+    """The mean of the maps of each head."""
+    names, places = np.unique(groups, return_inverse=True)
+    found = np.zeros((len(names), values.shape[1]))
+    np.add.at(found, places, values)
+    return found / np.bincount(places)[:, None]
 
 
 def majority(predicted: Int[np.ndarray, "examples *heads"]) -> tuple[np.ndarray, np.ndarray]:

@@ -19,10 +19,7 @@ PINK, LIT = 0.5, 0.35  # brightness: plainly seen, and just seen
 
 
 def seams(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """How bright, unbroken and straight the brightest path along the diagonal is, among words (`stripes.shaded`).
-
-    In `seam_top`, how often the path has a row's brightest place, a row that gives words nothing counts as a yes.
-    """
+    """How bright, unbroken and straight the brightest path along the diagonal is, among words (`stripes.shaded`)."""
     words, held = _words(stack, light)
     count = held.sum(1)
     path, value = _path(words, count)
@@ -41,7 +38,7 @@ def seams(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> 
         "seam_lit": mean((value > LIT).float(), held),
         "seam_moves": mean(moves, held[:, 1:]),
         "seam_off": mean(path.abs().float(), held) / size,
-        "seam_top": mean((value >= peak).float(), held),
+        "seam_top": mean(((value >= peak) & (peak > 0)).float(), held),  # else there is no peak
         "seam_share": mean(value / peak.clamp(min=0.05), held),
         "seam_gap": longest_gap(value >= LIT, held) / size,
     }

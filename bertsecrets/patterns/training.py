@@ -20,6 +20,7 @@ from bertsecrets.patterns.confusion import macro_f1
 from bertsecrets.patterns.crossval import FOLDS, HeldOut, Method, compare, held_out, quality
 from bertsecrets.patterns.mapset import MAPS, UNSEEN, MapSet
 from bertsecrets.patterns.mapset import SHIPPED as SHIPPED_MAPS
+from bertsecrets.patterns.ratios import audit
 from bertsecrets.store import write_json
 
 SEED = 2019
@@ -113,6 +114,7 @@ def train_patterns(
             "classes": {name: int((maps.labels == i).sum()) for i, name in enumerate(CLASSES)},
             "maps": len(maps),
             "models": _by_model(pictures, found[ours.name]),
+            "shares": _audit(found[ours.name]),
             "heads": len(set(maps.groups.tolist())),
             "folds": FOLDS,
             "seed": SEED,
@@ -126,7 +128,7 @@ def train_patterns(
                     "label": CLASSES[true],
                     "predicted": CLASSES[said],
                     "agreed": bool(agreed),
-                    "probability": round(p, 4),
+                    "probabilities": np.round(p, 4).tolist(),
                 }
                 for each, group, true, said, agreed, p in zip(
                     pictures,
@@ -134,7 +136,7 @@ def train_patterns(
                     maps.labels,
                     found[ours.name].predicted,
                     maps.agreed,
-                    found[ours.name].probabilities.max(1).tolist(),
+                    found[ours.name].probabilities,
                     strict=True,
                 )
             ],
@@ -143,6 +145,12 @@ def train_patterns(
         write_json(made / REPORT, report)
         copy_whole(made, output, OURS)
     return report
+
+
+def _audit(found: HeldOut) -> dict[str, Any]:
+    """What shares and their intervals are worth, on as many heads as a fold holds out."""
+    heads = len(set(found.groups.tolist())) // FOLDS
+    return audit(found.labels, found.probabilities, found.groups, heads, SEED)
 
 
 def _by_model(maps: MapSet, found: HeldOut) -> dict[str, dict[str, float]]:

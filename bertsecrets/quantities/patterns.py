@@ -1,4 +1,4 @@
-"""Classes of attention maps: shares corrected for the classifier's confusions, and how steady a head's class is.
+"""Classes of attention maps: shares corrected for the classifier's errors, and how steady a head's class is.
 
 Two independent samples stand behind a share: the examples, and the annotated heads that say how the classifier errs.
 """
@@ -12,42 +12,50 @@ from jaxtyping import Float
 from bertsecrets.core import Measurement
 from bertsecrets.patterns.classes import CLASSES, check_class
 from bertsecrets.patterns.confusion import macro_f1
-from bertsecrets.patterns.ratios import corrected, raw_shares
+from bertsecrets.patterns.ratios import corrected, heads_to_draw, raw_shares
 from bertsecrets.quantities.reading import Number, Reading
 
 SIZE = len(CLASSES)
 
 
 def _blocks(found: Measurement) -> tuple[np.ndarray, np.ndarray]:
-    return raw_shares(found.samples["predicted"]), found.samples["confusion"].reshape(-1, SIZE * SIZE)
+    return found.samples["expected"], found.samples["errors"]
 
 
-def _shares(raw: np.ndarray, confusion: np.ndarray) -> Float[np.ndarray, "*draws classes"]:
-    return 100 * corrected(raw, confusion.reshape(*confusion.shape[:-1], SIZE, SIZE))
+def _drawn(found: Measurement) -> tuple[None, int]:
+    """Of both blocks, how many rows a resample draws."""
+    return None, heads_to_draw(found.samples["predicted"][0].size, len(found.samples["errors"]))
 
 
 def class_share(found: Sequence[Measurement], task_name: str, classes: Sequence[str] = ()) -> Reading:
     """The share of all maps that belong to the classes, together, in percent."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
-    raw, confusion = _blocks(found[0])
-    note = f"{100 * raw.mean(0)[chosen].sum():.1f} before the correction for the classifier's confusions"
-    return Reading((raw, confusion), lambda *means: _shares(*means)[..., chosen].sum(-1), (note,))
+    raw = raw_shares(found[0].samples["predicted"]).mean(0)[chosen].sum()
+    note = f"{100 * raw:.1f} before the correction for the classifier's errors"
+    return Reading(
+        _blocks(found[0]),
+        lambda *means: 100 * corrected(*means)[..., chosen].sum(-1),
+        (note,),
+        drawn=_drawn(found[0]),
+    )
 
 
 def rarest_class(found: Sequence[Measurement], task_name: str) -> Reading:
     """The share of the class that occurs least, in percent."""
-    return Reading(_blocks(found[0]), lambda raw, confusion: _shares(raw, confusion).min(-1))
+    return Reading(_blocks(found[0]), lambda *means: 100 * corrected(*means).min(-1), drawn=_drawn(found[0]))
 
 
 def share_gap(found: Sequence[Measurement], task_name: str, name: str = "heterogeneous") -> Reading:
-    """A class's share on the first task minus that on the second, in percent; the classifier is one and the same."""
+    """A class's share on the first task minus that on the second, in percent.
+
+    The heads are the same, what the classifier gets wrong on them need not be: errors are drawn for each task apart.
+    """
     place = CLASSES.index(check_class(name))
-    (one, confusion), (other, _) = _blocks(found[0]), _blocks(found[1])
 
-    def gap(first: np.ndarray, second: np.ndarray, seen: np.ndarray) -> Number:
-        return _shares(first, seen)[..., place] - _shares(second, seen)[..., place]
+    def gap(one: np.ndarray, errors: np.ndarray, other: np.ndarray, further: np.ndarray) -> Number:
+        return 100 * (corrected(one, errors)[..., place] - corrected(other, further)[..., place])
 
-    return Reading((one, other, confusion), gap)
+    return Reading((*_blocks(found[0]), *_blocks(found[1])), gap, drawn=(*_drawn(found[0]), *_drawn(found[1])))
 
 
 def _one_hot(found: Measurement) -> Float[np.ndarray, "examples columns"]:

@@ -28,13 +28,15 @@ class Reading:
     `blocks` are independent samples, such as one per task: rows of a block are examples and are drawn together, blocks
     apart from one another. NaN says that an example has nothing to give to a column, and is left out of its mean.
     `statistic` takes the mean of each block ([..., k]) and gives [...]. `notes` stand beside the outcome. `sampled` is
-    False where the examples stand for nothing but themselves, as the paper's one sentence does.
+    False where the examples stand for nothing but themselves, as the paper's one sentence does. `drawn` says of each
+    block how many of its rows a resample draws; as many as it has, where None or nothing is said.
     """
 
     blocks: tuple[Float[np.ndarray, "_ _"], ...]
     statistic: Statistic
     notes: tuple[str, ...] = ()
     sampled: bool = True
+    drawn: tuple[int | None, ...] = ()
 
     @classmethod
     def of(cls, block: Float[np.ndarray, "_ _"], statistic: Statistic, *notes: str) -> "Reading":
