@@ -5,6 +5,7 @@ that is known to deviate is a strict xfail, set at collection from `expected/`.
 """
 
 import argparse
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -60,9 +61,10 @@ def chosen_options(config: pytest.Config) -> argparse.Namespace:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    clearing = ExitStack()
-    clearing.enter_context(as_interrupt())
-    config.add_cleanup(clearing.close)
+    if threading.current_thread() is threading.main_thread():  # no other may catch signals
+        clearing = ExitStack()
+        clearing.enter_context(as_interrupt())
+        config.add_cleanup(clearing.close)
     config.addinivalue_line("filterwarnings", "default")  # a warning must not cost an hour of training
     config.addinivalue_line("filterwarnings", f"always::{DamagedEntryWarning.__module__}.DamagedEntryWarning")
     if not config.getoption("benchmark_verbose", False):

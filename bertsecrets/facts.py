@@ -26,8 +26,11 @@ def classifier_facts() -> dict[str, Any]:
 
 def classifier_problem() -> str | None:
     """Why maps cannot be classified; None where they can."""
+    from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, held_out_errors, read_report
+
     try:
-        classifier_facts()
+        PatternClassifier.load(chosen_folder())
+        held_out_errors(read_report(chosen_folder()))
     except UserError as error:
         return str(error)
     return None

@@ -203,7 +203,7 @@ def at_published_size(case: Case, observed: Estimate, found: Sequence[Measuremen
     most = case.claim.expect.examples or np.inf
     measured = {each.subject.task: each.examples for each in found}
     published = sum(min(most, TASKS[name].dev_rows if name in TASKS else np.inf) for name in measured)
-    return observed.sampling_error * float(np.sqrt(sum(measured.values()) / published))
+    return observed.examples_error * float(np.sqrt(sum(measured.values()) / published))
 
 
 def score_error(task: Task, score: float) -> float:

@@ -30,7 +30,7 @@ class Whole(dict[str, Any]):
         self.entry = entry
 
     def __missing__(self, name: str) -> Never:
-        raise UserError(f"{self.entry} holds no whole measurement (no {name!r}): make it again")
+        raise UserError(f"{self.entry} holds no whole measurement of this version (no {name!r}): make it again")
 
 
 def load(entry: Path) -> Measurement:

@@ -18,7 +18,8 @@ MOST_SEEDS = 1000  # that a power statement counts up to
 class Estimate:
     """An observed quantity: its mean over seeds, bootstrap replicates of it, and how many examples and seeds it has.
 
-    `sampling_error` is what the choice of examples alone contributes, `seed_std` the seed-to-seed standard deviation:
+    `sampling_error` is what the choice of samples alone contributes, `examples_error` that of examples without the
+    annotated heads that say how a classifier errs; `seed_std` the seed-to-seed standard deviation:
     that of the seeds themselves where there are several, else the cited one, else None. `fewest` is the size of the
     smallest sample that stands for more than itself; infinite where none does.
     """
@@ -30,6 +31,7 @@ class Estimate:
     sampling_error: float = 0.0
     seed_std: float | None = None
     fewest: float = float("inf")
+    examples_error: float = 0.0
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """The central bootstrap interval."""
@@ -58,8 +60,12 @@ def estimate(readings: Sequence[Reading], settings: JudgeParams, seed_std: float
         replicates = by_seed.mean(0) + rng.standard_t(degrees, resamples) * spread / np.sqrt(len(readings))
     examples = sum(len(block) for block in readings[0].blocks)
     error = float(by_seed.mean(0).std())
+    examples_error = error
+    if any(reading.drawn for reading in readings):
+        alone = np.stack([_replicates(reading, settings, annotated=False) for reading in readings])
+        examples_error = float(alone.mean(0).std())
     fewest = min((_rows(block) for reading in readings if reading.sampled for block in reading.blocks), default=np.inf)
-    return Estimate(float(values.mean()), replicates, len(readings), examples, error, spread, fewest)
+    return Estimate(float(values.mean()), replicates, len(readings), examples, error, spread, fewest, examples_error)
 
 
 def _rows(block: Float[np.ndarray, "rows k"]) -> float:
@@ -67,10 +73,11 @@ def _rows(block: Float[np.ndarray, "rows k"]) -> float:
     return float((~np.isnan(block).all(1)).sum())
 
 
-def _replicates(reading: Reading, settings: JudgeParams) -> Float[np.ndarray, " resamples"]:
+def _replicates(reading: Reading, settings: JudgeParams, annotated: bool = True) -> Float[np.ndarray, " resamples"]:
+    """The statistic of each resample; with `annotated` False, blocks with a number of their own stay as they are."""
     drawn = reading.drawn or (None,) * len(reading.blocks)
     means = (
-        _resampled(block, settings, place, number)
+        _resampled(block, settings, place, number) if annotated or number is None else block.mean(0, keepdims=True)
         for place, (block, number) in enumerate(zip(reading.blocks, drawn, strict=True))
     )
     return np.asarray(reading.statistic(*means), dtype=np.float64)
@@ -103,7 +110,7 @@ def power(observed: Estimate, limits: tuple[float, float], decided: float) -> st
         return "no power statement: the quantity cannot be computed on all resamples"
     if normal * observed.sampling_error >= min(finite):
         return (
-            f"no number of seeds decides this {at}: the examples alone leave more doubt than the distance to the limit"
+            f"no number of seeds decides this {at}: what was sampled leaves more doubt than the distance to the limit"
         )
     if observed.seed_std is None:
         return "seed-to-seed spread unknown: --seeds 2 or more measures it"

@@ -21,7 +21,6 @@ from bertsecrets.kept import load, save
 from bertsecrets.measures import ABLATION, ANNOTATED, ATTENTION, ENCODER, MEASURES, check_measure
 from bertsecrets.memory import give_back
 from bertsecrets.params import Params, params
-from bertsecrets.patterns.classifier import chosen_folder
 from bertsecrets.sources import Source, check_glue
 from bertsecrets.store import Store
 from bertsecrets.tasks import task
@@ -123,6 +122,8 @@ class Workbench:
         """
         check_measure(measure)
         if MEASURES[measure].kind == ANNOTATED:
+            from bertsecrets.patterns.classifier import chosen_folder  # with scikit-learn, which takes its time
+
             folder = chosen_folder()
         elif MEASURES[measure].kind in ENCODER:
             folder = checkpoint or locations.local_folder(locations.locate(subject.model), self.offline)

@@ -305,9 +305,18 @@ def test_the_shipped_weights_were_trained_on_the_shipped_labels():
     report = read_report(SHIPPED)
     assert report["data"] == annotations_fingerprint()
     errors = held_out_errors(report)
-    assert len(errors) == report["heads"]
+    assert len(errors) == len({(each.model, each.layer, each.head) for each in MapSet.load()})
+    assert len({row["kin"] for row in report["held_out"]}) == report["heads"]
     np.testing.assert_allclose(errors.sum(1), 0, atol=1e-3)  # of rounding
     PatternClassifier.load(SHIPPED)
+
+
+@pytest.mark.parametrize("said", [[0.5] * 4, [None] * 5, 1.0])
+def test_a_report_whose_probabilities_are_none_is_refused(said):
+    with pytest.raises(UserError, match="without head, class or probabilities"):
+        held_out_errors({"held_out": [{"head": "m/1/1", "label": "block", "probabilities": said}]})
+    with pytest.raises(UserError, match="without head, class or probabilities"):
+        held_out_errors({"held_out": []})
 
 
 def test_a_report_without_heads_is_refused():

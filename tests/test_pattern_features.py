@@ -222,6 +222,7 @@ def test_rows_that_give_words_nothing_neither_follow_nor_peak():
     found = named(one)
     assert found["follow_light"] == found["slope_light"] == pytest.approx(1)
     assert found["peak_near"] == found["ridge1_top"] == pytest.approx(0.5, abs=0.05)
+    assert found["seam_top"] == pytest.approx(0.5, abs=0.05)
 
 
 def test_quantiles_are_numpys():

@@ -130,13 +130,16 @@ def held_out_errors(report: dict[str, Any]) -> Float[np.ndarray, "annotated clas
     """Per annotated head, label minus probabilities of a classifier trained on others, in the mean of its maps.
 
     All heads weigh alike, as they do in a model: of hard ones more maps were annotated, and would count too often.
+    Kin heads of several models are as many heads: that they are alike is a matter of folds.
 
     Raises:
-        UserError: an entry without head, class or probabilities.
+        UserError: no entry, or one without head, class or probabilities.
     """
     rows = report["held_out"]
     try:
-        said = np.array([row["probabilities"] for row in rows], dtype=np.float64).reshape(-1, len(CLASSES))
+        said = np.array([row["probabilities"] for row in rows], dtype=np.float64)
+        if said.shape != (len(rows), len(CLASSES)) or not len(rows) or not np.isfinite(said).all():
+            raise ValueError(f"not {len(CLASSES)} numbers each")
         true = np.eye(len(CLASSES))[[CLASSES.index(row["label"]) for row in rows]]
         return by_head(true - said, np.array([row["head"] for row in rows]))
     except (KeyError, TypeError, ValueError) as error:

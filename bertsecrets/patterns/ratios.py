@@ -2,8 +2,9 @@
 
 Prediction-powered inference (Angelopoulos, Bates, Fannjiang, Jordan, Zrnic 2023, Science 382): to the mean of the class
 probabilities comes how far these were from the labels, on average, on annotated heads that the classifier had not seen.
-A classifier errs on some heads always and on others never, so what it gets wrong on a model hangs on the heads that
-this model happens to have: resamples draw about as many annotated heads as it has, not as many as were annotated.
+What a classifier gets wrong on a model hangs on the heads that this model happens to have: resamples draw about as
+many annotated heads as it has, not as many as were annotated. An annotated head's error is known from a few maps, a
+model's is the mean over many, so these intervals are rather too wide where all maps of a head are alike.
 """
 
 from typing import Any
@@ -82,32 +83,36 @@ def _means(
 def audit(
     labels: Int[np.ndarray, " maps"],
     probabilities: Float[np.ndarray, "maps classes"],
+    heads: np.ndarray,
     groups: np.ndarray,
-    heads: int,
+    size: int,
     seed: int,
 ) -> dict[str, Any]:
     """How good corrected shares and their 95 % intervals are, where the truth is known: on the annotated maps.
 
-    Again and again so many annotated heads are drawn and taken for a model, whose true shares their labels give; the
-    errors on all other heads correct what the classifier says of it. All heads weigh alike.
+    Again and again `size` annotated heads are drawn and taken for a model, whose true shares their labels give; the
+    errors on all other heads, kin left out, correct what the classifier says of it. All heads weigh alike.
 
     Args:
-        probabilities: of a classifier that has not seen the map's head.
+        probabilities: of a classifier that has not seen the map's head, nor its kin.
+        heads: each map's model, layer and head.
+        groups: which of them are kin.
 
     Returns:
         by class, the share of models whose true share the interval `covers`, and the root mean square error of
         the `corrected` shares and of the `raw` ones (of most likely classes), in percent; and `heads` and `models`.
     """
-    true = by_head(np.eye(len(CLASSES))[labels], groups)
-    said = by_head(probabilities, groups)
-    raw = by_head(np.eye(len(CLASSES))[probabilities.argmax(1)], groups)
+    true = by_head(np.eye(len(CLASSES))[labels], heads)
+    said = by_head(probabilities, heads)
+    raw = by_head(np.eye(len(CLASSES))[probabilities.argmax(1)], heads)
+    kin = groups[np.unique(heads, return_index=True)[1]]
     rng = np.random.default_rng(seed)
     covers, off, raw_off = [], [], []
     for _ in range(MODELS):
-        order = rng.permutation(len(true))
-        ours, rest = order[:heads], order[heads:]
+        ours = rng.permutation(len(true))[:size]
+        rest = ~np.isin(kin, kin[ours])
         errors, expected, truth = (true - said)[rest], said[ours].mean(0), true[ours].mean(0)
-        drawn = _means(errors, heads_to_draw(heads, len(errors)), RESAMPLES, rng)
+        drawn = _means(errors, heads_to_draw(size, len(errors)), RESAMPLES, rng)
         low, high = np.quantile(corrected(expected, drawn), [0.025, 0.975], axis=0)
         covers.append((low <= truth) & (truth <= high))
         off.append(corrected(expected, errors.mean(0)) - truth)
@@ -117,7 +122,7 @@ def audit(
         return dict(zip(CLASSES, values.round(4).tolist(), strict=True))
 
     return {
-        "heads": heads,
+        "heads": size,
         "models": MODELS,
         "covers": named(np.mean(covers, axis=0)),
         "corrected_error": named(100 * np.sqrt(np.mean(np.square(off), axis=0))),
@@ -125,9 +130,9 @@ def audit(
     }
 
 
-def by_head(values: Float[np.ndarray, "maps classes"], groups: np.ndarray) -> Float[np.ndarray, "heads classes"]:
+def by_head(values: Float[np.ndarray, "maps classes"], heads: np.ndarray) -> Float[np.ndarray, "heads classes"]:
     """The mean of the maps of each head."""
-    names, places = np.unique(groups, return_inverse=True)
+    names, places = np.unique(heads, return_inverse=True)
     found = np.zeros((len(names), values.shape[1]))
     np.add.at(found, places, values)
     return found / np.bincount(places)[:, None]

@@ -18,7 +18,7 @@ from bertsecrets.patterns.classifier import REPORT, WEIGHTS, PatternClassifier, 
 from bertsecrets.patterns.cnn import PaperCnn
 from bertsecrets.patterns.confusion import macro_f1
 from bertsecrets.patterns.crossval import FOLDS, HeldOut, Method, compare, held_out, quality
-from bertsecrets.patterns.mapset import MAPS, UNSEEN, MapSet
+from bertsecrets.patterns.mapset import MAPS, UNSEEN, MapSet, PatternMap
 from bertsecrets.patterns.mapset import SHIPPED as SHIPPED_MAPS
 from bertsecrets.patterns.ratios import audit
 from bertsecrets.store import write_json
@@ -114,7 +114,7 @@ def train_patterns(
             "classes": {name: int((maps.labels == i).sum()) for i, name in enumerate(CLASSES)},
             "maps": len(maps),
             "models": _by_model(pictures, found[ours.name]),
-            "shares": _audit(found[ours.name]),
+            "shares": _audit(found[ours.name], pictures),
             "heads": len(set(maps.groups.tolist())),
             "folds": FOLDS,
             "seed": SEED,
@@ -124,7 +124,8 @@ def train_patterns(
             "held_out": [
                 {
                     "map": each.name,
-                    "head": group,
+                    "head": _head(each),
+                    "kin": group,
                     "label": CLASSES[true],
                     "predicted": CLASSES[said],
                     "agreed": bool(agreed),
@@ -147,10 +148,16 @@ def train_patterns(
     return report
 
 
-def _audit(found: HeldOut) -> dict[str, Any]:
-    """What shares and their intervals are worth, on as many heads as a fold holds out."""
-    heads = len(set(found.groups.tolist())) // FOLDS
-    return audit(found.labels, found.probabilities, found.groups, heads, SEED)
+def _audit(found: HeldOut, maps: MapSet) -> dict[str, Any]:
+    """What shares and their intervals are worth, on models of as many heads as a fold holds out groups."""
+    heads = np.array([_head(each) for each in maps])
+    size = len(set(found.groups.tolist())) // FOLDS
+    return audit(found.labels, found.probabilities, heads, found.groups, size, SEED)
+
+
+def _head(each: PatternMap) -> str:
+    """Model, layer and head of a map; its name, where nobody recorded them."""
+    return f"{each.model}/{each.layer}/{each.head}" if each.layer else each.name
 
 
 def _by_model(maps: MapSet, found: HeldOut) -> dict[str, dict[str, float]]:

@@ -48,14 +48,16 @@ def rarest_class(found: Sequence[Measurement], task_name: str) -> Reading:
 def share_gap(found: Sequence[Measurement], task_name: str, name: str = "heterogeneous") -> Reading:
     """A class's share on the first task minus that on the second, in percent.
 
-    The heads are the same, what the classifier gets wrong on them need not be: errors are drawn for each task apart.
+    The heads are the same, what the classifier gets wrong on them need not be: errors are drawn for each task apart,
+    as many as there are heads. That the mean of all annotated heads' errors is uncertain touches both tasks alike.
     """
     place = CLASSES.index(check_class(name))
+    heads = found[0].samples["predicted"][0].size
 
     def gap(one: np.ndarray, errors: np.ndarray, other: np.ndarray, further: np.ndarray) -> Number:
         return 100 * (corrected(one, errors)[..., place] - corrected(other, further)[..., place])
 
-    return Reading((*_blocks(found[0]), *_blocks(found[1])), gap, drawn=(*_drawn(found[0]), *_drawn(found[1])))
+    return Reading((*_blocks(found[0]), *_blocks(found[1])), gap, drawn=(None, heads, None, heads))
 
 
 def _one_hot(found: Measurement) -> Float[np.ndarray, "examples columns"]:
