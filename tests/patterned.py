@@ -1,7 +1,9 @@
 """Small attention maps that are plainly of one class, and a set of them, for the tests of patterns."""
 
 import numpy as np
+import pytest
 
+from bertsecrets.patterns import trees
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.mapset import MapSet, PatternMap
 
@@ -35,3 +37,8 @@ def pattern_set(count: int = 10, labelled: bool = True) -> MapSet:
     kinds = [CLASSES[number % len(CLASSES)] for number in range(count)]
     maps = tuple(pattern_map(number, kind, tokens=10 + number % 4) for number, kind in enumerate(kinds))
     return MapSet(maps, tuple(kinds) if labelled else ())
+
+
+def shorten(patch: pytest.MonkeyPatch) -> None:
+    """Few trees."""
+    patch.setattr(trees, "ROUNDS", 4)

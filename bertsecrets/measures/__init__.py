@@ -6,7 +6,7 @@ from bertsecrets.core import UserError, near_matches
 
 SCORES, ATTENTION, ABLATION, FRAMES, EXAMPLE = "scores", "attention", "ablation", "frames", "example"
 ANNOTATED = "annotated"
-ENCODER = (FRAMES, EXAMPLE, ANNOTATED)  # kinds that look at the encoder alone, on no task of its own
+ENCODER = (FRAMES, EXAMPLE, ANNOTATED)  # on no task of their own: the encoder alone, or annotated maps
 SPACY, CLASSIFIER = "spacy", "classifier"
 
 
@@ -15,9 +15,9 @@ class Measure:
     """What a measure is.
 
     `kind` is the way it runs: on predictions, in an attention pass, through the ablation engine, on frame sentences,
-    or on the paper's example. `needs` names what must be installed besides. `compares` says
-    that the pretrained model is needed beside the subject's. `version` changes when the definition does, so that
-    stored results of the old one are not taken for the new. `implemented` is False for the ones still to come.
+    on the paper's example, or on annotated maps. `needs` names what must be installed besides. `compares` says that the
+    pretrained model is needed beside the subject's. `version` changes when the definition does, so that stored results
+    of the old one are not taken for the new. `implemented` is False for the ones still to come.
     """
 
     name: str
