@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from bertsecrets import commands
-from bertsecrets.claims import Case, cases
-from bertsecrets.core import UserError
-from bertsecrets.judging import Verdict
-from bertsecrets.params import params
-from bertsecrets.signals import as_interrupt
-from bertsecrets.store import DamagedEntryWarning
+from bertsecrets.cli import commands
+from bertsecrets.claims.judge import Verdict
+from bertsecrets.claims.schema import Case, cases
+from bertsecrets.cli.signals import as_interrupt
+from bertsecrets.errors import UserError
+from bertsecrets.settings import params
+from bertsecrets.store.entries import DamagedEntryWarning
 
 USER_ERROR = 2
 VERDICTS = pytest.StashKey[list[Verdict]]()
@@ -141,9 +141,9 @@ def bench(request: pytest.FixtureRequest):
 @pytest.fixture
 def judged(bench, benchmark, request: pytest.FixtureRequest):
     """A function that runs a case once, timed, and hands back its verdict; the table at the end has it too."""
-    from bertsecrets.evaluate import measure_case, missing
-    from bertsecrets.judging import judge
-    from bertsecrets.last_verdicts import keep_verdict
+    from bertsecrets.claims.judge import judge
+    from bertsecrets.claims.plan import measure_case, missing
+    from bertsecrets.store.verdicts import keep_verdict
 
     options = request.config.stash[OPTIONS]
     model = commands.model_name(options)
@@ -186,7 +186,7 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     verdicts = config.stash[VERDICTS]
     if not verdicts:
         return
-    from bertsecrets.report.table import verdict_table
+    from bertsecrets.report.text import verdict_table
 
     terminalreporter.section("verdicts")
     terminalreporter.write_line(verdict_table(verdicts))

@@ -6,7 +6,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from bertsecrets.cli import main
+from bertsecrets.cli.main import main
 
 
 def told(capsys, *arguments) -> str:

@@ -24,8 +24,8 @@ import pytest
 import yaml
 from tiny import save_bert, save_tokenizer
 
-from bertsecrets import params as settings
-from bertsecrets.corpus import write_corpus
+from bertsecrets import settings as settings
+from bertsecrets.texts.corpus import write_corpus
 
 # K19's settings, but for a model that has next to nothing to learn with.
 FAST = {"epochs": 1, "learning_rate": 1.0e-3}

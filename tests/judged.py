@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from bertsecrets.claims import Case, Claim
-from bertsecrets.core import Measurement, Subject
-from bertsecrets.params import JudgeParams
-from bertsecrets.quantities import QUANTITIES
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.schema import Case, Claim
+from bertsecrets.settings import JudgeParams
+from bertsecrets.types import Measurement, Subject
 
 SETTINGS = JudgeParams(confidence=0.99, decided=0.95, resamples=4000, seed=7)
 Z99 = 2.5758293035489004

@@ -4,10 +4,10 @@ import functools
 
 import numpy as np
 
-from bertsecrets.claims import Case, cases
-from bertsecrets.core import Measurement, Subject
-from bertsecrets.params import JudgeParams
-from bertsecrets.quantities import QUANTITIES
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.schema import Case, cases
+from bertsecrets.settings import JudgeParams
+from bertsecrets.types import Measurement, Subject
 
 SETTINGS = JudgeParams(confidence=0.99, decided=0.95, resamples=500, seed=7)
 

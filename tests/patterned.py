@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bertsecrets.patterns import trees
+from bertsecrets.patterns.annotation.map_set import MapSet, PatternMap
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.mapset import MapSet, PatternMap
 
 
 def values(kind: str, tokens: int = 12, boundary: int = 7, seed: int = 0) -> np.ndarray:

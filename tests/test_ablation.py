@@ -11,15 +11,15 @@ from ablation_reference import plain_logits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertsecrets.ablation import Engine, ablate
-from bertsecrets.core import UserError
-from bertsecrets.encoding import Encoded, encode, predict
-from bertsecrets.headsets import BASELINE, head_pairs, nested, single_heads, whole_layers
-from bertsecrets.memory import Budget
-from bertsecrets.models import Classifier, open_classifier
-from bertsecrets.prefixes import plan
-from bertsecrets.sources import Split, load_folder
-from bertsecrets.tasks import task
+from bertsecrets.ablation.engine import Engine, ablate
+from bertsecrets.ablation.head_sets import BASELINE, head_pairs, nested, single_heads, whole_layers
+from bertsecrets.ablation.shared_prefix import plan
+from bertsecrets.errors import UserError
+from bertsecrets.models.encoding import Encoded, encode, predict
+from bertsecrets.models.loading import Classifier, open_classifier
+from bertsecrets.models.memory import Budget
+from bertsecrets.texts.glue import Split, load_folder
+from bertsecrets.texts.tasks import task
 
 PAIRS = [
     ("A ferry with ninety passengers sank off the coast on Monday.", "A boat went down."),

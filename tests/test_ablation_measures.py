@@ -6,11 +6,11 @@ import torch
 from ablation_models import DEEP, tiny, tokens
 from ablation_reference import plain_logits
 
-from bertsecrets.core import UserError
-from bertsecrets.headsets import BASELINE, single_heads, whole_layers
+from bertsecrets.ablation.head_sets import BASELINE, single_heads, whole_layers
+from bertsecrets.errors import UserError
 from bertsecrets.measures.ablation import set_ablation
-from bertsecrets.models import Classifier
-from bertsecrets.tasks import task
+from bertsecrets.models.loading import Classifier
+from bertsecrets.texts.tasks import task
 
 
 def test_the_measure_scores_every_set_and_keeps_every_prediction():

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from bertsecrets.core import UserError
-from bertsecrets.patterns.agreement import agreement
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.agreement import agreement
 from bertsecrets.patterns.classes import CLASSES
 
 PAIRS = st.lists(st.tuples(st.sampled_from(CLASSES), st.sampled_from(CLASSES)), min_size=2, max_size=40)

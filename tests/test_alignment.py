@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from wordpieces import byte_level_tokenizer, tiny_tokenizer
 
-from bertsecrets.alignment import TokenPairs, all_pairs, encode_words, zipped_pairs
-from bertsecrets.encoding import encode
-from bertsecrets.sources import Split
-from bertsecrets.tasks import task
+from bertsecrets.models.alignment import TokenPairs, all_pairs, encode_words, zipped_pairs
+from bertsecrets.models.encoding import encode
+from bertsecrets.texts.glue import Split
+from bertsecrets.texts.tasks import task
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from patterned import pattern_set
 
-from bertsecrets.cli import main
-from bertsecrets.core import UserError
-from bertsecrets.patterns.annotation import Annotation, alone
+from bertsecrets.cli.main import main
+from bertsecrets.cli.patterns import summary
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.colours import shades
+from bertsecrets.patterns.annotation.map_set import ANNOTATIONS, MapSet
+from bertsecrets.patterns.annotation.server import Server
+from bertsecrets.patterns.annotation.session import Annotation, alone
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.commands import summary
-from bertsecrets.patterns.mapset import ANNOTATIONS, MapSet
-from bertsecrets.patterns.server import Server
-from bertsecrets.patterns.shades import shades
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from patterned import pattern_set
 
-from bertsecrets.patterns.annotation import Annotation
-from bertsecrets.patterns.mapset import MapSet
-from bertsecrets.patterns.server import Server
-from bertsecrets.patterns.shades import colours
+from bertsecrets.patterns.annotation.colours import colours
+from bertsecrets.patterns.annotation.map_set import MapSet
+from bertsecrets.patterns.annotation.server import Server
+from bertsecrets.patterns.annotation.session import Annotation
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

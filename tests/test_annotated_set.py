@@ -8,13 +8,13 @@ import pytest
 from sklearn.metrics import f1_score
 
 from bertsecrets.patterns import classifier
-from bertsecrets.patterns.agreement import agreement, set_agreement
+from bertsecrets.patterns.annotation.agreement import agreement, set_agreement
+from bertsecrets.patterns.annotation.map_set import ANNOTATIONS, MAPS, SHIPPED, UNSEEN, MapSet
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import read_report
-from bertsecrets.patterns.crossval import quality
-from bertsecrets.patterns.mapset import ANNOTATIONS, MAPS, SHIPPED, UNSEEN, MapSet
-from bertsecrets.patterns.ratios import heads_to_draw, with_intervals
-from bertsecrets.patterns.training import unseen
+from bertsecrets.patterns.shares import heads_to_draw, with_intervals
+from bertsecrets.patterns.training.crossval import quality
+from bertsecrets.patterns.training.train import unseen
 
 CARD = Path(__file__).parent.parent / "docs" / "patterns-data-card.md"
 PARTS = {  # by rows; "added" ones were chosen for their heads

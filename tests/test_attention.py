@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import CONFIGS, HEADS, LAYERS, family, plain_maps, some_inputs
 
-from bertsecrets.attention import Pass, Tap
-from bertsecrets.core import UserError
-from bertsecrets.encoding import batches, collate
-from bertsecrets.measures.change import AttentionChange, map_cosine
-from bertsecrets.measures.special import SpecialTokens
+from bertsecrets.errors import UserError
+from bertsecrets.measures.attention_change import AttentionChange, map_cosine
+from bertsecrets.measures.special_tokens import SpecialTokens
+from bertsecrets.models.attention import Pass, Tap
+from bertsecrets.models.encoding import batches, collate
 
 SHAPE = (LAYERS, HEADS)
 SEGMENTED = {"bert", "electra", "albert"}

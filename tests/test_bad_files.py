@@ -14,11 +14,11 @@ from made import SETTINGS, of_id, scored
 from patterned import pattern_set
 from test_linguistics import HEADS, TREES
 
-from bertsecrets.judging import judge
-from bertsecrets.kept import keep, load
-from bertsecrets.last_verdicts import keep_verdict
+from bertsecrets.claims.judge import judge
+from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.mapset import MapSet
+from bertsecrets.store.measurements import keep, load
+from bertsecrets.store.verdicts import keep_verdict
 
 pytestmark = pytest.mark.usefixtures("quick")
 

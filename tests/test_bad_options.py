@@ -8,8 +8,9 @@ from calls import run, told
 from made import measured
 from patterned import pattern_set
 
-from bertsecrets.core import Subject, UserError
-from bertsecrets.kept import keep
+from bertsecrets.errors import UserError
+from bertsecrets.store.measurements import keep
+from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -116,13 +117,13 @@ def test_options_of_measuring_are_refused_beside_measurements(capsys, shelf, opt
     ],
 )
 def test_doctor_says_what_is_missing_and_goes_on(capsys, monkeypatch, shared, option, line):
-    from bertsecrets import facts
+    from bertsecrets import provenance
 
     def load(name):
         raise UserError(f"spaCy pipeline {name!r} is not installed: python -m spacy download {name}")
 
-    monkeypatch.setattr("bertsecrets.linguistics.load_pipeline", load)
-    facts.pipeline_facts.cache_clear()
+    monkeypatch.setattr("bertsecrets.texts.parsing.load_pipeline", load)
+    provenance.pipeline_facts.cache_clear()
     out = run(capsys, "doctor", *shared, *option)
     assert f"\n{line}" in out
     assert "extra spacy:" in out

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bertsecrets.corpus import write_corpus
+from bertsecrets.texts.corpus import write_corpus
 
 ROOT = Path(__file__).parents[1]
 # A pytest of its own must not take itself for a worker of the one that runs these tests.
@@ -30,22 +30,22 @@ INTERRUPTED = """
 import sys, pytest
 class CtrlC:
     def pytest_collection_finish(self):
-        from bertsecrets import experiments
+        from bertsecrets.measures import running
         def interrupt(inputs):
             raise KeyboardInterrupt
-        experiments.RUNNERS["frames"] = interrupt
+        running.RUNNERS["frames"] = interrupt
 sys.exit(pytest.main(sys.argv[1:], plugins=[CtrlC()]))
 """
 TOLD_TO_END = """
 import os, pathlib, signal, sys, time, pytest
 class End:
     def pytest_collection_finish(self):
-        import bertsecrets.finetune
+        import bertsecrets.models.finetune
         def begun(classifier, split, folder, *more, **options):
             pathlib.Path(folder, "half").write_text("done")
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(60)
-        bertsecrets.finetune.finetune = begun
+        bertsecrets.models.finetune.finetune = begun
 sys.exit(pytest.main(sys.argv[1:], plugins=[End()]))
 """
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from bertsecrets.claims import Case, cases, find_claims, load_claims
-from bertsecrets.core import UserError
-from bertsecrets.judging import band
-from bertsecrets.params import params, project_path
-from bertsecrets.quantities import QUANTITIES, published_figures
-from bertsecrets.report.table import status
-from bertsecrets.tasks import TASKS
+from bertsecrets.claims.judge import band
+from bertsecrets.claims.published import published_figures
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.schema import Case, cases, find_claims, load_claims
+from bertsecrets.errors import UserError
+from bertsecrets.report.text import status
+from bertsecrets.settings import params, project_path
+from bertsecrets.texts.tasks import TASKS
 
 COUNTS = {"A": 4, "B": 6, "C": 4, "D": 6, "E": 5, "F": 3, "G": 7, "H": 5}
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"

@@ -11,7 +11,7 @@ import pytest
 from calls import run
 from tiny import HEADS, LAYERS
 
-from bertsecrets.cli import main
+from bertsecrets.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.usefixtures("quick")
@@ -21,7 +21,7 @@ def test_help_imports_nothing_heavy():
     code = """
 import sys
 import bertsecrets
-from bertsecrets.cli import main
+from bertsecrets.cli.main import main
 try:
     main(["--help"])
 except SystemExit as stop:

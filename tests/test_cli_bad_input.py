@@ -11,7 +11,7 @@ import pytest
 from calls import run, told
 from tiny import save_bert
 
-from bertsecrets.workbench import Workbench
+from bertsecrets.session import Workbench
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.usefixtures("quick")
@@ -168,7 +168,7 @@ def test_a_bad_checkpoint_is_named(capsys, shared, own_bert, tmp_path, tiny_bert
 
 @pytest.mark.parametrize(("entry", "told_of"), [("colour: red", ", line "), ("source: 2019-99-99", ": month must be")])
 def test_a_malformed_claim_is_named(capsys, tmp_path, monkeypatch, entry, told_of):
-    from bertsecrets.claims import load_claims
+    from bertsecrets.claims.schema import load_claims
 
     (tmp_path / "C.yaml").write_text(f"- id: C1\n  {entry}\n")
     monkeypatch.setenv("BERTSECRETS_EXPECTED", str(tmp_path))
@@ -207,7 +207,7 @@ def test_a_missing_glue_folder_is_named(capsys, shared, tmp_path):
 def test_output_that_cannot_be_written_is_one_line(unbuffered):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "bertsecrets.cli", "explain", "C1"],
+            [sys.executable, "-m", "bertsecrets", "explain", "C1"],
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
@@ -219,7 +219,7 @@ def test_output_that_cannot_be_written_is_one_line(unbuffered):
 
 def test_the_module_runs_as_a_program_and_ends_with_two():
     done = subprocess.run(
-        [sys.executable, "-m", "bertsecrets.cli", "explain", "Z1"],
+        [sys.executable, "-m", "bertsecrets", "explain", "Z1"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from bertsecrets.core import UserError
-from bertsecrets.corpus import PEOPLE, PLACES, pair, write_corpus
-from bertsecrets.sources import load_folder
-from bertsecrets.tasks import task
+from bertsecrets.errors import UserError
+from bertsecrets.texts.corpus import PEOPLE, PLACES, pair, write_corpus
+from bertsecrets.texts.glue import load_folder
+from bertsecrets.texts.tasks import task
 
 
 def test_the_same_arguments_give_the_same_bytes(tmp_path):

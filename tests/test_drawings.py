@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bertsecrets.core import Measurement, Subject
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.report.drawings import draw
+from bertsecrets.types import Measurement, Subject
 
 GRID = np.array([[0.5, 0.6, 0.55], [0.7, 0.4, 0.55]])
 

@@ -39,7 +39,7 @@ def run(folder: Path, *arguments: str) -> str:
     commands = folder.parent / "bin"
     commands.mkdir(exist_ok=True)
     script = commands / "bertsecrets"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bertsecrets.cli "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bertsecrets "$@"\n')
     script.chmod(0o755)
     environment = {
         **os.environ,

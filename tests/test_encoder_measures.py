@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from bertsecrets.cli import main
-from bertsecrets.core import Subject
-from bertsecrets.evaluate import measure_case, missing
-from bertsecrets.measures.example import SENTENCE
-from bertsecrets.params import params
-from bertsecrets.workbench import open_workbench
+from bertsecrets.claims.plan import measure_case, missing
+from bertsecrets.cli.main import main
+from bertsecrets.measures.example_sentence import SENTENCE
+from bertsecrets.session import open_workbench
+from bertsecrets.settings import params
+from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -45,7 +45,7 @@ def test_the_pattern_classifier_is_judged_without_a_model_and_once_for_all(tmp_p
         calls.append("judged")
         return {"macro_f1": 0.5, "maps": 2}, {"confusion": np.eye(5)[None]}
 
-    monkeypatch.setattr("bertsecrets.patterns.training.held_out_quality", judged)
+    monkeypatch.setattr("bertsecrets.patterns.training.train.held_out_quality", judged)
     models = []
     for name in ((), ("--model", str(tiny_bert))):
         main(["measure", "pattern-quality", *name, "--store", str(tmp_path / "runs"), "--offline",

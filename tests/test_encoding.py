@@ -7,9 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import family, some_inputs
 
-from bertsecrets.encoding import Encoded, batches, cased, collate, encode, lower_cases, predict, without_lower_casing
-from bertsecrets.sources import Split
-from bertsecrets.tasks import task
+from bertsecrets.models.encoding import (
+    Encoded,
+    batches,
+    cased,
+    collate,
+    encode,
+    lower_cases,
+    predict,
+    without_lower_casing,
+)
+from bertsecrets.texts.glue import Split
+from bertsecrets.texts.tasks import task
 
 lengths = st.lists(st.integers(1, 40), min_size=1, max_size=50)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from calls import started
 
-from bertsecrets.core import UserError
-from bertsecrets.files import check_free, copy_whole, file_sha256, guarded_writes, whole_folder, write_whole
-from bertsecrets.store import Store
+from bertsecrets.errors import UserError
+from bertsecrets.store.entries import Store
+from bertsecrets.store.files import check_free, copy_whole, file_sha256, guarded_writes, whole_folder, write_whole
 
 
 def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path):
@@ -21,8 +21,8 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path):
     code = """
         import os, resource
         from pathlib import Path
-        from bertsecrets.core import UserError
-        from bertsecrets.files import write_whole
+        from bertsecrets.errors import UserError
+        from bertsecrets.store.files import write_whole
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         try:
             write_whole(Path(os.environ["FILE"]), "x" * 100_000)
@@ -76,8 +76,8 @@ def test_weights_on_a_full_disk_are_one_line_too(tmp_path):
         import os, resource, torch
         from pathlib import Path
         from safetensors.torch import save_file
-        from bertsecrets.core import UserError
-        from bertsecrets.files import guarded_writes
+        from bertsecrets.errors import UserError
+        from bertsecrets.store.files import guarded_writes
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         try:
             with guarded_writes(Path("there")):

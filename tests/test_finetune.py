@@ -6,15 +6,15 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from bertsecrets.core import UserError
-from bertsecrets.encoding import encode, predict
-from bertsecrets.facts import best_device
-from bertsecrets.files import file_sha256
-from bertsecrets.finetune import finetune
-from bertsecrets.models import open_classifier
-from bertsecrets.params import FinetuneParams
-from bertsecrets.sources import Split, load_folder
-from bertsecrets.tasks import task
+from bertsecrets.errors import UserError
+from bertsecrets.models.encoding import encode, predict
+from bertsecrets.models.finetune import finetune
+from bertsecrets.models.loading import open_classifier
+from bertsecrets.provenance import best_device
+from bertsecrets.settings import FinetuneParams
+from bertsecrets.store.files import file_sha256
+from bertsecrets.texts.glue import Split, load_folder
+from bertsecrets.texts.tasks import task
 
 CPU = torch.device("cpu")
 SETTINGS = FinetuneParams(

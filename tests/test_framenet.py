@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertsecrets.core import UserError
-from bertsecrets.framenet import Filters, FrameSentence, choose, distance, find_words, read_jsonl, token_range
-from bertsecrets.framenet_xml import open_frames, read_framenet
+from bertsecrets.errors import UserError
+from bertsecrets.texts.framenet import Filters, FrameSentence, choose, distance, find_words, read_jsonl, token_range
+from bertsecrets.texts.framenet_xml import open_frames, read_framenet
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 SPACE = 'xmlns="http://framenet.icsi.berkeley.edu"'

@@ -5,11 +5,11 @@ import pytest
 from patterned import pattern_set
 from PIL import Image
 
-from bertsecrets.cli import main
-from bertsecrets.core import UserError
+from bertsecrets.cli.main import main
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.gallery import EACH, HARD, hard_cases, write_gallery, write_predicted
+from bertsecrets.patterns.annotation.map_set import SHIPPED, MapSet
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.gallery import EACH, HARD, hard_cases, write_gallery, write_predicted
-from bertsecrets.patterns.mapset import SHIPPED, MapSet
 
 
 def twice_labelled(count: int = 40) -> MapSet:

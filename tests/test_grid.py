@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertsecrets.core import UserError
-from bertsecrets.grid import Grid
-from bertsecrets.headsets import BASELINE, head_pairs, label, nested, parse_sets, single_heads, whole_layers
+from bertsecrets.ablation.grid import Grid
+from bertsecrets.ablation.head_sets import BASELINE, head_pairs, label, nested, parse_sets, single_heads, whole_layers
+from bertsecrets.errors import UserError
 
 SETS = [BASELINE, *single_heads(3, 4)]
 
@@ -21,8 +21,8 @@ WORKER = """
 import os, signal, sys, time
 from pathlib import Path
 import numpy as np
-from bertsecrets.grid import Grid
-from bertsecrets.headsets import BASELINE, label, single_heads
+from bertsecrets.ablation.grid import Grid
+from bertsecrets.ablation.head_sets import BASELINE, label, single_heads
 
 folder, log, dies_at = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 

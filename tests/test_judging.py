@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from judged import SETTINGS, Z99, case, correlated, measured, read, scored
 from scipy import stats
 
-from bertsecrets.claims import Case
-from bertsecrets.evaluate import measure_case
-from bertsecrets.judging import band, decide, judge, score_error, shape_problem, show, show_band
-from bertsecrets.quantities import NotApplicableError, published_figures
-from bertsecrets.resampling import Estimate
-from bertsecrets.tasks import task
+from bertsecrets.claims.estimand import NotApplicableError
+from bertsecrets.claims.estimate import Estimate
+from bertsecrets.claims.judge import band, decide, judge, score_error, shape_problem, show, show_band
+from bertsecrets.claims.plan import measure_case
+from bertsecrets.claims.published import published_figures
+from bertsecrets.claims.schema import Case
+from bertsecrets.texts.tasks import task
 
 # ---------------------------------------------------------------------- bands
 

@@ -5,11 +5,11 @@ import json
 import pytest
 from made import SETTINGS, of_id, scored
 
-from bertsecrets.claims import Case, Known
-from bertsecrets.cli import main
-from bertsecrets.judging import judge, width_in_words
-from bertsecrets.last_verdicts import in_words, keep_verdict, read_verdicts
-from bertsecrets.report.table import claim_table, status, task_grid, verdict_row, verdict_table
+from bertsecrets.claims.judge import judge, width_in_words
+from bertsecrets.claims.schema import Case, Known
+from bertsecrets.cli.main import main
+from bertsecrets.report.text import claim_table, status, task_grid, verdict_row, verdict_table
+from bertsecrets.store.verdicts import in_words, keep_verdict, read_verdicts
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from transformers import BertConfig, BertModel
 from wordpieces import tiny_tokenizer, words_of
 
-from bertsecrets.alignment import Alignment, TokenPairs, encode_words
-from bertsecrets.attention import Pass, Tap
-from bertsecrets.encoding import Batch, collate
-from bertsecrets.framenet import FrameSentence
-from bertsecrets.linguistics import Parses
 from bertsecrets.measures.features import FeatureAttention, feature_marks, max_over
-from bertsecrets.measures.frames import frame_attention, intervals, ranking
+from bertsecrets.measures.frame_heads import frame_attention, intervals, ranking
 from bertsecrets.measures.relations import PairAttention, max_weight, mean_over_present, relation_pairs
+from bertsecrets.models.alignment import Alignment, TokenPairs, encode_words
+from bertsecrets.models.attention import Pass, Tap
+from bertsecrets.models.encoding import Batch, collate
+from bertsecrets.texts.framenet import FrameSentence
+from bertsecrets.texts.parsing import Parses
 
 
 def batch_of(indices, lengths, width):

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from wordpieces import tiny_tokenizer, words_of
 
-from bertsecrets.alignment import encode_words
-from bertsecrets.core import UserError
-from bertsecrets.linguistics import FEATURES, Parses, Word, parse, parse_pairs, verb_subject_links
+from bertsecrets.errors import UserError
 from bertsecrets.measures.relations import relation_pairs
-from bertsecrets.pipeline import train_pipeline
-from bertsecrets.treebank import read_treebank, spacing
+from bertsecrets.models.alignment import encode_words
+from bertsecrets.texts.parsing import FEATURES, Parses, Word, parse, parse_pairs, verb_subject_links
+from bertsecrets.texts.train_parser import train_pipeline
+from bertsecrets.texts.treebank import read_treebank, spacing
 
 
 @pytest.fixture(scope="module")

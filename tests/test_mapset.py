@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from patterned import pattern_map, pattern_set
 
-from bertsecrets.core import UserError
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.map_set import ANNOTATIONS, MAPS, MapSet
 from bertsecrets.patterns.classes import CLASSES, GUIDELINES, KEYS, check_class
-from bertsecrets.patterns.mapset import ANNOTATIONS, MAPS, MapSet
 
 
 @pytest.fixture

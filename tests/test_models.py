@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 from tiny import CONFIGS, HEADS, LAYERS, family, save_bert
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig
 
-from bertsecrets import locations, models
-from bertsecrets.core import UserError
-from bertsecrets.encoding import encode, predict
-from bertsecrets.models import (
+from bertsecrets.errors import UserError
+from bertsecrets.models import loading, locations
+from bertsecrets.models.encoding import encode, predict
+from bertsecrets.models.loading import (
     Location,
     attention_modules,
     identify,
@@ -25,8 +25,8 @@ from bertsecrets.models import (
     same_shape,
     special_ids,
 )
-from bertsecrets.sources import load_folder
-from bertsecrets.tasks import task
+from bertsecrets.texts.glue import load_folder
+from bertsecrets.texts.tasks import task
 
 
 def one_line(error) -> str:
@@ -202,7 +202,7 @@ def test_the_fresh_classifier_follows_the_seed_and_the_encoder_does_not(tiny_ber
 
 def test_a_frozen_encoder_leaves_only_the_classifier_to_train(tiny_bert):
     model = open_classifier(str(tiny_bert), task("rte"), "frozen").model
-    models.freeze_encoder(model)
+    loading.freeze_encoder(model)
     assert {name for name, p in model.named_parameters() if p.requires_grad} == {"classifier.weight", "classifier.bias"}
 
 
@@ -221,7 +221,7 @@ def test_where_no_fused_attention_exists_the_plain_one_is_taken(tiny_bert, tmp_p
     model.resize_token_embeddings(len(tokenizer))
     model.save_pretrained(tmp_path)
     for attention, expected in (("sdpa", kernel), ("eager", "eager")):
-        found = models.open_checkpoint(tmp_path, task("rte"), attention=attention)
+        found = loading.open_checkpoint(tmp_path, task("rte"), attention=attention)
         assert found.model.config._attn_implementation == expected
 
 
@@ -264,7 +264,7 @@ def test_an_unknown_model_gets_near_matches_and_ways_on(name, hint):
 
 def test_the_default_model_out_of_reach_names_the_ways_on():
     with pytest.raises(UserError, match="google-bert/bert-base-uncased at revision 86b5e0934494bd15") as error:
-        models.open_config(locate("bert-base-uncased"), offline=False)  # the hub library itself is offline here
+        loading.open_config(locate("bert-base-uncased"), offline=False)  # the hub library itself is offline here
     assert "--model minilm" in one_line(error)
     assert "FOLDER" in one_line(error)
 

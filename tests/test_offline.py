@@ -18,7 +18,7 @@ def refuse(*where, **_):
 socket.getaddrinfo = socket.create_connection = refuse
 socket.socket.connect = lambda self, where: refuse(where)
 
-from bertsecrets.cli import main
+from bertsecrets.cli.main import main
 
 code = main(sys.argv[1:])
 print("attempts", len(attempts))

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from patterned import pattern_set, values
 
-from bertsecrets.cli import main
-from bertsecrets.core import UserError
-from bertsecrets.patterns.mapset import MapSet
-from bertsecrets.patterns.p20 import read_p20
+from bertsecrets.cli.main import main
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.map_set import MapSet
+from bertsecrets.patterns.annotation.p20 import read_p20
 
 LABELS = """\
 single_vertical = 1, 12

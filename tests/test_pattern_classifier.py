@@ -11,19 +11,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from bertsecrets.core import UserError
-from bertsecrets.patterns import crossval, softmax, trees
-from bertsecrets.patterns.annotated import annotated
-from bertsecrets.patterns.baseline import LogisticFeatures
+from bertsecrets.errors import UserError
+from bertsecrets.patterns import softmax, trees
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import (
-    PatternClassifier,
-    Training,
-    best_temperature,
-)
-from bertsecrets.patterns.cnn import PaperCnn, canvases, network
-from bertsecrets.patterns.confusion import f1_by_class, macro_f1
+from bertsecrets.patterns.classifier import PatternClassifier, Training, best_temperature
 from bertsecrets.patterns.softmax import regress
+from bertsecrets.patterns.training import crossval
+from bertsecrets.patterns.training.cnn import PaperCnn, canvases, network
+from bertsecrets.patterns.training.confusion import f1_by_class, macro_f1
+from bertsecrets.patterns.training.dataset import annotated
+from bertsecrets.patterns.training.logistic import LogisticFeatures
 
 
 @pytest.fixture(scope="module")

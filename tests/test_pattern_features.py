@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from patterned import values
 
+from bertsecrets.patterns.annotation.colours import shades
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.features import NAMES, features
-from bertsecrets.patterns.shades import shades
-from bertsecrets.patterns.stack import MapStack, stack
-from bertsecrets.patterns.stripes import band, both_texts, diagonal_sums, quantile, quarters, shaded
+from bertsecrets.patterns.features.columns import band, both_texts, diagonal_sums, quantile, quarters, shaded
+from bertsecrets.patterns.features.table import NAMES, features
+from bertsecrets.patterns.map_stack import MapStack, stack
 
 
 def named(one: np.ndarray, boundary: int | None = None) -> dict[str, float]:

@@ -7,15 +7,17 @@ import pytest
 from patterned import pattern_set
 from tiny import HEADS, LAYERS, family, plain_maps, some_inputs
 
-from bertsecrets.attention import Pass
-from bertsecrets.core import Measurement, Subject, UserError
-from bertsecrets.encoding import Encoded, collate
+from bertsecrets.claims.estimate import estimate
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.errors import UserError
 from bertsecrets.measures.patterns import Patterns, boundaries
-from bertsecrets.params import params
-from bertsecrets.patterns.annotated import annotated
+from bertsecrets.models.attention import Pass
+from bertsecrets.models.encoding import Encoded, collate
+from bertsecrets.patterns.annotation.sampling import boundary
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
-from bertsecrets.patterns.ratios import (
+from bertsecrets.patterns.map_stack import stack
+from bertsecrets.patterns.shares import (
     audit,
     corrected,
     heads_to_draw,
@@ -24,12 +26,11 @@ from bertsecrets.patterns.ratios import (
     raw_shares,
     with_intervals,
 )
-from bertsecrets.patterns.sampling import boundary
 from bertsecrets.patterns.softmax import regress
-from bertsecrets.patterns.stack import stack
+from bertsecrets.patterns.training.dataset import annotated
 from bertsecrets.patterns.trees import boost
-from bertsecrets.quantities import QUANTITIES
-from bertsecrets.resampling import estimate
+from bertsecrets.settings import params
+from bertsecrets.types import Measurement, Subject
 
 
 def simulated(heads: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

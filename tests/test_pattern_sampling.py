@@ -8,10 +8,11 @@ import torch
 from tiny import HEADS, LAYERS, plain_maps
 from transformers import AutoModelForSequenceClassification
 
-from bertsecrets.core import Subject, UserError
-from bertsecrets.encoding import encode
-from bertsecrets.patterns.sampling import boundary, draw
-from bertsecrets.workbench import open_workbench
+from bertsecrets.errors import UserError
+from bertsecrets.models.encoding import encode
+from bertsecrets.patterns.annotation.sampling import boundary, draw
+from bertsecrets.session import open_workbench
+from bertsecrets.types import Subject
 
 
 @pytest.fixture(scope="module")

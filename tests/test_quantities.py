@@ -7,15 +7,16 @@ import pytest
 from judged import case
 from made import SETTINGS, of_id, read, scored
 
-from bertsecrets.claims import Case, Claim, cases
-from bertsecrets.core import Measurement, MissingError, Subject
-from bertsecrets.evaluate import Shelf, measure_case, missing, plan
-from bertsecrets.judging import decide, judge, width_in_words
-from bertsecrets.quantities import QUANTITIES, NotApplicableError, Reading
-from bertsecrets.quantities.published import correlation, likeness
-from bertsecrets.quantities.reading import column_means
-from bertsecrets.resampling import Estimate, estimate, power
-from bertsecrets.tasks import TASKS
+from bertsecrets.claims.estimand import NotApplicableError, Reading, column_means
+from bertsecrets.claims.estimate import Estimate, estimate, power
+from bertsecrets.claims.judge import decide, judge, width_in_words
+from bertsecrets.claims.plan import Shelf, measure_case, missing, plan
+from bertsecrets.claims.published import correlation, likeness
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.schema import Case, Claim, cases
+from bertsecrets.errors import MissingError
+from bertsecrets.texts.tasks import TASKS
+from bertsecrets.types import Measurement, Subject
 
 SETTINGS = SETTINGS.model_copy(update={"resamples": 2000})
 NAN = math.nan

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from made import SETTINGS, gridded, measured, of_id, read
 
-from bertsecrets.judging import judge
-from bertsecrets.quantities import QUANTITIES, NotApplicableError, ablation, published_figures
+from bertsecrets.claims.estimand import NotApplicableError
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.published import published_figures
+from bertsecrets.claims.quantities import QUANTITIES, ablation
 
 
 def disabled(predicted, baseline, target, shape, task_name="rte"):

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from made import SETTINGS, gridded, of_id, read
 
-from bertsecrets.judging import judge
-from bertsecrets.quantities import QUANTITIES, NotApplicableError, published_figures
+from bertsecrets.claims.estimand import NotApplicableError
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.published import published_figures
+from bertsecrets.claims.quantities import QUANTITIES
 
 NAN = math.nan
 

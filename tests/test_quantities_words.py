@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from made import SETTINGS, gridded, measured, of_id, read
 
-from bertsecrets.judging import judge
+from bertsecrets.claims.estimand import NotApplicableError
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.published import published_figures
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.quantities.words import FIGURE_7
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.quantities import QUANTITIES, NotApplicableError, published_figures
-from bertsecrets.quantities.words import FIGURE_7
 
 NAN = math.nan
 

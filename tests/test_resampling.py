@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from judged import SETTINGS, read, scored
 
-from bertsecrets.quantities import QUANTITIES
-from bertsecrets.quantities.reading import Reading
-from bertsecrets.resampling import estimate
+from bertsecrets.claims.estimand import Reading
+from bertsecrets.claims.estimate import estimate
+from bertsecrets.claims.quantities import QUANTITIES
 
 
 def test_the_interval_of_an_accuracy_is_near_the_binomial_one():

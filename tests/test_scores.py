@@ -10,7 +10,7 @@ from scipy import stats
 from sklearn import metrics as reference
 
 from bertsecrets.measures.scores import class_entropy, decide, f1_score, is_constant, majority_share, metrics, scores
-from bertsecrets.tasks import task
+from bertsecrets.texts.tasks import task
 
 two_classes = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=60).map(np.array)
 numbers = st.lists(st.tuples(st.integers(-40, 90), st.integers(0, 50)), min_size=3, max_size=40).map(

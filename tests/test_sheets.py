@@ -9,10 +9,10 @@ import pytest
 from patterned import pattern_map, pattern_set
 from PIL import Image, ImageColor
 
-from bertsecrets.cli import main
-from bertsecrets.core import UserError
-from bertsecrets.patterns.shades import colours, palette, shades
-from bertsecrets.patterns.sheets import BARS, LINE, STRONG, panel, save_image, sheet, write_sheets
+from bertsecrets.cli.main import main
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.colours import colours, palette, shades
+from bertsecrets.patterns.annotation.sheets import BARS, LINE, STRONG, panel, save_image, sheet, write_sheets
 
 
 def test_a_faint_diagonal_is_seen_beside_a_strong_column():

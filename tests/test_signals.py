@@ -10,22 +10,22 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LONG = """
-import bertsecrets.finetune, pathlib, signal, sys, time
-from bertsecrets.cli import main
+import bertsecrets.models.finetune, pathlib, signal, sys, time
+from bertsecrets.cli.main import main
 signal.signal(signal.SIGINT, signal.default_int_handler)  # in a job in the background it is ignored
 def begun(classifier, split, folder, *more, **options):
     pathlib.Path(folder, "half").write_text("done")
     print("begun", flush=True)
     time.sleep(60)
-bertsecrets.finetune.finetune = begun
+bertsecrets.models.finetune.finetune = begun
 sys.exit(main(sys.argv[1:]))
 """
 AT_ONCE = """
 import builtins, sys
-from bertsecrets.cli import main
+from bertsecrets.cli.main import main
 original = builtins.__import__
 def interrupted(name, *more):
-    if name == "bertsecrets" or name.startswith("bertsecrets.commands"):
+    if name == "bertsecrets.cli" or name.startswith("bertsecrets.cli.commands"):
         raise KeyboardInterrupt
     return original(name, *more)
 builtins.__import__ = interrupted

@@ -5,10 +5,10 @@ import socket
 import datasets
 import pytest
 
-from bertsecrets import sources
-from bertsecrets.core import UserError
-from bertsecrets.sources import Source, Split, from_hub_table, load_folder, load_hub, official_problem
-from bertsecrets.tasks import TASKS, task
+from bertsecrets.errors import UserError
+from bertsecrets.texts import glue
+from bertsecrets.texts.glue import Source, Split, from_hub_table, load_folder, load_hub, official_problem
+from bertsecrets.texts.tasks import TASKS, task
 
 # One file per task in GLUE's own layout, with what a reader must make of its rows: two sentences and a label.
 HEADERS = {
@@ -170,7 +170,7 @@ def test_a_missing_folder_or_file_is_named(tmp_path):
     assert "RTE/train.tsv" in Source(tmp_path).missing(task("rte"))
     write(tmp_path, "rte", ROWS["rte"], split="train")
     assert Source(tmp_path).missing(task("rte")) is None
-    assert sources.available_tasks(Source(tmp_path)) == ["rte"]
+    assert glue.available_tasks(Source(tmp_path)) == ["rte"]
 
 
 def test_wrong_row_counts_are_refused_unless_allowed_and_then_marked(tmp_path):

@@ -9,9 +9,10 @@ from calls import started
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertsecrets.core import UserError, digest, near_matches, slug
-from bertsecrets.files import file_sha256
-from bertsecrets.store import DamagedEntryWarning, Store, finite, read_json, read_manifest, write_json
+from bertsecrets.errors import UserError, near_matches
+from bertsecrets.store.entries import DamagedEntryWarning, Store, finite, read_json, read_manifest, write_json
+from bertsecrets.store.files import digest, file_sha256
+from bertsecrets.types import slug
 
 KEY = {"model": "m", "seed": 1}
 not_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -88,7 +89,7 @@ def test_two_processes_make_one_entry_once(tmp_path):
     code = """
         import os, time
         from pathlib import Path
-        from bertsecrets.store import Store
+        from bertsecrets.store.entries import Store
         def make(folder):
             with open(os.environ["LOG"], "a") as log:
                 log.write("made\\n")

@@ -6,20 +6,13 @@ import numpy as np
 import pytest
 from patterned import pattern_set, shorten
 
-from bertsecrets.cli import main
-from bertsecrets.core import UserError
+from bertsecrets.cli.main import main
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import (
-    REPORT,
-    SHIPPED,
-    WEIGHTS,
-    PatternClassifier,
-    held_out_errors,
-    read_report,
-)
-from bertsecrets.patterns.mapset import MapSet
-from bertsecrets.patterns.stack import stack
-from bertsecrets.patterns.training import annotations_fingerprint, from_set, train_patterns
+from bertsecrets.patterns.classifier import REPORT, SHIPPED, WEIGHTS, PatternClassifier, held_out_errors, read_report
+from bertsecrets.patterns.map_stack import stack
+from bertsecrets.patterns.training.train import annotations_fingerprint, from_set, train_patterns
 
 
 @pytest.fixture

@@ -9,12 +9,13 @@ import pytest
 import yaml
 from tiny import HEADS, LAYERS, save_bert
 
-from bertsecrets.core import Measurement, Subject, UserError
-from bertsecrets.evaluate import Shelf
-from bertsecrets.kept import keep, load
-from bertsecrets.params import params
-from bertsecrets.store import DamagedEntryWarning
-from bertsecrets.workbench import open_workbench
+from bertsecrets.claims.plan import Shelf
+from bertsecrets.errors import UserError
+from bertsecrets.session import open_workbench
+from bertsecrets.settings import params
+from bertsecrets.store.entries import DamagedEntryWarning
+from bertsecrets.store.measurements import keep, load
+from bertsecrets.types import Measurement, Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
 

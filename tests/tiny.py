@@ -18,8 +18,8 @@ from transformers import (
     RobertaConfig,
 )
 
-from bertsecrets import corpus
-from bertsecrets.encoding import Encoded
+from bertsecrets.models.encoding import Encoded
+from bertsecrets.texts import corpus
 
 LAYERS, HEADS = 3, 4
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

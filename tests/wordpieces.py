@@ -3,7 +3,7 @@
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from bertsecrets.linguistics import Word
+from bertsecrets.texts.parsing import Word
 
 PIECES = "[PAD] [UNK] [CLS] [SEP] the cat cats sat on mat don t ' un ##happi ##ness cafe na ##ive . , – mouse him"
 

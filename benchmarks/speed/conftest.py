@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from bertsecrets.sources import load_folder
-from bertsecrets.tasks import task
+from bertsecrets.texts.glue import load_folder
+from bertsecrets.texts.tasks import task
 
 
 class Seconds(NamedTuple):

@@ -21,11 +21,11 @@ from plain import engine_count, of_one_length, plain_count, plain_passes
 from tabulate import tabulate
 from transformers import BertConfig, BertForSequenceClassification
 
-from bertsecrets.ablation import Engine, ablate
-from bertsecrets.encoding import Encoded
-from bertsecrets.files import write_whole
-from bertsecrets.headsets import single_heads
-from bertsecrets.models import Classifier
+from bertsecrets.ablation.engine import Engine, ablate
+from bertsecrets.ablation.head_sets import single_heads
+from bertsecrets.models.encoding import Encoded
+from bertsecrets.models.loading import Classifier
+from bertsecrets.store.files import write_whole
 
 BASE = {"layers": 6, "heads": 6, "rows": 32, "tokens": 64}
 GROWTH = {"layers": [2, 4, 8, 12], "heads": [2, 4, 8, 12], "rows": [8, 16, 32, 64], "tokens": [16, 32, 64, 128]}

@@ -10,9 +10,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 from transformers.models.bert.modeling_bert import eager_attention_forward
 
-from bertsecrets.encoding import Batch, Encoded, collate
-from bertsecrets.headsets import HeadSet
-from bertsecrets.prefixes import plan
+from bertsecrets.ablation.head_sets import HeadSet
+from bertsecrets.ablation.shared_prefix import plan
+from bertsecrets.models.encoding import Batch, Encoded, collate
 
 NAME = "plain_uniform"
 _now: dict = {}

@@ -14,11 +14,11 @@ import torch
 from plain import by_length, engine_count, in_file_order, of_one_length, plain_count, plain_passes
 from tabulate import tabulate
 
-from bertsecrets.ablation import Engine, ablate
-from bertsecrets.encoding import encode
-from bertsecrets.headsets import single_heads
-from bertsecrets.models import Classifier, open_classifier
-from bertsecrets.tasks import task
+from bertsecrets.ablation.engine import Engine, ablate
+from bertsecrets.ablation.head_sets import single_heads
+from bertsecrets.models.encoding import encode
+from bertsecrets.models.loading import Classifier, open_classifier
+from bertsecrets.texts.tasks import task
 
 ORDERS = {"file order": in_file_order, "similar length": by_length, "one length": of_one_length}
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from bertsecrets.attention import OfOther, Pass
-from bertsecrets.encoding import batches, collate, encode
-from bertsecrets.measures.change import AttentionChange
+from bertsecrets.measures.attention_change import AttentionChange
 from bertsecrets.measures.features import FeatureAttention
-from bertsecrets.models import open_classifier
-from bertsecrets.tasks import task
+from bertsecrets.models.attention import OfOther, Pass
+from bertsecrets.models.encoding import batches, collate, encode
+from bertsecrets.models.loading import open_classifier
+from bertsecrets.texts.tasks import task
 
 KINDS = ("cls", "sep", "noun", "verb", "pronoun", "subject", "object", "negation")
 ROWS = 60

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bertsecrets.core import UserError, near_matches
+from bertsecrets.errors import UserError, near_matches
 
 SCORES, ATTENTION, ABLATION, FRAMES, EXAMPLE = "scores", "attention", "ablation", "frames", "example"
 ANNOTATED = "annotated"

@@ -14,14 +14,14 @@ import torch
 from jaxtyping import Shaped
 from tqdm.auto import tqdm
 
-from bertsecrets.ablation import Engine, ablate
-from bertsecrets.core import digest
-from bertsecrets.encoding import Encoded
-from bertsecrets.grid import Grid
-from bertsecrets.headsets import BASELINE, HeadSet
+from bertsecrets.ablation.engine import Engine, ablate
+from bertsecrets.ablation.grid import Grid
+from bertsecrets.ablation.head_sets import BASELINE, HeadSet
 from bertsecrets.measures.scores import decide, metrics
-from bertsecrets.models import Classifier
-from bertsecrets.tasks import Task
+from bertsecrets.models.encoding import Encoded
+from bertsecrets.models.loading import Classifier
+from bertsecrets.store.files import digest
+from bertsecrets.texts.tasks import Task
 
 Outcome = tuple[dict[str, Any], dict[str, np.ndarray]]
 

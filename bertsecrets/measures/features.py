@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
-from bertsecrets.alignment import Alignment, Marks
-from bertsecrets.attention import Maps
-from bertsecrets.encoding import Batch
-from bertsecrets.linguistics import FEATURES, Parses
 from bertsecrets.measures.relations import mark_words, mean_over_present
-from bertsecrets.measures.special import received
+from bertsecrets.measures.special_tokens import received
+from bertsecrets.models.alignment import Alignment, Marks
+from bertsecrets.models.attention import Maps
+from bertsecrets.models.encoding import Batch
+from bertsecrets.texts.parsing import FEATURES, Parses
 
 
 def max_over(

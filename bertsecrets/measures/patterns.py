@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from bertsecrets.attention import Maps
-from bertsecrets.encoding import Batch
+from bertsecrets.models.attention import Maps
+from bertsecrets.models.encoding import Batch
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
-from bertsecrets.patterns.ratios import majority, raw_shares, with_intervals
-from bertsecrets.patterns.stack import MapStack
+from bertsecrets.patterns.map_stack import MapStack
+from bertsecrets.patterns.shares import majority, raw_shares, with_intervals
 
 
 def boundaries(batch: Batch, separator: int | None) -> Int[torch.Tensor, " rows"]:

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from bertsecrets.alignment import Alignment, Span, TokenPairs, all_pairs
-from bertsecrets.attention import Maps
-from bertsecrets.encoding import Batch
-from bertsecrets.linguistics import FEATURES, Parses, verb_subject_links
+from bertsecrets.models.alignment import Alignment, TokenPairs, all_pairs
+from bertsecrets.models.attention import Maps
+from bertsecrets.models.encoding import Batch
+from bertsecrets.texts.parsing import FEATURES, Parses, verb_subject_links
+from bertsecrets.types import Span
 
 
 def max_weight(maps: Maps, batch: Batch, pairs: TokenPairs) -> Float[torch.Tensor, "rows heads"]:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
-from bertsecrets.tasks import Task
+from bertsecrets.texts.tasks import Task
 
 
 def decide(task: Task, logits: Float[np.ndarray, "examples outputs"]) -> np.ndarray:

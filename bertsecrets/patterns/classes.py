@@ -3,7 +3,7 @@
 Nothing here imports torch.
 """
 
-from bertsecrets.core import UserError, near_matches
+from bertsecrets.errors import UserError, near_matches
 
 CLASSES = ("vertical", "diagonal", "vertical-diagonal", "block", "heterogeneous")
 KEYS = {str(number): name for number, name in enumerate(CLASSES, start=1)}

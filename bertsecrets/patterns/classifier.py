@@ -18,16 +18,16 @@ from jaxtyping import Float, Int
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from bertsecrets.core import UserError, digest
-from bertsecrets.files import file_sha256
-from bertsecrets.patterns.annotated import Annotated
+from bertsecrets.errors import UserError
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.features import NAMES, features
-from bertsecrets.patterns.ratios import by_head
+from bertsecrets.patterns.features.table import NAMES, features
+from bertsecrets.patterns.map_stack import MapStack
+from bertsecrets.patterns.shares import by_head
 from bertsecrets.patterns.softmax import Softmax, regress
-from bertsecrets.patterns.stack import MapStack
+from bertsecrets.patterns.training.dataset import Annotated
 from bertsecrets.patterns.trees import Trees, boost
-from bertsecrets.store import read_json
+from bertsecrets.store.entries import read_json
+from bertsecrets.store.files import digest, file_sha256
 
 WEIGHTS, REPORT = "weights.safetensors", "report.json"
 SHIPPED = Path(__file__).parent / "weights"

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.core import Measurement
+from bertsecrets.claims.quantities.ablation import gain_intervals
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.quantities.ablation import gain_intervals
 from bertsecrets.report.figures import (
     class_map,
     gain_bars,
@@ -17,8 +16,9 @@ from bertsecrets.report.figures import (
     ranked_heads,
     stacked_shares,
 )
-from bertsecrets.report.table import task_title
-from bertsecrets.tasks import ALL_TASKS, TASKS
+from bertsecrets.report.text import task_title
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS
+from bertsecrets.types import Measurement
 
 Drawing = tuple[str, str]  # caption, SVG
 

@@ -1,0 +1,195 @@
+"""A classifier's layers in calling order, and the power to step in for them, whatever the architecture.
+
+Nothing is known by name. One tiny forward pass shows which module calls belong to which layer; from then on a
+forward pass can start at any layer, and the attention of any head can be made uniform: every model here hands
+queries, keys and values to transformers' attention interface, and a head with zeroed queries has equal logits,
+so its softmax is exactly 1/L over the tokens it may look at (K19 section 4.6).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from bertsecrets.errors import UserError
+
+NAME = "bertsecrets_uniform"
+Hidden = Float[torch.Tensor, "rows tokens width"]
+StepIn = Callable[[int, Hidden], Hidden | None]
+BIASES = ("position_bias", "s_aux", "alibi")  # what other families add to the attention logits
+
+_see: ContextVar[Callable[[], torch.Tensor | None]] = ContextVar("see")
+
+
+class PositionTermError(Exception):
+    """Attention logits have a term without the query, so that a zeroed query does not make them equal."""
+
+
+def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
+    """transformers' SDPA attention, with the queries of disabled heads set to zero."""
+    keep = _see.get()()
+    additive = attention_mask is not None and attention_mask.dtype != torch.bool
+    if any(kwargs.get(name) is not None for name in BIASES) or (
+        additive and bool(((attention_mask != 0) & (attention_mask > -1e4)).any())
+    ):
+        raise PositionTermError
+    if keep is not None:
+        query = query * keep[:, :, None, None]
+    return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+
+
+AttentionInterface.register(NAME, uniform_where_disabled)
+AttentionMaskInterface.register(NAME, sdpa_mask)  # without it transformers builds no mask at all
+
+
+class Skeleton:
+    """The layers of a sequence classifier.
+
+    `layers[i]` holds the modules that are at work in layer i alone, outermost first (ALBERT repeats the same ones).
+    """
+
+    def __init__(self, model: Any, layers: int, heads: int):
+        """
+        Raises:
+            UserError: heads of this architecture cannot be disabled.
+        """
+        self.model, self.heads = model, heads
+        self.layers: list[list[nn.Module]] = []
+        if model.training:
+            raise UserError("the model is in training mode: its dropout would change every answer; call eval() first")
+        if getattr(model.config, "is_encoder_decoder", False):
+            raise self._refusal("it is an encoder-decoder")
+        frames = self._watch(probe(model))
+        if len(frames) != layers:
+            raise self._refusal(f"{len(frames)} of {layers} layers use transformers' attention interface")
+        listed = {child for m in model.modules() if isinstance(m, nn.ModuleList) for child in m}
+        for i, own in enumerate(frames):
+            others = {uid for j, other in enumerate(frames) if j != i for uid, _ in other}
+            mine = [module for uid, module in own if uid not in others]
+            first = next((place for place, module in enumerate(mine) if module in listed), None)
+            if first is None:
+                raise self._refusal("its layers are not a ModuleList")
+            self.layers.append(mine[first:])
+
+    def _refusal(self, why: str) -> UserError:
+        return UserError(
+            f"heads of {type(self.model).__name__} cannot be disabled: {why}; "
+            "families that can be: BERT, RoBERTa, ELECTRA, ALBERT, DistilBERT, GPT-2, ModernBERT"
+        )
+
+    def _watch(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[list[tuple[int, nn.Module]]]:
+        """For every call of attention, the module calls around it: (number of the call, module), outermost first."""
+        uids = count()
+        stack: list[tuple[int, nn.Module]] = []
+        frames: list[list[tuple[int, nn.Module]]] = []
+
+        def come(module: nn.Module, _inputs: Any) -> None:
+            stack.append((next(uids), module))
+
+        def go(*_: Any) -> None:
+            stack.pop()
+
+        def see() -> None:
+            frames.append(list(stack))
+
+        handles = []
+        for module in self.model.modules():
+            handles += [module.register_forward_pre_hook(come), module.register_forward_hook(go)]
+        try:
+            self._forward(ids, None, see)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return frames
+
+    def _forward(self, ids, segments, see: Callable[[], torch.Tensor | None]) -> Float[torch.Tensor, "rows outputs"]:
+        more = {} if segments is None else {"token_type_ids": segments}
+        if getattr(self.model.config, "use_cache", False):
+            more["use_cache"] = False
+        before = self.model.config._attn_implementation
+        token = _see.set(see)
+        try:
+            self.model.set_attn_implementation(NAME)
+            with torch.inference_mode():
+                return self.model(input_ids=ids, attention_mask=torch.ones_like(ids), **more).logits
+        except PositionTermError:
+            raise self._refusal("its attention adds a term for positions to the product of query and key") from None
+        finally:
+            _see.reset(token)
+            self.model.set_attn_implementation(before)
+
+    def run(
+        self,
+        ids: Int[torch.Tensor, "rows tokens"],
+        segments: Int[torch.Tensor, "rows tokens"] | None = None,
+        disabled: Bool[torch.Tensor, "rows layers heads"] | None = None,
+        step_in: StepIn | None = None,
+    ) -> Float[torch.Tensor, "rows outputs"]:
+        """Logits of unpadded rows.
+
+        Args:
+            disabled: the heads whose attention is made uniform, row by row.
+            step_in: called with each layer's number and input; a tensor it returns is the layer's output, and the
+                layer itself is not run.
+
+        Raises:
+            RuntimeError: attention was not called once in every layer that ran.
+        """
+        layer, expected, seen = -1, 0, 0
+        dtype = next(self.model.parameters()).dtype
+        keep = None if disabled is None else (~disabled).to(dtype)
+
+        def see() -> torch.Tensor | None:
+            nonlocal seen
+            seen += 1
+            return None if keep is None else keep[:, layer]
+
+        def enter(hidden: Hidden) -> Hidden | None:
+            nonlocal layer, expected
+            layer += 1
+            given = step_in(layer, hidden) if step_in else None
+            expected += given is None
+            return given
+
+        with self._entered(enter):
+            logits = self._forward(ids, segments, see)
+        if seen != expected or layer != len(self.layers) - 1:
+            raise RuntimeError(f"attention was called {seen} times in {expected} of {layer + 1} layers")
+        return logits
+
+    @contextmanager
+    def _entered(self, enter: Callable[[Hidden], Hidden | None]) -> Iterator[None]:
+        """While open, each layer asks `enter` before it computes."""
+        modules = {modules[0] for modules in self.layers}
+        for module in modules:
+            module.forward = _asking(module.forward, enter)
+        try:
+            yield
+        finally:
+            for module in modules:
+                del module.forward
+
+
+def _asking(forward: Callable[..., Any], enter: Callable[[Hidden], Hidden | None]) -> Callable[..., Any]:
+    def asked(*args: Any, **kwargs: Any) -> Any:
+        given = enter(args[0] if args else kwargs["hidden_states"])
+        return forward(*args, **kwargs) if given is None else given
+
+    return asked
+
+
+def probe(model: Any, rows: int = 2, tokens: int = 9) -> Int[torch.Tensor, "rows tokens"]:
+    """Arbitrary but fixed token ids without special ones, to try a model on."""
+    config = model.config
+    special = {config.pad_token_id, config.eos_token_id, config.bos_token_id} | set(range(5))
+    ordinary = torch.tensor([i for i in range(min(config.vocab_size, 1000)) if i not in special])
+    picked = torch.randint(len(ordinary), (rows, tokens), generator=torch.Generator().manual_seed(2019))
+    return ordinary[picked].to(next(model.parameters()).device)

@@ -1,0 +1,1 @@
+"""The paper's claims as data, and how a measurement is judged against them."""

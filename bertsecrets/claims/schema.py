@@ -1,0 +1,246 @@
+"""What `expected/` says: every claim of the paper as data, checked on load, with file and line of a mistake.
+
+A claim is one YAML entry; a `Case` is that claim on one task, which is what a benchmark runs and a table shows.
+"""
+
+import functools
+import inspect
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.errors import UserError, near_matches
+from bertsecrets.measures import MEASURES
+from bertsecrets.settings import project_path
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS
+from bertsecrets.types import Initialisation
+
+ANY_MODEL = "any"  # a deviation that no model can mend, such as one of the suite's own classifier
+Outcome = Literal["reproduced", "deviates", "inconclusive", "not applicable"]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Expectation(_Entry):
+    """What the claim predicts of its quantity.
+
+    `above` and `below` are orders: the quantity lies beyond `value`. `around` is a figure: the quantity lies within the
+    band around the published one, whose width is computed (`judging.band`), never typed in: from the sampling error
+    of the published `score`, or of the measurement's `own` examples, and the figure's seed spread and rounding.
+    `examples` is how many the published figure was measured on at most, where not on whole validation sets.
+    """
+
+    kind: Literal["above", "below", "around"]
+    value: float = 0.0
+    sampling: Literal["score", "own", "none"] = "none"
+    examples: PositiveInt | None = None
+
+
+class TaskFigure(_Entry):
+    """The published figure of a claim on one task.
+
+    `published` is in the claim's unit and None where the source gives only an order. `rounding` is half the last
+    digit given. `seed_std` is the seed-to-seed standard deviation, from `seed_source`. `constant_answer` marks a figure
+    that equals the score of one and the same answer to every example of the validation set.
+    """
+
+    published: float | None = None
+    rounding: float = 0.0
+    seed_std: float | None = None
+    seed_source: str | None = None
+    second: str | None = None
+    note: str | None = None
+    constant_answer: bool = False
+
+    @model_validator(mode="after")
+    def _sourced(self) -> "TaskFigure":
+        if self.seed_std is not None and not self.seed_source:
+            raise ValueError("seed_std needs its seed_source")
+        return self
+
+
+class Known(_Entry):
+    """What has been seen before of a model on a task, with its evidence.
+
+    Of a deviation the benchmark is then expected to fail, and speaks up when it does not.
+    """
+
+    model: str
+    task: str
+    evidence: str = Field(min_length=10)
+    status: Literal["deviates", "reproduces"] = "deviates"
+
+
+class Claim(_Entry):
+    """One claim, as its entry in `expected/` says it.
+
+    `options` are the measure's (what is measured), `arguments` the quantity's (what is read off it).
+    """
+
+    id: str = Field(pattern=r"^[A-I][0-9]+p?$")
+    source: str
+    statement: str
+    how: str = ""
+    unit: str = ""
+    measure: str | None = None
+    quantity: str | None = None
+    variant: str = ""
+    options: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
+    initialisation: Initialisation = "pretrained"
+    against: Initialisation | None = None
+    expect: Expectation | None = None
+    tasks: dict[str, TaskFigure]
+    needs_shape: tuple[int, int] | None = None
+    known: tuple[Known, ...] = ()
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _sound(self) -> "Claim":
+        unknown = [name for name in self.tasks if name not in TASKS and name != ALL_TASKS]
+        if unknown:
+            raise ValueError(f"unknown task {unknown[0]!r}: {near_matches(unknown[0], TASKS)}")
+        if self.measure is not None and self.measure not in MEASURES:
+            raise ValueError(f"unknown measure {self.measure!r}: {near_matches(self.measure, MEASURES)}")
+        if (self.quantity is None) != (self.expect is None):
+            raise ValueError("quantity and expect come together, or neither where the claim is not implemented")
+        if self.quantity is not None and self.quantity not in QUANTITIES:
+            raise ValueError(f"unknown quantity {self.quantity!r}: {near_matches(self.quantity, QUANTITIES)}")
+        if self.quantity is not None:
+            try:
+                inspect.signature(QUANTITIES[self.quantity].read).bind([], "", **self.arguments)
+            except TypeError as error:
+                raise ValueError(f"arguments of quantity {self.quantity}: {error}") from error
+        if self.expect is not None and self.expect.kind == "around":
+            bare = [name for name, figure in self.tasks.items() if figure.published is None]
+            if bare:
+                raise ValueError(f"an `around` band needs a published figure for {bare[0]}")
+        for known in self.known:
+            if known.task not in self.tasks:
+                raise ValueError(f"a known deviation on {known.task}, which the claim does not cover")
+        return self
+
+    @property
+    def implemented(self) -> bool:
+        """Whether there is something that runs and can fail."""
+        return self.quantity is not None
+
+
+@dataclass(frozen=True, repr=False)
+class Case:
+    """One claim on one task."""
+
+    claim: Claim
+    task: str
+
+    def __str__(self) -> str:
+        return "-".join(filter(None, (self.claim.id, self.task, self.claim.variant)))
+
+    __repr__ = __str__
+
+    @property
+    def figure(self) -> TaskFigure:
+        """The published figure."""
+        return self.claim.tasks[self.task]
+
+    def known_deviation(self, model: str) -> Known | None:
+        """The deviation on record for this model, if any."""
+        here = (k for k in self.claim.known if (k.task, k.status) == (self.task, "deviates"))
+        seen = (k for k in here if k.model in (model, ANY_MODEL))
+        return next(seen, None)
+
+
+@functools.cache
+def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
+    """Every claim, in the order of the files' names and of their entries.
+
+    `BERTSECRETS_EXPECTED` names another folder.
+
+    Raises:
+        UserError: a malformed file (with its line), or an id that stands twice.
+    """
+    folder = folder or Path(os.environ.get("BERTSECRETS_EXPECTED") or project_path("expected"))
+    files = sorted(folder.glob("*.yaml"))
+    if not files:
+        raise UserError(f"no claims in {folder}: it should hold YAML files such as C-change.yaml")
+    found: dict[tuple[str, str], Claim] = {}
+    for file in files:
+        for line, claim in _read(file):
+            if (claim.id, claim.variant) in found:
+                raise UserError(
+                    f"{file}, line {line}: claim {claim.id} {claim.variant} stands twice".replace("  ", " ")
+                )
+            found[claim.id, claim.variant] = claim
+    return tuple(found.values())
+
+
+def _read(file: Path) -> list[tuple[int, Claim]]:
+    try:
+        text = file.read_text(encoding="utf-8")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else 1
+        raise UserError(f"{file}, line {line}: not valid YAML: {getattr(error, 'problem', None) or error}") from error
+    except (OSError, ValueError) as error:  # the latter of a broken encoding, or of a day such as 2019-99-99
+        raise UserError(f"cannot read {file}: {error}") from error
+    if not isinstance(data, list) or node is None:
+        raise UserError(f"{file}, line 1: expected a list of claims, each starting with `- id:`")
+    claims = []
+    for entry, entry_node in zip(data, node.value, strict=True):
+        line = entry_node.start_mark.line + 1
+        try:
+            claims.append((line, Claim.model_validate(entry)))
+        except ValidationError as error:
+            first = error.errors()[0]
+            line = _line_of(entry_node, first["loc"]) or line
+            place = ".".join(map(str, first["loc"]))
+            message = first["msg"].removeprefix("Value error, ")
+            raise UserError(f"{file}, line {line}: {place + ': ' if place else ''}{message}") from error
+    return claims
+
+
+def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int | None:
+    """The line of the deepest part of `path` that stands in the file."""
+    line = node.start_mark.line + 1
+    for step in path:
+        if isinstance(node, yaml.MappingNode):
+            pair = next(((k, v) for k, v in node.value if k.value == str(step)), None)
+            if pair is None:
+                break
+            line, node = pair[0].start_mark.line + 1, pair[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            line = node.start_mark.line + 1
+    return line
+
+
+def cases(measure: str | None = None) -> list[Case]:
+    """The implemented claims on each of their tasks, of one measure or of all."""
+    return [
+        Case(claim, name)
+        for claim in load_claims()
+        if claim.implemented and measure in (None, claim.measure)
+        for name in claim.tasks
+    ]
+
+
+def find_claims(wanted: str) -> list[Claim]:
+    """All variants of the claim with an id.
+
+    Raises:
+        UserError: no such claim.
+    """
+    found = [claim for claim in load_claims() if claim.id.lower() == wanted.lower()]
+    if not found:
+        ids = list(dict.fromkeys(claim.id for claim in load_claims()))
+        raise UserError(f"unknown claim {wanted!r}: {near_matches(wanted, ids)}")
+    return found

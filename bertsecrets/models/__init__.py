@@ -1,0 +1,1 @@
+"""Encoders and classifiers: where they are, how they are opened, encoded for, trained and observed."""

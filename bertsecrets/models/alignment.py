@@ -1,0 +1,136 @@
+"""Words to word-pieces: which tokens of an encoded text a span of its characters became.
+
+Found by the tokenizer's own character offsets, never by comparing strings: a contraction, an accent or a word that
+occurs twice cannot lead it astray. A token belongs to a span if they share a character.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from bertsecrets.models.encoding import Encoded
+from bertsecrets.types import Span
+
+Marks = Bool[np.ndarray, "examples tokens"]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Where each token of each example stands in its text.
+
+    `offsets` are first and behind-last character, `part` says in which text (0 or 1; -1 for special tokens and beyond
+    the example's end). There are as many tokens as the longest example has.
+    """
+
+    offsets: Int[np.ndarray, "examples tokens 2"]
+    part: Int[np.ndarray, "examples tokens"]
+
+    def mark(self, spans: Sequence[Sequence[Span]], part: int = 0) -> Marks:
+        """The tokens that share a character with any of an example's spans.
+
+        Args:
+            spans: of each example, in its first (`part` 0) or second (1) text; those cut off have no tokens.
+        """
+        flat = [(i, *span) for i, of_one in enumerate(spans) for span in of_one]
+        table = np.array(flat, dtype=np.int64).reshape(-1, 3)
+        span, token = np.nonzero(self._hits(table[:, 0], table[:, 1:], part))
+        marks = np.zeros(self.part.shape, dtype=bool)
+        marks[table[span, 0], token] = True
+        return marks
+
+    def tokens(self, token_ids: Sequence[Sequence[int]], wanted: int | None) -> Marks:
+        """The tokens with the given id ([CLS], [SEP]); none where the model has no such token (None)."""
+        marks = np.zeros(self.part.shape, dtype=bool)
+        if wanted is not None:
+            for example, ids in enumerate(token_ids):
+                marks[example, : len(ids)] = np.asarray(ids) == wanted
+        return marks
+
+    def links(self, spans: Sequence[Sequence[tuple[Span, Span]]], part: int = 0) -> "TokenPairs":
+        """All token pairs of an example's linked spans: every token of the first with every token of the second."""
+        flat = [(i, *one, *other) for i, of_one in enumerate(spans) for one, other in of_one]
+        table = np.array(flat, dtype=np.int64).reshape(-1, 5)
+        link, source = np.nonzero(self._hits(table[:, 0], table[:, 1:3], part))
+        place, target = np.nonzero(self._hits(table[link, 0], table[link, 3:5], part))
+        return TokenPairs.of(table[link[place], 0], source[place], target)
+
+    def _hits(
+        self, examples: Int[np.ndarray, " spans"], spans: Int[np.ndarray, "spans 2"], part: int
+    ) -> Bool[np.ndarray, "spans tokens"]:
+        """Which tokens of its example each span shares a character with."""
+        start, stop = self.offsets[examples, :, 0], self.offsets[examples, :, 1]
+        return (self.part[examples] == part) & (start < spans[:, 1:]) & (stop > spans[:, :1]) & (stop > start)
+
+
+@dataclass(frozen=True)
+class TokenPairs:
+    """Pairs of tokens to look at, over all examples, sorted by example: row `source`, column `target` of the map."""
+
+    example: Int[np.ndarray, " pairs"]
+    source: Int[np.ndarray, " pairs"]
+    target: Int[np.ndarray, " pairs"]
+
+    @classmethod
+    def of(cls, example: np.ndarray, source: np.ndarray, target: np.ndarray) -> "TokenPairs":
+        """Sorted, each pair once."""
+        table = np.unique(np.stack([example, source, target], axis=1).astype(np.int64).reshape(-1, 3), axis=0)
+        return cls(table[:, 0], table[:, 1], table[:, 2])
+
+    @property
+    def reverse(self) -> "TokenPairs":
+        """The same pairs, looked at the other way."""
+        return TokenPairs.of(self.example, self.target, self.source)
+
+    def __add__(self, other: "TokenPairs") -> "TokenPairs":
+        """The pairs of both."""
+        sides = [(self.example, other.example), (self.source, other.source), (self.target, other.target)]
+        return TokenPairs.of(*(np.concatenate(side) for side in sides))
+
+    def of_rows(
+        self, indices: Int[np.ndarray, " rows"]
+    ) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " some"], Int[np.ndarray, " some"]]:
+        """The pairs of some examples as (row, source, target); a row is a place in `indices`."""
+        first = np.searchsorted(self.example, indices)
+        counts = np.searchsorted(self.example, indices, side="right") - first
+        rows = np.repeat(np.arange(len(indices)), counts)
+        places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+        return rows, self.source[places], self.target[places]
+
+
+def all_pairs(sources: Marks, targets: Marks) -> TokenPairs:
+    """Every marked source with every other marked target of the same example."""
+    example, source = np.nonzero(sources)
+    pair, target = np.nonzero(targets[example])
+    apart = source[pair] != target
+    return TokenPairs.of(example[pair][apart], source[pair][apart], target[apart])
+
+
+def zipped_pairs(sources: Marks, targets: Marks) -> TokenPairs:
+    """The k-th marked source with the k-th marked target only, up to the shorter of the two: K19's code."""
+    rank = np.where(sources, sources.cumsum(1), 0)[:, :, None]
+    same = (rank > 0) & (rank == np.where(targets, targets.cumsum(1), -1)[:, None, :])
+    return TokenPairs.of(*np.nonzero(same))
+
+
+def encode_words(
+    tokenizer: Any, first: Sequence[str], second: Sequence[str] | None = None, max_length: int = 512
+) -> tuple[Encoded, Alignment]:
+    """Texts (or pairs of texts) as token ids, exactly as `encoding.encode` makes them, with their alignment.
+
+    Args:
+        max_length: word-pieces per example, special tokens included; the longest text is cut first.
+    """
+    pairs = {"text_pair": list(second)} if second is not None else {}
+    coded = tokenizer(list(first), **pairs, truncation="longest_first", max_length=max_length)
+    padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+    encoded = Encoded(coded["input_ids"], coded.get("token_type_ids"), padding)
+    longest = int(encoded.lengths.max(initial=1))
+    offsets = np.zeros((len(encoded), longest, 2), dtype=np.int64)
+    part = np.full((len(encoded), longest), -1, dtype=np.int64)
+    for example, encoding in enumerate(coded.encodings or []):
+        offsets[example, : len(encoding.ids)] = encoding.offsets
+        part[example, : len(encoding.ids)] = [-1 if s is None else s for s in encoding.sequence_ids]
+    return encoded, Alignment(offsets, part)

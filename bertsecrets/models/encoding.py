@@ -1,0 +1,151 @@
+"""Text to batches of token ids: sorted by length, with next to no padding, the original order restored.
+
+A `Batch` is what a model eats; `indices` says which example each row is. Batches hold a bounded number of
+tokens, not of rows, so memory does not depend on how long the texts are.
+"""
+
+import copy
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from tokenizers import Tokenizer
+
+from bertsecrets.texts.glue import Split
+
+DEFAULT_TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A split as token ids, one list per example; `segments` is None for models without token types."""
+
+    input_ids: Sequence[Sequence[int]]
+    segments: Sequence[Sequence[int]] | None
+    padding_id: int
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " examples"]:
+        """Real tokens per example, special tokens included."""
+        return np.array([len(ids) for ids in self.input_ids], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some examples as tensors; `mask` is True on real tokens, `indices` are the examples' places."""
+
+    indices: Int[np.ndarray, " rows"]
+    input_ids: Int[torch.Tensor, "rows tokens"]
+    segments: Int[torch.Tensor, "rows tokens"] | None
+    mask: Bool[torch.Tensor, "rows tokens"]
+
+    @property
+    def lengths(self) -> Int[torch.Tensor, " rows"]:
+        """Real tokens per row."""
+        return self.mask.sum(1)
+
+    def inputs(self) -> dict[str, torch.Tensor]:
+        """The keyword arguments of a transformers model."""
+        inputs = {"input_ids": self.input_ids, "attention_mask": self.mask.long()}
+        if self.segments is not None:
+            inputs["token_type_ids"] = self.segments
+        return inputs
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on another device."""
+        segments = None if self.segments is None else self.segments.to(device)
+        return Batch(self.indices, self.input_ids.to(device), segments, self.mask.to(device))
+
+
+def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
+    """Tokenise a split as one or two segments, cut longest first to `max_length` (K19's code).
+
+    Args:
+        max_length: word-pieces per example, special tokens included.
+    """
+    pairs = {"text_pair": list(split.sentence2)} if split.sentence2 is not None else {}
+    coded = tokenizer(list(split.sentence1), **pairs, truncation="longest_first", max_length=max_length)
+    padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+    return Encoded(coded["input_ids"], coded.get("token_type_ids"), padding)
+
+
+def lower_cases(tokenizer: Any) -> bool:
+    """Whether a fast tokenizer lower-cases its text."""
+    backend = json.loads(tokenizer.backend_tokenizer.to_str())
+    return backend["normalizer"] is not None and without_lower_casing(backend["normalizer"]) != backend["normalizer"]
+
+
+def cased(tokenizer: Any) -> Any:
+    """A copy of a fast tokenizer with its lower-casing off and its vocabulary as it is (claim D6)."""
+    backend = json.loads(tokenizer.backend_tokenizer.to_str())
+    backend["normalizer"] = backend["normalizer"] and without_lower_casing(backend["normalizer"])
+    copied = copy.deepcopy(tokenizer)
+    copied._tokenizer = Tokenizer.from_str(json.dumps(backend))
+    return copied
+
+
+def without_lower_casing(normalizer: dict[str, Any]) -> dict[str, Any]:
+    """A normalizer of the `tokenizers` library, as data, that leaves capitals (and BERT's accents) alone."""
+    if normalizer["type"] == "Sequence":
+        parts = [without_lower_casing(part) for part in normalizer["normalizers"] if part["type"] != "Lowercase"]
+        return {**normalizer, "normalizers": parts}
+    if normalizer["type"] == "Lowercase":
+        return {"type": "Sequence", "normalizers": []}
+    return {**normalizer, "lowercase": False} if normalizer.get("lowercase") else normalizer
+
+
+def batches(
+    encoded: Encoded, tokens: int = DEFAULT_TOKENS, rows: int = 256, width: int | None = None
+) -> Iterator[Batch]:
+    """The examples as batches of similar length, shortest first, each example once.
+
+    Args:
+        tokens: at most this many token places per batch, padding included (a longer example goes alone).
+        rows: at most this many examples per batch.
+        width: pad every batch to this many tokens (or to its longest example, where that is longer).
+    """
+    order = np.argsort(encoded.lengths, kind="stable")
+    lengths = np.maximum(encoded.lengths, width or 0)
+    start = 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order) and stop - start < rows and lengths[order[stop]] * (stop - start + 1) <= tokens:
+            stop += 1
+        yield collate(encoded, order[start:stop], width)
+        start = stop
+
+
+def collate(encoded: Encoded, indices: Int[np.ndarray, " rows"], width: int | None = None) -> Batch:
+    """The named examples as one batch, padded on the right to the longest of them, or to `width` tokens."""
+    width = max(width or 0, *(len(encoded.input_ids[i]) for i in indices))
+    ids = torch.full((len(indices), width), encoded.padding_id, dtype=torch.long)
+    segments = torch.zeros_like(ids) if encoded.segments is not None else None
+    mask = torch.zeros(len(indices), width, dtype=torch.bool)
+    for row, i in enumerate(indices):
+        length = len(encoded.input_ids[i])
+        ids[row, :length] = torch.tensor(encoded.input_ids[i])
+        mask[row, :length] = True
+        if segments is not None and encoded.segments is not None:
+            segments[row, :length] = torch.tensor(encoded.segments[i])
+    return Batch(np.asarray(indices), ids, segments, mask)
+
+
+def predict(model: Any, encoded: Encoded, device: torch.device | str = "cpu") -> Float[np.ndarray, "examples outputs"]:
+    """The classifier's logits for every example, in the original order (float32)."""
+    logits: np.ndarray | None = None
+    with torch.inference_mode():
+        for batch in batches(encoded):
+            out = model(**batch.to(device).inputs()).logits.float().cpu().numpy()
+            if logits is None:
+                logits = np.empty((len(encoded), out.shape[1]), dtype=np.float32)
+            logits[batch.indices] = out
+    if logits is None:
+        return np.empty((0, 0), dtype=np.float32)
+    return logits

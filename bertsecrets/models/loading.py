@@ -1,0 +1,341 @@
+"""How an encoder is opened: from the hub, a local folder or the packaged MiniLM; pretrained or freshly drawn.
+
+What is known of architectures stands here (the fast ablation path has its layouts in `blocks.py`). What the rest of the
+suite needs of one (its layers, its heads, the modules that hold attention weights) is found by looking at a tiny
+forward pass, not by a table of names, so a new model family usually needs no change here.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from bertsecrets.errors import UserError, first_line
+from bertsecrets.models.locations import Location, check_folder, identify, locate, resolve, vocabulary
+from bertsecrets.texts.tasks import Task
+from bertsecrets.types import Initialisation
+
+os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # a pickle is refused, never converted on the quiet
+
+# Families that number positions from behind the padding id.
+OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A sequence classifier, ready to run: the model (eval mode), its tokenizer, and what identifies its weights."""
+
+    model: Any
+    tokenizer: Any
+    fingerprint: str
+
+    def fit(self, tokens: int) -> int:
+        """A number of tokens, cut to what the model has positions for."""
+        config = self.model.config
+        positions = getattr(config, "max_position_embeddings", None) or tokens
+        if config.model_type in OFFSET_POSITIONS:
+            positions -= config.pad_token_id + 1
+        return min(tokens, positions, self.tokenizer.model_max_length)
+
+    @property
+    def layers(self) -> int:
+        """Number of attention layers."""
+        return int(self.model.config.num_hidden_layers)
+
+    @property
+    def heads(self) -> int:
+        """Number of attention heads per layer."""
+        return int(self.model.config.num_attention_heads)
+
+
+def _load(location: Location, what: Any, offline: bool, **options: Any) -> Any:
+    """`what.from_pretrained` with the options that keep it honest; every failure becomes one line."""
+    from safetensors import SafetensorError
+
+    if not location.local:
+        location = resolve(location, offline)
+    try:
+        return what.from_pretrained(
+            location.path,
+            revision=location.revision or "main",
+            local_files_only=offline or location.local or location.cached,
+            trust_remote_code=False,
+            **options,
+        )
+    except SafetensorError as error:
+        raise UserError(f"{location.path}: model.safetensors is damaged ({error}): get or save it again") from error
+    except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
+        raise UserError(f"{location.path} cannot be opened as a model: {first_line(error)}") from error
+
+
+def open_config(location: Location, offline: bool = False) -> Any:
+    """A model's configuration; the cheap way to see whether the model can be had at all."""
+    import transformers
+    from transformers import AutoConfig
+
+    transformers.logging.set_verbosity_error()  # what matters is checked here and said in one line
+    transformers.logging.disable_progress_bar()
+
+    return _load(location, AutoConfig, offline)
+
+
+def open_tokenizer(location: Location, offline: bool = False) -> Any:
+    """A model's own fast tokenizer."""
+    from transformers import AutoTokenizer
+
+    tokenizer = _load(location, AutoTokenizer, offline)
+    if not tokenizer.is_fast:
+        raise UserError(f"{location.name} has no fast tokenizer, which word alignment needs")
+    return tokenizer
+
+
+def open_classifier(
+    name: str,
+    task: Task,
+    initialisation: Initialisation = "pretrained",
+    seed: int = 1,
+    offline: bool = False,
+    attention: str = "eager",
+) -> Classifier:
+    """A model under a fresh classifier for `task`, before any training (K19 section 3, table 1).
+
+    The classifier's weights, and with `random` all weights, are drawn from the seed as the architecture itself
+    initialises (normal with the config's `initializer_range`).
+
+    Raises:
+        UserError: the model is not to be had, is pickled, or cannot classify sequences.
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    location = locate(name)
+    config = open_config(location, offline)
+    config.num_labels = task.outputs
+    config.problem_type = "regression" if task.regression else "single_label_classification"
+    if not task.regression:
+        config.id2label = dict(enumerate(task.labels))
+        config.label2id = {label: i for i, label in enumerate(task.labels)}
+    tokenizer = open_tokenizer(location, offline)
+    if config.pad_token_id is None:
+        config.pad_token_id = tokenizer.pad_token_id
+    torch.manual_seed(seed)
+    fresh = partial(
+        AutoModelForSequenceClassification.from_config,
+        config,
+        attn_implementation=_kernel(config, attention),
+        dtype=torch.float32,
+    )
+    if initialisation == "random":
+        model = fresh()
+    else:
+        model, info = _load(
+            location,
+            AutoModelForSequenceClassification,
+            offline,
+            config=config,
+            attn_implementation=_kernel(config, attention),
+            dtype=torch.float32,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # of a classifier that the folder holds; the encoder's are refused below
+        )
+        encoder = f"{model.base_model_prefix}."
+        drawn = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
+        _refuse_drawn(location.path, [key for key in drawn if key.startswith(encoder) and ".pooler." not in key])
+        torch.manual_seed(seed)
+        head = [key for key in model.state_dict() if not key.startswith(encoder)]
+        if not drawn.issuperset(head):  # the folder holds a classifier already, which is not the fresh one
+            weights = fresh().state_dict()
+            model.load_state_dict({key: weights[key] for key in head}, strict=False)
+    return Classifier(model.eval(), tokenizer, identify(location))
+
+
+def _kernel(config: Any, attention: str) -> str:
+    """The attention implementation asked for; where the architecture has none that is fused, the plain one."""
+    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING as CLASSIFIERS
+
+    known = CLASSIFIERS.get(type(config), None)
+    return "eager" if attention == "sdpa" and not getattr(known, "_supports_sdpa", True) else attention
+
+
+def _refuse_drawn(path: str, names: list[str]) -> None:
+    """Raise where weights were not, or not in this shape, in the file: transformers then draws them on the quiet."""
+    if names:
+        first = sorted(names)[0]
+        raise UserError(
+            f"{path}: {first} is missing from model.safetensors or has another shape there "
+            f"({len(names)} tensors in all): get or save the model again"
+        )
+
+
+def open_encoder(location: Location, offline: bool = False) -> Classifier:
+    """An encoder without any classifier on top, with eager attention.
+
+    Raises:
+        UserError: the model is not to be had, or pickled.
+    """
+    from transformers import AutoModel
+
+    if location.local:
+        check_folder(Path(location.path))
+    config = open_config(location, offline)
+    model = _load(location, AutoModel, offline, config=config, attn_implementation="eager", use_safetensors=True)
+    return Classifier(model.eval(), open_tokenizer(location, offline), identify(location, offline))
+
+
+def open_checkpoint(folder: Path, task: Task, base: Location | None = None, attention: str = "eager") -> Classifier:
+    """A fine-tuned classifier from any local folder that transformers opens.
+
+    A checkpoint that names its classes in another order is put in the task's order; one without a tokenizer takes the
+    base model's.
+
+    Raises:
+        UserError: pickled weights, another number of classes, other class names, or another vocabulary than the base.
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    config = open_checkpoint_config(folder, task)
+    location = Location(str(folder), str(folder))
+    tokenizer = _checkpoint_tokenizer(location, base, config)
+    model, info = _load(
+        location,
+        AutoModelForSequenceClassification,
+        True,
+        config=config,
+        attn_implementation=_kernel(config, attention),
+        dtype=torch.float32,
+        use_safetensors=True,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # refused below, by name
+    )
+    _refuse_drawn(location.path, [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])])
+    _order_classes(model, task, folder)
+    return Classifier(model.eval(), tokenizer, identify(location))
+
+
+def open_checkpoint_config(folder: Path, task: Task) -> Any:
+    """A checkpoint's configuration, checked for the task before any weights are read.
+
+    Raises:
+        UserError: no such folder, pickled weights, or another number of classes.
+    """
+    if not folder.is_dir():
+        raise UserError(f"no checkpoint folder at {folder}")
+    check_folder(folder)
+    config = open_config(Location(str(folder), str(folder)))
+    if config.num_labels != task.outputs:
+        kind = "one score" if task.regression else f"{task.outputs} classes"
+        raise UserError(f"checkpoint {folder} has {config.num_labels} outputs, but {task.title} needs {kind}")
+    return config
+
+
+def _checkpoint_tokenizer(location: Location, base: Location | None, config: Any) -> Any:
+    folder = Path(location.path)
+    own = open_tokenizer(location) if vocabulary(folder) else None
+    other = open_tokenizer(base) if base is not None else None
+    if own is None and other is None:
+        raise UserError(f"checkpoint {folder} holds no tokenizer: save one beside the weights")
+    if own is not None and other is not None and own.get_vocab() != other.get_vocab():
+        raise UserError(
+            f"checkpoint {folder} has another vocabulary ({len(own)} entries) than {base.name if base else ''} "
+            f"({len(other)}): measure it with the --model it was trained from"
+        )
+    tokenizer: Any = own if own is not None else other
+    if max(tokenizer.get_vocab().values()) >= config.vocab_size:
+        raise UserError(
+            f"checkpoint {folder} embeds {config.vocab_size} tokens, but the vocabulary has {len(tokenizer)}: "
+            "measure it with the --model it was trained from"
+        )
+    return tokenizer
+
+
+def _order_classes(model: Any, task: Task, folder: Path) -> None:
+    """Put the classifier's outputs in the task's order, where the checkpoint names them and orders them otherwise."""
+    if task.regression:
+        return
+    names = [str(model.config.id2label[i]).lower().replace("-", "_") for i in range(task.outputs)]
+    if all(re.fullmatch(r"label_\d+", name) for name in names) or names == list(task.labels):
+        return
+    if set(names) != set(task.labels):
+        raise UserError(f"checkpoint {folder} knows the classes {names}, but {task.title} has {list(task.labels)}")
+    last: Any = [m for m in model.modules() if isinstance(m, nn.Linear) and m.out_features == task.outputs][-1]
+    order = torch.tensor([names.index(label) for label in task.labels])
+    with torch.no_grad():
+        last.weight.copy_(last.weight[order])
+        if last.bias is not None:
+            last.bias.copy_(last.bias[order])
+
+
+def freeze_encoder(model: Any) -> None:
+    """Leave only the classifier on top of the encoder trainable (the `frozen` setting)."""
+    for parameter in model.base_model.parameters():
+        parameter.requires_grad_(False)
+
+
+def same_shape(one: Classifier, other: Classifier) -> str | None:
+    """Why two models' attention maps cannot be compared head by head; None where they can."""
+    if (one.layers, one.heads) != (other.layers, other.heads):
+        return f"{one.layers} layers x {one.heads} heads against {other.layers} x {other.heads}"
+    return None
+
+
+@torch.no_grad()
+def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
+    """The modules whose output carries attention weights, and whether the model must be asked for them.
+
+    Found by one tiny forward pass: a module counts when it is the first to return a tuple with a
+    [1, heads, tokens, tokens] tensor. A module shared by all layers (ALBERT) appears once.
+
+    Returns:
+        The modules in calling order, and True where they return weights only under `output_attentions=True`.
+
+    Raises:
+        UserError: the architecture does not expose its attention weights.
+    """
+    heads, tokens = model.config.num_attention_heads, 5
+    device = next(model.parameters()).device
+    ids = torch.full((1, tokens), 3, device=device)
+    for must_ask in (False, True):
+        found: list[nn.Module] = []
+        seen: list[torch.Tensor] = []  # held, so that no later layer's weights can be mistaken for an earlier one's
+
+        def note(module, _, output, found=found, seen=seen):
+            weights = weights_in(output, (1, heads, tokens, tokens))
+            if weights is not None and not any(weights is earlier for earlier in seen):
+                seen.append(weights)
+                if module not in found:
+                    found.append(module)
+
+        handles = [module.register_forward_hook(note) for module in model.modules() if module is not model]
+        try:
+            model(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                **({"output_attentions": True} if must_ask else {}),
+            )
+        finally:
+            for handle in handles:
+                handle.remove()
+        if found:
+            return found, must_ask
+    raise UserError(f"{type(model).__name__} does not expose attention weights: open it with eager attention")
+
+
+def weights_in(output: Any, shape: tuple[int, ...]) -> torch.Tensor | None:
+    """The attention weights among a module's outputs: the tensor of the given [rows, heads, tokens, tokens] shape."""
+    if isinstance(output, tuple):
+        for item in output[1:]:
+            if torch.is_tensor(item) and item.dtype.is_floating_point and tuple(item.shape) == shape:
+                return item
+    return None
+
+
+def special_ids(tokenizer: Any) -> dict[str, int | None]:
+    """The ids of the tokens that play [CLS] and [SEP] (`<s>`, `</s>` in RoBERTa; `<|endoftext|>` as both in GPT-2)."""
+    first = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
+    last = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+    return {"cls": first, "sep": last}

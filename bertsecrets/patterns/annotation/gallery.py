@@ -1,0 +1,75 @@
+"""Pictures of labelled maps: some of each class, and hard cases, on which two annotators differ."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.map_set import MapSet
+from bertsecrets.patterns.annotation.sheets import save_image, sheet
+from bertsecrets.patterns.classes import CLASSES
+
+EACH, PREDICTED, HARD = 5, 10, 10  # maps in a row, and in pictures
+PANEL = 170  # pixels
+HARD_CASES = "hard-cases"
+
+
+def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
+    """One picture per class that has labels, and one of hard cases where there are any; maps are drawn at random.
+
+    Raises:
+        UserError: nothing is labelled, or the disk fails.
+    """
+    rng = np.random.default_rng(seed)
+    written = []
+    for name in CLASSES:
+        places = [i for i, label in enumerate(maps.settled().labels) if label == name]
+        if places:
+            chosen = maps.take(rng.permutation(places)[:EACH].tolist())
+            written.append(folder / f"{name}.png")
+            save_image(sheet(chosen, [""] * len(chosen), PANEL, EACH), written[-1])
+    if not written:
+        raise UserError("no map has a label: annotate the set first")
+    hard = hard_cases(maps, rng)
+    if hard:
+        chosen = maps.take(hard)
+        captions = [f"{one} / {two}" for one, two in zip(chosen.labels, chosen.second_labels, strict=True)]
+        written.append(folder / f"{HARD_CASES}.png")
+        save_image(sheet(chosen, captions, PANEL, EACH), written[-1])
+    return written
+
+
+def write_predicted(maps: MapSet, predicted: Mapping[str, str], folder: Path, seed: int) -> list[Path]:
+    """One picture per predicted class: ten random maps, each under the label that annotators gave it.
+
+    Args:
+        predicted: the class of each map, by name; maps that are not named are left out.
+
+    Raises:
+        UserError: no map has a prediction, or the disk fails.
+    """
+    rng = np.random.default_rng(seed)
+    settled = maps.settled()
+    written = []
+    for name in CLASSES:
+        places = [i for i, each in enumerate(maps) if predicted.get(each.name) == name]
+        if places:
+            chosen = settled.take(rng.permutation(places)[:PREDICTED].tolist())
+            written.append(folder / f"{name}.png")
+            save_image(sheet(chosen, [label or "" for label in chosen.labels], PANEL, EACH), written[-1])
+    if not written:
+        raise UserError("no map of this set has a prediction: the classifier was judged on another set")
+    return written
+
+
+def hard_cases(maps: MapSet, rng: np.random.Generator) -> list[int]:
+    """Places of up to ten maps that have two labels, so that every kind of difference comes once before any again."""
+    kinds = defaultdict(list)
+    for place in rng.permutation(len(maps)).tolist():
+        one, two = maps.labels[place], maps.second_labels[place]
+        if one and two and one != two:
+            kinds[frozenset((one, two))].append(place)
+    turns = sorted((turn, -len(places), places[turn]) for places in kinds.values() for turn in range(len(places)))
+    return [place for _, _, place in turns[:HARD]]

@@ -1,0 +1,303 @@
+"""A set of attention maps with their labels: two files, one of numbers, one that a person can review.
+
+`maps.npz` holds every map's values (float16, concatenated) and its name; `annotations.tsv` has one row per map, with
+what is known of it and its labels. Rows are matched by name, so the text may be sorted. No text of any input is kept.
+"""
+
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+from jaxtyping import Float, Float16
+
+from bertsecrets.errors import UserError, near_matches
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.store.files import copy_whole, guarded_writes, write_whole
+
+MAPS, ANNOTATIONS, ANNOTATORS, LOCK = "maps.npz", "annotations.tsv", "annotators.json", ".lock"
+STATES = ("fine-tuned", "pretrained")
+LABELS = ("label", "second label", "third label")
+FURTHER = "further labels"
+COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", *LABELS, FURTHER)
+SHIPPED = Path(__file__).parents[1] / "data"
+UNSEEN = Path(__file__).parents[1] / "unseen"  # of an encoder that no classifier was trained or chosen on
+
+
+AGREED = 0.8  # share of the labels that must be alike
+
+# Models whose layers come from another's, and which of its layers each was.
+KIN = {
+    "minilm": ("minilm-l12", (1, 3, 5, 7, 9, 11)),
+    "aegis-judge": ("minilm-l12", (1, 3, 5, 7, 9, 11)),
+    "aegis-microbrain": ("minilm-l12", tuple(range(1, 13))),
+    "aegis-router": ("minilm-l12", tuple(range(1, 13))),
+    "paraphrase-minilm-l3": ("minilm-l12", (4, 8, 12)),
+}
+
+
+@dataclass(frozen=True)
+class PatternMap:
+    """One head's attention over one input: row = query, column = key, each row a distribution.
+
+    `layer` and `head` count from 1 (0 where nobody recorded them), `example` from 0 in the validation file. `boundary`
+    is the index of the second text's first token; it equals `tokens` for an input of one text.
+    """
+
+    name: str
+    model: str
+    task: str
+    state: str
+    layer: int
+    head: int
+    example: int
+    boundary: int
+    values: Float16[np.ndarray, "tokens tokens"]
+
+    @property
+    def tokens(self) -> int:
+        """Real tokens of the input, special ones included."""
+        return len(self.values)
+
+    @property
+    def group(self) -> tuple[str, int, int]:
+        """What cross-validation must keep on one side: model, layer, head; all checkpoints of a model share heads.
+
+        Models that are kin share them too. A map whose head nobody recorded is a group of its own.
+        """
+        if not self.layer:
+            return (self.name, 0, 0)
+        family, layers = KIN.get(self.model, (self.model, ()))
+        return (family, layers[self.layer - 1] if self.layer <= len(layers) else self.layer, self.head)
+
+    @property
+    def separators(self) -> tuple[int, ...]:
+        """Places of the tokens that end each text ([SEP])."""
+        return (self.tokens - 1,) if self.boundary == self.tokens else (self.boundary - 1, self.tokens - 1)
+
+    @property
+    def shares(self) -> Float[np.ndarray, " tokens"]:
+        """The share of all attention that each column gets."""
+        return self.values.astype(np.float64).mean(axis=0)
+
+    @property
+    def special_share(self) -> float:
+        """The share of all attention that [CLS] and [SEP] get together."""
+        return float(self.shares[sorted({0, *self.separators})].sum())
+
+
+@dataclass(frozen=True)
+class MapSet(Sequence[PatternMap]):
+    """Maps with their labels: `labels`, and a second and third annotator's, hold a class each, or None.
+
+    `further_labels` are those of all later annotators of a map: as a rule of a map on which the first ones differ.
+    """
+
+    maps: tuple[PatternMap, ...]
+    labels: tuple[str | None, ...] = ()
+    second_labels: tuple[str | None, ...] = ()
+    third_labels: tuple[str | None, ...] = ()
+    further_labels: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        for column in ("labels", "second_labels", "third_labels"):
+            given = getattr(self, column) or (None,) * len(self.maps)
+            if len(given) != len(self.maps):
+                raise ValueError(f"{len(given)} {column} for {len(self.maps)} maps")
+            object.__setattr__(self, column, tuple(given))
+        object.__setattr__(self, "further_labels", tuple(self.further_labels) or ((),) * len(self.maps))
+        if len(self.further_labels) != len(self.maps):
+            raise ValueError(f"{len(self.further_labels)} further labels for {len(self.maps)} maps")
+
+    def __len__(self) -> int:
+        return len(self.maps)
+
+    @overload
+    def __getitem__(self, place: int) -> PatternMap: ...
+    @overload
+    def __getitem__(self, place: slice) -> "MapSet": ...
+    def __getitem__(self, place: int | slice) -> "PatternMap | MapSet":
+        if isinstance(place, slice):
+            return self.take(range(len(self))[place])
+        return self.maps[place]
+
+    def __iter__(self) -> Iterator[PatternMap]:
+        return iter(self.maps)
+
+    @property
+    def groups(self) -> list[tuple[str, int, int]]:
+        """Each map's group, for cross-validation."""
+        return [each.group for each in self.maps]
+
+    def take(self, places: Iterable[int]) -> "MapSet":
+        """The maps at these places, in this order, with their labels."""
+        order = list(places)
+        return MapSet(
+            tuple(self.maps[i] for i in order),
+            tuple(self.labels[i] for i in order),
+            tuple(self.second_labels[i] for i in order),
+            tuple(self.third_labels[i] for i in order),
+            tuple(self.further_labels[i] for i in order),
+        )
+
+    @property
+    def votes(self) -> list[tuple[str, ...]]:
+        """All labels of each map, in the order in which they were given."""
+        columns = zip(self.labels, self.second_labels, self.third_labels, self.further_labels, strict=True)
+        return [tuple(label for label in (*named, *further) if label is not None) for *named, further in columns]
+
+    @property
+    def agreed(self) -> list[bool]:
+        """Whether at least four in five of a map's labels are alike; a map with one label is agreed on."""
+        return [bool(given) and max(map(given.count, given)) >= AGREED * len(given) for given in self.votes]
+
+    def settled(self) -> "MapSet":
+        """The maps under one label each, that of most annotators; where two are equal in that, the one given first."""
+        return MapSet(self.maps, tuple(max(given, key=given.count) if given else None for given in self.votes))
+
+    def relabelled(self, labels: Mapping[str, str | None], second: bool = False) -> "MapSet":
+        """The same maps with other labels, given by map name; maps that are not named keep theirs.
+
+        Raises:
+            UserError: a name that no map has, or an unknown class.
+        """
+        names = {each.name for each in self.maps}
+        for name, label in labels.items():
+            if name not in names:
+                raise UserError(f"no map is called {name!r}: {near_matches(name, names)}")
+            if label is not None and label not in CLASSES:
+                raise UserError(f"map {name}: unknown label {label!r}; expected one of {', '.join(CLASSES)}")
+        old = self.second_labels if second else self.labels
+        new = tuple(labels.get(each.name, label) for each, label in zip(self.maps, old, strict=True))
+        return replace(self, second_labels=new) if second else replace(self, labels=new)
+
+    # ------------------------------------------------------------------ files
+
+    @classmethod
+    def load(cls, folder: Path = SHIPPED) -> "MapSet":
+        """The set in a folder; without one, the set that the suite ships.
+
+        Raises:
+            UserError: a file is missing or damaged, or a row is not what it should be; file and line are named.
+        """
+        check_set(folder)
+        arrays = _read_maps(folder / MAPS)
+        rows = _read_rows(folder / ANNOTATIONS)
+        maps = []
+        for line, row in rows:
+            where = f"{folder / ANNOTATIONS}, line {line}"
+            values = arrays.pop(row["name"], None)
+            if values is None:
+                raise UserError(f"{where}: no map called {row['name']!r} left in {MAPS}: is a row doubled or renamed?")
+            maps.append(_row_map(row, values, where))
+        if arrays:
+            raise UserError(
+                f"{folder / ANNOTATIONS}: no row for {next(iter(arrays))!r} ({len(arrays)} maps without one): "
+                "put its row back, or draw the set again"
+            )
+        return cls(
+            tuple(maps),
+            tuple(row["label"] or None for _, row in rows),
+            tuple(row["second label"] or None for _, row in rows),
+            tuple(row["third label"] or None for _, row in rows),
+            tuple(tuple(row[FURTHER].split()) for _, row in rows),
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write the set as a folder, whole or not at all; an older set there is replaced.
+
+        Raises:
+            UserError: the folder holds other files, two maps share a name, or the disk fails.
+        """
+        names = [each.name for each in self.maps]
+        doubled = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+        if doubled:
+            raise UserError(f"two maps are called {min(doubled)!r}: names must be unique")
+        flat = [each.values.ravel() for each in self.maps]
+        with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
+            np.savez_compressed(
+                Path(room) / MAPS,
+                names=np.array(names, dtype=np.str_),
+                tokens=np.array([each.tokens for each in self.maps], dtype=np.int32),
+                values=np.concatenate(flat) if flat else np.zeros(0, dtype=np.float16),
+            )
+            self.save_annotations(Path(room))
+            copy_whole(Path(room), folder, (MAPS, ANNOTATIONS), (ANNOTATORS, LOCK))
+
+    def save_annotations(self, folder: Path) -> None:
+        """Write only the text file of labels, whole or not at all; the maps stay as they are."""
+        lines = ["\t".join(COLUMNS)]
+        labels = zip(self.labels, self.second_labels, self.third_labels, self.further_labels, strict=True)
+        for each, (*named, further) in zip(self.maps, labels, strict=True):
+            facts = (each.name, each.model, each.task, each.state, each.layer, each.head, each.example)
+            given = (*(label or "" for label in named), " ".join(further))
+            lines.append("\t".join(map(str, (*facts, each.tokens, each.boundary, *given))))
+        write_whole(folder / ANNOTATIONS, "\n".join(lines) + "\n")
+
+
+def check_set(folder: Path) -> None:
+    """Make sure that a folder is one of a set, by the look of it.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not (folder / MAPS).is_file():
+        raise UserError(f"no {MAPS} in {folder}: a set of maps is a folder with {MAPS} and {ANNOTATIONS}")
+
+
+def _read_maps(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            names, tokens, values = (file[name] for name in ("names", "tokens", "values"))
+        ends = np.cumsum(tokens.astype(np.int64) ** 2)
+        if len(names) != len(tokens) or values.ndim != 1 or len(values) != (ends[-1] if len(ends) else 0):
+            raise ValueError("names, sizes and values do not agree")
+        parts = np.split(values.astype(np.float16), ends[:-1]) if len(ends) else []
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(f"{path} is damaged ({error}): get it again, or draw the set again") from error
+    return {str(name): part.reshape(n, n) for name, n, part in zip(names, tokens, parts, strict=True)}
+
+
+def _read_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if not lines or tuple(lines[0].split("\t")) != COLUMNS:
+        raise UserError(f"{path}, line 1: expected the tab-separated columns {', '.join(COLUMNS)}")
+    rows = []
+    for number, line in enumerate(lines[1:], start=2):
+        if not line.strip():
+            continue
+        fields = line.split("\t")
+        if len(fields) != len(COLUMNS):
+            raise UserError(f"{path}, line {number}: {len(fields)} fields where {len(COLUMNS)} were expected")
+        rows.append((number, dict(zip(COLUMNS, fields, strict=True))))
+    return rows
+
+
+def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
+    """A row's map, every field checked."""
+    for column in (*LABELS, FURTHER):
+        for label in row[column].split() or [row[column]]:
+            if label and label not in CLASSES:
+                raise UserError(f"{where}: unknown {column} {label!r}; expected one of {', '.join(CLASSES)}, or none")
+    if row["state"] not in STATES:
+        raise UserError(f"{where}: unknown state {row['state']!r}; expected {' or '.join(STATES)}")
+    numbers = {}
+    for column in ("layer", "head", "example", "tokens", "boundary"):
+        if not row[column].isdecimal():
+            raise UserError(f"{where}: {column} {row[column]!r} is no whole number")
+        numbers[column] = int(row[column])
+    tokens = numbers.pop("tokens")
+    if tokens != len(values):
+        raise UserError(f"{where}: {tokens} tokens, but the map in {MAPS} has {len(values)}")
+    if not 1 <= numbers["boundary"] <= tokens:
+        raise UserError(f"{where}: boundary {numbers['boundary']} is outside 1 to {tokens}")
+    return PatternMap(row["name"], row["model"], row["task"], row["state"], values=values, **numbers)

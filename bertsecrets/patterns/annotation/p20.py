@@ -1,0 +1,130 @@
+"""The annotated maps of P20's repository (`data/head_classification_data.tar.gz`), as a set of this suite.
+
+Their form, by their own reader (`src/classify_attention_patterns.py`): `raw/labels.txt`, lines of `label = name, name`,
+and a folder beside it with one `.npy` a map, raw attention of any size. A bare number stands for a name of 4 digits.
+Single, double and multiple vertical are one class, as in K19; `mix` is vertical and diagonal, `other` the rest.
+"""
+
+import io
+import re
+import tarfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.map_set import MapSet, PatternMap
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.texts.archives import unpacking
+
+LABELS = "labels.txt"
+THEIRS = {
+    "single-vertical": "vertical",
+    "double-vertical": "vertical",
+    "multiple-vertical": "vertical",
+    "mix": "vertical-diagonal",
+    "other": "heterogeneous",
+}
+UNKNOWN = "unknown"
+
+
+def read_p20(source: Path) -> MapSet:
+    """Read annotated maps in P20's form.
+
+    Which head a map is of is not recorded there: each is a group of its own, and its second text is not marked.
+
+    Raises:
+        UserError: no labels.txt, an unknown label, a map missing, doubled, not square or not a matrix of weights;
+            file and line are named.
+    """
+    if source.is_dir():
+        path = next(iter(sorted(source.rglob(LABELS))), None)
+        if path is None:
+            raise UserError(f"no {LABELS} in {source}: P20's data have one line per label there")
+        arrays = {file.stem: file.read_bytes for file in sorted(path.parent.rglob("*.npy"))}
+        return _read(path, path.read_bytes(), arrays)
+    if not source.is_file():
+        raise UserError(f"nothing at {source}: give P20's head_classification_data.tar.gz, or the folder in it")
+    advice = "give P20's head_classification_data.tar.gz, or the folder in it"
+    with unpacking(source, advice), tarfile.open(source) as archive:
+        members = [member for member in archive.getmembers() if member.isfile()]
+        labels = [member for member in members if PurePosixPath(member.name).name == LABELS]
+        if not labels:
+            raise UserError(f"no {LABELS} in {source}: P20's data have one line per label there")
+
+        def read(member: tarfile.TarInfo) -> bytes:
+            opened = archive.extractfile(member)
+            assert opened is not None  # it is a file
+            return opened.read()
+
+        beside = PurePosixPath(labels[0].name).parent  # another folder there holds other values by the same names
+        paths = {PurePosixPath(member.name): member for member in members}
+        arrays = {
+            path.stem: partial(read, member)
+            for path, member in paths.items()
+            if path.suffix == ".npy" and path.is_relative_to(beside)
+        }
+        return _read(source / labels[0].name, read(labels[0]), arrays)
+
+
+def _read(path: Path, text: bytes, arrays: Mapping[str, Callable[[], bytes]]) -> MapSet:
+    found: dict[str, tuple[PatternMap, str]] = {}
+    for line, label, names in _lines(path, text):
+        for name in names:
+            where = f"{path}, line {line}"
+            if name in found:
+                raise UserError(f"{where}: {name!r} is named twice: each map has one label")
+            if name not in arrays:
+                raise UserError(f"{where}: no {name}.npy beside it: get the archive again, or take the name out")
+            found[name] = (_map(name, arrays[name](), where), label)
+    if not found:
+        raise UserError(f"{path} names no maps: expected lines such as 'vertical = name, name'")
+    maps, labels = zip(*found.values(), strict=True)
+    return MapSet(maps, labels)
+
+
+def _lines(path: Path, text: bytes) -> list[tuple[int, str, list[str]]]:
+    """Line number, class and names of each line."""
+    try:
+        lines = text.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from error
+    found = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        label, equals, names = line.partition("=")
+        if not equals:
+            raise UserError(f"{path}, line {number}: no '=' in {line[:40]!r}: expected 'label = name, name'")
+        stems = [_stem(name.strip()) for name in names.split(",") if name.strip()]
+        found.append((number, _class(label.strip(), f"{path}, line {number}"), stems))
+    return found
+
+
+def _stem(name: str) -> str:
+    """A map's file name without its ending; bare numbers have four digits."""
+    return name if "_" in name else name.rjust(4, "0")
+
+
+def _class(label: str, where: str) -> str:
+    """The class that a label of theirs stands for."""
+    plain = re.sub("[^a-z]+", "-", label.lower()).strip("-")
+    name = THEIRS.get(plain, plain)
+    if name not in CLASSES:
+        raise UserError(f"{where}: unknown label {label!r}; expected one of {', '.join((*CLASSES, *THEIRS))}")
+    return name
+
+
+def _map(name: str, data: bytes, where: str) -> PatternMap:
+    try:
+        values = np.load(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise UserError(f"{where}: {name}.npy is no array ({error}): get it again") from error
+    if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
+        raise UserError(f"{where}: {name}.npy has the shape {values.shape}, where tokens x tokens was expected")
+    if values.dtype.kind not in "fiu" or not np.isfinite(values).all() or values.min() < 0:
+        raise UserError(f"{where}: {name}.npy does not hold attention weights: finite numbers of 0 and more")
+    tokens = len(values)
+    return PatternMap(name, "p20", UNKNOWN, "fine-tuned", 0, 0, 0, tokens, values.astype(np.float16))

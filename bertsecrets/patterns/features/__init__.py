@@ -1,0 +1,1 @@
+"""Features of attention maps that can be named."""

@@ -1,0 +1,155 @@
+"""What can be read off a map of attention in words: how much goes where, in numbers that do not depend on its length.
+
+Every feature is named, and computed for many padded maps at once. P is the L x L map, whose rows sum to 1. Shares are
+of the whole mass (L). The special places: [CLS], the [SEP] between the texts, the last token; the rest is the inside.
+"""
+
+import torch
+from jaxtyping import Float
+
+from bertsecrets.patterns.features.columns import (
+    TINY,
+    Column,
+    band,
+    both_texts,
+    inside,
+    mean,
+    quarter_sizes,
+    quarters,
+    seen,
+    shaded,
+)
+from bertsecrets.patterns.features.diagonal_band import ridges
+from bertsecrets.patterns.features.diagonal_blocks import squares
+from bertsecrets.patterns.features.diagonal_path import seams
+from bertsecrets.patterns.features.off_diagonal import corners
+from bertsecrets.patterns.map_stack import MapStack
+
+BANDS = (-2, -1, 0, 1, 2)  # column minus row: -1 is the previous token
+
+
+def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
+    """The named features of every map, in the order of `NAMES`."""
+    parts = [torch.stack(list(_all(part).values()), dim=1) for _, part in stack.chunks()]
+    return torch.cat(parts) if parts else torch.empty(0, len(NAMES))
+
+
+def _all(stack: MapStack) -> dict[str, Column]:
+    found: dict[str, Column] = {}
+    for part in (_special, _bands, _segments, _rows, _columns):
+        found |= part(stack)
+    light = shaded(stack)
+    found |= seen(stack, light) | corners(stack) | ridges(stack, light) | seams(stack, light) | squares(stack, light)
+    found["log_length"] = stack.lengths.float().log()
+    found["two_texts"] = (stack.boundary < stack.lengths).float()
+    return found
+
+
+def _special(stack: MapStack) -> dict[str, Column]:
+    """Share of the mass on each special place and on all of them; on these or on one other column, if that has more."""
+    received = stack.maps.sum(1) / stack.lengths[:, None]
+    cls, middle, last = received.gather(1, stack.special()).unbind(1)
+    two = stack.boundary < stack.lengths
+    found = {"cls": cls, "middle_sep": torch.where(two, middle, 0.0), "last_sep": last}
+    found["special"] = found["cls"] + found["middle_sep"] + found["last_sep"]
+    return found | {"strong": torch.maximum(found["special"], received.amax(1))}
+
+
+def _bands(stack: MapStack) -> dict[str, Column]:
+    """Share of the mass on each diagonal, of all mass and of what stays inside; how steady the best diagonal is."""
+    within = inside(stack)
+    kept = (stack.maps * within[:, None, :]).sum(2)  # of each row, what it gives to inside tokens
+    count = stack.lengths.float()
+    found: dict[str, Column] = {}
+    near = torch.zeros_like(count)
+    rows_on_band = []
+    for offset in BANDS:
+        given = band(stack, offset)
+        if abs(offset) <= 1:
+            found[f"band{offset:+d}"] = given.sum(1) / count
+        lands = torch.roll(within, -offset, 1) & within
+        rows_on_band.append(torch.where(lands, given, 0.0))
+        if abs(offset) <= 1:
+            near = near + (given * lands).sum(1)
+    rows = torch.stack(rows_on_band)
+    found["near"] = near / (stack.maps.sum(2) * within).sum(1).clamp(min=TINY)
+    found["near_of_inside"] = near / (kept * within).sum(1).clamp(min=TINY)
+    best = rows.amax(0)
+    found["best_band_half"] = mean((best > 0.5).float(), within)
+    found["best_band_tenth"] = mean((best > 0.1).float(), within)
+    sides = {"previous": rows[1], "self": rows[2], "next": rows[3]}
+    for name, row in sides.items():
+        found[f"{name}_of_inside"] = (row * within).sum(1) / (kept * within).sum(1).clamp(min=TINY)
+    return found
+
+
+def _segments(stack: MapStack) -> dict[str, Column]:
+    """How far attention between inside tokens stays in its own text, beyond what a uniform map would give."""
+    texts = both_texts(stack)
+    two = texts.any(2).all(1).float()
+    mass, places = quarters(stack.maps, texts), quarter_sizes(texts)
+    own, own_places = mass[:, (0, 1), (0, 1)].sum(1), places[:, (0, 1), (0, 1)].sum(1)
+    every, every_places = mass.sum((1, 2)), places.sum((1, 2))
+    inner = (own + TINY) / own_places.clamp(min=1)
+    outer = ((every - own).clamp(min=0) + TINY) / (every_places - own_places).clamp(min=1)
+    return {
+        "own_text": (own / every.clamp(min=TINY) - own_places / every_places.clamp(min=1)) * two,
+        "own_density": (inner.log() - outer.log()) * two,
+    }
+
+
+def _entropy(rows: Float[torch.Tensor, "... tokens"]) -> Float[torch.Tensor, "..."]:
+    return -torch.special.xlogy(rows, rows).sum(-1)
+
+
+def _rows(stack: MapStack) -> dict[str, Column]:
+    """Entropy of rows and of their mean, as shares of log L; how much lies in a row's strongest places."""
+    real = stack.real
+    scale = stack.lengths.float().log().clamp(min=TINY)
+    average = mean(_entropy(stack.maps) / scale[:, None], real)
+    spread = _entropy(stack.maps.sum(1) / stack.lengths[:, None]) / scale
+    top = stack.maps.topk(min(3, stack.maps.shape[-1]), dim=2).values
+    return {
+        "row_entropy": average,
+        "column_entropy": spread,
+        "row_information": spread - average,
+        "row_max": mean(top[:, :, 0], real),
+        "row_top3": mean(top.sum(2), real),
+    }
+
+
+def _columns(stack: MapStack) -> dict[str, Column]:
+    """How far few columns take all: masses of the top columns, anywhere and inside; where the rows' maxima lie."""
+    within, real = inside(stack), stack.real
+    received = stack.maps.sum(1) / stack.lengths[:, None]
+    tokens = received.shape[1]
+
+    def top(values: Float[torch.Tensor, "maps tokens"], k: int) -> Column:
+        return values.topk(min(k, tokens), dim=1).values.sum(1)
+
+    inner = received * within
+    count = stack.lengths.float()
+    found = {f"top{k}": top(received, k) for k in (1, 2, 3)}
+    found["inside_top3"] = top(inner, 3)
+    found["top5"] = top(received, 5)
+    sixth = torch.nn.functional.pad(received, (0, 6)).topk(6, dim=1).values[:, 5]
+    found["top1_over_sixth"] = ((found["top1"] + TINY) / (sixth + TINY)).log()
+    found["inside_top1_over_uniform"] = (inner.amax(1) * count + TINY).log()
+    found["top1_over_uniform"] = (received.amax(1) * count + TINY).log()
+    found["column_std"] = (mean((received * count[:, None] - 1).square(), real)).sqrt().log1p()
+    inner_average = mean(inner, within)
+    found["inside_column_cv"] = mean((inner - inner_average[:, None]).square(), within).sqrt() / (inner_average + TINY)
+    peak = stack.maps.argmax(2)
+    special = (peak[:, :, None] == stack.special()[:, None, :]).any(2)
+    found["peak_special"] = mean(special.float(), real)
+    votes = torch.zeros_like(received).scatter_add(1, peak, real.float())
+    found["peak_one_column"] = votes.amax(1) / count
+    return found
+
+
+def _names() -> tuple[str, ...]:
+    one = MapStack(torch.full((1, 8, 8), 1 / 8), torch.tensor([8]), torch.tensor([4]))
+    return tuple(_all(one))
+
+
+NAMES = _names()

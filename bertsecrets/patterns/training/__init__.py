@@ -1,0 +1,1 @@
+"""Judging and training the classifier of attention patterns."""

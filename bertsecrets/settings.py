@@ -1,0 +1,106 @@
+"""The settings in `params.yaml`: found, checked, and handed out as typed objects.
+
+A file named by `BERTSECRETS_PARAMS` comes first, then the project's own, which a wheel carries along.
+"""
+
+import functools
+import os
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+
+from bertsecrets.errors import UserError
+from bertsecrets.types import Initialisation
+
+SEEDS = 2**32  # numpy takes none from here on
+Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FinetuneParams(_Section):
+    """How a checkpoint is trained; units stand beside each value in `params.yaml`."""
+
+    batch_size: PositiveInt
+    epochs: PositiveInt
+    learning_rate: PositiveFloat
+    frozen_learning_rate: PositiveFloat
+    warmup: float = Field(ge=0, lt=1)
+    weight_decay: float = Field(ge=0)
+    max_gradient_norm: PositiveFloat
+    max_length: PositiveInt
+
+
+class ScoreParams(_Section):
+    """How inputs are cut for scoring."""
+
+    max_length: PositiveInt
+
+
+class AttentionParams(_Section):
+    """Which inputs attention maps are read on."""
+
+    examples: PositiveInt
+    max_length: PositiveInt
+
+
+class JudgeParams(_Section):
+    """How a measurement is judged."""
+
+    confidence: float = Field(gt=0.5, lt=1)
+    decided: float = Field(gt=0.5, lt=1)
+    resamples: int = Field(ge=100)
+    seed: Seed
+
+
+class DemoParams(_Section):
+    """The corner that runs with neither hub nor GPU."""
+
+    model: str
+    tasks: list[str]
+    initialisations: list[Initialisation]
+    seeds: list[Seed]
+    train_rows: PositiveInt
+    dev_rows: PositiveInt
+
+
+class Params(_Section):
+    """The whole of `params.yaml`."""
+
+    model: str
+    seeds: list[Seed] = Field(min_length=1)
+    finetune: FinetuneParams
+    scores: ScoreParams
+    attention: AttentionParams
+    judge: JudgeParams
+    demo: DemoParams
+
+
+def project_path(name: str) -> Path:
+    """Where a file or folder of the project lies: in the checkout, or inside an installed wheel."""
+    package = Path(__file__).resolve().parent
+    checkout = package.parent / name
+    return checkout if checkout.exists() else package / "data" / name
+
+
+@functools.cache
+def params() -> Params:
+    """The settings, read once per process.
+
+    Raises:
+        UserError: the file is missing, is no YAML, or has an unknown, missing or impossible entry.
+    """
+    path = Path(os.environ.get("BERTSECRETS_PARAMS") or project_path("params.yaml"))
+    try:
+        return Params.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UserError(f"cannot read the settings {path}: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error

@@ -1,0 +1,1 @@
+"""What is read: GLUE tasks, frame sentences, parses, the suite's own corpus."""

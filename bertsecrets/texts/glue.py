@@ -1,0 +1,282 @@
+"""Where texts come from: the hub at a pinned revision, or a local folder in GLUE's own TSV layout.
+
+Either way the result is one canonical `Split`, checked against the official row and class counts. Local files
+are read as GLUE wrote them: tab-separated, unquoted (a `"` is text), UTF-8, one header line.
+"""
+
+import contextlib
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertsecrets.errors import UserError
+from bertsecrets.texts.tasks import TASKS, Task
+
+GLUE_HUB = "nyu-mll/glue"
+GLUE_REVISION = "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
+SPLITS = ("train", "dev")
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split of one task, in file order.
+
+    `labels` are class names, or scores from 0 to 5 for STS-B. `official` says whether row and class counts
+    are GLUE's own; results from other data carry the mark on. `fingerprint` is a sha256 over texts and
+    labels, so the hub and a local copy of the same rows agree.
+    """
+
+    task: Task
+    name: str
+    sentence1: Sequence[str]
+    sentence2: Sequence[str] | None
+    labels: Sequence[str] | Sequence[float]
+    origin: str
+    official: bool
+
+    def __len__(self) -> int:
+        return len(self.sentence1)
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256, in hex, over every text and label in order."""
+        sha = hashlib.sha256(f"{self.task.name} {self.name}".encode())
+        second = self.sentence2 or [""] * len(self)
+        for row in zip(self.sentence1, second, self.labels, strict=True):
+            sha.update("\x1f".join(map(str, row)).encode() + b"\x1e")
+        return sha.hexdigest()
+
+    def targets(self) -> list[float] | list[int]:
+        """Labels as a model's loss wants them: class numbers in `task.labels` order, or scores."""
+        if self.task.regression:
+            return [float(score) for score in self.labels]
+        index = {name: i for i, name in enumerate(self.task.labels)}
+        return [index[str(label)] for label in self.labels]
+
+    def head(self, limit: int | None) -> "Split":
+        """The first `limit` rows in file order (all, where there are fewer or `limit` is None).
+
+        Raises:
+            UserError: `limit` is below 1.
+        """
+        if limit is None or limit >= len(self):
+            return self
+        if limit < 1:
+            raise UserError(f"a limit of {limit} rows leaves nothing to measure: give 1 or more")
+        return replace(
+            self,
+            sentence1=self.sentence1[:limit],
+            sentence2=self.sentence2[:limit] if self.sentence2 is not None else None,
+            labels=self.labels[:limit],
+        )
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where splits are to be had: local GLUE folders, or (without one) the hub.
+
+    A split is taken from `glue`, or from the first folder of `beside` that has it: official files in one folder, what
+    only a part exists of in another.
+    """
+
+    glue: Path | None = None
+    offline: bool = False
+    allow_unofficial: bool = False
+    beside: tuple[Path, ...] = ()
+
+    def split(self, task: Task, name: str) -> Split:
+        """Load one split (`train` or `dev`) and check it.
+
+        Raises:
+            UserError: the data are missing, malformed or unofficial; the message names file, line and column.
+        """
+        split = load_folder(self._folder(task, name), task, name) if self.glue else load_hub(task, name, self.offline)
+        problem = official_problem(split)
+        if problem and not self.allow_unofficial:
+            raise UserError(f"{split.origin}: {problem}; --allow-unofficial-data goes on with it, marked as such")
+        return replace(split, official=not problem)
+
+    def missing(self, task: Task) -> str | None:
+        """Why `task` cannot be had from a local folder (None where it can, or where the hub will be asked)."""
+        if self.glue is None:
+            return None
+        try:
+            for name in SPLITS:
+                find_file(self._folder(task, name), task, name)
+        except UserError as error:
+            return str(error)
+        return None
+
+    def _folder(self, task: Task, name: str) -> Path:
+        """The first folder that holds a split; `glue`, where none does."""
+        assert self.glue is not None
+        for folder in (self.glue, *self.beside):
+            with contextlib.suppress(UserError):
+                find_file(folder, task, name)
+                return folder
+        return self.glue
+
+
+def check_glue(folder: Path) -> None:
+    """Make sure that a GLUE folder is there.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not folder.is_dir():
+        raise UserError(f"no GLUE folder at {folder}: give the folder that holds RTE/dev.tsv and its like")
+
+
+def find_file(glue: Path, task: Task, name: str) -> Path:
+    """The TSV file of a split in a GLUE folder, whatever the case and hyphens of the task's folder name.
+
+    Raises:
+        UserError: no such folder or file.
+    """
+    check_glue(glue)
+    wanted = task.folder.lower().replace("-", "")
+    folders = [d for d in sorted(glue.iterdir()) if d.is_dir() and d.name.lower().replace("-", "") == wanted]
+    file_name = task.dev_file if name == "dev" else "train.tsv"
+    for folder in folders:
+        if (folder / file_name).is_file():
+            return folder / file_name
+    raise UserError(f"no {task.folder}/{file_name} in {glue}: {task.title} needs it")
+
+
+def load_folder(glue: Path, task: Task, name: str) -> Split:
+    """One split from GLUE's own TSV layout.
+
+    Raises:
+        UserError: a missing file or column, broken encoding, a short row, an unknown label, a score outside 0 to 5.
+    """
+    path = find_file(glue, task, name)
+    firsts: list[str] = []
+    seconds: list[str] = []
+    labels: list[Any] = []
+    for line, (first, second, code) in _rows(path, task):
+        firsts.append(first)
+        seconds.append(second)
+        labels.append(_label(task, code, f"{path}, line {line}, column {task.label!r}"))
+    if not firsts:
+        raise UserError(f"{path} has no rows under its header: it should hold {task.title}'s {name} split")
+    second_column = seconds if task.sentence2 else None
+    return Split(task, name, firsts, second_column, labels, str(path), official=True)
+
+
+def _rows(path: Path, task: Task) -> Iterator[tuple[int, tuple[str, str, str]]]:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise UserError(f"{path}, line {line}: not UTF-8 (byte {error.start}): save the file as UTF-8") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    lines = text.split("\n")
+    header = lines[0].rstrip("\r").split("\t")
+    if header == [""]:
+        raise UserError(f"{path} is empty: it should be GLUE's own {task.title} file")
+    wanted = [task.sentence1, task.sentence2 or task.sentence1, task.label]
+    for column in wanted:
+        if column not in header:
+            raise UserError(f"{path}, line 1: no column {column!r} among {header}: is this {task.title}'s GLUE file?")
+    places = [header.index(column) for column in wanted]
+    for number, line_text in enumerate(lines[1:], start=2):
+        fields = line_text.rstrip("\r").split("\t")
+        if fields == [""]:
+            continue
+        if len(fields) <= max(places):
+            if task.skips_short_rows:  # GLUE's own QQP file has a few such rows; its official count leaves them out
+                continue
+            raise UserError(
+                f"{path}, line {number}: {len(fields)} fields where the header has {len(header)}: "
+                f"column {header[len(fields)]!r} and those after it are missing"
+            )
+        first, second, code = (fields[place] for place in places)
+        yield number, (first, second, code)
+
+
+def _label(task: Task, code: str, where: str) -> str | float:
+    if not task.regression:
+        if code not in task.label_codes:
+            raise UserError(f"{where}: unknown label {code!r}; expected one of {', '.join(task.label_codes)}")
+        return task.label_codes[code]
+    try:
+        score = float(code)
+    except ValueError:
+        score = float("nan")
+    if not 0 <= score <= 5:
+        raise UserError(f"{where}: {code!r} is no score from 0 to 5")
+    return score
+
+
+def load_hub(task: Task, name: str, offline: bool) -> Split:
+    """One split of `nyu-mll/glue` at the pinned revision, from the local cache where it is there.
+
+    Raises:
+        UserError: neither cached nor reachable.
+    """
+    import datasets
+
+    if offline:
+        datasets.config.HF_HUB_OFFLINE = True
+        datasets.config.HF_DATASETS_OFFLINE = True
+    try:
+        table = datasets.load_dataset(
+            GLUE_HUB,
+            task.name,
+            split=task.dev_split if name == "dev" else "train",
+            revision=GLUE_REVISION,
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"GLUE's {task.title} is neither cached nor reachable on the hub ({type(error).__name__}): "
+            "give a local GLUE folder with --glue DIR, or run once with network"
+        ) from error
+    return from_hub_table(task, name, table)
+
+
+def from_hub_table(task: Task, name: str, table) -> Split:
+    """The canonical split from the hub's own table, whose labels are numbers with names attached."""
+    first, second = task.hub_columns
+    if task.regression:
+        labels = [
+            float(str(np.float32(score))) for score in table["label"]
+        ]  # the decimals that the float32 was made of
+    else:
+        names = table.features["label"].names
+        if set(names) != set(task.labels):
+            raise UserError(f"{GLUE_HUB} {task.name}: labels {names} where {list(task.labels)} were expected")
+        labels = [names[number] for number in table["label"]]
+    return Split(
+        task,
+        name,
+        list(table[first]),
+        list(table[second]) if second else None,
+        labels,
+        f"{GLUE_HUB}@{GLUE_REVISION} {task.name}",
+        official=True,
+    )
+
+
+def official_problem(split: Split) -> str | None:
+    """How a split differs from the official one in rows or class counts; None where it does not."""
+    task = split.task
+    expected = task.dev_rows if split.name == "dev" else task.train_rows
+    if len(split) != expected:
+        return f"{len(split)} rows where {task.title}'s official {split.name} split has {expected}"
+    counts = task.dev_counts if split.name == "dev" else task.train_counts
+    found = Counter(split.labels)
+    for label, count in counts.items():
+        if found[label] != count:
+            return f"{found[label]} rows labelled {label} where {task.title}'s official {split.name} split has {count}"
+    return None
+
+
+def available_tasks(source: Source) -> list[str]:
+    """The names of the tasks whose two splits a local folder holds (all seven, where the hub is the source)."""
+    return [name for name, task in TASKS.items() if source.missing(task) is None]

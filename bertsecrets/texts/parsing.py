@@ -1,0 +1,203 @@
+"""Words of a text with their character spans, part-of-speech tags and grammatical relations, by a spaCy pipeline.
+
+Any pipeline that the user has installed (or a folder of one) will do, as long as it has Penn tags and a dependency
+parser; `bertsecrets.texts.train_parser` trains a small one where none can be had. spaCy is an optional extra and is imported
+only here and there. Parses are kept on disk under the digest of texts and pipeline.
+"""
+
+import json
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+from unicodedata import category
+
+from bertsecrets.errors import UserError
+from bertsecrets.store.files import digest, write_whole
+from bertsecrets.types import Span, slug
+
+NOUNS = frozenset({"NN", "NNP", "NNPS", "NNS"})
+PRONOUNS = frozenset({"PRP", "PRP$"})
+SUBJECTS = frozenset({"nsubj", "nsubjpass", "csubj", "csubjpass", "agent", "expl"})
+OBJECTS = frozenset({"dobj", "iobj", "dative", "attr", "oprd"})
+NEGATIONS = frozenset({"neither", "nor", "not", "never", "none", "nothing", "nowhere"})
+DEFAULT = "en_core_web_sm"
+INSTALL = 'pip install "spacy>=3.7"'
+ACCURACY = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object"})  # what results say of a pipeline
+CACHE_VERSION = 1  # of the layout of cached parses
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word: its text, where it stands (characters `start` to `stop`), its Penn tag, its relation to `head`.
+
+    `head` is the place of the governing word among the text's words; a root is its own head.
+    """
+
+    text: str
+    start: int
+    stop: int
+    tag: str
+    relation: str
+    head: int
+
+    @property
+    def span(self) -> Span:
+        """The word's characters."""
+        return self.start, self.stop
+
+
+Sentence = tuple[Word, ...]
+
+
+@dataclass(frozen=True)
+class Parses:
+    """The words of each text, in the texts' order, and the pipeline that found them."""
+
+    sentences: list[Sentence]
+    pipeline: dict[str, Any]
+
+    def spans(self, wanted: Callable[[Word], bool]) -> list[list[Span]]:
+        """The spans of the wanted words of each text."""
+        return [[word.span for word in words if wanted(word)] for words in self.sentences]
+
+
+def is_negation(word: Word) -> bool:
+    """Whether a word is one of K19's negations: `not`, `never`, ... or a contraction in `n't`, written either way."""
+    text = word.text.lower().replace("\u2019", "'")
+    return text in NEGATIONS or text.endswith("n't") or text == "cannot"
+
+
+def is_punctuation(word: Word) -> bool:
+    """Whether a word is made of punctuation alone; signs that are read as words (`%`, `#`, `&`, `@`) are none."""
+    return bool(word.text) and all(c == "`" or (category(c)[0] == "P" and c not in "%#&@") for c in word.text)
+
+
+FEATURES: dict[str, Callable[[Word], bool]] = {
+    "noun": lambda word: word.tag in NOUNS,
+    "verb": lambda word: word.tag.startswith("VB"),
+    "pronoun": lambda word: word.tag in PRONOUNS,
+    "subject": lambda word: word.relation in SUBJECTS,
+    "object": lambda word: word.relation in OBJECTS,
+    "negation": is_negation,
+    "punctuation": is_punctuation,
+}
+
+
+def verb_subject_links(words: Sentence) -> list[tuple[Span, Span]]:
+    """The (verb, subject) pairs of a text: each subject word with the verb it depends on (K19 section 4.5).
+
+    Only words labelled `nsubj` (active) whose governor is a verb count, as in K19's code.
+    """
+    governed = [(words[word.head], word) for word in words if word.relation == "nsubj"]
+    return [(verb.span, subject.span) for verb, subject in governed if verb.tag.startswith("VB")]
+
+
+def parse(
+    texts: Sequence[str],
+    pipeline: str = DEFAULT,
+    cache: Path | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Parses:
+    """Tag and parse texts with a spaCy pipeline, each different text once.
+
+    Args:
+        pipeline: name of an installed pipeline, or a folder that holds one.
+        cache: folder where parses are kept between runs; None keeps nothing.
+        progress: called with 1 after each text that is parsed now.
+
+    Raises:
+        UserError: spaCy or the pipeline is missing, or it has no tagger or parser.
+    """
+    nlp = load_pipeline(pipeline)
+    facts = describe(nlp)
+    different = list(dict.fromkeys(texts))
+    path = None
+    if cache is not None:
+        key = digest([CACHE_VERSION, facts["fingerprint"], different])
+        path = cache / f"{slug(facts['name'])}-{key[:16]}.json"
+    found = _read_cache(path, len(different)) if path else None
+    if found is None:
+        found = []
+        for doc in nlp.pipe(different, batch_size=256):
+            found.append(tuple(Word(t.text, t.idx, t.idx + len(t), t.tag_, t.dep_, t.head.i) for t in doc))
+            if progress:
+                progress(1)
+        if path:
+            write_whole(path, json.dumps([[astuple(word) for word in words] for words in found], ensure_ascii=False))
+    by_text = dict(zip(different, found, strict=True))
+    return Parses([by_text[text] for text in texts], facts)
+
+
+def parse_pairs(
+    first: Sequence[str],
+    second: Sequence[str] | None,
+    pipeline: str = DEFAULT,
+    cache: Path | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Parses, Parses | None]:
+    """The parses of a split's first and (where it has them) second texts, in one go; arguments as for `parse`."""
+    both = parse([*first, *(second or [])], pipeline, cache, progress)
+    one = Parses(both.sentences[: len(first)], both.pipeline)
+    return one, None if second is None else Parses(both.sentences[len(first) :], both.pipeline)
+
+
+def spacy_module() -> Any:
+    """The spaCy package, imported when it is needed.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        import spacy
+    except ImportError as error:
+        raise UserError(f"tagging and parsing need spaCy, which is not installed: {INSTALL}") from error
+    return spacy
+
+
+def load_pipeline(name: str) -> Any:
+    """An installed spaCy pipeline, or one in a folder, without the parts that nothing here needs.
+
+    Raises:
+        UserError: spaCy or the pipeline is missing, or it has no tagger or parser.
+    """
+    spacy = spacy_module()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")  # made for a neighbouring version of spaCy: say so, but go on
+            nlp = spacy.load(name, exclude=["ner", "lemmatizer", "senter", "textcat"])
+    except (OSError, ValueError) as error:
+        if Path(name).is_dir():
+            raise UserError(f"{name} cannot be opened as a spaCy pipeline: {str(error).splitlines()[0]}") from error
+        raise UserError(
+            f"spaCy pipeline {name!r} is not installed: python -m spacy download {name}, "
+            "or name another one or a folder with --spacy"
+        ) from error
+    lacking = [part for part in ("tagger", "parser") if part not in nlp.pipe_names]
+    if lacking:
+        raise UserError(f"spaCy pipeline {name!r} has no {' and no '.join(lacking)}: choose one that tags and parses")
+    return nlp
+
+
+def describe(nlp: Any) -> dict[str, Any]:
+    """What identifies a pipeline in results: name, version, spaCy's version, its own accuracy figures, a digest."""
+    meta = nlp.meta
+    facts = {
+        "name": f"{meta['lang']}_{meta['name']}",
+        "version": meta["version"],
+        "spacy": spacy_module().__version__,
+        "training": meta.get("training", {}),
+    }
+    known = {k: v for k, v in meta.get("performance", {}).items() if k in ACCURACY}
+    return {**facts, "accuracy": known, "fingerprint": digest([facts, known])}
+
+
+def _read_cache(path: Path, expected: int) -> list[Sentence] | None:
+    """Cached parses; None where there are none or the file is not what it should be, so that it is made anew."""
+    try:
+        rows: Iterable = json.loads(path.read_text(encoding="utf-8"))
+        found = [tuple(Word(*fields) for fields in words) for words in rows]
+    except (OSError, ValueError, TypeError):
+        return None
+    return found if len(found) == expected else None

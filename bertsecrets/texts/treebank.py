@@ -1,0 +1,265 @@
+"""The Penn Treebank sample as sentences with tags, heads and grammatical relations, to train a small parser on.
+
+NLTK ships the sample twice: `treebank` has constituents with function tags (`NP-SBJ`), `dependency_treebank` has a
+head for every word but no labels. Laid over each other they give labelled dependencies: a constituent's head is its
+one word that depends on a word outside, and the function tag says what that word is. Two conventions of the
+pipelines that users have installed are followed: auxiliaries depend on their main verb, and labels are called
+`nsubj`, `nsubjpass`, `csubj`, `csubjpass`, `expl`, `agent`, `dobj`, `dative`, `attr`, `oprd`; what none of them
+covers is `ROOT`, `aux`, `punct` or `dep`.
+"""
+
+import itertools
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from bertsecrets.errors import UserError
+from bertsecrets.texts.archives import unpacking
+
+TREES, HEADS = "treebank", "dependency_treebank"
+BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]", "``": '"', "''": '"'}
+ADVERBIAL = {"TMP", "LOC", "ADV", "DIR", "EXT", "MNR", "PRP", "BNF", "VOC", "CLR", "HLN", "TTL"}
+VERBAL = re.compile(r"VB.?|MD|TO")
+PUNCTUATION = {",", ".", ":", "``", "''", "-LRB-", "-RRB-"}
+BE = {"be", "is", "are", "was", "were", "been", "being", "am", "'s", "'re", "'m", "get", "got", "gets", "getting"}
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """One sentence: `heads[i]` is the word that word i depends on (itself for the root); `spaces[i]` follows it."""
+
+    words: list[str]
+    spaces: list[bool]
+    tags: list[str]
+    heads: list[int]
+    labels: list[str]
+
+
+@dataclass
+class Node:
+    """A constituent over the words `start` to `stop`; traces have no words and are left out."""
+
+    name: str
+    start: int
+    stop: int = 0
+    children: list["Node"] = field(default_factory=list)
+    word: bool = False
+
+    @property
+    def category(self) -> str:
+        """`NP` of `NP-SBJ-1`."""
+        return re.split(r"[-=]", self.name)[0] or self.name
+
+    @property
+    def functions(self) -> set[str]:
+        """`{"SBJ"}` of `NP-SBJ-1`."""
+        return {part for part in re.split(r"[-=]", self.name)[1:] if not part.isdigit()}
+
+
+def read_treebank(folder: Path) -> list[Parsed]:
+    """All sentences of NLTK's `treebank` and `dependency_treebank`, zipped or unpacked in `folder`, in file order.
+
+    Raises:
+        UserError: one of the two is missing, a file is damaged, or they do not hold the same sentences.
+    """
+    trees, heads = _members(folder, TREES, ".mrg"), _members(folder, HEADS, ".dp")
+    found: list[Parsed] = []
+    for name in sorted(heads.keys() & trees.keys()):
+        try:
+            found += _sentences(trees[name], heads[name])
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{folder}: {name} is damaged ({error}): fetch both NLTK packages again") from error
+    if not found:
+        raise UserError(f"{folder}: no file is in both {TREES} and {HEADS}: fetch both NLTK packages again")
+    return found
+
+
+def _sentences(trees: str, heads: str) -> list[Parsed]:
+    """The sentences of a file that both packages have.
+
+    Raises:
+        ValueError: one of the two is malformed, or they do not fit together.
+    """
+    columns = [block.split("\n") for block in re.split(r"\n\s*\n", heads.strip()) if block.strip()]
+    try:
+        constituents = list(read_trees(trees))
+    except IndexError as error:
+        raise ValueError("brackets that do not match") from error
+    if len(columns) != len(constituents):
+        raise ValueError(f"{len(constituents)} trees for {len(columns)} sentences")
+    return [
+        label_sentence(tree, words, [line.split("\t") for line in lines])
+        for (tree, words), lines in zip(constituents, columns, strict=True)
+    ]
+
+
+def _members(folder: Path, package: str, suffix: str) -> dict[str, str]:
+    """The texts of a package's files by stem, from `<package>.zip` or the folder `<package>`."""
+    packed, unpacked = folder / f"{package}.zip", folder / package
+    with unpacking(packed if packed.is_file() else unpacked, "fetch it again"):
+        if packed.is_file():
+            with zipfile.ZipFile(packed) as archive:
+                names = [n for n in archive.namelist() if n.endswith(suffix)]
+                return {PurePosixPath(n).stem: archive.read(n).decode("utf-8") for n in names}
+        if unpacked.is_dir():
+            return {p.stem: p.read_text(encoding="utf-8") for p in sorted(unpacked.rglob(f"*{suffix}"))}
+    raise UserError(f"no {package}.zip in {folder}: python -m nltk.downloader -d DIR {TREES} {HEADS}; give DIR/corpora")
+
+
+def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
+    """The bracketed trees of a file, each with its words; traces (`-NONE-`) and what holds nothing else are out.
+
+    Raises:
+        IndexError: brackets that do not match.
+    """
+    stack: list[Node] = []
+    words: list[str] = []
+    moved: dict[str, str] = {}  # index of a trace -> what the word that moved away was
+    tokens = re.findall(r"\(|\)|[^\s()]+", text)
+    for place, token in enumerate(tokens):
+        if token == "(":
+            name = tokens[place + 1] if tokens[place + 1] not in "()" else ""
+            stack.append(Node(name, len(words)))
+        elif token == ")":
+            node = stack.pop()
+            node.stop = len(words)
+            if stack and node.stop > node.start:
+                stack[-1].children.append(node)
+            elif not stack:
+                _name_moved(node, moved)
+                yield node, words
+                words, moved = [], {}
+        elif tokens[place - 1] != "(":
+            stack[-1].word = True
+            if stack[-1].name != "-NONE-":
+                words.append(token)
+            elif token.startswith("*T*-"):
+                moved[token[4:]] = _role(stack[-2], stack[-3])
+
+
+def _role(trace: Node, parent: Node) -> str:
+    """What a trace says of the word that moved away from it: subject, object or nothing of use."""
+    if "SBJ" in trace.functions:
+        return "SBJ"
+    plain = trace.category == "NP" and parent.category == "VP" and not trace.functions & (ADVERBIAL | {"PRD"})
+    return "OBJ" if plain else ""
+
+
+def _name_moved(node: Node, moved: dict[str, str]) -> None:
+    """Give relative and question words the function of the place they moved from: `WHNP-1` becomes `WHNP-SBJ-1`."""
+    index = node.name.rpartition("-")[2]
+    if node.category == "WHNP" and moved.get(index):
+        node.name = f"WHNP-{moved[index]}-{index}"
+    for child in node.children:
+        _name_moved(child, moved)
+
+
+def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Parsed:
+    """Lay constituents over unlabelled dependencies.
+
+    Args:
+        words: the tree's words, without traces.
+        columns: word, tag and head (from 1, 0 for the root) of each word.
+
+    Raises:
+        ValueError: tree and columns hold different words; a row without a tag, or without a head in the sentence.
+    """
+    first = repr(" ".join(words[:6]))
+    if words != [column[0] for column in columns]:
+        raise ValueError(f"tree and dependencies differ at {first}")
+    numbers = {str(place): place - 1 for place in range(len(words) + 1)}
+    if any(len(column) < 3 or column[2] not in numbers for column in columns):
+        raise ValueError(f"a row without a tag or a head at {first}")
+    tags = [column[1] for column in columns]
+    heads = [numbers[column[2]] for column in columns]
+    labels = ["punct" if tag in PUNCTUATION else "dep" for tag in tags]
+    _lift_main_verbs(tree, tags, heads, labels)
+    _label(tree, None, words, tags, heads, labels)
+    heads = [head if head >= 0 else i for i, head in enumerate(heads)]
+    labels = ["ROOT" if head == i else label for i, (head, label) in enumerate(zip(heads, labels, strict=True))]
+    surface = [BRACKETS.get(word, word.replace("\\/", "/")) for word in words]
+    return Parsed(surface, spacing(words), tags, heads, labels)
+
+
+def head_of(node: Node, heads: list[int]) -> int | None:
+    """The one word of a constituent that depends on a word outside it; None where there are several."""
+    outside = [i for i in range(node.start, node.stop) if not node.start <= heads[i] < node.stop]
+    return outside[0] if len(outside) == 1 else None
+
+
+def _lift_main_verbs(node: Node, tags: list[str], heads: list[int], labels: list[str]) -> None:
+    """Turn `will -> join` into `join -> will` and `who -> study` into `study -> who`, innermost constituents first."""
+    for child in node.children:
+        _lift_main_verbs(child, tags, heads, labels)
+    if node.category == "VP":
+        upper = [c for c in node.children if c.word and VERBAL.fullmatch(tags[c.start])]
+        lower = [c for c in node.children if c.category == "VP" and not c.word]
+    elif node.category == "SBAR":
+        upper = [c for c in node.children if c.category == "WHNP"]
+        lower = [c for c in node.children if c.category in {"S", "SQ", "SINV"}]
+    else:
+        return
+    if len(upper) != 1 or len(lower) != 1:
+        return
+    above, main = head_of(upper[0], heads), head_of(lower[0], heads)
+    if above is None or main is None or heads[main] != above:
+        return
+    own = range(upper[0].start, upper[0].stop)
+    heads[main] = heads[above]
+    heads[:] = [main if head == above and i not in own else head for i, head in enumerate(heads)]
+    heads[above] = main
+    if node.category == "VP":
+        labels[above] = "aux"
+
+
+def _label(node: Node, parent: Node | None, words: list[str], tags: list[str], heads: list[int], labels: list[str]):
+    head = head_of(node, heads)
+    if parent is not None and head is not None:
+        relation = _relation(node, parent, head, words, tags, heads, labels)
+        if relation:
+            labels[head] = relation
+    for child in node.children:
+        _label(child, node, words, tags, heads, labels)
+
+
+def _relation(
+    node: Node, parent: Node, head: int, words: list[str], tags: list[str], heads: list[int], labels: list[str]
+) -> str | None:
+    """The label that a constituent's function tag and place give to its head word; None where they say nothing."""
+    functions, nominal = node.functions, node.category in {"NP", "QP", "WHNP", "UCP", "NX"}
+    if "SBJ" in functions:
+        if tags[head] == "EX":
+            return "expl"
+        passive = "pass" if _is_passive(heads[head], words, tags, heads, labels) else ""
+        return ("nsubj" if nominal else "csubj") + passive
+    if node.category == "PP" and any("LGS" in child.functions for child in node.children):
+        return "agent"
+    if node.word or not nominal or functions & ADVERBIAL:
+        return None
+    if "OBJ" in functions:
+        return "dobj"
+    if "PRD" in functions:
+        return "attr" if parent.category in {"VP", "SQ", "SINV"} else "oprd"
+    if parent.category != "VP" or heads[head] < 0 or not tags[heads[head]].startswith("VB"):
+        return None
+    later = [c for c in parent.children if c.start >= node.stop and c.category == "NP" and not c.functions & ADVERBIAL]
+    return "dative" if "DTV" in functions or (later and "PRD" not in later[0].functions) else "dobj"
+
+
+def _is_passive(verb: int, words: list[str], tags: list[str], heads: list[int], labels: list[str]) -> bool:
+    if verb < 0 or tags[verb] != "VBN":
+        return False
+    auxiliaries = [words[i].lower() for i, head in enumerate(heads) if head == verb and labels[i] == "aux"]
+    return any(word in BE for word in auxiliaries)
+
+
+def spacing(words: list[str]) -> list[bool]:
+    """Whether a space follows each word in running text: none before `,` or `n't`, none inside quotes' edges."""
+    joins_left = re.compile(r"[,.;:?!%]|''|-R[RCS]B-|n't|'(s|re|ve|ll|d|m)?|\.\.\.", re.IGNORECASE)
+    joins_right = {"``", "-LRB-", "-LCB-", "-LSB-", "$", "#"}
+    after = [
+        not joins_left.fullmatch(following) and word not in joins_right for word, following in itertools.pairwise(words)
+    ]
+    return [*after, False]
