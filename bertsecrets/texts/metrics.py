@@ -1,0 +1,75 @@
+"""The metrics of GLUE, each a function of means over examples, so that resampling one is a matrix product.
+
+A classifier's answers become *moments*, a few numbers per example; every metric follows from their means. Scores are
+fractions. Pure numpy.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+
+Number = np.ndarray | np.floating
+Metric = Callable[[np.ndarray], Number]
+
+
+def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Return F1, the harmonic mean of precision and recall; 0 where nothing is, or should be, positive.
+
+    Args:
+        hits: how many (or what share of all) examples are positive and named so.
+        named: how many are named positive.
+        true: how many are positive.
+
+    >>> float(f1(np.array(2.0), np.array(3.0), np.array(5.0)))
+    0.5
+    """
+    both = np.asarray(named + true, dtype=np.float64)
+    return np.divide(2 * hits, both, out=np.zeros_like(both), where=both > 0)
+
+
+def f1_by_class(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any classes"]:
+    """Return each class's F1 from confusion matrices [true, predicted]."""
+    return f1(np.diagonal(confusion, axis1=-2, axis2=-1), confusion.sum(-2), confusion.sum(-1))
+
+
+def macro_f1(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any"]:
+    """Return the mean of the classes' F1 from confusion matrices [true, predicted]."""
+    return f1_by_class(confusion).mean(-1)
+
+
+def class_moments(predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples 4"]:
+    """Return, per example, whether it is right, a true positive of class 1, named class 1, and of class 1."""
+    p, t = predicted.astype(float), target.astype(float)
+    return np.stack([p == t, (p == 1) & (t == 1), p == 1, t == 1], axis=1).astype(float)
+
+
+def score_moments(predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples 5"]:
+    """Return, per example, the products of predicted and true score that a correlation is made of."""
+    p, t = predicted.astype(float), target.astype(float)
+    return np.stack([p, t, p * p, t * t, p * t], axis=1)
+
+
+def accuracy(mean: Float[np.ndarray, "*any 4"]) -> Number:
+    """Return the accuracy from the means of `class_moments`."""
+    return mean[..., 0]
+
+
+def positive_f1(mean: Float[np.ndarray, "*any 4"]) -> Number:
+    """Return the F1 of class 1 from the means of `class_moments`."""
+    return f1(mean[..., 1], mean[..., 2], mean[..., 3])
+
+
+def pearson(mean: Float[np.ndarray, "*any 5"]) -> Number:
+    """Return Pearson's correlation from the means of `score_moments`; 0 where either side is constant."""
+    p, t, pp, tt, pt = (mean[..., i] for i in range(5))
+    spread = np.sqrt(np.maximum(pp - p * p, 0) * np.maximum(tt - t * t, 0))
+    return np.divide(pt - p * t, spread, out=np.zeros_like(spread), where=spread > 1e-12)
+
+
+METRICS: dict[str, Metric] = {"accuracy": accuracy, "f1": positive_f1, "pearson": pearson}
+
+
+def moments(metric: str, predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples k"]:
+    """Return the moments that the metric of this name is a function of."""
+    return score_moments(predicted, target) if metric == "pearson" else class_moments(predicted, target)
