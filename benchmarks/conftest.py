@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bertsecrets.cli import commands
 from bertsecrets.claims.judge import Verdict
 from bertsecrets.claims.schema import Case, cases
+from bertsecrets.cli import commands
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError
 from bertsecrets.settings import params

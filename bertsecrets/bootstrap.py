@@ -1,6 +1,6 @@
 """The bootstrap: means of rows drawn with replacement, and the interval that they leave.
 
-Pure numpy. Every interval of the suite comes from here: those of verdicts, of figures, of classifiers and of annotators.
+Pure numpy. Every interval of the suite comes from here: of verdicts, figures, classifiers and annotators.
 """
 
 from collections.abc import Iterator
@@ -52,12 +52,12 @@ def resampled_means(
 
 
 def central_interval(
-    replicates: Float[np.ndarray, "resamples *rest"], confidence: float
-) -> tuple[Float[np.ndarray, "*rest"], Float[np.ndarray, "*rest"]]:
+    replicates: Float[np.ndarray, " resamples *rest"], confidence: float
+) -> tuple[Float[np.ndarray, " *rest"], Float[np.ndarray, " *rest"]]:
     """Return both ends of the central interval of the replicates, column by column.
 
-    >>> [float(end) for end in central_interval(np.arange(101.0), 0.9)]
-    [5.0, 95.0]
+    >>> [float(end) for end in central_interval(np.arange(101.0), 0.5)]
+    [25.0, 75.0]
     """
     tail = (1 - confidence) / 2
     low, high = np.quantile(replicates, [tail, 1 - tail], axis=0)

@@ -13,8 +13,8 @@ Number = np.ndarray | np.floating
 Metric = Callable[[np.ndarray], Number]
 
 
-def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """Return F1, the harmonic mean of precision and recall; 0 where nothing is, or should be, positive.
+def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0) -> np.ndarray:
+    """Return F1, the harmonic mean of precision and recall; `empty` where nothing is, or should be, positive.
 
     Args:
         hits: how many (or what share of all) examples are positive and named so.
@@ -25,17 +25,17 @@ def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray) -> np.ndarray:
     0.5
     """
     both = np.asarray(named + true, dtype=np.float64)
-    return np.divide(2 * hits, both, out=np.zeros_like(both), where=both > 0)
+    return np.divide(2 * hits, both, out=np.full(both.shape, empty), where=both > 0)
 
 
 def f1_by_class(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any classes"]:
-    """Return each class's F1 from confusion matrices [true, predicted]."""
-    return f1(np.diagonal(confusion, axis1=-2, axis2=-1), confusion.sum(-2), confusion.sum(-1))
+    """Return each class's F1 from confusion matrices [true, predicted]; NaN for a class that occurs in neither."""
+    return f1(np.diagonal(confusion, axis1=-2, axis2=-1), confusion.sum(-2), confusion.sum(-1), np.nan)
 
 
 def macro_f1(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any"]:
-    """Return the mean of the classes' F1 from confusion matrices [true, predicted]."""
-    return f1_by_class(confusion).mean(-1)
+    """Return the mean F1 of the classes that occur or are predicted, from confusion matrices [true, predicted]."""
+    return np.asarray(np.nanmean(f1_by_class(confusion), axis=-1))
 
 
 def class_moments(predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples 4"]:

@@ -1,8 +1,8 @@
 """Words of a text with their character spans, part-of-speech tags and grammatical relations, by a spaCy pipeline.
 
 Any pipeline that the user has installed (or a folder of one) will do, as long as it has Penn tags and a dependency
-parser; `bertsecrets.texts.train_parser` trains a small one where none can be had. spaCy is an optional extra and is imported
-only here and there. Parses are kept on disk under the digest of texts and pipeline.
+parser; `bertsecrets.texts.train_parser` trains a small one where none is available. spaCy is an optional extra and is
+imported only when it is used. Parses are kept on disk under the digest of texts and pipeline.
 """
 
 import json
