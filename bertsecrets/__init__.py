@@ -1,7 +1,70 @@
-"""Every claim of *Revealing the Dark Secrets of BERT* (EMNLP 2019) as a benchmark that runs and can fail.
+"""Every claim of *Revealing the Dark Secrets of BERT* (K19, EMNLP 2019) as a benchmark that runs and can fail.
 
-This module stays empty so that `import bertsecrets` and `bertsecrets --help` cost nothing: torch and
-transformers are imported by the modules that compute with them, at the moment they are needed.
+```python
+import bertsecrets as bs
+
+session = bs.Session(model="minilm", glue="GLUE")
+session.measure("attention-change", task="rte")
+session.judge("C1", task="rte", seeds=3)
+```
+
+Names are imported when they are used, so that `import bertsecrets` and `bertsecrets --help` cost nothing.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from bertsecrets.claims.estimand import Estimand, Need
+    from bertsecrets.claims.quantities import quantity
+    from bertsecrets.claims.schema import Claim, load_claims
+    from bertsecrets.claims.verdict import Verdict
+    from bertsecrets.errors import MissingError, UserError
+    from bertsecrets.measures.registry import measure
+    from bertsecrets.options import RunOptions
+    from bertsecrets.session import Session
+    from bertsecrets.types import Measurement, Subject
+
+_HOMES = {
+    "Claim": "claims.schema",
+    "Estimand": "claims.estimand",
+    "Measurement": "types",
+    "MissingError": "errors",
+    "Need": "claims.estimand",
+    "RunOptions": "options",
+    "Session": "session",
+    "Subject": "types",
+    "UserError": "errors",
+    "Verdict": "claims.verdict",
+    "load_claims": "claims.schema",
+    "measure": "measures.registry",
+    "quantity": "claims.quantities",
+}
+
+__all__ = [
+    "Claim",
+    "Estimand",
+    "Measurement",
+    "MissingError",
+    "Need",
+    "RunOptions",
+    "Session",
+    "Subject",
+    "UserError",
+    "Verdict",
+    "load_claims",
+    "measure",
+    "quantity",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"bertsecrets.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

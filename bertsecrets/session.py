@@ -1,277 +1,343 @@
-"""From a subject to its measurement: the one place where data, checkpoints, passes and the store meet.
+"""From a subject to its measurement, from a claim to its verdict: where data, models, measures and the store meet.
 
-Command line and benchmarks both ask a `Workbench`; nothing is trained or measured twice. What changes a result
-(data, settings, limits, precision) is part of its key and is marked in its provenance.
+Command line, benchmarks and Python all ask a `Session`; nothing is trained or measured twice. What changes a result
+(data, settings, limits, device) is part of its key and is marked in its provenance.
 """
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bertsecrets.errors import UserError
-from bertsecrets.measures import ABLATION, ANNOTATED, ATTENTION, ENCODER, MEASURES, check_measure
-from bertsecrets.measures.inputs import DEFAULT_PIPELINE, Texts
-from bertsecrets.models import loading, locations
+from bertsecrets.claims import plan
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.schema import Case, find_case
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.errors import MissingError, UserError
+from bertsecrets.measures.base import Measure, Resources, Run
+from bertsecrets.measures.base.needs import pipeline_problem
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.models import loading
+from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.memory import give_back
-from bertsecrets.provenance import best_device, classifier_facts, device_name, pipeline_facts, software
-from bertsecrets.settings import Params, params
+from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, seed_range
+from bertsecrets.provenance import best_device, device_name, software
+from bertsecrets.report import notebook
+from bertsecrets.settings import SEEDS, Params, load_settings
 from bertsecrets.store.entries import Store
 from bertsecrets.store.files import copy_whole, digest
 from bertsecrets.store.measurements import load, save
+from bertsecrets.store.verdicts import keep_verdict
 from bertsecrets.texts.glue import Source, check_glue
-from bertsecrets.texts.tasks import task
-from bertsecrets.types import Measurement, Subject, slug
+from bertsecrets.texts.rows import TaskRows
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
+from bertsecrets.types import Initialisation, Measurement, Subject, slug
 
-CPU = torch.device("cpu")
+notebook.show_in_notebooks()
 
 
-@dataclass(frozen=True)
-class Workbench:
-    """Everything a measurement depends on besides its subject: what is read, on which device, what is kept where."""
+class Session:
+    """Everything that measurements and verdicts are made with: what is read, on which device, what is kept where.
 
-    store: Store
-    texts: Texts
-    device: torch.device = CPU
-    offline: bool = False
+    ```python
+    import bertsecrets as bs
+
+    session = bs.Session(model="minilm", glue="GLUE")
+    session.measure("attention-change", task="rte").values["cosine"]  # [layer, head]
+    session.judge("C1", task="rte", seeds=3)
+    ```
+    """
+
+    def __init__(self, options: RunOptions | None = None, *, settings: Params | None = None, **given: Any):
+        """Open a session.
+
+        Args:
+            options: of the run; without them, `given` has their fields as keywords (`model`, `glue`, `limit`, ...).
+            settings: instead of those in `params.yaml`.
+
+        Raises:
+            UserError: an option is impossible, or names what is not there.
+        """
+        self.options = options = options or RunOptions(**given)
+        self.settings = settings or load_settings()
+        if options.spacy and (problem := pipeline_problem(options.spacy)):
+            raise UserError(problem)
+        for folder in options.glue_folders:
+            check_glue(folder)
+        frames = options.frames_path
+        if frames is not None and not frames.exists():
+            raise UserError(f"nothing at {frames}: --frames takes a JSONL, or FrameNet's own folder or archive")
+        first, *others = options.glue_folders or [None]
+        source = Source(first, options.offline, options.allow_unofficial_data, tuple(filter(None, others)))
+        self.store = Store(options.store_folder)
+        self.resources = Resources(
+            rows=TaskRows(source, options.limit, options.train_limit, options.grid_limit),
+            settings=self.settings,
+            device=best_device(options.device),
+            kept=self.store.root,
+            frames=frames,
+            spacy=options.spacy or DEFAULT_PIPELINE,
+        )
+        self._refs: dict[str, ModelRef] = {}
 
     @property
-    def settings(self) -> Params:
-        """The settings of `params.yaml`."""
-        return params()
+    def model(self) -> str:
+        """The model asked for, or the default of `params.yaml`."""
+        return self.options.model or self.settings.model
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        """The seeds asked for, or those of `params.yaml`."""
+        return self.settings.seeds if self.options.seeds is None else seed_range(self.options.seeds)
+
+    def ref(self, model: str) -> ModelRef:
+        """Return where a model's files are.
+
+        Raises:
+            UserError: there is no such folder, or MiniLM is not installed.
+        """
+        if model not in self._refs:
+            self._refs[model] = locate(model, self.options.offline)
+        return self._refs[model]
+
+    def check_model(self, model: str | None = None) -> None:
+        """Make sure that a model is available, before anything expensive starts.
+
+        Raises:
+            UserError: it is not.
+        """
+        loading.open_config(self.ref(model or self.model))
+
+    # ------------------------------------------------------------------ in Python
+
+    def subject(
+        self, task_name: str | None, init: Initialisation = "pretrained", seed: int = 1, model: str | None = None
+    ) -> Subject:
+        """Return the session's model on a task; without a task, the bare encoder.
+
+        Raises:
+            UserError: an unknown task, or a seed that cannot be used.
+        """
+        if not 0 <= seed < SEEDS:
+            raise UserError(f"--seed {seed} cannot be used: give 0 to {SEEDS - 1}")
+        if task_name is None:
+            return Subject(model or self.model, ALL_TASKS, "untrained", seed)
+        return Subject(model or self.model, task(task_name).name, init, seed)
+
+    def measure(
+        self,
+        measure: str,
+        task: str | None = None,
+        *,
+        init: Initialisation = "pretrained",
+        seed: int = 1,
+        checkpoint: Path | str | None = None,
+        **options: Any,
+    ) -> Measurement:
+        """Return a measurement of the session's model, from the store or made now.
+
+        Args:
+            measure: its name, such as `attention-change`.
+            task: which GLUE task; none for measures of the bare encoder and of the suite itself.
+            init: `pretrained`, `random`, `frozen` or `untrained`.
+            checkpoint: a folder to measure instead of the checkpoint that the suite trains.
+            options: of the measure, such as `padded_to=200`.
+
+        Raises:
+            UserError: an unknown measure, task or option, or anything missing that is needed.
+        """
+        if get_measure(measure).on_task and task is None:
+            raise UserError(f"measure {measure} needs a task: one of {', '.join(TASKS)}")
+        subject = self.subject(task if get_measure(measure).on_task else None, init, seed)
+        return self.measurement(measure, subject, Path(checkpoint) if checkpoint else None, **options)
+
+    def judge(self, claim: str, task: str | None = None, *, seeds: int | None = None) -> Verdict:
+        """Return the verdict on a claim, measured now or taken from the store.
+
+        Args:
+            claim: an id (`C1`), with its variant where it has several (`D1-untrained`).
+            task: which of the claim's tasks; may be left out where there is only one.
+            seeds: judge on seeds 1 to so many, instead of the session's.
+
+        Raises:
+            UserError: an unknown or ambiguous claim, or anything missing that is needed.
+        """
+        case = find_case(claim, task)
+        problem = plan.missing(self, case)
+        if problem:
+            raise MissingError(problem)
+        chosen = self.seeds if seeds is None else seed_range(seeds)
+        return self.verdict(case, self.measure_case(case, chosen))
+
+    # ------------------------------------------------------------------ verdicts
+
+    def measure_case(self, case: Case, seeds: Sequence[int] | None = None) -> list[plan.Measured]:
+        """Return per seed the measurements that a case needs."""
+        return plan.measure_case(self, case, self.model, self.seeds if seeds is None else seeds)
+
+    def verdict(self, case: Case, measured: list[plan.Measured]) -> Verdict:
+        """Judge a case on what was measured, and keep the verdict in the store."""
+        verdict = judge(case, measured, self.settings.judge)
+        keep_verdict(self.store.root, str(case), self.model, verdict.as_json())
+        return verdict
+
+    def missing(self, measure: str, task_name: str) -> str | None:
+        """Return why a measure cannot be run on a task (data, frames, spaCy); None where it can."""
+        return get_measure(measure).missing(self.resources, task_name)
 
     # ------------------------------------------------------------------ checkpoints
 
     def checkpoint(self, subject: Subject) -> Path:
-        """The folder of a subject's trained checkpoint, trained now if it is not in the store."""
-        return self._checkpoint(subject)[0]
+        """Return the folder of a subject's trained checkpoint, trained now if it is not in the store."""
+        folder, reused = self.store.get_or_make(
+            "checkpoints", str(subject), self._checkpoint_key(subject), partial(self._train, subject)
+        )
+        if not reused:
+            give_back()
+        return folder
+
+    def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
+        """Write a subject's checkpoint to a folder of the user's choice, whole or not at all."""
+        copy_whole(self.checkpoint(subject), folder)
+        return folder
 
     def _checkpoint_key(self, subject: Subject) -> dict[str, Any]:
         trained = subject.initialisation != "untrained"
         return {
-            "model": locations.identify(locations.locate(subject.model), self.offline),
+            "model": self.ref(subject.model).identity(),
             "task": subject.task,
             "initialisation": subject.initialisation,
             "seed": subject.seed,
             "finetune": self.settings.finetune.model_dump() if trained else None,
-            "train": self.texts.split(subject.task, "train").fingerprint if trained else None,
-            "device": self.device.type if trained else "cpu",
+            "train": self.resources.rows.split(subject.task, "train").fingerprint if trained else None,
+            "device": self.resources.device.type if trained else "cpu",
         }
 
-    def _checkpoint(self, subject: Subject) -> tuple[Path, bool]:
-        key = self._checkpoint_key(subject)
+    def _train(self, subject: Subject, folder: Path) -> dict[str, Any]:
+        """Train a subject into a folder; returns what its manifest says."""
+        from bertsecrets.models.finetune import finetune  # transformers' Trainer takes seconds to import
 
-        def make(folder: Path) -> dict[str, Any]:
-            from bertsecrets.models.finetune import finetune  # transformers' Trainer takes seconds to import
-
-            fused = "sdpa" if self.device.type == "cuda" else "eager"  # on a CPU dropout makes SDPA the slower one
-            classifier = loading.open_classifier(
-                subject.model, task(subject.task), subject.initialisation, subject.seed, self.offline, fused
-            )
-            trained = subject.initialisation != "untrained"
-            give_back()  # what earlier measurements have left
-            facts = finetune(
-                classifier,
-                self.texts.split(subject.task, "train") if trained else None,
-                folder,
-                self.settings.finetune,
-                subject.initialisation,
-                subject.seed,
-                self.device,
-                title=f"fine-tuning {subject}",
-            )
-            return {
-                "subject": asdict(subject),
-                "training": facts,
-                "software": software(),
-                "data": self.texts.splits_facts(subject.task, ("train", "dev") if trained else ("dev",)),
-                "train_limit": self.texts.cut(subject.task, "train") if trained else None,
-            }
-
-        folder, reused = self.store.get_or_make("checkpoints", str(subject), key, make)
-        if not reused:
-            give_back()
-        return folder, reused
-
-    def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
-        """A subject's checkpoint as a folder of the user's choice, whole or not at all."""
-        source = self.checkpoint(subject)
-        copy_whole(source, folder)
-        return folder
+        rows, device = self.resources.rows, self.resources.device
+        fused = "sdpa" if device.type == "cuda" else "eager"  # on a CPU dropout makes SDPA the slower one
+        opened = loading.open_classifier(
+            self.ref(subject.model), task(subject.task), subject.initialisation, subject.seed, fused
+        )
+        trained = subject.initialisation != "untrained"
+        give_back()  # what earlier measurements have left
+        facts = finetune(
+            opened,
+            rows.split(subject.task, "train") if trained else None,
+            folder,
+            settings=self.settings.finetune,
+            initialisation=subject.initialisation,
+            seed=subject.seed,
+            device=device,
+            title=f"fine-tuning {subject}",
+        )
+        return {
+            "subject": asdict(subject),
+            "training": facts,
+            "software": software(),
+            "data": rows.facts(subject.task, ("train", "dev") if trained else ("dev",)),
+            "train_limit": rows.cut(subject.task, "train") if trained else None,
+        }
 
     # ------------------------------------------------------------------ measurements
-
-    def missing(self, measure: str, task_name: str) -> str | None:
-        """Why a measure cannot be had on a task (data, frames, spaCy); None where it can."""
-        return self.texts.missing(measure, task_name)
 
     def measurement(
         self, measure: str, subject: Subject, checkpoint: Path | None = None, **options: Any
     ) -> Measurement:
-        """A subject's measurement, from the store or made now.
+        """Return a subject's measurement, from the store or made now.
 
         Args:
             checkpoint: a folder to measure instead of the subject's own trained checkpoint.
             options: of the measure, e.g. `padded_to=200` for `attention-change`.
 
         Raises:
-            UserError: an unknown measure, or anything missing that it needs.
+            UserError: an unknown measure or option, or anything missing that is needed.
         """
-        check_measure(measure)
-        if MEASURES[measure].kind == ANNOTATED:
-            from bertsecrets.patterns.classifier import chosen_folder  # with scikit-learn, which takes its time
-
-            folder = chosen_folder()
-        elif MEASURES[measure].kind in ENCODER:
-            folder = checkpoint or locations.local_folder(locations.locate(subject.model), self.offline)
-        else:
-            folder = checkpoint or self.checkpoint(subject)
-            loading.open_checkpoint_config(folder, task(subject.task))
-        key = self._key(measure, subject, folder, options)
+        asked = get_measure(measure)
+        run = self._run(asked, subject, checkpoint, options)
+        name, key = _entry_name(asked, subject, checkpoint), asked.key(run)
+        run = replace(run, grid=self.store.root / "grids" / f"{asked.name}-{digest(key)[:12]}")
         made: dict[str, Measurement] = {}
-
-        name = self._name(measure, subject, checkpoint)
-        if MEASURES[measure].kind == ABLATION and self.store.find("measurements", name, key) is None:
-            made = self._run(measure, subject, folder, options)  # before the entry's lock: processes share a grid
+        if asked.shared and self.store.find("measurements", name, key) is None:
+            made = self._measured(asked, run)  # before the entry's lock: processes share the work
 
         def make(target: Path) -> dict[str, Any]:
-            if measure not in made:
-                made.update(self._run(measure, subject, folder, options))
-            return save(made[measure], target)
+            if not made:
+                made.update(self._measured(asked, run))
+            return save(made[asked.name], target)
 
         entry, reused = self.store.get_or_make("measurements", name, key, make)
-        for sibling, found in made.items():  # a pass that fed other measures too: keep what it gave
-            if sibling != measure:
+        for other, measurement in made.items():  # what the same pass gave beside
+            if other != asked.name:
+                companion = get_measure(other)
+                beside = replace(run, options=companion.check_options({}))
                 self.store.get_or_make(
                     "measurements",
-                    self._name(sibling, subject, checkpoint),
-                    self._key(sibling, subject, folder, options),
-                    partial(save, found),
+                    _entry_name(companion, subject, checkpoint),
+                    companion.key(beside),
+                    partial(save, measurement),
                 )
         return replace(load(entry), subject=subject, reused=reused)
 
-    def _name(self, measure: str, subject: Subject, checkpoint: Path | None) -> str:
-        if MEASURES[measure].kind == ANNOTATED:
-            return measure
-        return f"{measure}-{subject}" if checkpoint is None else f"{measure}-{slug(str(checkpoint))}-{subject.task}"
+    def _run(self, measure: Measure, subject: Subject, checkpoint: Path | None, options: dict[str, Any]) -> Run:
+        checked = measure.check_options(options)
+        if not measure.reads_model:
+            return Run(subject, checked, self.resources)
+        ref = self.ref(subject.model)
+        if not measure.on_task:
+            folder = checkpoint or ref.folder()
+        else:
+            folder = checkpoint or self.checkpoint(subject)
+            loading.open_checkpoint_config(folder, task(subject.task))
+        return Run(subject, checked, self.resources, ref, folder)
 
-    def _key(self, measure: str, subject: Subject, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
-        made_by = {"measure": measure, "version": MEASURES[measure].version}
-        if MEASURES[measure].kind == ANNOTATED:  # the same whatever the model: made once for all of them
-            maps = {"data": self.texts.fingerprint(measure, subject.task)}
-            return {**made_by, **maps, "settings": self._measure_settings(measure)}
-        return {
-            **made_by,
-            "checkpoint": locations.identify(locations.Location(str(folder), str(folder))),
-            "vocabulary": locations.vocabulary(folder),
-            "base": locations.identify(locations.locate(subject.model), self.offline)
-            if MEASURES[measure].compares
-            else None,
-            "model": subject.model,
-            "subject": asdict(subject),
-            "data": self.texts.fingerprint(measure, subject.task),
-            "settings": self._measure_settings(measure),
-            "options": options,
-            "device": self.device.type,
-        }
-
-    def _measure_settings(self, measure: str) -> dict[str, Any]:
-        maps = MEASURES[measure].kind in (ATTENTION, *ENCODER)
-        chosen = self.settings.attention if maps else self.settings.scores
-        words = {"pipeline": pipeline_facts(self.texts.spacy)} if measure in ("features", "relations") else {}
-        patterns = classifier_facts() if measure in ("patterns", "pattern-quality") else {}
-        if measure == "pattern-quality":
-            patterns = {"classifier": patterns["classifier"]}  # its models are those of the maps it is judged on
-        return {**chosen.model_dump(), **words, **patterns}
-
-    def _run(self, measure: str, subject: Subject, folder: Path, options: dict[str, Any]) -> dict[str, Measurement]:
-        """Run a measure, and those that the same pass feeds."""
-        from bertsecrets.measures.running import RUNNERS, Inputs
-
+    def _measured(self, measure: Measure, run: Run) -> dict[str, Measurement]:
+        """Run a measure; returns its measurement, and those that the same work gave."""
         began = time.monotonic()
-        key = digest(self._key(measure, subject, folder, options))
-        inputs = Inputs(
-            measure,
-            subject,
-            folder,
-            self.texts.rows(measure, subject.task),
-            options,
-            self.settings,
-            self.device,
-            self.offline,
-            grid=self.store.root / "grids" / f"{measure}-{key[:12]}",
-            cache=self.store.root / "parses",
-            frames=self.texts.frames,
-            spacy=self.texts.spacy,
-        )
         with torch.inference_mode():
-            results, examples = RUNNERS[MEASURES[measure].kind](inputs)
+            results, examples = measure.run(run)
         seconds = round(time.monotonic() - began, 2)
         return {
             name: Measurement(
-                name,
-                subject,
-                examples,
-                values,
-                samples,
-                self._measure_settings(name),
-                options,
-                self.provenance(name, subject, folder, seconds),
+                measure=name,
+                subject=run.subject,
+                examples=examples,
+                values=values,
+                samples=samples,
+                settings=get_measure(name).settings(self.resources),
+                options=run.options.given() if name == measure.name else {},
+                provenance=self._provenance(get_measure(name), run, seconds),
             )
             for name, (values, samples) in results.items()
         }
 
-    # ------------------------------------------------------------------ provenance
-
-    def provenance(self, measure: str, subject: Subject, folder: Path, seconds: float) -> dict[str, Any]:
+    def _provenance(self, measure: Measure, run: Run, seconds: float) -> dict[str, Any]:
         """Where a measurement comes from: data, limits, checkpoint, software, device, seconds."""
-        texts = self.texts.measured_facts(measure, subject.task)
-        manifest = locations.checkpoint_manifest(folder)
+        facts = measure.data_facts(self.resources, run.subject.task)
+        manifest = ModelRef.in_folder(run.folder).manifest() if run.folder else {}
         return {
-            **texts,
-            "official_data": texts["official_data"] and manifest.get("data", {}).get("official", True),
+            **facts,
+            "official_data": facts["official_data"] and manifest.get("data", {}).get("official", True),
             "train_limit": manifest.get("train_limit"),
-            "checkpoint": folder.name,
+            "checkpoint": run.folder.name if run.folder else None,
             "training": manifest.get("training"),
             "software": software(),
-            "device": device_name(self.device),
+            "device": device_name(self.resources.device),
             "seconds": seconds,
             "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
 
 
-def open_workbench(
-    store: Path | None = None,
-    glue: Path | Sequence[Path] | None = None,
-    device: str | None = None,
-    limit: int | None = None,
-    train_limit: int | None = None,
-    offline: bool = False,
-    allow_unofficial: bool = False,
-    frames: Path | None = None,
-    spacy: str | None = None,
-    grid_limit: int | None = None,
-) -> Workbench:
-    """A workbench from plain options, as the command line and pytest have them.
-
-    Args:
-        glue: a local GLUE folder, or several that are looked into in turn for each split.
-
-    Raises:
-        UserError: an impossible limit or an absent device or folder.
-    """
-    for name, value in (("--limit", limit), ("--train-limit", train_limit), ("--grid-limit", grid_limit)):
-        if value is not None and value < 1:
-            raise UserError(f"{name} {value} leaves no rows: give 1 or more")
-    folders = [glue] if isinstance(glue, Path) else list(glue or ())
-    for folder in folders:
-        check_glue(folder)
-    if frames is not None and not frames.exists():
-        raise UserError(f"nothing at {frames}: --frames takes a JSONL, or FrameNet's own folder or archive")
-    source = Source(next(iter(folders), None), offline, allow_unofficial, tuple(folders[1:]))
-    texts = Texts(source, limit, train_limit, grid_limit, frames, spacy or DEFAULT_PIPELINE)
-    return Workbench(Store(store or Path("runs")), texts, best_device(device), offline)
+def _entry_name(measure: Measure, subject: Subject, checkpoint: Path | None) -> str:
+    """The readable part of an entry's name."""
+    if not measure.reads_model:
+        return measure.name
+    whose = str(subject) if checkpoint is None else f"{slug(str(checkpoint))}-{subject.task}"
+    return f"{measure.name}-{whose}"

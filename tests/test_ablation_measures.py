@@ -8,8 +8,8 @@ from ablation_reference import plain_logits
 
 from bertsecrets.ablation.head_sets import BASELINE, single_heads, whole_layers
 from bertsecrets.errors import UserError
-from bertsecrets.measures.ablation import set_ablation
-from bertsecrets.models.loading import Classifier
+from bertsecrets.measures.base.ablation import set_ablation
+from bertsecrets.models.loading import OpenModel
 from bertsecrets.texts.tasks import task
 
 
@@ -31,7 +31,7 @@ def test_the_measure_correlates_scores_and_resumes_from_its_folder(tmp_path):
 
     torch.manual_seed(3)
     model = BertForSequenceClassification(BertConfig(**{**DEEP, "num_labels": 1})).eval()
-    classifier, encoded, targets = Classifier(model, None, ""), tokens((4, 6, 6, 8, 5)), [0.5, 5.0, 2.2, 3.1, 4.0]
+    classifier, encoded, targets = OpenModel(model, None, ""), tokens((4, 6, 6, 8, 5)), [0.5, 5.0, 2.2, 3.1, 4.0]
     values, samples = set_ablation(
         classifier, encoded, task("stsb"), targets, whole_layers(3, 4), folder=tmp_path / "grid"
     )

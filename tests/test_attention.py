@@ -7,11 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import CONFIGS, HEADS, LAYERS, family, plain_maps, some_inputs
+from tiny import CONFIGS, HEADS, LAYERS, family, opened, plain_maps, some_inputs
 
 from bertsecrets.errors import UserError
-from bertsecrets.measures.attention_change import AttentionChange, map_cosine
-from bertsecrets.measures.special_tokens import SpecialTokens
+from bertsecrets.measures.attention_change import CosineObserver, map_cosine
+from bertsecrets.measures.special_tokens import SpecialTokenObserver
 from bertsecrets.models.attention import Pass, Tap
 from bertsecrets.models.encoding import batches, collate
 
@@ -32,14 +32,14 @@ class Keep:
     def __init__(self):
         self.maps = {}
 
-    def observe(self, batch, layer, maps, other):
+    def update(self, batch, layer, maps, other):
         for row, i in enumerate(batch.indices.tolist()):
             size = int(batch.lengths[row])
             assert maps[row, :, size:].abs().max().item() == 0 if size < maps.shape[2] else True
             assert maps[row, :, :size, size:].abs().sum().item() < 1e-5
             self.maps[i, layer] = maps[row, :, :size, :size].clone()
 
-    def result(self):
+    def compute(self):
         return {}, {}
 
 
@@ -47,7 +47,7 @@ class Keep:
 def test_padding_never_changes_a_map(name):
     model, inputs = family(name), inputs_for(name)
     kept = Keep()
-    Pass(model, LAYERS, HEADS).feed(inputs, [kept])
+    Pass(opened(model)).feed(inputs, [kept])
     assert len(kept.maps) == len(inputs) * LAYERS
     for i in range(len(inputs)):
         expected = plain_maps(model, inputs, i)
@@ -72,9 +72,9 @@ def special_naively(model, inputs, ids):
 @pytest.mark.parametrize("name", ["bert", "albert", "mpnet", "gpt2"])
 def test_attention_to_special_tokens_equals_loops_over_single_examples(name):
     model, inputs, ids = family(name), inputs_for(name), {"cls": 2, "sep": 3}
-    observer = SpecialTokens(len(inputs), *SHAPE, ids)
-    Pass(model, *SHAPE).feed(inputs, [observer])
-    values, samples = observer.result()
+    observer = SpecialTokenObserver(len(inputs), *SHAPE, ids)
+    Pass(opened(model)).feed(inputs, [observer])
+    values, samples = observer.compute()
     expected = special_naively(model, inputs, ids)
     for kind in ("cls", "sep", "sep_sum"):
         np.testing.assert_allclose(samples[kind], expected[kind], atol=1e-6)
@@ -82,18 +82,18 @@ def test_attention_to_special_tokens_equals_loops_over_single_examples(name):
 
 
 def test_a_special_token_that_a_model_lacks_is_not_a_number():
-    observer = SpecialTokens(2, *SHAPE, {"cls": None, "sep": 3})
-    Pass(family("bert"), *SHAPE).feed(inputs_for("bert", 2), [observer])
-    values, _ = observer.result()
+    observer = SpecialTokenObserver(2, *SHAPE, {"cls": None, "sep": 3})
+    Pass(opened(family("bert"))).feed(inputs_for("bert", 2), [observer])
+    values, _ = observer.compute()
     assert np.isnan(values["cls"]).all()
     assert (values["sep"] > 0).all()
 
 
 def test_a_padding_id_that_equals_the_separator_does_not_count():
     inputs = some_inputs(6)
-    plain, padded_with_sep = (SpecialTokens(6, *SHAPE, {"cls": 2, "sep": 3}) for _ in range(2))
-    Pass(family("bert"), *SHAPE).feed(inputs, [plain])
-    Pass(family("bert"), *SHAPE).feed(replace(inputs, padding_id=3), [padded_with_sep])
+    plain, padded_with_sep = (SpecialTokenObserver(6, *SHAPE, {"cls": 2, "sep": 3}) for _ in range(2))
+    Pass(opened(family("bert"))).feed(inputs, [plain])
+    Pass(opened(family("bert"))).feed(replace(inputs, padding_id=3), [padded_with_sep])
     for kind in ("cls", "sep", "sep_sum"):
         np.testing.assert_allclose(plain.paid[kind], padded_with_sep.paid[kind], atol=1e-6)
 
@@ -105,9 +105,9 @@ def cosine(a, b):
 @pytest.mark.parametrize("name", ["bert", "albert", "mpnet", "gpt2", "modernbert"])
 def test_attention_change_equals_loops_over_single_examples(name):
     one, other, inputs = family(name, 0), family(name, 1), inputs_for(name)
-    observer = AttentionChange(len(inputs), *SHAPE)
-    Pass(one, *SHAPE, other).feed(inputs, [observer])
-    values, samples = observer.result()
+    observer = CosineObserver(len(inputs), *SHAPE)
+    Pass(opened(one), opened(other)).feed(inputs, [observer])
+    values, samples = observer.compute()
     expected = np.zeros((len(inputs), *SHAPE))
     for i in range(len(inputs)):
         a, b = (plain_maps(model, inputs, i).double().numpy() for model in (one, other))
@@ -121,8 +121,8 @@ def test_attention_change_equals_loops_over_single_examples(name):
 def test_the_padded_form_is_the_notebooks():
     """Every example padded to 200 tokens and the whole 200 x 200 map flattened, rows of padding tokens included."""
     one, other, inputs, width = family("bert", 0), family("bert", 1), inputs_for("bert", 5), 200
-    observer = AttentionChange(len(inputs), *SHAPE)
-    Pass(one, *SHAPE, other, padded_to=width).feed(inputs, [observer])
+    observer = CosineObserver(len(inputs), *SHAPE)
+    Pass(opened(one), opened(other), padded_to=width).feed(inputs, [observer])
     expected = np.zeros((len(inputs), *SHAPE))
     for i, row in enumerate(inputs.input_ids):
         rest = width - len(row)
@@ -137,8 +137,8 @@ def test_the_padded_form_is_the_notebooks():
             flat = [maps[layer][0, head].double().numpy().ravel() for maps in (a, b)]
             expected[i, layer, head] = cosine(*flat)
     np.testing.assert_allclose(observer.cosine, expected, atol=2e-6)
-    cropped = AttentionChange(len(inputs), *SHAPE)
-    Pass(one, *SHAPE, other).feed(inputs, [cropped])
+    cropped = CosineObserver(len(inputs), *SHAPE)
+    Pass(opened(one), opened(other)).feed(inputs, [cropped])
     assert abs(observer.cosine - cropped.cosine).max() > 0.01
 
 
@@ -146,20 +146,20 @@ def test_the_padded_form_is_the_notebooks():
 @given(st.integers(0, 1000), st.integers(1, 9))
 def test_batched_equals_one_by_one(seed, examples):
     one, other, inputs = family("bert", 0), family("bert", 1), inputs_for("bert", examples, seed=seed)
-    together = AttentionChange(examples, *SHAPE)
-    Pass(one, *SHAPE, other).feed(inputs, [together])
+    together = CosineObserver(examples, *SHAPE)
+    Pass(opened(one), opened(other)).feed(inputs, [together])
     for i in range(examples):
-        alone = AttentionChange(1, *SHAPE)
+        alone = CosineObserver(1, *SHAPE)
         single = replace(inputs, input_ids=[inputs.input_ids[i]], segments=[inputs.segments[i]])
-        Pass(one, *SHAPE, other).feed(single, [alone])
+        Pass(opened(one), opened(other)).feed(single, [alone])
         np.testing.assert_allclose(together.cosine[i], alone.cosine[0], atol=2e-6)
 
 
 def test_one_pass_feeds_several_observers_and_reports_each_example_once():
     inputs, done = inputs_for("bert"), []
-    change = AttentionChange(len(inputs), *SHAPE)
-    special = SpecialTokens(len(inputs), *SHAPE, {"cls": 2, "sep": 3})
-    Pass(family("bert"), *SHAPE, family("bert", 1)).feed(inputs, [change, special], done.append)
+    change = CosineObserver(len(inputs), *SHAPE)
+    special = SpecialTokenObserver(len(inputs), *SHAPE, {"cls": 2, "sep": 3})
+    Pass(opened(family("bert")), opened(family("bert", 1))).feed(inputs, [change, special], done.append)
     assert sum(done) == len(inputs)
     assert not np.isnan(change.cosine).any()
     assert not np.isnan(special.paid["cls"]).any()
@@ -167,8 +167,8 @@ def test_one_pass_feeds_several_observers_and_reports_each_example_once():
 
 def test_a_model_compared_with_itself_has_not_changed():
     model, inputs = family("bert"), inputs_for("bert")
-    change = AttentionChange(len(inputs), *SHAPE)
-    Pass(model, *SHAPE, model).feed(inputs, [change])
+    change = CosineObserver(len(inputs), *SHAPE)
+    Pass(opened(model), opened(model)).feed(inputs, [change])
     np.testing.assert_allclose(change.cosine, 1, atol=1e-6)
 
 
@@ -180,7 +180,7 @@ def test_a_cosine_by_hand():
 
 def test_a_pass_needs_an_observer():
     with pytest.raises(UserError, match="nothing to observe"):
-        Pass(family("bert"), *SHAPE).feed(inputs_for("bert"), [])
+        Pass(opened(family("bert"))).feed(inputs_for("bert"), [])
 
 
 # ---------------------------------------------------------------------- canaries

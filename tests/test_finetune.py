@@ -10,6 +10,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.finetune import finetune
 from bertsecrets.models.loading import open_classifier
+from bertsecrets.models.locations import locate
 from bertsecrets.provenance import best_device
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.store.files import file_sha256
@@ -24,10 +25,13 @@ SETTINGS = FinetuneParams(
 
 
 def train(model, glue, folder, initialisation="pretrained", seed=1, **changes):
-    classifier = open_classifier(str(model), task("rte"), initialisation, seed)
+    classifier = open_classifier(locate(str(model)), task("rte"), initialisation, seed)
     split = load_folder(glue, task("rte"), "train") if initialisation != "untrained" else None
     folder.mkdir()
-    facts = finetune(classifier, split, folder, SETTINGS.model_copy(update=changes), initialisation, seed, CPU)
+    facts = finetune(
+        classifier, split, folder, settings=SETTINGS.model_copy(update=changes), initialisation=initialisation,
+        seed=seed, device=CPU,
+    )  # fmt: skip
     return facts, load_file(folder / "model.safetensors")
 
 
@@ -53,14 +57,14 @@ def test_the_loss_goes_down_and_plain_transformers_opens_the_result(tiny_bert, t
 
 def test_a_frozen_encoder_stays_as_it_was(tiny_bert, tiny_glue, tmp_path):
     _, after = train(tiny_bert, tiny_glue, tmp_path / "x", "frozen")
-    before = open_classifier(str(tiny_bert), task("rte"), "frozen", 1).model.state_dict()
+    before = open_classifier(locate(str(tiny_bert)), task("rte"), "frozen", 1).model.state_dict()
     changed = {name for name in after if not torch.equal(after[name], before[name])}
     assert changed == {"classifier.weight", "classifier.bias"}
 
 
 def test_untrained_takes_no_step(tiny_bert, tiny_glue, tmp_path):
     facts, after = train(tiny_bert, tiny_glue, tmp_path / "x", "untrained")
-    before = open_classifier(str(tiny_bert), task("rte"), "untrained", 1).model.state_dict()
+    before = open_classifier(locate(str(tiny_bert)), task("rte"), "untrained", 1).model.state_dict()
     assert (facts["steps"], facts["loss"]) == (0, [])
     assert all(torch.equal(after[name], before[name]) for name in after)
 
@@ -68,7 +72,7 @@ def test_untrained_takes_no_step(tiny_bert, tiny_glue, tmp_path):
 @pytest.mark.parametrize("initialisation", ["pretrained", "random"])
 def test_training_moves_every_layer(tiny_bert, tiny_glue, tmp_path, initialisation):
     _, after = train(tiny_bert, tiny_glue, tmp_path / "x", initialisation, epochs=1)
-    before = open_classifier(str(tiny_bert), task("rte"), initialisation, 1).model.state_dict()
+    before = open_classifier(locate(str(tiny_bert)), task("rte"), initialisation, 1).model.state_dict()
     for layer in range(3):
         name = f"bert.encoder.layer.{layer}.attention.self.query.weight"
         assert not torch.equal(after[name], before[name])
@@ -77,7 +81,7 @@ def test_training_moves_every_layer(tiny_bert, tiny_glue, tmp_path, initialisati
 def test_scores_are_learnt_as_a_regression(tiny_bert, tmp_path):
     texts = ["ada sold two books", "ada sold nine books", "leo lost two keys"] * 6
     split = Split(task("stsb"), "train", texts, texts[::-1], [0.5, 2.5, 4.75] * 6, "here", False)
-    classifier = open_classifier(str(tiny_bert), task("stsb"))
+    classifier = open_classifier(locate(str(tiny_bert)), task("stsb"))
     settings = SETTINGS.model_copy(update={"epochs": 20, "learning_rate": 3e-3})
     facts = finetune(classifier, split, tmp_path, settings, "pretrained", 1, CPU)
     assert np.mean(facts["loss"][-10:]) < 0.5 * np.mean(facts["loss"][:10])

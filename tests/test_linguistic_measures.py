@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from transformers import BertConfig, BertModel
 from wordpieces import tiny_tokenizer, words_of
 
-from bertsecrets.measures.features import FeatureAttention, feature_marks, max_over
+from bertsecrets.measures.base.observers import PairObserver, max_over, max_weight, mean_over_present
+from bertsecrets.measures.features import FeatureObserver, feature_marks
 from bertsecrets.measures.frame_heads import frame_attention, intervals, ranking
-from bertsecrets.measures.relations import PairAttention, max_weight, mean_over_present, relation_pairs
+from bertsecrets.measures.relations import relation_pairs
 from bertsecrets.models.alignment import Alignment, TokenPairs, encode_words
 from bertsecrets.models.attention import Pass, Tap
 from bertsecrets.models.encoding import Batch, collate
@@ -47,9 +48,9 @@ def test_the_maximum_over_pairs_by_hand():
 def test_features_by_hand():
     maps = torch.tensor([[[[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.6, 0.0, 0.4]]]])
     marks = {"noun": np.array([[False, True, True]]), "verb": np.array([[False, False, False]])}
-    observer = FeatureAttention(1, 1, 1, marks, cls=np.array([[True, False, False]]))
-    observer.observe(batch_of([0], [3], 3), 0, maps, None)
-    values, samples = observer.result()
+    observer = FeatureObserver(1, 1, 1, marks, cls=np.array([[True, False, False]]))
+    observer.update(batch_of([0], [3], 3), 0, maps, None)
+    values, samples = observer.compute()
     assert values["noun"][0, 0] == pytest.approx((0.3 + 0.8 + 0.0) / 3)  # columns: .4, 1.1/3, .7/3
     assert values["cls_row_noun"][0] == pytest.approx(0.3)
     assert np.isnan(values["verb"][0, 0])
@@ -91,9 +92,9 @@ def test_features_equal_a_loop_whatever_the_padding(shape, seed):
     drawn &= np.arange(6) < np.array(lengths)[:, None]
     cls = np.zeros((len(lengths), 6), dtype=bool)
     cls[:, 0] = True
-    observer = FeatureAttention(len(lengths), 1, 2, dict(zip("ab", drawn, strict=True)), cls)
-    observer.observe(batch, 0, maps, None)
-    _, samples = observer.result()
+    observer = FeatureObserver(len(lengths), 1, 2, dict(zip("ab", drawn, strict=True)), cls)
+    observer.update(batch, 0, maps, None)
+    _, samples = observer.compute()
     for n, kind in enumerate("ab"):
         for row, length in enumerate(lengths):
             real = maps[row, :, :length, :length].numpy()
@@ -136,9 +137,9 @@ SENTENCES = [
 
 def test_frame_attention_of_a_model_by_another_route(model, tokenizer):
     encoded, alignment = encode_words(tokenizer, [s.sentence for s in SENTENCES])
-    observer = frame_attention(alignment, SENTENCES, 2, 3)
-    Pass(model, 2, 3).feed(encoded, [observer])
-    values, samples = observer.result()
+    observer = frame_observer(alignment, SENTENCES, 2, 3)
+    Pass(opened(model)).feed(encoded, [observer])
+    values, samples = observer.compute()
     places = [([2, 3, 4], [6]), ([1], [5]), ([1, 4], [8, 9, 10])]
     for i, (elements, targets) in enumerate(places):
         with torch.no_grad():
@@ -163,19 +164,19 @@ def test_padding_never_changes_a_value(model, tokenizer):
 
     def measure(groups, width):
         observers = [
-            frame_attention(alignment, SENTENCES, 2, 3),
-            FeatureAttention(3, 2, 3, marks, marks["cls"]),
-            PairAttention(3, 2, 3, relation_pairs(alignment, parses)),
+            frame_observer(alignment, SENTENCES, 2, 3),
+            FeatureObserver(3, 2, 3, marks, marks["cls"]),
+            PairObserver(3, 2, 3, relation_pairs(alignment, parses)),
         ]
         for group in groups:
             batch = collate(encoded, np.array(group), width)
 
             def see(layer, maps, batch=batch):
                 for observer in observers:
-                    observer.observe(batch, layer, maps, None)
+                    observer.update(batch, layer, maps, None)
 
             Tap(model, 2).run(batch, see)
-        return {name: sample for observer in observers for name, sample in observer.result()[1].items()}
+        return {name: sample for observer in observers for name, sample in observer.compute()[1].items()}
 
     alone = measure([[0], [1], [2]], None)
     for other in (measure([[0, 1, 2]], None), measure([[2, 0], [1]], 20)):

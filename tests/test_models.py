@@ -15,16 +15,15 @@ from bertsecrets.errors import UserError
 from bertsecrets.models import loading, locations
 from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.loading import (
-    Location,
     attention_modules,
-    identify,
-    locate,
     open_checkpoint,
     open_classifier,
     open_tokenizer,
     same_shape,
     special_ids,
 )
+from bertsecrets.models.families import PINNED
+from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
@@ -69,7 +68,7 @@ def test_a_folder_without_config_or_weights_is_named(own_bert):
 def test_a_broken_config_is_one_line(own_bert, config):
     (own_bert / "config.json").write_text(config)
     with pytest.raises(UserError, match="own-bert") as error:
-        open_classifier(str(own_bert), task("rte"))
+        open_classifier(locate(str(own_bert)), task("rte"))
     one_line(error)
 
 
@@ -78,7 +77,7 @@ def test_damaged_weights_are_named(own_bert, keep):
     weights = own_bert / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:keep])
     with pytest.raises(UserError, match="own-bert") as error:
-        open_classifier(str(own_bert), task("rte"))
+        open_classifier(locate(str(own_bert)), task("rte"))
     one_line(error)
 
 
@@ -93,7 +92,7 @@ def test_a_bare_encoder_is_no_checkpoint(own_bert):
 
 def test_a_classifier_in_the_models_folder_does_not_stand_in_for_the_fresh_one(own_bert):
     saved = load_file(own_bert / "model.safetensors")
-    model = open_classifier(str(own_bert), task("rte"), "untrained", 1).model
+    model = open_classifier(locate(str(own_bert)), task("rte"), "untrained", 1).model
     assert not torch.equal(model.classifier.weight, saved["classifier.weight"])
     assert torch.equal(model.bert.pooler.dense.weight, saved["bert.pooler.dense.weight"])
 
@@ -102,7 +101,7 @@ def test_weights_of_other_shapes_are_refused(own_bert):
     config = json.loads((own_bert / "config.json").read_text())
     (own_bert / "config.json").write_text(json.dumps(config | {"intermediate_size": 64}))
     with pytest.raises(UserError, match=r"intermediate.dense.bias .* has another shape") as error:
-        open_classifier(str(own_bert), task("rte"))
+        open_classifier(locate(str(own_bert)), task("rte"))
     one_line(error)
 
 
@@ -111,7 +110,7 @@ def test_weights_that_lack_a_tensor_are_refused_not_drawn_anew(own_bert):
     del tensors["bert.encoder.layer.1.attention.self.query.weight"]
     save_file(tensors, own_bert / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match=r"layer\.1\.attention\.self\.query\.weight"):
-        open_classifier(str(own_bert), task("rte"))
+        open_classifier(locate(str(own_bert)), task("rte"))
 
 
 def test_another_number_of_classes_is_refused(tiny_bert, tmp_path):
@@ -161,7 +160,7 @@ def test_classes_in_another_order_are_mapped_by_name(tiny_bert, tmp_path, tiny_g
 
 def test_every_loaded_tensor_is_the_files(tiny_bert):
     saved = load_file(tiny_bert / "model.safetensors")
-    loaded = open_classifier(str(tiny_bert), task("rte")).model.state_dict()
+    loaded = open_classifier(locate(str(tiny_bert)), task("rte")).model.state_dict()
     encoder = [name for name in saved if name.startswith("bert.")]
     assert any("LayerNorm" in name for name in encoder)
     for name in encoder:
@@ -173,12 +172,12 @@ def test_half_precision_files_are_opened_in_float32(own_bert):
     save_file(tensors, own_bert / "model.safetensors", metadata={"format": "pt"})
     config = json.loads((own_bert / "config.json").read_text())
     (own_bert / "config.json").write_text(json.dumps(config | {"dtype": "float16"}))
-    for opened in (open_classifier(str(own_bert), task("rte")), open_checkpoint(own_bert, task("rte"))):
+    for opened in (open_classifier(locate(str(own_bert)), task("rte")), open_checkpoint(own_bert, task("rte"))):
         assert {parameter.dtype for parameter in opened.model.parameters()} == {torch.float32}
 
 
 def test_random_weights_are_normal_and_seeded(tiny_bert):
-    one, same, other = (open_classifier(str(tiny_bert), task("rte"), "random", seed).model for seed in (1, 1, 2))
+    one, same, other = (open_classifier(locate(str(tiny_bert)), task("rte"), "random", seed).model for seed in (1, 1, 2))
     for (name, a), b, c in zip(one.named_parameters(), same.parameters(), other.parameters(), strict=True):
         assert torch.equal(a, b)
         drawn = a.ndim == 2
@@ -192,7 +191,7 @@ def test_random_weights_are_normal_and_seeded(tiny_bert):
 
 
 def test_the_fresh_classifier_follows_the_seed_and_the_encoder_does_not(tiny_bert):
-    one, same, other = (open_classifier(str(tiny_bert), task("mnli"), "untrained", seed).model for seed in (1, 1, 2))
+    one, same, other = (open_classifier(locate(str(tiny_bert)), task("mnli"), "untrained", seed).model for seed in (1, 1, 2))
     assert one.classifier.out_features == 3
     assert torch.equal(one.classifier.weight, same.classifier.weight)
     assert not torch.equal(one.classifier.weight, other.classifier.weight)
@@ -201,7 +200,7 @@ def test_the_fresh_classifier_follows_the_seed_and_the_encoder_does_not(tiny_ber
 
 
 def test_a_frozen_encoder_leaves_only_the_classifier_to_train(tiny_bert):
-    model = open_classifier(str(tiny_bert), task("rte"), "frozen").model
+    model = open_classifier(locate(str(tiny_bert)), task("rte"), "frozen").model
     loading.freeze_encoder(model)
     assert {name for name, p in model.named_parameters() if p.requires_grad} == {"classifier.weight", "classifier.bias"}
 
@@ -232,8 +231,8 @@ def test_a_model_that_hides_its_weights_is_named():
 
 
 def test_shapes_that_do_not_match_are_said(tiny_bert, tmp_path):
-    one = open_classifier(str(tiny_bert), task("rte"))
-    other = open_classifier(str(save_bert(tmp_path / "deep", num_hidden_layers=5)), task("rte"))
+    one = open_classifier(locate(str(tiny_bert)), task("rte"))
+    other = open_classifier(locate(str(save_bert(tmp_path / "deep", num_hidden_layers=5))), task("rte"))
     assert same_shape(one, one) is None
     assert same_shape(one, other) == f"{LAYERS} layers x {HEADS} heads against 5 x {HEADS}"
 
@@ -257,14 +256,14 @@ def test_special_tokens_by_role():
 @pytest.mark.parametrize(("name", "hint"), [("minilmm", "minilm"), ("bert-base-uncasd", "bert-base-uncased")])
 def test_an_unknown_model_gets_near_matches_and_ways_on(name, hint):
     with pytest.raises(UserError, match=f"did you mean .*{hint}") as error:
-        identify(locate(name), offline=True)
+        locate(name, offline=True).identity()
     assert "--model minilm" in one_line(error)
     assert "--model FOLDER" in one_line(error)
 
 
 def test_the_default_model_out_of_reach_names_the_ways_on():
     with pytest.raises(UserError, match="google-bert/bert-base-uncased at revision 86b5e0934494bd15") as error:
-        loading.open_config(locate("bert-base-uncased"), offline=False)  # the hub library itself is offline here
+        loading.open_config(locate("bert-base-uncased"))  # the hub library itself is offline here
     assert "--model minilm" in one_line(error)
     assert "FOLDER" in one_line(error)
 
@@ -276,7 +275,7 @@ def test_offline_opens_no_connection(monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     with pytest.raises(UserError, match="neither cached nor reachable"):
-        open_classifier("google-bert/bert-base-cased", task("rte"), offline=True)
+        open_classifier(locate("google-bert/bert-base-cased", offline=True), task("rte"))
 
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "./none", "a/b/c"])
@@ -286,18 +285,18 @@ def test_a_folder_that_is_not_there_is_not_asked_of_the_hub(name):
 
 
 def test_a_revision_goes_with_the_name():
-    assert locate("some/model@abc123") == Location("some/model@abc123", "some/model", "abc123")
-    assert locate("bert-base-uncased").revision == locations.PINNED["google-bert/bert-base-uncased"]
-    assert len(locations.PINNED["google-bert/bert-base-uncased"]) == 40
+    assert locate("some/model@abc123") == ModelRef("some/model@abc123", "some/model", "abc123")
+    assert locate("bert-base-uncased").revision == PINNED["google-bert/bert-base-uncased"]
+    assert len(PINNED["google-bert/bert-base-uncased"]) == 40
 
 
 def test_what_identifies_a_model_follows_its_weights(own_bert, tiny_bert):
-    before = identify(locate(str(own_bert)))
-    assert before == identify(locate(str(tiny_bert)))
+    before = locate(str(own_bert)).identity()
+    assert before == locate(str(tiny_bert)).identity()
     tensors = load_file(own_bert / "model.safetensors")
     tensors["bert.pooler.dense.bias"] += 1
     save_file(tensors, own_bert / "model.safetensors", metadata={"format": "pt"})
-    assert identify(locate(str(own_bert))) != before
+    assert locate(str(own_bert)).identity() != before
 
 
 def test_minilm_is_the_published_file_and_its_token_ids_have_not_changed():

@@ -19,6 +19,7 @@ from transformers import (
 )
 
 from bertsecrets.models.encoding import Encoded
+from bertsecrets.models.loading import OpenModel
 from bertsecrets.texts import corpus
 
 LAYERS, HEADS = 3, 4
@@ -103,3 +104,8 @@ def plain_maps(model, encoded: Encoded, i: int) -> torch.Tensor:
     with torch.no_grad():
         out = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_attentions=True, **kinds)
     return torch.stack([layer[0] for layer in out.attentions])
+
+
+def opened(model) -> OpenModel:
+    """A bare model as the suite hands models on; such a one needs no tokenizer."""
+    return OpenModel(model, None, "")

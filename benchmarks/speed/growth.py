@@ -24,7 +24,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.head_sets import single_heads
 from bertsecrets.models.encoding import Encoded
-from bertsecrets.models.loading import Classifier
+from bertsecrets.models.loading import OpenModel
 from bertsecrets.store.files import write_whole
 
 BASE = {"layers": 6, "heads": 6, "rows": 32, "tokens": 64}
@@ -72,7 +72,7 @@ def point(value: int, size: dict[str, int]) -> Point:
         num_hidden_layers=size["layers"],
         num_attention_heads=size["heads"],
     )
-    classifier = Classifier(BertForSequenceClassification(config).eval(), None, "random")
+    classifier = OpenModel(BertForSequenceClassification(config).eval(), None, "random")
     ids = np.random.default_rng(0).integers(5, 1000, (size["rows"], size["tokens"])).tolist()
     encoded, sets = Encoded(ids, None, 0), single_heads(size["layers"], size["heads"])
     engine, batches = Engine.open(classifier), of_one_length(encoded)

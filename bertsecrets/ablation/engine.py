@@ -20,7 +20,7 @@ from bertsecrets.ablation.head_sets import BASELINE, HeadSet, check_sets, lowest
 from bertsecrets.ablation.layers import Skeleton, probe
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import Encoded, collate
-from bertsecrets.models.loading import Classifier
+from bertsecrets.models.loading import OpenModel
 from bertsecrets.models.memory import Budget, ran_out, too_small
 
 Route = Literal["auto", "fast", "general"]
@@ -38,7 +38,7 @@ class Engine:
     @classmethod
     def open(
         cls,
-        classifier: Classifier,
+        classifier: OpenModel,
         device: torch.device | str = "cpu",
         path: Route = "auto",
         budget: Budget | None = None,
@@ -135,7 +135,7 @@ class Engine:
 
 
 def ablate(
-    engine: Engine | Classifier,
+    engine: Engine | OpenModel,
     encoded: Encoded,
     sets: Sequence[HeadSet],
     device: torch.device | str = "cpu",
@@ -154,7 +154,7 @@ def ablate(
         UserError: the model has no such head, its heads cannot be disabled, or memory is too small for one example.
         RuntimeError: the engine does not reproduce the model's own logits.
     """
-    if isinstance(engine, Classifier):
+    if isinstance(engine, OpenModel):
         engine = Engine.open(engine, device)
     check_sets(sets, len(engine.skeleton.layers), engine.skeleton.heads)
     if not sets:

@@ -20,11 +20,11 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from bertsecrets.errors import UserError
+from bertsecrets.models.families import ABLATABLE, LOGIT_TERMS
 
 NAME = "bertsecrets_uniform"
 Hidden = Float[torch.Tensor, "rows tokens width"]
 StepIn = Callable[[int, Hidden], Hidden | None]
-BIASES = ("position_bias", "s_aux", "alibi")  # what other families add to the attention logits
 
 _see: ContextVar[Callable[[], torch.Tensor | None]] = ContextVar("see")
 
@@ -37,7 +37,7 @@ def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
     """transformers' SDPA attention, with the queries of disabled heads set to zero."""
     keep = _see.get()()
     additive = attention_mask is not None and attention_mask.dtype != torch.bool
-    if any(kwargs.get(name) is not None for name in BIASES) or (
+    if any(kwargs.get(name) is not None for name in LOGIT_TERMS) or (
         additive and bool(((attention_mask != 0) & (attention_mask > -1e4)).any())
     ):
         raise PositionTermError
@@ -81,8 +81,7 @@ class Skeleton:
 
     def _refusal(self, why: str) -> UserError:
         return UserError(
-            f"heads of {type(self.model).__name__} cannot be disabled: {why}; "
-            "families that can be: BERT, RoBERTa, ELECTRA, ALBERT, DistilBERT, GPT-2, ModernBERT"
+            f"heads of {type(self.model).__name__} cannot be disabled: {why}; families that can be: {ABLATABLE}"
         )
 
     def _watch(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[list[tuple[int, nn.Module]]]:

@@ -2,8 +2,20 @@
 
 import argparse
 
-from bertsecrets.options import store_folder
-from bertsecrets.settings import params
+from bertsecrets.options import RunOptions, add_options
+
+
+def add_parsers(commands) -> None:
+    """Add the commands' options to the command line."""
+    listing = commands.add_parser("claims", help="list every claim and what is known of it")
+    listing.add_argument("--model", help="only what is known of this model")
+    add_options(listing.add_argument, ("store",))
+    listing.set_defaults(run=claims)
+
+    whole = commands.add_parser("explain", help="print one claim whole")
+    whole.add_argument("claim", help="its id, e.g. C1")
+    add_options(whole.add_argument, ("store",))
+    whole.set_defaults(run=explain)
 
 
 def claims(options: argparse.Namespace) -> None:
@@ -12,37 +24,20 @@ def claims(options: argparse.Namespace) -> None:
     from bertsecrets.report.text import claim_table
     from bertsecrets.store.verdicts import read_verdicts
 
-    found, root = load_claims(), store_folder(options)
-    kept = [read_verdicts(root, claim, options.model) for claim in found]
-    print(claim_table(found, options.model, kept))
-    ready = sum(claim.implemented for claim in found)
-    print(f"\n{len(found)} claims, {ready} implemented, {len(found) - ready} not implemented")
+    every, root = load_claims(), RunOptions.of(options).store_folder
+    kept = [read_verdicts(root, claim.case_ids, options.model) for claim in every]
+    print(claim_table(every, options.model, kept))
+    ready = sum(claim.implemented for claim in every)
+    print(f"\n{len(every)} claims, {ready} implemented, {len(every) - ready} not implemented")
 
 
 def explain(options: argparse.Namespace) -> None:
     """Print one claim whole."""
-    from bertsecrets.claims.judge import width_in_words
-    from bertsecrets.claims.schema import Case, find_claims
-    from bertsecrets.report.text import status, task_title
-    from bertsecrets.store.verdicts import in_words, read_verdicts
+    from bertsecrets.claims.schema import find_claims
+    from bertsecrets.report.text import claim_in_full
+    from bertsecrets.settings import load_settings
+    from bertsecrets.store.verdicts import read_verdicts
 
+    root = RunOptions.of(options).store_folder
     for claim in find_claims(options.claim):
-        print(f"{claim.id}{'-' + claim.variant if claim.variant else ''}: {claim.statement}")
-        facts = {"source": claim.source, "measured as": claim.how, "note": claim.note, "measure": claim.measure,
-                 "quantity": claim.quantity, "arguments": claim.arguments, "status": status(claim)}  # fmt: skip
-        for name, fact in facts.items():
-            if fact:
-                print(f"  {name}: {fact}")
-        for name, figure in claim.tasks.items():
-            parts = [f"published {figure.published}" if figure.published is not None else "no published figure"]
-            if figure.constant_answer:
-                parts[0] += " (a constant answer)"
-            if claim.implemented:
-                parts.append(f"band {width_in_words(Case(claim, name), params().judge.confidence)}")
-            parts += [text for text in (figure.second, figure.note) if text]
-            print(f"  {task_title(name)}: {'; '.join(parts)}")
-        for known in claim.known:
-            said = {"deviates": "known to deviate", "reproduces": "known to reproduce"}[known.status]
-            print(f"  {said}: {known.model} on {task_title(known.task)}: {known.evidence}")
-        for data in read_verdicts(store_folder(options), claim):
-            print(f"  last verdict: {in_words(data)}")
+        print(claim_in_full(claim, load_settings().judge, read_verdicts(root, claim.case_ids)))

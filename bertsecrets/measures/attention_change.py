@@ -4,22 +4,35 @@ The cosine similarity between the flattened maps of the pretrained and of the fi
 input, per head, averaged over examples. Cropped to the real tokens; a pass with `padded_to` gives K19's padded form.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import torch
 from jaxtyping import Float
+from pydantic import PositiveInt
 
-from bertsecrets.models.attention import Maps
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun, Options, measure
+from bertsecrets.measures.base.figures import Figure, HeadMap
+from bertsecrets.measures.base.needs import PretrainedTwin
+from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
+from bertsecrets.settings import Params
+from bertsecrets.types import Measurement
 
 
 def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
-    """Cosine similarity of two sets of maps, each map flattened; places that are 0 in both do not count."""
+    """Return the cosine similarity of two sets of maps, head by head; places that are 0 in both do not count.
+
+    >>> map_cosine(torch.eye(2)[None, None], torch.eye(2)[None, None])
+    tensor([[1.]])
+    """
     a, b = one.flatten(2), other.flatten(2)
     dot = torch.linalg.vecdot(a, b)
     return dot / (torch.linalg.vector_norm(a, dim=-1) * torch.linalg.vector_norm(b, dim=-1))
 
 
-class AttentionChange:
+class CosineObserver:
     """Observer of two models side by side: the cosine of every example's maps, [example, layer, head]."""
 
     pairs = True
@@ -27,11 +40,46 @@ class AttentionChange:
     def __init__(self, examples: int, layers: int, heads: int):
         self.cosine = np.full((examples, layers, heads), np.nan, dtype=np.float32)
 
-    def observe(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+    def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """See one layer of one batch of both models."""
         assert other is not None
         self.cosine[batch.indices, layer] = map_cosine(maps, other).cpu().numpy()
 
-    def result(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Values: `cosine` [layer, head], the mean over examples. Samples: `cosine` [example, layer, head]."""
+    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return values: `cosine` [layer, head], the mean over examples. Samples: `cosine` [example, layer, head]."""
         return {"cosine": self.cosine.mean(0, dtype=np.float64)}, {"cosine": self.cosine}
+
+
+@measure("attention-change", title="cosine of pretrained and fine-tuned maps", source="K19 4.3")
+class AttentionChange(AttentionMeasure):
+    """Values: `cosine` [layer, head], the mean over examples. Samples: `cosine` [example, layer, head]."""
+
+    class Options(Options):
+        """`padded_to`: pad every input to this many tokens and count padding rows too, as K19's notebook does (200)."""
+
+        padded_to: PositiveInt | None = None
+
+    needs = (PretrainedTwin(),)
+    curves = ("cosine",)
+
+    def padding(self, options: Any) -> int | None:
+        """Return how many tokens inputs are padded to."""
+        return options.padded_to
+
+    def variants(self, settings: Params) -> list[dict[str, Any]]:
+        """Return both forms: cropped to the real tokens, and padded as in the paper's figure 5."""
+        return [{}, {"padded_to": settings.attention.max_length}]
+
+    def joins(self, view: AttentionRun) -> bool:
+        """Whether the pass has the pretrained model beside the checkpoint."""
+        return view.twin is not None
+
+    def observer(self, view: AttentionRun) -> Observer:
+        """Return the observer of both models' maps."""
+        return CosineObserver(*view.shape)
+
+    def figures(self, measurement: Measurement) -> Iterator[Figure]:
+        """Yield the map of similarities (figure 5)."""
+        form = f"padded to {measurement.options['padded_to']}" if measurement.options else "cropped"
+        caption = f"Similarity of each head's attention before and after fine-tuning ({form}): {{who}} (K19 figure 5)"
+        yield HeadMap(caption, measurement.values["cosine"], unit="cosine similarity", title=form)

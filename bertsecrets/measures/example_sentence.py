@@ -2,22 +2,49 @@
 
 import re
 
-from bertsecrets.measures.relations import PairAttention
-from bertsecrets.models.alignment import Alignment, all_pairs
+from bertsecrets.measures.base import EncoderMeasure, Resources, Results, Run, measure
+from bertsecrets.measures.base.observers import PairObserver
+from bertsecrets.models.alignment import Alignment, Marks, all_pairs, encode_words
+from bertsecrets.models.attention import Pass
+from bertsecrets.models.loading import special_ids
+from bertsecrets.store.files import digest
 
 SENTENCE = "He was becoming agitated ."
 ROW, COLUMNS = "He", ("was", "becoming", "agitated")
 
 
-def example_attention(alignment: Alignment, token_ids: list[int], sep: int | None, layers: int, heads: int):
-    """The observer of a pass over the sentence alone (encoded with `encode_words`).
+@measure("example-sentence", title="the row of one word in the paper's example", source="K19 4.2")
+class ExampleSentence(EncoderMeasure):
+    """Values: the weight that the row of "He" gives to each of `was`, `becoming`, `agitated` and `sep`, [layer, head].
 
-    Its values are the weight that the row of "He" gives to each of `was`, `becoming`, `agitated` and `sep`, each
-    [layer, head]; of a word in several pieces, the largest.
+    Of a word in several pieces, the largest.
     """
 
-    def word(text: str):
+    def fingerprint(self, resources: Resources, task_name: str) -> str:
+        """Return a digest of the sentence."""
+        return digest(SENTENCE)
+
+    def origin(self, resources: Resources) -> str | None:
+        """Return nothing: the sentence is the paper's."""
+        return None
+
+    def run(self, run: Run) -> Results:
+        """Run the encoder over the sentence."""
+        encoder = self.open_encoder(run)
+        encoded, alignment = encode_words(encoder.tokenizer, [SENTENCE])
+        sep = special_ids(encoder.tokenizer)["sep"]
+        observer = example_observer(alignment, list(encoded.input_ids[0]), sep, encoder.layers, encoder.heads)
+        Pass(encoder).feed(encoded, [observer])
+        return {self.name: observer.compute()}, len(encoded)
+
+
+def example_observer(
+    alignment: Alignment, token_ids: list[int], sep: int | None, layers: int, heads: int
+) -> PairObserver:
+    """Return the observer of a pass over the sentence alone (encoded with `encode_words`)."""
+
+    def word(text: str) -> Marks:
         return alignment.mark([[match.span() for match in re.finditer(rf"\b{text}\b", SENTENCE)]])
 
     columns = {text: word(text) for text in COLUMNS} | {"sep": alignment.tokens([token_ids], sep)}
-    return PairAttention(1, layers, heads, {name: all_pairs(word(ROW), marks) for name, marks in columns.items()})
+    return PairObserver(1, layers, heads, {name: all_pairs(word(ROW), marks) for name, marks in columns.items()})

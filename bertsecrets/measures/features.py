@@ -6,28 +6,37 @@ several tokens of one kind the maximum counts. Beside it, for the last layer, th
 """
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float
 
-from bertsecrets.measures.relations import mark_words, mean_over_present
-from bertsecrets.measures.special_tokens import received
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun, measure
+from bertsecrets.measures.base.needs import SpacyPipeline
+from bertsecrets.measures.base.observers import mark_words, max_over, mean_over_present, of_batch, received
 from bertsecrets.models.alignment import Alignment, Marks
-from bertsecrets.models.attention import Maps
+from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
 from bertsecrets.texts.parsing import FEATURES, Parses
 
 
-def max_over(
-    columns: Float[torch.Tensor, "rows heads tokens"], marks: Bool[torch.Tensor, "kinds rows tokens"]
-) -> Float[torch.Tensor, "kinds rows heads"]:
-    """The largest value over the marked tokens of each kind; NaN where a row has none."""
-    found = torch.where(marks[:, :, None, :], columns, -torch.inf).amax(-1)
-    return torch.where(marks.any(-1)[:, :, None], found, torch.nan)
+@measure("features", title="attention to linguistic features", source="K19 4.4")
+class Features(AttentionMeasure):
+    """Values: `<kind>` [layer, head], `cls_row_<kind>` [head], and of each the number of inputs `..._examples`.
+
+    Samples: the same names, [example, layer, head] and [example, head], NaN for inputs without the kind.
+    """
+
+    needs = (SpacyPipeline(),)
+    companions: ClassVar[tuple[str, ...]] = (*AttentionMeasure.companions, "relations")
+    common: ClassVar[bool] = False
+
+    def observer(self, view: AttentionRun) -> Observer:
+        """Return the observer of all kinds of token."""
+        marks = feature_marks(view.alignment, view.encoded.input_ids, view.special_ids, *view.parses)
+        return FeatureObserver(*view.shape, marks, marks["cls"])
 
 
-class FeatureAttention:
+class FeatureObserver:
     """Observer of one model: attention received by each kind of token, and the last layer's [CLS] row on it."""
 
     pairs = False
@@ -45,7 +54,7 @@ class FeatureAttention:
         self.paid = np.full((len(self.kinds), examples, layers, heads), np.nan, dtype=np.float32)
         self.row = np.full((len(self.kinds), examples, heads), np.nan, dtype=np.float32)
 
-    def observe(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+    def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """See one layer of one batch."""
         marks = of_batch(self.marks, batch).to(maps.device)
         self.paid[:, batch.indices, layer] = max_over(received(maps, batch), marks).cpu().numpy()
@@ -55,8 +64,8 @@ class FeatureAttention:
             found = max_over(row, marks & cls.any(-1)[None, :, None])
             self.row[:, batch.indices] = found.cpu().numpy()
 
-    def result(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Values: `<kind>` [layer, head], `cls_row_<kind>` [head], and of each the number `..._examples`.
+    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return values: `<kind>` [layer, head], `cls_row_<kind>` [head], and of each the number `..._examples`.
 
         Samples: the same names, [example, layer, head] and [example, head], NaN for inputs without the kind.
         """
@@ -66,13 +75,6 @@ class FeatureAttention:
         return mean_over_present(samples), samples
 
 
-def of_batch(marks: Bool[np.ndarray, "kinds examples tokens"], batch: Batch) -> Bool[torch.Tensor, "kinds rows width"]:
-    """The marks of a batch's examples, cut or filled up to the batch's width."""
-    width = batch.input_ids.shape[1]
-    here = torch.from_numpy(marks[:, batch.indices, :width])
-    return torch.nn.functional.pad(here, (0, width - here.shape[-1]))
-
-
 def feature_marks(
     alignment: Alignment,
     token_ids: Sequence[Sequence[int]],
@@ -80,7 +82,7 @@ def feature_marks(
     first: Parses,
     second: Parses | None = None,
 ) -> dict[str, Marks]:
-    """The tokens of each kind: K19's linguistic features, punctuation, and the special tokens.
+    """Return the tokens of each kind: K19's linguistic features, punctuation, and the special tokens.
 
     Args:
         token_ids: of each example (`Encoded.input_ids`).

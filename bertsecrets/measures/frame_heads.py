@@ -5,26 +5,87 @@ All pairs are the definition. The pairing of K19's code (k-th element token with
 direction (target -> core element) are measured beside it, because paper and code differ in both.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Float
+from tqdm.auto import tqdm
 
-from bertsecrets.measures.relations import PairAttention
-from bertsecrets.models.alignment import Alignment, all_pairs, zipped_pairs
+from bertsecrets.errors import UserError
+from bertsecrets.measures.base import EncoderMeasure, Resources, Results, Run, measure
+from bertsecrets.measures.base.figures import Figure, HeadMap, RankedHeads
+from bertsecrets.measures.base.needs import NO_FRAMES, FrameSentences
+from bertsecrets.measures.base.observers import PairObserver
+from bertsecrets.models.alignment import Alignment, all_pairs, encode_words, zipped_pairs
+from bertsecrets.models.attention import Pass
+from bertsecrets.store.files import digest, file_sha256
 from bertsecrets.texts.framenet import FrameSentence
+from bertsecrets.texts.framenet_xml import open_frames
+from bertsecrets.types import Measurement
 
-Grid = Float[np.ndarray, "layers heads"]
-Sample = Float[np.ndarray, "examples layers heads"]
 
+@measure("frame-heads", title="attention from core frame elements to their target", source="K19 4.2", version=3)
+class FrameHeads(EncoderMeasure):
+    """Values: `max_weight` (the definition), `max_weight_reverse`, `max_weight_zipped`, `max_weight_zipped_reverse`.
 
-def frame_attention(alignment: Alignment, sentences: Sequence[FrameSentence], layers: int, heads: int) -> PairAttention:
-    """The observer of a pass over the sentences (encoded with `encode_words`, in this order).
-
-    Its values are `max_weight` (the definition), `max_weight_reverse`, `max_weight_zipped` and
-    `max_weight_zipped_reverse`, each [layer, head]; its samples the same, [example, layer, head].
+    Each is [layer, head]; samples are the same, [sentence, layer, head].
     """
+
+    needs = (FrameSentences(),)
+
+    def fingerprint(self, resources: Resources, task_name: str) -> str:
+        """Return what identifies the sentences.
+
+        Raises:
+            UserError: none are given.
+        """
+        if resources.frames is None:
+            raise UserError(NO_FRAMES)
+        if resources.frames.is_file():
+            return file_sha256(resources.frames)
+        return digest([(str(p), p.stat().st_size) for p in sorted(resources.frames.rglob("*.xml"))])
+
+    def origin(self, resources: Resources) -> str | None:
+        """Return the name of the file or folder."""
+        return resources.frames.name if resources.frames else None
+
+    def run(self, run: Run) -> Results:
+        """Run the encoder over all sentences."""
+        assert run.resources.frames is not None
+        sentences = open_frames(run.resources.frames).sentences
+        if not sentences:
+            raise UserError(
+                f"no sentence of {run.resources.frames} passes the paper's filters: "
+                "give FrameNet's own folder or a JSONL"
+            )
+        encoder = self.open_encoder(run)
+        length = encoder.fit(run.resources.settings.attention.max_length)
+        encoded, alignment = encode_words(encoder.tokenizer, [s.sentence for s in sentences], max_length=length)
+        observer = frame_observer(alignment, sentences, encoder.layers, encoder.heads)
+        with tqdm(total=len(encoded), desc=f"frames of {run.subject.model}", unit="sentence") as bar:
+            Pass(encoder).feed(encoded, [observer], bar.update)
+        return {self.name: observer.compute()}, len(encoded)
+
+    def figures(self, measurement: Measurement) -> Iterator[Figure]:
+        """Yield the map of weights (figure 3), and all heads in order."""
+        values, sample = np.asarray(measurement.values["max_weight"]), measurement.samples["max_weight"]
+        yield HeadMap(
+            "Maximum attention from core frame elements to their target, mean over sentences: {who} (K19 figure 3)",
+            values,
+            unit="maximum weight",
+            title="all pairs",
+            high=float(np.nanmax(values)),
+        )
+        yield RankedHeads(
+            "The same, head by head, each with its 95 % interval over sentences: {who}",
+            sample.reshape(len(sample), -1).astype(np.float64),
+            lambda mean: mean,
+            heads=values.shape[1],
+            unit="maximum weight",
+        )
+
+
+def frame_observer(alignment: Alignment, sentences: Sequence[FrameSentence], layers: int, heads: int) -> PairObserver:
+    """Return the observer of a pass over the sentences (encoded with `encode_words`, in this order)."""
     elements = alignment.mark([s.core_elements for s in sentences])
     targets = alignment.mark([[s.target] for s in sentences])
     every, zipped = all_pairs(elements, targets), zipped_pairs(elements, targets)
@@ -34,39 +95,4 @@ def frame_attention(alignment: Alignment, sentences: Sequence[FrameSentence], la
         "max_weight_zipped": zipped,
         "max_weight_zipped_reverse": zipped.reverse,
     }
-    return PairAttention(len(sentences), layers, heads, relations)
-
-
-def intervals(sample: Sample, resamples: int, seed: int, confidence: float = 0.95) -> tuple[Grid, Grid]:
-    """The bootstrap interval over sentences of every head's mean: lower and upper ends.
-
-    Sentences that are NaN (no pair) are left out.
-    """
-    flat = sample.reshape(len(sample), -1).astype(np.float64)
-    flat = flat[~np.isnan(flat).any(1)]
-    if not len(flat):
-        return np.full(sample.shape[1:], np.nan), np.full(sample.shape[1:], np.nan)
-    counts = np.random.default_rng(seed).multinomial(len(flat), np.full(len(flat), 1 / len(flat)), size=resamples)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(counts @ flat / len(flat), [tail, 1 - tail], axis=0)
-    return low.reshape(sample.shape[1:]), high.reshape(sample.shape[1:])
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """One head among all: layer and head from 1, as K19 counts; `rank` from 1 for the largest value."""
-
-    layer: int
-    head: int
-    value: float
-    rank: int
-
-
-def ranking(grid: Grid) -> list[Ranked]:
-    """All heads, the largest value first."""
-    order = np.argsort(-grid, axis=None, kind="stable")
-    places = zip(*np.unravel_index(order, grid.shape), strict=True)
-    return [
-        Ranked(int(layer) + 1, int(head) + 1, float(grid[layer, head]), n)
-        for n, (layer, head) in enumerate(places, start=1)
-    ]
+    return PairObserver(len(sentences), layers, heads, relations)

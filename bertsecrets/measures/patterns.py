@@ -4,18 +4,23 @@ Classes come from the shipped classifier, in the order of `patterns.classes.CLAS
 shares corrected for the classifier's errors on annotated heads that it was not trained on, with 95 % intervals.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from bertsecrets.models.attention import Maps
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun, measure
+from bertsecrets.measures.base.figures import ClassMap, Figure, StackedShares
+from bertsecrets.measures.base.needs import PatternWeights
+from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import PatternClassifier
+from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, held_out_errors, read_report
 from bertsecrets.patterns.map_stack import MapStack
 from bertsecrets.patterns.shares import majority, raw_shares, with_intervals
+from bertsecrets.types import Measurement
 
 
 def boundaries(batch: Batch, separator: int | None) -> Int[torch.Tensor, " rows"]:
@@ -27,7 +32,7 @@ def boundaries(batch: Batch, separator: int | None) -> Int[torch.Tensor, " rows"
     return torch.where(after.any(1), after.long().argmax(1), batch.lengths)
 
 
-class Patterns:
+class PatternObserver:
     """Observer of one model: the predicted class of each map, [example, layer, head]."""
 
     pairs = False
@@ -53,7 +58,7 @@ class Patterns:
         self.predicted = np.full((examples, layers, heads), -1, dtype=np.int8)
         self.expected = np.zeros((examples, len(CLASSES)))
 
-    def observe(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+    def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """Classify one layer of one batch."""
         rows, heads, tokens, _ = maps.shape
         edge = boundaries(batch, self.separator).repeat_interleave(heads)
@@ -62,8 +67,8 @@ class Patterns:
         self.predicted[batch.indices, layer] = said.argmax(2).to(torch.int8).cpu().numpy()
         self.expected[batch.indices] += said.sum(1).cpu().numpy() / self.predicted[0].size
 
-    def result(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_`, `corrected_`, `low_`, `high_<class>`.
+    def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return `share_<class>`, `majority`, `agreement` [layer, head]; `raw_`, `corrected_`, `low_`, `high_<class>`.
 
         `majority` is a head's most frequent class, `agreement` the share of examples that have it. The last four are
         shares of all maps. Samples: `predicted` [example, layer, head]; `expected` [example, class], the mean of the
@@ -80,3 +85,42 @@ class Patterns:
 def key(name: str) -> str:
     """A class's name as values spell it."""
     return name.replace("-", "_")
+
+
+ONE_MODEL = "classes of maps come from a classifier that was trained, and its errors counted, on maps of {} alone"
+
+
+@measure("patterns", title="classes of attention maps", source="K19 4.1", version=4)
+class Patterns(AttentionMeasure):
+    """Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_<class>`, `corrected_<class>` of all maps.
+
+    Samples: `predicted` [example, layer, head]; `expected` [example, class]; `errors` [annotated head, class].
+    """
+
+    needs = (PatternWeights(),)
+
+    def observer(self, view: AttentionRun) -> Observer:
+        """Return the observer that classifies maps; its classifier comes trained."""
+        folder = chosen_folder()
+        classifier = PatternClassifier.load(folder).to(view.run.resources.device)
+        judge = view.run.resources.settings.judge
+        errors = held_out_errors(read_report(folder))
+        return PatternObserver(*view.shape, classifier, errors, view.special_ids["sep"], judge.seed, judge.resamples)
+
+    def remarks(self, measurement: Measurement) -> list[str]:
+        """Return that the classifier knows no map of this model, where that is so."""
+        annotated = measurement.settings.get("annotated_models")
+        if annotated and measurement.subject.model not in annotated:
+            return [ONE_MODEL.format(", ".join(annotated))]
+        return []
+
+    def figures(self, measurement: Measurement) -> Iterator[Figure]:
+        """Yield the shares by layer (figure 2), and every head's most frequent class."""
+        shares = {name: np.asarray(measurement.values[f"share_{key(name)}"]).mean(1) for name in CLASSES}
+        yield StackedShares("Share of each class of attention maps by layer: {who} (K19 figure 2)", shares)
+        yield ClassMap(
+            "Most frequent class of each head's maps; pale where other classes are frequent too: {who}",
+            np.asarray(measurement.values["majority"], dtype=int),
+            np.asarray(measurement.values["agreement"]),
+            CLASSES,
+        )

@@ -5,20 +5,19 @@ divided by L. Of several tokens of one kind (two [SEP]s) the maximum counts; the
 the maximum alone makes one-sentence inputs look different (claim E2's control).
 """
 
+from collections.abc import Iterator
+
 import numpy as np
-import torch
-from jaxtyping import Float
 
-from bertsecrets.models.attention import Maps
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun, measure
+from bertsecrets.measures.base.figures import Figure, LayerCurves
+from bertsecrets.measures.base.observers import received
+from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
+from bertsecrets.types import Measurement
 
 
-def received(maps: Maps, batch: Batch) -> Float[torch.Tensor, "rows heads tokens"]:
-    """Attention received by each token: column sums divided by L, the number of real tokens."""
-    return maps.sum(2) / batch.lengths[:, None, None]
-
-
-class SpecialTokens:
+class SpecialTokenObserver:
     """Observer of one model: attention received by [CLS] and [SEP], [example, layer, head]."""
 
     pairs = False
@@ -32,7 +31,7 @@ class SpecialTokens:
         kinds = ("cls", "sep", "sep_sum")
         self.paid = {kind: np.full((examples, layers, heads), np.nan, dtype=np.float32) for kind in kinds}
 
-    def observe(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+    def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """See one layer of one batch."""
         columns = received(maps, batch)
         for kind, token in self.ids.items():
@@ -43,6 +42,28 @@ class SpecialTokens:
             if kind == "sep":
                 self.paid["sep_sum"][batch.indices, layer] = (columns * here).sum(-1).cpu().numpy()
 
-    def result(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Values: `cls`, `sep`, `sep_sum`, each [layer, head]. Samples: the same, [example, layer, head]."""
+    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return values: `cls`, `sep`, `sep_sum`, each [layer, head]. Samples: the same, [example, layer, head]."""
         return {kind: paid.mean(0, dtype=np.float64) for kind, paid in self.paid.items()}, dict(self.paid)
+
+
+@measure("special-tokens", title="attention to [CLS] and [SEP]", source="K19 4.4")
+class SpecialTokens(AttentionMeasure):
+    """Values: `cls`, `sep`, `sep_sum`, each [layer, head]. Samples: the same, [example, layer, head]."""
+
+    curves = ("cls", "sep")
+
+    def observer(self, view: AttentionRun) -> Observer:
+        """Return the observer of both tokens' columns."""
+        return SpecialTokenObserver(*view.shape, view.special_ids)
+
+    def figures(self, measurement: Measurement) -> Iterator[Figure]:
+        """Yield both curves over the layers (figure 6); none where the model has no such tokens."""
+        curves = {
+            f"[{name.upper()}]": np.asarray(measurement.values[name]).mean(1)
+            for name in ("cls", "sep")
+            if not np.isnan(measurement.values[name]).all()
+        }
+        if curves:
+            caption = "Attention to [CLS] and [SEP] by layer, mean over heads: {who} (K19 figure 6)"
+            yield LayerCurves(caption, curves, unit="attention received")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from bertsecrets.models.encoding import Encoded
+from bertsecrets.models.encoding import Encoded, tokenize
 from bertsecrets.types import Span
 
 Marks = Bool[np.ndarray, "examples tokens"]
@@ -123,14 +123,11 @@ def encode_words(
     Args:
         max_length: word-pieces per example, special tokens included; the longest text is cut first.
     """
-    pairs = {"text_pair": list(second)} if second is not None else {}
-    coded = tokenizer(list(first), **pairs, truncation="longest_first", max_length=max_length)
-    padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-    encoded = Encoded(coded["input_ids"], coded.get("token_type_ids"), padding)
+    encoded, encodings = tokenize(tokenizer, first, second, max_length)
     longest = int(encoded.lengths.max(initial=1))
     offsets = np.zeros((len(encoded), longest, 2), dtype=np.int64)
     part = np.full((len(encoded), longest), -1, dtype=np.int64)
-    for example, encoding in enumerate(coded.encodings or []):
+    for example, encoding in enumerate(encodings):
         offsets[example, : len(encoding.ids)] = encoding.offsets
         part[example, : len(encoding.ids)] = [-1 if s is None else s for s in encoding.sequence_ids]
     return encoded, Alignment(offsets, part)

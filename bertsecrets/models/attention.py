@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import Batch, Encoded, batches
-from bertsecrets.models.loading import attention_modules, weights_in
+from bertsecrets.models.loading import OpenModel, attention_modules, weights_in
 
 Maps = Float[torch.Tensor, "rows heads tokens tokens"]
 MAP_BYTES = 192 * 2**20  # of one model's maps for one batch: what a pass over two models holds at a time
@@ -26,11 +26,11 @@ class Observer(Protocol):
 
     pairs: bool
 
-    def observe(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+    def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """See one layer (from 0) of one batch. Padding rows and columns of `maps` are there, but 0."""
 
-    def result(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Values ([layer, head] arrays) and samples (one row per example)."""
+    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return values ([layer, head] arrays) and samples (one row per example)."""
 
 
 class Tap:
@@ -112,23 +112,6 @@ def _crop(maps: Maps, batch: Batch) -> Maps:
 
 
 @dataclass(frozen=True)
-class OfOther:
-    """An observer of one model, fed with the second model's maps of the same pass."""
-
-    observer: Observer
-    pairs: bool = True
-
-    def observe(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """See one layer of one batch of the second model."""
-        assert other is not None
-        self.observer.observe(batch, layer, other, None)
-
-    def result(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """The observer's own result."""
-        return self.observer.result()
-
-
-@dataclass(frozen=True)
 class Pass:
     """One pass over encoded examples with one model, or two side by side.
 
@@ -136,10 +119,8 @@ class Pass:
     tokens count too. None, the default, crops to the real tokens.
     """
 
-    model: Any
-    layers: int
-    heads: int
-    other: Any | None = None
+    model: OpenModel
+    other: OpenModel | None = None
     padded_to: int | None = None
 
     def feed(
@@ -152,10 +133,11 @@ class Pass:
         """
         if not observers:
             raise UserError("nothing to observe: name at least one measure")
-        main = Tap(self.model, self.layers, self.padded_to is not None)
-        second = Tap(self.other, self.layers, self.padded_to is not None) if self.other is not None else None
-        device = next(self.model.parameters()).device
-        for batch in _bounded(encoded, self.heads, self.layers if second else 1, self.padded_to):
+        layers, padding_rows = self.model.layers, self.padded_to is not None
+        main = Tap(self.model.model, layers, padding_rows)
+        second = Tap(self.other.model, layers, padding_rows) if self.other is not None else None
+        device = next(self.model.model.parameters()).device
+        for batch in _bounded(encoded, self.model.heads, layers if second else 1, self.padded_to):
             there = batch.to(device)
             held: list[Maps] = []
 
@@ -165,7 +147,7 @@ class Pass:
             def see(layer: int, maps: Maps, there=there, held=held) -> None:
                 other = held[layer] if held else None
                 for observer in observers:
-                    observer.observe(there, layer, maps, other if observer.pairs else None)
+                    observer.update(there, layer, maps, other if observer.pairs else None)
                 if held:
                     held[layer] = torch.empty(0)  # the second model's layer has been compared: let go of it
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from bertsecrets.texts.glue import Split
 
@@ -65,15 +65,22 @@ class Batch:
 
 
 def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
-    """Tokenise a split as one or two segments, cut longest first to `max_length` (K19's code).
+    """Return a split as token ids, one or two segments each, cut longest first to `max_length` (K19's code).
 
     Args:
         max_length: word-pieces per example, special tokens included.
     """
-    pairs = {"text_pair": list(split.sentence2)} if split.sentence2 is not None else {}
-    coded = tokenizer(list(split.sentence1), **pairs, truncation="longest_first", max_length=max_length)
+    return tokenize(tokenizer, split.sentence1, split.sentence2, max_length)[0]
+
+
+def tokenize(
+    tokenizer: Any, first: Sequence[str], second: Sequence[str] | None, max_length: int
+) -> tuple[Encoded, Sequence[Encoding]]:
+    """Return texts (or pairs of texts) as token ids, and what the tokenizer itself says of each example."""
+    pairs = {"text_pair": list(second)} if second is not None else {}
+    coded = tokenizer(list(first), **pairs, truncation="longest_first", max_length=max_length)
     padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-    return Encoded(coded["input_ids"], coded.get("token_type_ids"), padding)
+    return Encoded(coded["input_ids"], coded.get("token_type_ids"), padding), coded.encodings or []
 
 
 def lower_cases(tokenizer: Any) -> bool:

@@ -16,7 +16,7 @@ from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, Trai
 from transformers.trainer_callback import PrinterCallback
 
 from bertsecrets.models.encoding import Encoded, encode
-from bertsecrets.models.loading import Classifier, freeze_encoder
+from bertsecrets.models.loading import OpenModel, freeze_encoder
 from bertsecrets.models.memory import large_blocks_apart
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts.glue import Split
@@ -68,9 +68,10 @@ class _Progress(TrainerCallback):
 
 
 def finetune(
-    classifier: Classifier,
+    classifier: OpenModel,
     train: Split | None,
     folder: Path,
+    *,
     settings: FinetuneParams,
     initialisation: Initialisation,
     seed: int,

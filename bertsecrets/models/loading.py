@@ -1,8 +1,7 @@
-"""How an encoder is opened: from the hub, a local folder or the packaged MiniLM; pretrained or freshly drawn.
+"""How a model is opened: as a bare encoder, under a fresh classifier, or as a fine-tuned checkpoint.
 
-What is known of architectures stands here (the fast ablation path has its layouts in `blocks.py`). What the rest of the
-suite needs of one (its layers, its heads, the modules that hold attention weights) is found by looking at a tiny
-forward pass, not by a table of names, so a new model family usually needs no change here.
+What is known of architectures by name stands in `families.py`. What else the suite needs of a model (its layers, its
+heads, the modules that hold attention weights) is found by looking at a tiny forward pass.
 """
 
 import os
@@ -16,19 +15,17 @@ import torch
 from torch import nn
 
 from bertsecrets.errors import UserError, first_line
-from bertsecrets.models.locations import Location, check_folder, identify, locate, resolve, vocabulary
+from bertsecrets.models.families import POSITIONS_AFTER_PADDING
+from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import Initialisation
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # a pickle is refused, never converted on the quiet
 
-# Families that number positions from behind the padding id.
-OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
-
 
 @dataclass(frozen=True)
-class Classifier:
-    """A sequence classifier, ready to run: the model (eval mode), its tokenizer, and what identifies its weights."""
+class OpenModel:
+    """An encoder or sequence classifier, ready to run: the model (eval mode), its tokenizer, its weights' identity."""
 
     model: Any
     tokenizer: Any
@@ -38,7 +35,7 @@ class Classifier:
         """A number of tokens, cut to what the model has positions for."""
         config = self.model.config
         positions = getattr(config, "max_position_embeddings", None) or tokens
-        if config.model_type in OFFSET_POSITIONS:
+        if config.model_type in POSITIONS_AFTER_PADDING:
             positions -= config.pad_token_id + 1
         return min(tokens, positions, self.tokenizer.model_max_length)
 
@@ -52,74 +49,84 @@ class Classifier:
         """Number of attention heads per layer."""
         return int(self.model.config.num_attention_heads)
 
+    def to(self, device: torch.device | str) -> "OpenModel":
+        """Move the model to a device, in place, and return it."""
+        self.model.to(device)
+        return self
 
-def _load(location: Location, what: Any, offline: bool, **options: Any) -> Any:
+
+def _load(ref: ModelRef, what: Any, **options: Any) -> Any:
     """`what.from_pretrained` with the options that keep it honest; every failure becomes one line."""
     from safetensors import SafetensorError
 
-    if not location.local:
-        location = resolve(location, offline)
+    ref = ref.resolved()
     try:
         return what.from_pretrained(
-            location.path,
-            revision=location.revision or "main",
-            local_files_only=offline or location.local or location.cached,
+            ref.path,
+            revision=ref.revision or "main",
+            local_files_only=ref.offline or ref.local or ref.cached,
             trust_remote_code=False,
             **options,
         )
     except SafetensorError as error:
-        raise UserError(f"{location.path}: model.safetensors is damaged ({error}): get or save it again") from error
+        raise UserError(f"{ref.path}: model.safetensors is damaged ({error}): get or save it again") from error
     except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
-        raise UserError(f"{location.path} cannot be opened as a model: {first_line(error)}") from error
+        raise UserError(f"{ref.path} cannot be opened as a model: {first_line(error)}") from error
 
 
-def open_config(location: Location, offline: bool = False) -> Any:
-    """A model's configuration; the cheap way to see whether the model can be had at all."""
+def open_config(ref: ModelRef) -> Any:
+    """Return a model's configuration; the cheap way to see whether the model is available at all.
+
+    Raises:
+        UserError: it is not.
+    """
     import transformers
     from transformers import AutoConfig
 
     transformers.logging.set_verbosity_error()  # what matters is checked here and said in one line
     transformers.logging.disable_progress_bar()
 
-    return _load(location, AutoConfig, offline)
+    return _load(ref, AutoConfig)
 
 
-def open_tokenizer(location: Location, offline: bool = False) -> Any:
-    """A model's own fast tokenizer."""
+def open_tokenizer(ref: ModelRef) -> Any:
+    """Return a model's own fast tokenizer.
+
+    Raises:
+        UserError: it is not available, or only as a slow one.
+    """
     from transformers import AutoTokenizer
 
-    tokenizer = _load(location, AutoTokenizer, offline)
+    tokenizer = _load(ref, AutoTokenizer)
     if not tokenizer.is_fast:
-        raise UserError(f"{location.name} has no fast tokenizer, which word alignment needs")
+        raise UserError(f"{ref.name} has no fast tokenizer, which word alignment needs")
     return tokenizer
 
 
 def open_classifier(
-    name: str,
+    ref: ModelRef,
     task: Task,
     initialisation: Initialisation = "pretrained",
     seed: int = 1,
-    offline: bool = False,
     attention: str = "eager",
-) -> Classifier:
-    """A model under a fresh classifier for `task`, before any training (K19 section 3, table 1).
+) -> OpenModel:
+    """Return a model under a fresh classifier for `task`, before any training (K19 section 3, table 1).
 
     The classifier's weights, and with `random` all weights, are drawn from the seed as the architecture itself
     initialises (normal with the config's `initializer_range`).
 
     Raises:
-        UserError: the model is not to be had, is pickled, or cannot classify sequences.
+        UserError: the model is not available, is pickled, or cannot classify sequences.
     """
     from transformers import AutoModelForSequenceClassification
 
-    location = locate(name)
-    config = open_config(location, offline)
+    config = open_config(ref)
     config.num_labels = task.outputs
     config.problem_type = "regression" if task.regression else "single_label_classification"
     if not task.regression:
         config.id2label = dict(enumerate(task.labels))
         config.label2id = {label: i for i, label in enumerate(task.labels)}
-    tokenizer = open_tokenizer(location, offline)
+    tokenizer = open_tokenizer(ref)
     if config.pad_token_id is None:
         config.pad_token_id = tokenizer.pad_token_id
     torch.manual_seed(seed)
@@ -133,9 +140,8 @@ def open_classifier(
         model = fresh()
     else:
         model, info = _load(
-            location,
+            ref,
             AutoModelForSequenceClassification,
-            offline,
             config=config,
             attn_implementation=_kernel(config, attention),
             dtype=torch.float32,
@@ -145,13 +151,13 @@ def open_classifier(
         )
         encoder = f"{model.base_model_prefix}."
         drawn = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
-        _refuse_drawn(location.path, [key for key in drawn if key.startswith(encoder) and ".pooler." not in key])
+        _refuse_drawn(ref.path, [key for key in drawn if key.startswith(encoder) and ".pooler." not in key])
         torch.manual_seed(seed)
         head = [key for key in model.state_dict() if not key.startswith(encoder)]
         if not drawn.issuperset(head):  # the folder holds a classifier already, which is not the fresh one
             weights = fresh().state_dict()
             model.load_state_dict({key: weights[key] for key in head}, strict=False)
-    return Classifier(model.eval(), tokenizer, identify(location))
+    return OpenModel(model.eval(), tokenizer, ref.identity())
 
 
 def _kernel(config: Any, attention: str) -> str:
@@ -172,23 +178,23 @@ def _refuse_drawn(path: str, names: list[str]) -> None:
         )
 
 
-def open_encoder(location: Location, offline: bool = False) -> Classifier:
-    """An encoder without any classifier on top, with eager attention.
+def open_encoder(ref: ModelRef) -> OpenModel:
+    """Return an encoder without any classifier on top, with eager attention.
 
     Raises:
-        UserError: the model is not to be had, or pickled.
+        UserError: the model is not available, or pickled.
     """
     from transformers import AutoModel
 
-    if location.local:
-        check_folder(Path(location.path))
-    config = open_config(location, offline)
-    model = _load(location, AutoModel, offline, config=config, attn_implementation="eager", use_safetensors=True)
-    return Classifier(model.eval(), open_tokenizer(location, offline), identify(location, offline))
+    if ref.local:
+        check_folder(Path(ref.path))
+    config = open_config(ref)
+    model = _load(ref, AutoModel, config=config, attn_implementation="eager", use_safetensors=True)
+    return OpenModel(model.eval(), open_tokenizer(ref), ref.identity())
 
 
-def open_checkpoint(folder: Path, task: Task, base: Location | None = None, attention: str = "eager") -> Classifier:
-    """A fine-tuned classifier from any local folder that transformers opens.
+def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, attention: str = "eager") -> OpenModel:
+    """Return a fine-tuned classifier from any local folder that transformers opens.
 
     A checkpoint that names its classes in another order is put in the task's order; one without a tokenizer takes the
     base model's.
@@ -199,12 +205,11 @@ def open_checkpoint(folder: Path, task: Task, base: Location | None = None, atte
     from transformers import AutoModelForSequenceClassification
 
     config = open_checkpoint_config(folder, task)
-    location = Location(str(folder), str(folder))
-    tokenizer = _checkpoint_tokenizer(location, base, config)
+    ref = ModelRef.in_folder(folder)
+    tokenizer = _checkpoint_tokenizer(ref, base, config)
     model, info = _load(
-        location,
+        ref,
         AutoModelForSequenceClassification,
-        True,
         config=config,
         attn_implementation=_kernel(config, attention),
         dtype=torch.float32,
@@ -212,13 +217,13 @@ def open_checkpoint(folder: Path, task: Task, base: Location | None = None, atte
         output_loading_info=True,
         ignore_mismatched_sizes=True,  # refused below, by name
     )
-    _refuse_drawn(location.path, [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])])
+    _refuse_drawn(ref.path, [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])])
     _order_classes(model, task, folder)
-    return Classifier(model.eval(), tokenizer, identify(location))
+    return OpenModel(model.eval(), tokenizer, ref.identity())
 
 
 def open_checkpoint_config(folder: Path, task: Task) -> Any:
-    """A checkpoint's configuration, checked for the task before any weights are read.
+    """Return a checkpoint's configuration, checked for the task before any weights are read.
 
     Raises:
         UserError: no such folder, pickled weights, or another number of classes.
@@ -226,16 +231,16 @@ def open_checkpoint_config(folder: Path, task: Task) -> Any:
     if not folder.is_dir():
         raise UserError(f"no checkpoint folder at {folder}")
     check_folder(folder)
-    config = open_config(Location(str(folder), str(folder)))
+    config = open_config(ModelRef.in_folder(folder))
     if config.num_labels != task.outputs:
         kind = "one score" if task.regression else f"{task.outputs} classes"
         raise UserError(f"checkpoint {folder} has {config.num_labels} outputs, but {task.title} needs {kind}")
     return config
 
 
-def _checkpoint_tokenizer(location: Location, base: Location | None, config: Any) -> Any:
-    folder = Path(location.path)
-    own = open_tokenizer(location) if vocabulary(folder) else None
+def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> Any:
+    folder = Path(ref.path)
+    own = open_tokenizer(ref) if ref.vocabulary() else None
     other = open_tokenizer(base) if base is not None else None
     if own is None and other is None:
         raise UserError(f"checkpoint {folder} holds no tokenizer: save one beside the weights")
@@ -276,7 +281,7 @@ def freeze_encoder(model: Any) -> None:
         parameter.requires_grad_(False)
 
 
-def same_shape(one: Classifier, other: Classifier) -> str | None:
+def same_shape(one: OpenModel, other: OpenModel) -> str | None:
     """Why two models' attention maps cannot be compared head by head; None where they can."""
     if (one.layers, one.heads) != (other.layers, other.heads):
         return f"{one.layers} layers x {one.heads} heads against {other.layers} x {other.heads}"

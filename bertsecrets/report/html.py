@@ -4,29 +4,40 @@ from collections.abc import Sequence
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 
-from bertsecrets.claims.judge import Verdict
-from bertsecrets.report.drawings import draw
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.report.figures import figures_of
+from bertsecrets.report.json import unique
 from bertsecrets.report.text import count_line, task_title, verdict_row
+from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
 
-def page(verdicts: Sequence[Verdict], model: str) -> str:
-    """The whole page."""
-    environment = Environment(loader=PackageLoader("bertsecrets.report"), autoescape=select_autoescape(default=True))
-    measurements = unique([found for verdict in verdicts for found in verdict.measurements])
-    return environment.get_template("page.html").render(
+def page(verdicts: Sequence[Verdict], model: str, settings: JudgeParams) -> str:
+    """Return the whole page."""
+    measurements = unique([measurement for verdict in verdicts for measurement in verdict.measurements])
+    return _render(
+        "page.html",
         model=model,
         counts=count_line(verdicts),
         rows=[(verdict_row(verdict), verdict) for verdict in verdicts],
-        figures=[drawn for found in measurements for drawn in draw(found)],
+        figures=[figure for measurement in measurements for figure in figures_of(measurement, settings)],
         measurements=measurements,
         task_title=task_title,
     )
 
 
-def unique(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Each measurement once, in order."""
-    seen: dict[str, Measurement] = {}
-    for found in measurements:
-        seen.setdefault(f"{found.measure} {found.subject} {sorted(found.options.items())}", found)
-    return list(seen.values())
+def measurement_part(measurement: Measurement, settings: JudgeParams) -> str:
+    """Return a measurement as a piece of HTML: its values, its figures, where it comes from."""
+    return _render("measurement.html", m=measurement, figures=figures_of(measurement, settings))
+
+
+def verdict_part(verdict: Verdict, settings: JudgeParams) -> str:
+    """Return a verdict as a piece of HTML: its row, its reason, and the figures of what it rests on."""
+    measurements = unique(verdict.measurements)
+    figures = [figure for measurement in measurements for figure in figures_of(measurement, settings)]
+    return _render("verdict.html", row=verdict_row(verdict), verdict=verdict, figures=figures)
+
+
+def _render(template: str, **shown) -> str:
+    environment = Environment(loader=PackageLoader("bertsecrets.report"), autoescape=select_autoescape(default=True))
+    return environment.get_template(template).render(**shown)

@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from bertsecrets.claims.judge import Verdict
-from bertsecrets.report.html import unique
-
-CURVES = {"attention-change": ("cosine",), "special-tokens": ("cls", "sep")}
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.types import Measurement
 
 
 def metrics(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Per case its observed value and outcome, and how many have each outcome."""
+    """Return per case its observed value and outcome, and how many have each outcome."""
     outcomes = [verdict.outcome for verdict in verdicts]
     return {
         "outcomes": {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))},
@@ -21,12 +20,21 @@ def metrics(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def layer_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """One row per layer (from 1): `cosine`, `cls` and `sep`, the mean over heads and over all fine-tuned subjects."""
+    """Return one row per layer (from 1): each measure's curves, the mean over heads and fine-tuned subjects."""
     curves: dict[str, list[np.ndarray]] = {}
-    for found in unique([m for verdict in verdicts for m in verdict.measurements]):
-        if found.subject.initialisation == "pretrained" and not found.options:
-            for name in CURVES.get(found.measure, ()):
-                curves.setdefault(name, []).append(np.asarray(found.values[name]).mean(1))
+    for measurement in unique([m for verdict in verdicts for m in verdict.measurements]):
+        if measurement.subject.initialisation == "pretrained" and not measurement.options:
+            for name in get_measure(measurement.measure).curves:
+                curves.setdefault(name, []).append(np.asarray(measurement.values[name]).mean(1))
     means = {name: np.mean(lines, axis=0) for name, lines in curves.items()}
     depth = len(next(iter(means.values()), ()))
     return [{"layer": i + 1, **{name: float(line[i]) for name, line in means.items()}} for i in range(depth)]
+
+
+def unique(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Return each measurement once, in order."""
+    seen: dict[str, Measurement] = {}
+    for measurement in measurements:
+        name = f"{measurement.measure} {measurement.subject} {sorted(measurement.options.items())}"
+        seen.setdefault(name, measurement)
+    return list(seen.values())

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.errors import UserError
-from bertsecrets.texts.tasks import TASKS, Task
+from bertsecrets.texts.tasks import Task
 
 GLUE_HUB = "nyu-mll/glue"
 GLUE_REVISION = "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
@@ -275,8 +275,3 @@ def official_problem(split: Split) -> str | None:
         if found[label] != count:
             return f"{found[label]} rows labelled {label} where {task.title}'s official {split.name} split has {count}"
     return None
-
-
-def available_tasks(source: Source) -> list[str]:
-    """The names of the tasks whose two splits a local folder holds (all seven, where the hub is the source)."""
-    return [name for name, task in TASKS.items() if source.missing(task) is None]

@@ -9,6 +9,8 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
+from bertsecrets.texts.tasks import Task
+
 Number = np.ndarray | np.floating
 Metric = Callable[[np.ndarray], Number]
 
@@ -73,3 +75,27 @@ METRICS: dict[str, Metric] = {"accuracy": accuracy, "f1": positive_f1, "pearson"
 def moments(metric: str, predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples k"]:
     """Return the moments that the metric of this name is a function of."""
     return score_moments(predicted, target) if metric == "pearson" else class_moments(predicted, target)
+
+
+def decide(task: Task, logits: Float[np.ndarray, "examples outputs"]) -> np.ndarray:
+    """Return predicted class numbers, or predicted scores for a regression task."""
+    return logits[:, 0].astype(np.float64) if task.regression else logits.argmax(1)
+
+
+def score(metric: str, predicted: np.ndarray, target: np.ndarray) -> float:
+    """Return one metric as a fraction; a correlation with a constant is undefined and given as 0.
+
+    >>> score("accuracy", np.array([0, 1, 1]), np.array([0, 1, 0]))
+    0.6666666666666666
+    """
+    return float(METRICS[metric](moments(metric, predicted, target).mean(0)))
+
+
+def scores(task: Task, predicted: np.ndarray, target: np.ndarray) -> dict[str, float]:
+    """Return all metrics of a task, as fractions: accuracy (and F1 of class 1), or both correlations."""
+    if not task.regression:
+        return {name: score(name, predicted, target) for name in dict.fromkeys(("accuracy", task.metric))}
+    from scipy.stats import rankdata  # takes most of a second to import
+
+    ranks = rankdata(predicted), rankdata(target)
+    return {"pearson": score("pearson", predicted, target), "spearman": score("pearson", *ranks)}

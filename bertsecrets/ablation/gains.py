@@ -1,0 +1,39 @@
+"""Gains: the score with a set of heads disabled minus the baseline, in points, read off kept predictions.
+
+The metric is that of K19's figure 8: F1 for MRPC and QQP, correlation for STS-B, accuracy otherwise. Everything is
+paired on the same examples. Nothing here imports torch.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from bertsecrets.texts.metrics import METRICS, moments
+from bertsecrets.texts.tasks import TASKS
+from bertsecrets.types import Measurement
+
+WHOLE = slice(None)
+Block = Float[np.ndarray, "examples k"]
+Gains = Callable[[np.ndarray], np.ndarray]
+
+
+def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: slice = WHOLE) -> tuple[Block, Gains]:
+    """Return a block of moments, and the function from the block's means ([..., k]) to gains [..., set] in points.
+
+    Args:
+        sets: the places of the sets that are wanted; all, by default.
+        rows: the examples that are wanted; all, by default.
+    """
+    metric = TASKS[measurement.subject.task].metric
+    predicted, target = measurement.samples["predicted"], measurement.samples["target"][rows]
+    chosen = range(len(predicted)) if sets is None else sets
+    before = moments(metric, measurement.samples["baseline_predicted"][rows], target)
+    block = np.hstack([before, *(moments(metric, predicted[i][rows], target) for i in chosen)])
+    k = before.shape[1]
+
+    def of_means(mean: np.ndarray) -> np.ndarray:
+        points = 100 * np.asarray(METRICS[metric](mean.reshape(*mean.shape[:-1], -1, k)))
+        return points[..., 1:] - points[..., :1]
+
+    return block, of_means

@@ -1,0 +1,164 @@
+"""Options, fixtures and the verdict table of the benchmarks.
+
+A benchmark is a claim on a task. `judged` gets what the claim needs (from the store, or made now) and judges it. One
+that is known to deviate is a strict xfail, set at collection from `expected/`.
+"""
+
+import argparse
+import threading
+from contextlib import ExitStack
+
+import pytest
+
+from bertsecrets.claims.schema import Case, cases
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.cli.signals import as_interrupt
+from bertsecrets.errors import UserError
+from bertsecrets.options import RunOptions, add_options, option_names
+from bertsecrets.settings import load_settings
+from bertsecrets.store.entries import DamagedEntryWarning
+
+USER_ERROR = 2
+VERDICTS = pytest.StashKey[list[Verdict]]()
+OPTIONS = pytest.StashKey[RunOptions]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of a run."""
+    add_options(parser.getgroup("bertsecrets").addoption)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Read options, settings and claims, so that a mistake in them ends the run before anything starts."""
+    if threading.current_thread() is threading.main_thread():  # no other may catch signals
+        clearing = ExitStack()
+        clearing.enter_context(as_interrupt())
+        config.add_cleanup(clearing.close)
+    config.addinivalue_line("filterwarnings", "default")  # a warning must not cost an hour of training
+    config.addinivalue_line("filterwarnings", f"always::{DamagedEntryWarning.__module__}.DamagedEntryWarning")
+    if not config.getoption("benchmark_verbose", False):
+        config.option.benchmark_quiet = True  # the verdict table stands in for the table of seconds
+    config.stash[VERDICTS] = []
+    given = argparse.Namespace(**{name: config.getoption(name) for name in option_names()})
+    try:
+        config.stash[OPTIONS] = RunOptions.of(given)
+        load_settings()
+        every = cases()
+    except UserError as error:
+        pytest.exit(str(error), returncode=USER_ERROR)
+    for name in sorted({mark for case in every for mark in marks(case)}):
+        config.addinivalue_line("markers", f"{name}: benchmarks of claim, family or task {name}")
+
+
+def marks(case: Case) -> list[str]:
+    """Return the marks by which `-m` selects a case exactly: family, claim, task.
+
+    Marks count as names for `-k` too, so there are none for measures: `-k "sst2 and D"` must not find another word's d.
+    """
+    return [case.claim.id[0], case.claim.id, case.task]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrize `case` with every implemented claim on each of its tasks."""
+    if "case" not in metafunc.fixturenames:
+        return
+    options = metafunc.config.stash[OPTIONS]
+    model = options.model or load_settings().model
+    params = []
+    for case in cases():
+        applied = [getattr(pytest.mark, name) for name in marks(case)]
+        known = case.known_deviation(model)
+        if known:
+            reason = f"known to deviate: {known.evidence}"
+            applied.append(pytest.mark.xfail(raises=AssertionError, reason=reason, strict=options.whole))
+        params.append(pytest.param(case, id=str(case), marks=applied))
+    metafunc.parametrize("case", params)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Say once, before anything runs, that the model or all data are not available."""
+    items = (item for item in session.items if "case" in getattr(item, "fixturenames", ()))
+    wanted = [case for item in items if isinstance(case := item.callspec.params["case"], Case)]  # type: ignore[attr-defined]
+    if not wanted or session.config.option.collectonly:
+        return
+    from bertsecrets.session import Session
+
+    try:
+        run = Session(session.config.stash[OPTIONS])
+        run.check_model()
+        names = dict.fromkeys(case.task for case in wanted)
+        missing = [problem for name in names if (problem := run.resources.rows.missing(name))]
+        if len(missing) == len(names):
+            raise UserError(missing[0])
+    except UserError as error:
+        pytest.exit(str(error), returncode=USER_ERROR)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Show the options that were given, and the model."""
+    options = config.stash[OPTIONS]
+    given = {name: value for name in option_names() if (value := getattr(options, name)) not in (None, False)}
+    given["model"] = options.model or load_settings().model
+    shown = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in given.items()}
+    return "bertsecrets: " + ", ".join(f"{name} {value}" for name, value in sorted(shown.items()))
+
+
+@pytest.fixture(scope="session")
+def run_session(request: pytest.FixtureRequest):
+    """The session that all benchmarks measure in."""
+    from bertsecrets.session import Session
+
+    return Session(request.config.stash[OPTIONS])
+
+
+@pytest.fixture
+def judged(run_session, benchmark, request: pytest.FixtureRequest):
+    """A function that runs a case once, timed, and fails where it deviates; the table at the end has it too."""
+    from bertsecrets.claims.plan import missing
+    from bertsecrets.report.text import check
+
+    def run(case: Case) -> Verdict:
+        reason = missing(run_session, case)
+        if reason:
+            pytest.skip(reason)
+        try:
+            measured = benchmark.pedantic(run_session.measure_case, args=(case,))
+            verdict = run_session.verdict(case, measured)
+        except UserError as error:
+            pytest.exit(f"{case}: {error}", returncode=USER_ERROR)
+        benchmark.extra_info.update(verdict.as_json())
+        benchmark.extra_info["reused"] = all(m.reused for m in verdict.measurements)
+        request.config.stash[VERDICTS].append(verdict)
+        if verdict.outcome in ("inconclusive", "not applicable"):
+            pytest.skip(f"{verdict.outcome}: {verdict.reason}")
+        check(verdict)
+        return verdict
+
+    return run
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-benchmark's, which is a wrapper too
+def pytest_sessionfinish(session: pytest.Session):
+    """Keep what was cut short out of `--benchmark-json`: an entry without a time would lose the file for all."""
+    timed = session.config._benchmarksession  # type: ignore[attr-defined]
+    timed.benchmarks[:] = [entry for entry in timed.benchmarks if entry]
+    if not timed.benchmarks:
+        timed.json = timed.save = timed.autosave = None
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+    """Print the verdict table."""
+    verdicts = config.stash[VERDICTS]
+    if not verdicts:
+        return
+    from bertsecrets.report.text import verdict_table
+
+    terminalreporter.section("verdicts")
+    terminalreporter.write_line(verdict_table(verdicts))
+    known = [v for v in verdicts if v.outcome == "deviates" and v.case.known_deviation(v.measurements[0].subject.model)]
+    if known:
+        terminalreporter.write_line(f"known to deviate: {', '.join(str(v.case) for v in known)}")

@@ -1,0 +1,21 @@
+"""What measures are made from: the kinds of measure, what they need, what their figures show."""
+
+from bertsecrets.measures.base.ablation import AblationMeasure
+from bertsecrets.measures.base.attention import AttentionMeasure, AttentionRun
+from bertsecrets.measures.base.encoder import EncoderMeasure, SuiteMeasure
+from bertsecrets.measures.base.measure import Measure, Options, Resources, Results, Run
+from bertsecrets.measures.registry import measure
+
+__all__ = [
+    "AblationMeasure",
+    "AttentionMeasure",
+    "AttentionRun",
+    "EncoderMeasure",
+    "Measure",
+    "Options",
+    "Resources",
+    "Results",
+    "Run",
+    "SuiteMeasure",
+    "measure",
+]

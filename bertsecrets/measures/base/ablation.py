@@ -1,0 +1,139 @@
+"""Measures of what disabling heads does to a task's score (K19 section 4.6, figures 8 and 9).
+
+A disabled head attends to each of the L real tokens with the constant weight 1/L. Predictions are kept for every set of
+heads and every example, so that paired tests and intervals come from the same run as the scores.
+"""
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Shaped
+from tqdm.auto import tqdm
+
+from bertsecrets.ablation.engine import Engine, ablate
+from bertsecrets.ablation.grid import Grid
+from bertsecrets.ablation.head_sets import BASELINE, HeadSet
+from bertsecrets.measures.base.measure import Measure, Resources, Result, Results, Run
+from bertsecrets.models.encoding import Encoded, encode
+from bertsecrets.models.loading import OpenModel
+from bertsecrets.settings import Params
+from bertsecrets.store.files import digest
+from bertsecrets.texts.glue import Split
+from bertsecrets.texts.metrics import decide, score
+from bertsecrets.texts.tasks import Task
+
+
+class AblationMeasure(Measure):
+    """A measure of scores with sets of heads disabled; several processes work on one grid together."""
+
+    shared: ClassVar[bool] = True
+
+    @abstractmethod
+    def sets(self, run: Run, layers: int, heads: int) -> tuple[list[HeadSet], str]:
+        """Return the sets of heads to disable, and what to call them."""
+
+    def finish(self, run: Run, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
+        """Lay out the values as this measure has them, in place; as [set], by default."""
+        return
+
+    def rows(self, resources: Resources, task_name: str) -> Split:
+        """Return the rows that are measured: fewer, where grids have a limit of their own."""
+        return super().rows(resources, task_name).head(resources.rows.grid_limit)
+
+    def own_settings(self, settings: Params) -> dict[str, Any]:
+        """Return how inputs are cut."""
+        return settings.scores.model_dump()
+
+    def run(self, run: Run) -> Results:
+        """Score the rows with each set disabled."""
+        opened = run.open("sdpa")
+        rows = self.rows(run.resources, run.subject.task)
+        encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.scores.max_length))
+        shape = (opened.layers, opened.heads)
+        sets, called = self.sets(run, *shape)
+        values, samples = set_ablation(
+            opened,
+            encoded,
+            run.task,
+            rows.targets(),
+            sets,
+            device=run.resources.device,
+            folder=run.grid,
+            title=f"disabling {called}",
+        )
+        self.finish(run, values, sets, shape)
+        return {self.name: (values, samples)}, len(encoded)
+
+
+def set_ablation(
+    opened: OpenModel,
+    encoded: Encoded,
+    task: Task,
+    targets: Sequence[float] | Sequence[int] | np.ndarray,
+    sets: Sequence[HeadSet],
+    *,
+    device: torch.device | str = "cpu",
+    folder: Path | None = None,
+    title: str | None = None,
+) -> Result:
+    """Return the score with each of some sets of heads disabled.
+
+    Args:
+        folder: where finished portions are kept, so that an interrupted run goes on and several processes share one.
+        title: of a progress bar over the sets, with the time left; without a title there is no bar.
+
+    Returns:
+        Values: `baseline` and `score` [set], fractions of the task's metric. Samples: `predicted` [set, example],
+        `baseline_predicted` and `target` [example]; class numbers as int8, scores as float32.
+
+    Raises:
+        UserError: the architecture's heads cannot be disabled, the model has no such head, or memory is too small.
+    """
+    engine = Engine.open(opened, device)
+    everything = [BASELINE, *sets]
+
+    def compute(some: Sequence[HeadSet], progress: Callable[[float], Any]) -> Shaped[np.ndarray, "sets examples"]:
+        logits = ablate(engine, encoded, some, progress=progress)
+        answers = np.stack([decide(task, of_set) for of_set in logits])
+        return answers.astype(np.float32 if task.regression else np.int8)
+
+    with tqdm(total=len(everything), desc=title, unit="set", disable=title is None) as bar:
+        progress = _whole_steps(bar)
+        if folder is None:
+            predicted = compute(everything, progress)
+        else:
+            about = {"weights": weights_digest(opened), "task": task.name, "inputs": digest(encoded.input_ids)}
+            grid = Grid.open(folder, everything, opened.layers, opened.heads, about)
+            predicted = grid.fill(compute, progress)
+    truth = np.asarray(targets)
+    scores = np.array([score(task.metric, of_set, truth) for of_set in predicted])
+    return (
+        {"baseline": float(scores[0]), "score": scores[1:]},
+        {"predicted": predicted[1:], "baseline_predicted": predicted[0], "target": truth},
+    )
+
+
+def weights_digest(opened: OpenModel) -> str:
+    """Return a sha256, in hex, over all weights, a fresh classifier's included, and their precision."""
+    sha = hashlib.sha256()
+    for name, tensor in sorted(opened.model.state_dict().items()):
+        sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        sha.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return sha.hexdigest()
+
+
+def _whole_steps(bar: tqdm) -> Callable[[float], None]:
+    """Work reported in fractions of a set, shown as whole sets."""
+    done = 0.0
+
+    def progress(more: float) -> None:
+        nonlocal done
+        done += more
+        bar.update(int(done + 1e-6) - bar.n)
+
+    return progress

@@ -1,0 +1,48 @@
+"""Measures without a task: of the bare encoder on texts of their own, or of the suite itself."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+from bertsecrets.measures.base.measure import Measure, Resources, Run
+from bertsecrets.models import loading
+from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.locations import ModelRef
+from bertsecrets.settings import Params
+
+
+class EncoderMeasure(Measure):
+    """A measure of the bare encoder: no task, no training, no seed."""
+
+    on_task: ClassVar[bool] = False
+    seedless: ClassVar[bool] = True
+
+    @abstractmethod
+    def fingerprint(self, resources: Resources, task_name: str) -> str:
+        """Return what identifies the texts that are measured."""
+
+    @abstractmethod
+    def origin(self, resources: Resources) -> str | None:
+        """Return where the texts come from, in a word."""
+
+    def data_facts(self, resources: Resources, task_name: str) -> dict[str, Any]:
+        """Return origin and fingerprint of what is measured, for the record."""
+        return {
+            "data": self.origin(resources),
+            "data_fingerprint": self.fingerprint(resources, task_name),
+            "official_data": True,
+            "limit": None,
+        }
+
+    def own_settings(self, settings: Params) -> dict[str, Any]:
+        """Return how inputs are cut."""
+        return settings.attention.model_dump()
+
+    def open_encoder(self, run: Run) -> OpenModel:
+        """Open the encoder, on the device."""
+        return loading.open_encoder(ModelRef.in_folder(run.checkpoint)).to(run.resources.device)
+
+
+class SuiteMeasure(EncoderMeasure):
+    """A measure of the suite's own parts: it looks at no model."""
+
+    reads_model: ClassVar[bool] = False

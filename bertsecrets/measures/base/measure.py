@@ -1,0 +1,223 @@
+"""What every measure has: options, needs, a key, a way to run, figures and remarks."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from bertsecrets.errors import UserError
+from bertsecrets.measures.base.figures import Figure
+from bertsecrets.measures.base.needs import Requirement
+from bertsecrets.models import loading
+from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.locations import ModelRef
+from bertsecrets.settings import Params
+from bertsecrets.texts.glue import Split
+from bertsecrets.texts.rows import TaskRows, public_origin
+from bertsecrets.texts.tasks import Task, task
+from bertsecrets.types import Initialisation, Measurement, Subject
+
+Result = tuple[dict[str, Any], dict[str, np.ndarray]]  # values and samples
+Results = tuple[dict[str, Result], int]  # by measure, and the number of examples
+
+
+class Options(BaseModel):
+    """The options of a measure: what changes what is measured. Command line and claims are checked by it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults, as plain data."""
+        return self.model_dump(exclude_defaults=True)
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What measures draw on besides their subject.
+
+    `frames` is a file or folder of frame sentences, `spacy` the pipeline that tags and parses, `kept` the folder in
+    which parts are kept between runs.
+    """
+
+    rows: TaskRows
+    settings: Params
+    device: torch.device
+    kept: Path
+    frames: Path | None = None
+    spacy: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measurement to be made.
+
+    `model` is the subject's model, `folder` the checkpoint (or the bare encoder) that is measured; both are None where
+    no model is. `grid` is where finished parts of an ablation are kept.
+    """
+
+    subject: Subject
+    options: Any
+    resources: Resources
+    model: ModelRef | None = None
+    folder: Path | None = None
+    grid: Path | None = None
+
+    @property
+    def task(self) -> Task:
+        """The subject's task."""
+        return task(self.subject.task)
+
+    @cached_property
+    def rows(self) -> Split:
+        """The validation rows."""
+        return self.resources.rows.split(self.subject.task, "dev")
+
+    @property
+    def base(self) -> ModelRef:
+        """The subject's model, before any training."""
+        assert self.model is not None
+        return self.model
+
+    @property
+    def checkpoint(self) -> Path:
+        """The folder that is measured."""
+        assert self.folder is not None
+        return self.folder
+
+    def open(self, attention: str) -> OpenModel:
+        """Open the checkpoint, on the device, with the attention implementation named."""
+        opened = loading.open_checkpoint(self.checkpoint, self.task, self.base, attention)
+        return opened.to(self.resources.device)
+
+
+class Measure(ABC):
+    """One thing that is measured.
+
+    `on_task` says that it reads a task's rows, `reads_model` that it looks at a model at all, `seedless` that no seed
+    can change it, `shared` that several processes work on one measurement together. `common` ones need nothing that is
+    not shipped, and are what `measure all` runs. `curves` are the values that are worth a curve over the layers.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    source: ClassVar[str]
+    version: ClassVar[int]
+    Options: ClassVar[type[Options]] = Options
+    needs: ClassVar[tuple[Requirement, ...]] = ()
+    on_task: ClassVar[bool] = True
+    reads_model: ClassVar[bool] = True
+    seedless: ClassVar[bool] = False
+    shared: ClassVar[bool] = False
+    common: ClassVar[bool] = False
+    curves: ClassVar[tuple[str, ...]] = ()
+
+    # ------------------------------------------------------------------ what is asked for
+
+    def check_options(self, given: dict[str, Any]) -> Options:
+        """Return the options as their class.
+
+        Raises:
+            UserError: an option that the measure does not have, or an impossible value.
+        """
+        try:
+            return self.Options.model_validate(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = f"--{str(first['loc'][0]).replace('_', '-')}"
+            if first["type"] == "extra_forbidden":
+                known = ", ".join(f"--{field.replace('_', '-')}" for field in self.Options.model_fields)
+                raise UserError(f"measure {self.name} has no option {name}: it takes {known or 'none'}") from error
+            raise UserError(f"{name} of measure {self.name}: {first['msg'][:1].lower()}{first['msg'][1:]}") from error
+
+    @property
+    def compares(self) -> bool:
+        """Whether the pretrained model is needed beside the subject's checkpoint."""
+        return any(need.compares for need in self.needs)
+
+    def fits(self, initialisation: Initialisation) -> bool:
+        """Whether a subject of this initialisation can be measured; an untrained one cannot be compared with itself."""
+        return not (self.compares and initialisation == "untrained")
+
+    def variants(self, settings: Params) -> list[dict[str, Any]]:
+        """Return the options under which `measure all` runs it."""
+        return [{}]
+
+    def missing(self, resources: Resources, task_name: str) -> str | None:
+        """Return why the measure cannot be run on a task; None where it can."""
+        if self.on_task and (problem := resources.rows.missing(task_name)):
+            return problem
+        return next(filter(None, (need.missing(resources) for need in self.needs)), None)
+
+    # ------------------------------------------------------------------ what determines the result
+
+    def rows(self, resources: Resources, task_name: str) -> Split:
+        """Return the rows that are measured."""
+        return resources.rows.split(task_name, "dev")
+
+    def fingerprint(self, resources: Resources, task_name: str) -> str:
+        """Return what identifies the texts that are measured."""
+        return self.rows(resources, task_name).fingerprint
+
+    @abstractmethod
+    def own_settings(self, settings: Params) -> dict[str, Any]:
+        """Return the part of `params.yaml` that changes the result."""
+
+    def settings(self, resources: Resources) -> dict[str, Any]:
+        """Return the settings that change the result, with the facts of what is needed besides."""
+        facts = [need.settings(resources) for need in self.needs]
+        return self.own_settings(resources.settings) | {name: fact for of in facts for name, fact in of.items()}
+
+    def key(self, run: Run) -> dict[str, Any]:
+        """Return everything that determines the result, as data."""
+        key: dict[str, Any] = {
+            "measure": self.name,
+            "version": self.version,
+            "data": self.fingerprint(run.resources, run.subject.task),
+            "settings": self.settings(run.resources),
+        }
+        if not self.reads_model:  # the same whatever the model: made once for all of them
+            return key
+        checkpoint = ModelRef.in_folder(run.checkpoint)
+        return key | {
+            "checkpoint": checkpoint.identity(),
+            "vocabulary": checkpoint.vocabulary(),
+            "base": run.base.identity() if self.compares else None,
+            "model": run.subject.model,
+            "subject": asdict(run.subject),
+            "options": run.options.given(),
+            "device": run.resources.device.type,
+        }
+
+    def data_facts(self, resources: Resources, task_name: str) -> dict[str, Any]:
+        """Return origin, fingerprint, officiality and limit of what is measured, for the record."""
+        rows = self.rows(resources, task_name)
+        return {
+            "data": public_origin(rows),
+            "data_fingerprint": rows.fingerprint,
+            "official_data": rows.official,
+            "limit": len(rows) if len(rows) < len(resources.rows.whole(task_name, "dev")) else None,
+        }
+
+    # ------------------------------------------------------------------ what comes of it
+
+    @abstractmethod
+    def run(self, run: Run) -> Results:
+        """Return values and samples of this measure, and of those that the same work gives, and how many examples.
+
+        Raises:
+            UserError: the model or the data do not allow it.
+        """
+
+    def figures(self, measurement: Measurement) -> Iterator[Figure]:
+        """Yield what the report draws of a measurement."""
+        yield from ()
+
+    def remarks(self, measurement: Measurement) -> list[str]:
+        """Return what a reader of a verdict on this measurement must know."""
+        return []

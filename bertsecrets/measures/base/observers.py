@@ -1,0 +1,80 @@
+"""What observers of several measures share: attention received, the largest weight over tokens or pairs, the means."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+
+from bertsecrets.models.alignment import Alignment, TokenPairs
+from bertsecrets.models.attention import Maps
+from bertsecrets.models.encoding import Batch
+from bertsecrets.texts.parsing import Parses
+
+
+def received(maps: Maps, batch: Batch) -> Float[torch.Tensor, "rows heads tokens"]:
+    """Return the attention received by each token: column sums divided by L, the number of real tokens."""
+    return maps.sum(2) / batch.lengths[:, None, None]
+
+
+def max_over(
+    columns: Float[torch.Tensor, "rows heads tokens"], marks: Bool[torch.Tensor, "kinds rows tokens"]
+) -> Float[torch.Tensor, "kinds rows heads"]:
+    """Return the largest value over the marked tokens of each kind; NaN where a row has none."""
+    found = torch.where(marks[:, :, None, :], columns, -torch.inf).amax(-1)
+    return torch.where(marks.any(-1)[:, :, None], found, torch.nan)
+
+
+def of_batch(marks: Bool[np.ndarray, "kinds examples tokens"], batch: Batch) -> Bool[torch.Tensor, "kinds rows width"]:
+    """Return the marks of a batch's examples, cut or filled up to the batch's width."""
+    width = batch.input_ids.shape[1]
+    here = torch.from_numpy(marks[:, batch.indices, :width])
+    return torch.nn.functional.pad(here, (0, width - here.shape[-1]))
+
+
+def max_weight(maps: Maps, batch: Batch, pairs: TokenPairs) -> Float[torch.Tensor, "rows heads"]:
+    """Return the largest weight over each row's token pairs, per head; NaN for a row without pairs."""
+    rows, source, target = (torch.from_numpy(part).to(maps.device) for part in pairs.of_rows(batch.indices))
+    weights = maps[rows, :, source, target]
+    empty = torch.full(maps.shape[:2], torch.nan, dtype=maps.dtype, device=maps.device)
+    return empty.scatter_reduce(0, rows[:, None].expand_as(weights), weights, "amax", include_self=False)
+
+
+class PairObserver:
+    """Observer of one model: for each named relation the maximum weight over its pairs, [example, layer, head]."""
+
+    pairs = False
+
+    def __init__(self, examples: int, layers: int, heads: int, relations: Mapping[str, TokenPairs]):
+        self.relations = dict(relations)
+        self.weights = {name: np.full((examples, layers, heads), np.nan, dtype=np.float32) for name in self.relations}
+
+    def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+        """See one layer of one batch."""
+        for name, pairs in self.relations.items():
+            self.weights[name][batch.indices, layer] = max_weight(maps, batch, pairs).cpu().numpy()
+
+    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return the mean over inputs that have the relation, [layer, head], and their number `<name>_examples`.
+
+        Samples: `<name>`, [example, layer, head], NaN for inputs without the relation.
+        """
+        return mean_over_present(self.weights), dict(self.weights)
+
+
+def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the mean over the examples that are not NaN, and under `<name>_examples` how many these are."""
+    values: dict[str, np.ndarray] = {}
+    for name, sample in samples.items():
+        present = ~np.isnan(sample)
+        count = present.sum(0)
+        total = np.where(present, sample, 0).sum(0, dtype=np.float64)
+        values[name] = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+        values[f"{name}_examples"] = np.asarray(int(present.reshape(len(sample), -1).any(1).sum()))
+    return values
+
+
+def mark_words(alignment: Alignment, wanted, first: Parses, second: Parses | None = None) -> np.ndarray:
+    """Return the tokens of the wanted words of both texts, [example, token]."""
+    marks = alignment.mark(first.spans(wanted), 0)
+    return marks if second is None else marks | alignment.mark(second.spans(wanted), 1)

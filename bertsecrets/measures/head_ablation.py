@@ -1,0 +1,72 @@
+"""The score with each single head disabled, or each of any sets of heads (K19 section 4.6, figure 8)."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import field_validator
+
+from bertsecrets.ablation.gains import gains_of
+from bertsecrets.ablation.head_sets import HeadSet, label, parse_sets, single_heads
+from bertsecrets.measures.base import AblationMeasure, Options, Run, measure
+from bertsecrets.measures.base.figures import Figure, HeadMap, RankedHeads
+from bertsecrets.texts.tasks import TASKS
+from bertsecrets.types import Measurement
+
+
+@measure("head-ablation", title="score with each head disabled", source="K19 4.6")
+class HeadAblation(AblationMeasure):
+    """Values: `baseline` and `score` [layer, head], fractions of the task's metric.
+
+    Of sets that someone named, `score` [set] and `sets`, their names. Samples: `predicted` [set, example],
+    `baseline_predicted` and `target` [example].
+    """
+
+    class Options(Options):
+        """`heads` names sets of heads, counted from 1: `1.2 1.2+7.6 5 pairs:3 nested:1.2,7.6`."""
+
+        heads: str | None = None
+
+        @field_validator("heads")
+        @classmethod
+        def _spaced(cls, text: str | None) -> str | None:
+            return text and " ".join(text.split())
+
+    def sets(self, run: Run, layers: int, heads: int) -> tuple[list[HeadSet], str]:
+        """Return every head on its own, or the sets asked for."""
+        if run.options.heads is not None:
+            return parse_sets(run.options.heads, layers, heads), "sets of heads"
+        return single_heads(layers, heads), "heads"
+
+    def finish(self, run: Run, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
+        """Lay scores out as [layer, head], or name the sets."""
+        if run.options.heads is not None:
+            values["sets"] = [label(heads) for heads in sets]
+        else:
+            values["score"] = values["score"].reshape(shape)
+
+    def figures(self, measurement: Measurement) -> Iterator[Figure]:
+        """Yield the map of gains (figure 8), and all heads from the most harmful to lose; none of a list of sets."""
+        shape = np.shape(measurement.values["score"])
+        if len(shape) != 2:
+            return
+        block, gains = gains_of(measurement)
+        points = gains(block.mean(0)).reshape(shape)
+        reach = max(float(np.abs(points).max(initial=0)), 1e-9)
+        metric = TASKS[measurement.subject.task].metric
+        yield HeadMap(
+            f"What disabling each head changes, in points of {metric}: {{who}} (K19 figure 8)",
+            points,
+            unit="points",
+            title=f"baseline {measurement.values['baseline']:.3f}",
+            low=-reach,
+            high=reach,
+            signed=True,
+        )
+        yield RankedHeads(
+            "The same, head by head from the most harmful to lose, each with its 95 % interval over examples: {who}",
+            block,
+            gains,
+            heads=shape[1],
+            unit="points",
+        )

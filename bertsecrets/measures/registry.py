@@ -1,0 +1,57 @@
+"""Which measures there are. Names are known without importing anything; a measure is imported when it is asked for."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from bertsecrets.errors import UserError, near_matches
+
+if TYPE_CHECKING:
+    from bertsecrets.measures.base import Measure
+
+M = TypeVar("M", bound="type[Measure]")
+_REGISTERED: dict[str, "Measure"] = {}
+
+
+def measure(name: str, *, title: str, source: str, version: int = 1) -> Callable[[M], M]:
+    """Register the class that it decorates as the measure called `name`.
+
+    Args:
+        title: what is measured, in a few words.
+        source: where the definition comes from, such as `K19 4.3`.
+        version: raised when the definition changes, so that stored results of the old one are not taken for the new.
+
+    Raises:
+        ValueError: another class has the name already.
+    """
+
+    def register(cls: M) -> M:
+        if name in _REGISTERED and type(_REGISTERED[name]).__qualname__ != cls.__qualname__:
+            raise ValueError(f"there is a measure called {name!r} already: {type(_REGISTERED[name]).__qualname__}")
+        cls.name, cls.title, cls.source, cls.version = name, title, source, version
+        _REGISTERED[name] = cls()
+        return cls
+
+    return register
+
+
+def measure_names() -> list[str]:
+    """Return the names of all measures: those of the suite, and those that other code has registered."""
+    modules = pkgutil.iter_modules([str(Path(__file__).parent)])
+    own = [found.name.replace("_", "-") for found in modules if not found.ispkg and found.name != "registry"]
+    return list(dict.fromkeys([*own, *_REGISTERED]))
+
+
+def get_measure(name: str) -> "Measure":
+    """Return the measure called `name`.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in _REGISTERED:
+        if name not in measure_names():
+            raise UserError(f"unknown measure {name!r}: {near_matches(name, measure_names())}")
+        importlib.import_module(f"bertsecrets.measures.{name.replace('-', '_')}")
+    return _REGISTERED[name]

@@ -1,0 +1,63 @@
+"""The rows of GLUE tasks that a session trains and measures on, cut to its limits."""
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertsecrets.texts.glue import Source, Split
+from bertsecrets.texts.tasks import ALL_TASKS, task
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """Where rows come from, and how many of them are read.
+
+    `limit` keeps the first validation rows, `train_limit` the first training rows, both in file order; `grid_limit`
+    keeps fewer validation rows where every head or layer is disabled in turn.
+    """
+
+    source: Source
+    limit: int | None = None
+    train_limit: int | None = None
+    grid_limit: int | None = None
+
+    @functools.cache  # noqa: B019 - rows live as long as their session
+    def split(self, task_name: str, name: str) -> Split:
+        """Return a checked split (`train` or `dev`), cut to its limit.
+
+        Raises:
+            UserError: the data are missing, malformed or unofficial.
+        """
+        return self.whole(task_name, name).head(self._limit(name))
+
+    @functools.cache  # noqa: B019
+    def whole(self, task_name: str, name: str) -> Split:
+        """Return a checked split with all its rows."""
+        return self.source.split(task(task_name), name)
+
+    def _limit(self, name: str) -> int | None:
+        return self.train_limit if name == "train" else self.limit
+
+    def cut(self, task_name: str, name: str) -> int | None:
+        """Return the limit on a split where it leaves rows out; None where it does not."""
+        limit = self._limit(name)
+        return limit if limit is not None and limit < len(self.whole(task_name, name)) else None
+
+    def missing(self, task_name: str) -> str | None:
+        """Return why a task's rows are not available; None where they are, and for what is about no single task."""
+        return None if task_name == ALL_TASKS else self.source.missing(task(task_name))
+
+    def facts(self, task_name: str, names: tuple[str, ...]) -> dict[str, Any]:
+        """Return origin and size of a task's splits, for the record of a checkpoint."""
+        splits = {name: self.split(task_name, name) for name in names}
+        return {
+            "origin": {name: public_origin(split) for name, split in splits.items()},
+            "rows": {name: len(split) for name, split in splits.items()},
+            "official": all(split.official for split in splits.values()),
+        }
+
+
+def public_origin(split: Split) -> str:
+    """Return a split's origin without the folders above it, which say nothing to others."""
+    return "/".join(Path(split.origin).parts[-2:]) if Path(split.origin).is_file() else split.origin
