@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bertsecrets.claims.judge import Verdict
 from bertsecrets.claims.schema import Case, cases
+from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli import commands
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError
@@ -141,7 +141,7 @@ def bench(request: pytest.FixtureRequest):
 @pytest.fixture
 def judged(bench, benchmark, request: pytest.FixtureRequest):
     """A function that runs a case once, timed, and hands back its verdict; the table at the end has it too."""
-    from bertsecrets.claims.judge import judge
+    from bertsecrets.claims.judge import all_of, judge
     from bertsecrets.claims.plan import measure_case, missing
     from bertsecrets.store.verdicts import keep_verdict
 
@@ -158,10 +158,10 @@ def judged(bench, benchmark, request: pytest.FixtureRequest):
             pytest.exit(f"{case}: {error}", returncode=USER_ERROR)
         verdict = judge(case, found, params().judge)
         benchmark.extra_info.update(verdict.as_json())
-        benchmark.extra_info["reused"] = all(m.reused for row in found for m in row)
+        benchmark.extra_info["reused"] = all(m.reused for row in found for m in all_of(row))
         request.config.stash[VERDICTS].append(verdict)
         try:
-            keep_verdict(bench.store.root, verdict, model)
+            keep_verdict(bench.store.root, verdict.as_json(), model)
         except UserError as error:
             pytest.exit(f"{case}: {error}", returncode=USER_ERROR)
         if verdict.outcome in ("inconclusive", "not applicable"):

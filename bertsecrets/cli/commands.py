@@ -189,13 +189,14 @@ def measure(options: argparse.Namespace) -> None:
 
 def report(options: argparse.Namespace) -> None:
     """Judge claims and show the verdicts."""
-    from bertsecrets.claims.plan import Shelf, verdict
+    from bertsecrets.claims.plan import plan_kept, verdict
     from bertsecrets.claims.schema import cases, find_claims
     from bertsecrets.report.html import page
     from bertsecrets.report.json import layer_rows, metrics
     from bertsecrets.report.text import verdict_table
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import write_whole
+    from bertsecrets.store.measurements import Shelf
     from bertsecrets.store.verdicts import keep_verdict
 
     ids = {claim.id for wanted in options.claim or () for claim in find_claims(wanted)}
@@ -207,7 +208,7 @@ def report(options: argparse.Namespace) -> None:
     if options.measurements:
         _check_alone(options)
         bench = Shelf.read(options.measurements)
-        plan = bench.plan(chosen, model, None if options.seeds is None else seeds)
+        plan = plan_kept(bench, chosen, model, None if options.seeds is None else seeds)
         kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in bench.seeds().items())
         advice = f"{options.measurements} has {kept}: choose among them by --model and --seeds, or other claims"
     else:
@@ -218,9 +219,9 @@ def report(options: argparse.Namespace) -> None:
         raise UserError(f"nothing to judge of {model}: {advice}")
     found = []
     for case, own_seeds in plan:
-        found.append(verdict(bench, case, model, own_seeds))
+        found.append(verdict(bench, case, model, own_seeds, settings=params().judge))
         if not isinstance(bench, Shelf):
-            keep_verdict(bench.store.root, found[-1], model)
+            keep_verdict(bench.store.root, found[-1].as_json(), model)
     print(verdict_table(found))
     if options.json:
         write_json(options.json, [verdict.as_json() for verdict in found])

@@ -6,7 +6,6 @@ direction (target -> core element) are measured beside it, because paper and cod
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -50,23 +49,3 @@ def intervals(sample: Sample, resamples: int, seed: int, confidence: float = 0.9
     tail = (1 - confidence) / 2
     low, high = np.quantile(counts @ flat / len(flat), [tail, 1 - tail], axis=0)
     return low.reshape(sample.shape[1:]), high.reshape(sample.shape[1:])
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """One head among all: layer and head from 1, as K19 counts; `rank` from 1 for the largest value."""
-
-    layer: int
-    head: int
-    value: float
-    rank: int
-
-
-def ranking(grid: Grid) -> list[Ranked]:
-    """All heads, the largest value first."""
-    order = np.argsort(-grid, axis=None, kind="stable")
-    places = zip(*np.unravel_index(order, grid.shape), strict=True)
-    return [
-        Ranked(int(layer) + 1, int(head) + 1, float(grid[layer, head]), n)
-        for n, (layer, head) in enumerate(places, start=1)
-    ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError, near_matches
-from bertsecrets.store.files import file_sha256
+from bertsecrets.store.files import MANIFEST, file_sha256
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
@@ -152,6 +152,6 @@ def vocabulary(folder: Path) -> str | None:
 def checkpoint_manifest(folder: Path) -> dict[str, Any]:
     """What a checkpoint made by this suite says of itself; empty for others."""
     try:
-        return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 
-from bertsecrets.claims.judge import Verdict
+from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.drawings import draw
 from bertsecrets.report.text import count_line, task_title, verdict_row
 from bertsecrets.types import Measurement

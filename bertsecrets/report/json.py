@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bertsecrets.claims.judge import Verdict
+from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.html import unique
 
 CURVES = {"attention-change": ("cosine",), "special-tokens": ("cls", "sep")}
@@ -26,7 +26,7 @@ def layer_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     for found in unique([m for verdict in verdicts for m in verdict.measurements]):
         if found.subject.initialisation == "pretrained" and not found.options:
             for name in CURVES.get(found.measure, ()):
-                curves.setdefault(name, []).append(np.asarray(found.values[name]).mean(1))
+                curves.setdefault(name, []).append(np.asarray(found.value(name)).mean(1))
     means = {name: np.mean(lines, axis=0) for name, lines in curves.items()}
     depth = len(next(iter(means.values()), ()))
     return [{"layer": i + 1, **{name: float(line[i]) for name, line in means.items()}} for i in range(depth)]
