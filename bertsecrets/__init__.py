@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from bertsecrets.claims.estimand import Estimand, Need
-    from bertsecrets.claims.quantities import quantity
+    from bertsecrets.claims.estimand import Estimand
+    from bertsecrets.claims.quantity import Need, quantity
     from bertsecrets.claims.schema import Claim, load_claims
     from bertsecrets.claims.verdict import Verdict
     from bertsecrets.errors import MissingError, UserError
@@ -32,7 +32,7 @@ _HOMES = {
     "Estimand": "claims.estimand",
     "Measurement": "types",
     "MissingError": "errors",
-    "Need": "claims.estimand",
+    "Need": "claims.quantity",
     "RunOptions": "options",
     "Session": "session",
     "Subject": "types",
@@ -40,7 +40,7 @@ _HOMES = {
     "Verdict": "claims.verdict",
     "load_claims": "claims.schema",
     "measure": "measures.registry",
-    "quantity": "claims.quantities",
+    "quantity": "claims.quantity",
 }
 
 __all__ = [

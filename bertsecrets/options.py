@@ -3,11 +3,12 @@
 import argparse
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError
+from bertsecrets.settings import SEEDS
 
 GLUE_VARIABLE = "BERTSECRETS_GLUE"
 STORE_VARIABLE = "BERTSECRETS_STORE"
@@ -27,9 +28,33 @@ def path(text: str) -> Path:
     return Path(text)
 
 
-def _read(help: str, **parsing: Any) -> dict[str, Any]:
-    """How a command line reads a field, and what it says of it."""
-    return {"help": help, **parsing}
+NUMBER: dict[str, Any] = {"type": int, "metavar": "N"}
+FOLDER: dict[str, Any] = {"type": path, "metavar": "DIR"}
+SWITCH: dict[str, Any] = {"action": "store_true"}
+
+# How a command line reads each option, and what it says of it.
+PARSING: dict[str, dict[str, Any]] = {
+    "model": {"help": "hub name, folder, or minilm; NAME@REVISION pins a commit"},
+    "glue": {
+        "help": "local GLUE folder (default: BERTSECRETS_GLUE, else the hub); given again, for what the first lacks",
+        "action": "append",
+        **FOLDER,
+    },
+    "store": {"help": "where checkpoints and measurements are kept (default: runs)", **FOLDER},
+    "device": {"help": "cpu, cuda, cuda:1 (default: the GPU where there is one)"},
+    "limit": {"help": "only the first N validation rows", **NUMBER},
+    "train_limit": {"help": "only the first N training rows", **NUMBER},
+    "grid_limit": {"help": "of the validation rows, only the first N in ablation grids", **NUMBER},
+    "frames": {
+        "help": "frame sentences: JSONL, or FrameNet's folder or archive (default: BERTSECRETS_FRAMES)",
+        "type": path,
+        "metavar": "PATH",
+    },
+    "spacy": {"help": "pipeline that tags and parses (default: en_core_web_sm)", "metavar": "NAME"},
+    "seeds": {"help": "judge on seeds 1 to N (default: params.yaml)", **NUMBER},
+    "offline": {"help": "never touch the network", **SWITCH},
+    "allow_unofficial_data": {"help": "go on where row or class counts differ", **SWITCH},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,27 +65,18 @@ class RunOptions:
         UserError: a limit, or a number of seeds, below 1.
     """
 
-    model: str | None = field(default=None, metadata=_read("hub name, folder, or minilm; NAME@REVISION pins a commit"))
-    glue: Sequence[Path] | Path | str | None = field(default=None, metadata=_read("local GLUE folder (default: BERTSECRETS_GLUE, else the hub); given again, for what the first lacks",
-        type=path,
-        action="append",
-        metavar="DIR",
-    ))
-    store: Path | str | None = field(default=None, metadata=_read("where checkpoints and measurements are kept (default: runs)", type=path, metavar="DIR"
-    ))
-    device: str | None = field(default=None, metadata=_read("cpu, cuda, cuda:1 (default: the GPU where there is one)"))
-    limit: int | None = field(default=None, metadata=_read("only the first N validation rows", type=int, metavar="N"))
-    train_limit: int | None = field(default=None, metadata=_read("only the first N training rows", type=int, metavar="N"))
-    grid_limit: int | None = field(default=None, metadata=_read("of the validation rows, only the first N in ablation grids", type=int, metavar="N"
-    ))
-    frames: Path | str | None = field(default=None, metadata=_read("frame sentences: JSONL, or FrameNet's folder or archive (default: BERTSECRETS_FRAMES)",
-        type=path,
-        metavar="PATH",
-    ))
-    spacy: str | None = field(default=None, metadata=_read("pipeline that tags and parses (default: en_core_web_sm)", metavar="NAME"))
-    seeds: int | None = field(default=None, metadata=_read("judge on seeds 1 to N (default: params.yaml)", type=int, metavar="N"))
-    offline: bool = field(default=False, metadata=_read("never touch the network", action="store_true"))
-    allow_unofficial_data: bool = field(default=False, metadata=_read("go on where row or class counts differ", action="store_true"))
+    model: str | None = None
+    glue: Sequence[Path | str] | Path | str | None = None
+    store: Path | str | None = None
+    device: str | None = None
+    limit: int | None = None
+    train_limit: int | None = None
+    grid_limit: int | None = None
+    frames: Path | str | None = None
+    spacy: str | None = None
+    seeds: int | None = None
+    offline: bool = False
+    allow_unofficial_data: bool = False
 
     def __post_init__(self) -> None:
         for name in LIMITS:
@@ -73,7 +89,7 @@ class RunOptions:
     @classmethod
     def of(cls, namespace: argparse.Namespace) -> "RunOptions":
         """Return the options among those that a command line has parsed."""
-        return cls(**{name: getattr(namespace, name) for name in option_names() if hasattr(namespace, name)})
+        return cls(**{name: getattr(namespace, name) for name in PARSING if hasattr(namespace, name)})
 
     @property
     def glue_folders(self) -> list[Path]:
@@ -109,9 +125,14 @@ def seed_range(count: int) -> range:
     return range(1, count + 1)
 
 
-def option_names() -> list[str]:
-    """Return the names of all options, as Python has them."""
-    return [each.name for each in fields(RunOptions)]
+def check_seed(seed: int) -> None:
+    """Make sure that a seed can be used.
+
+    Raises:
+        UserError: it is negative or too large.
+    """
+    if not 0 <= seed < SEEDS:
+        raise UserError(f"--seed {seed} cannot be used: give 0 to {SEEDS - 1}")
 
 
 def add_options(add: Callable[..., Any], names: Iterable[str] | None = None) -> None:
@@ -121,9 +142,8 @@ def add_options(add: Callable[..., Any], names: Iterable[str] | None = None) -> 
         add: `add_argument` of an argparse parser, or `addoption` of a pytest option group.
         names: which ones; all, by default.
     """
-    for each in fields(RunOptions):
-        if names is None or each.name in names:
-            add(f"--{each.name.replace('_', '-')}", **each.metadata)
+    for name in PARSING if names is None else names:
+        add(f"--{name.replace('_', '-')}", **PARSING[name])
 
 
 def _from_environment(variable: str) -> Path | None:

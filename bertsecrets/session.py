@@ -15,6 +15,7 @@ import torch
 
 from bertsecrets.claims import plan
 from bertsecrets.claims.judge import judge
+from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import MissingError, UserError
@@ -24,10 +25,10 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import loading
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.memory import give_back
-from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, seed_range
+from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_seed, seed_range
 from bertsecrets.provenance import best_device, device_name, software
 from bertsecrets.report import notebook
-from bertsecrets.settings import SEEDS, Params, load_settings
+from bertsecrets.settings import Params, load_settings
 from bertsecrets.store.entries import Store
 from bertsecrets.store.files import copy_whole, digest
 from bertsecrets.store.measurements import load, save
@@ -71,8 +72,13 @@ class Session:
         frames = options.frames_path
         if frames is not None and not frames.exists():
             raise UserError(f"nothing at {frames}: --frames takes a JSONL, or FrameNet's own folder or archive")
-        first, *others = options.glue_folders or [None]
-        source = Source(first, options.offline, options.allow_unofficial_data, tuple(filter(None, others)))
+        folders = options.glue_folders
+        source = Source(
+            glue=folders[0] if folders else None,
+            offline=options.offline,
+            allow_unofficial=options.allow_unofficial_data,
+            beside=tuple(folders[1:]),
+        )
         self.store = Store(options.store_folder)
         self.resources = Resources(
             rows=TaskRows(source, options.limit, options.train_limit, options.grid_limit),
@@ -122,8 +128,7 @@ class Session:
         Raises:
             UserError: an unknown task, or a seed that cannot be used.
         """
-        if not 0 <= seed < SEEDS:
-            raise UserError(f"--seed {seed} cannot be used: give 0 to {SEEDS - 1}")
+        check_seed(seed)
         if task_name is None:
             return Subject(model or self.model, ALL_TASKS, "untrained", seed)
         return Subject(model or self.model, task(task_name).name, init, seed)
@@ -175,14 +180,14 @@ class Session:
 
     # ------------------------------------------------------------------ verdicts
 
-    def measure_case(self, case: Case, seeds: Sequence[int] | None = None) -> list[plan.Measured]:
+    def measure_case(self, case: Case, seeds: Sequence[int] | None = None) -> list[dict[str, Needed]]:
         """Return per seed the measurements that a case needs."""
         return plan.measure_case(self, case, self.model, self.seeds if seeds is None else seeds)
 
-    def verdict(self, case: Case, measured: list[plan.Measured]) -> Verdict:
+    def verdict(self, case: Case, measured: list[dict[str, Needed]]) -> Verdict:
         """Judge a case on what was measured, and keep the verdict in the store."""
         verdict = judge(case, measured, self.settings.judge)
-        keep_verdict(self.store.root, str(case), self.model, verdict.as_json())
+        keep_verdict(self.store.root, verdict.as_json(), self.model)
         return verdict
 
     def missing(self, measure: str, task_name: str) -> str | None:

@@ -10,6 +10,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from bertsecrets.errors import UserError
+
 Initialisation = Literal["pretrained", "random", "frozen", "untrained"]
 INITIALISATIONS: tuple[str, ...] = get_args(Initialisation)
 Span = tuple[int, int]  # characters of a text, from the first to behind the last
@@ -39,7 +41,8 @@ class Measurement:
 
     `values` are the figures themselves (scalars, or arrays laid out [layer, head]); `samples` hold what
     resampling needs, one row per example (e.g. `cosine`: [example, layer, head]). `settings` come from `params.yaml`,
-    `options` change what is measured (e.g. `padded_to`). Scores are fractions.
+    `options` change what is measured (e.g. `padded_to`). Scores are fractions. `origin` names the folder that it was
+    loaded from, for messages.
     """
 
     measure: str
@@ -51,6 +54,31 @@ class Measurement:
     options: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     reused: bool = False
+    origin: str = ""
+
+    def value(self, name: str) -> Any:
+        """Return one of the values.
+
+        Raises:
+            UserError: the measurement lacks it, because it is damaged or was made by another version.
+        """
+        if name not in self.values:
+            raise self._incomplete(name)
+        return self.values[name]
+
+    def sample(self, name: str) -> np.ndarray:
+        """Return one of the samples.
+
+        Raises:
+            UserError: the measurement lacks it, because it is damaged or was made by another version.
+        """
+        if name not in self.samples:
+            raise self._incomplete(name)
+        return self.samples[name]
+
+    def _incomplete(self, name: str) -> UserError:
+        where = self.origin or f"the measurement {self.measure} of {self.subject}"
+        return UserError(f"{where} is incomplete or from another version (no {name!r}): make it again")
 
     def as_json(self) -> dict[str, Any]:
         """The public JSON form; its first five names are fixed, because others script against them."""

@@ -64,9 +64,7 @@ def quick_params(tmp_path_factory) -> Path:
 def quick(quick_params, monkeypatch) -> Path:
     """The quick settings, in force for one test."""
     monkeypatch.setenv("BERTSECRETS_PARAMS", str(quick_params))
-    settings.params.cache_clear()
-    yield quick_params
-    settings.params.cache_clear()
+    return quick_params
 
 
 @pytest.fixture

@@ -117,13 +117,13 @@ def test_options_of_measuring_are_refused_beside_measurements(capsys, shelf, opt
     ],
 )
 def test_doctor_says_what_is_missing_and_goes_on(capsys, monkeypatch, shared, option, line):
-    from bertsecrets import provenance
+    from bertsecrets.measures.base import needs
 
     def load(name):
         raise UserError(f"spaCy pipeline {name!r} is not installed: python -m spacy download {name}")
 
-    monkeypatch.setattr("bertsecrets.texts.parsing.load_pipeline", load)
-    provenance.pipeline_facts.cache_clear()
+    monkeypatch.setattr("bertsecrets.measures.base.needs.load_pipeline", load)
+    needs.pipeline_facts.cache_clear()
     out = run(capsys, "doctor", *shared, *option)
     assert f"\n{line}" in out
     assert "extra spacy:" in out

@@ -30,10 +30,10 @@ INTERRUPTED = """
 import sys, pytest
 class CtrlC:
     def pytest_collection_finish(self):
-        from bertsecrets.measures import running
-        def interrupt(inputs):
+        from bertsecrets.measures.frame_heads import FrameHeads
+        def interrupt(self, run):
             raise KeyboardInterrupt
-        running.RUNNERS["frames"] = interrupt
+        FrameHeads.run = interrupt
 sys.exit(pytest.main(sys.argv[1:], plugins=[CtrlC()]))
 """
 TOLD_TO_END = """

@@ -9,8 +9,8 @@ import torch
 from bertsecrets.claims.plan import measure_case, missing
 from bertsecrets.cli.main import main
 from bertsecrets.measures.example_sentence import SENTENCE
-from bertsecrets.session import open_workbench
-from bertsecrets.settings import params
+from bertsecrets.session import Session
+from bertsecrets.settings import load_settings
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -54,7 +54,7 @@ def test_the_pattern_classifier_is_judged_without_a_model_and_once_for_all(tmp_p
         assert (found["values"]["macro_f1"], found["examples"]) == (0.5, 2)
         models.append(found["model"])
     assert calls == ["judged"]
-    assert models == [params().model, str(tiny_bert)]
+    assert models == [load_settings().model, str(tiny_bert)]
 
 
 def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glue, tiny_bert):
@@ -62,7 +62,9 @@ def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glu
 
     frames = tmp_path / "frames.jsonl"
     frames.write_text('{"sentence": "He was here and agitated", "target": "agitated", "core_elements": ["He"]}\n')
-    bench = open_workbench(tmp_path / "runs", [tiny_glue], "cpu", allow_unofficial=True, offline=True, frames=frames)
+    bench = Session(
+        store=tmp_path / "runs", glue=[tiny_glue], device="cpu", allow_unofficial_data=True, offline=True, frames=frames
+    )
     (row,) = measure_case(bench, of_id("B3-all-gap"), str(tiny_bert), [1, 2, 3])
     assert [(found.measure, found.subject) for found in row] == [
         ("frame-heads", Subject(str(tiny_bert), "all", "untrained", 1))
@@ -72,7 +74,14 @@ def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glu
 def test_what_a_claim_lacks_is_said(tmp_path, tiny_glue):
     from made import of_id
 
-    bench = open_workbench(tmp_path / "runs", [tiny_glue], "cpu", allow_unofficial=True, offline=True, spacy="no_such")
+    bench = Session(
+        store=tmp_path / "runs",
+        glue=[tiny_glue],
+        device="cpu",
+        allow_unofficial_data=True,
+        offline=True,
+        spacy="no_such",
+    )
     assert missing(bench, of_id("B1-all")).startswith("frame-heads needs --frames")
     assert missing(bench, of_id("B4-rte-own")).startswith("frame-heads needs --frames")
     assert missing(bench, of_id("B4-rte")) is None

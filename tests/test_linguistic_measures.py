@@ -5,12 +5,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny import opened
 from transformers import BertConfig, BertModel
 from wordpieces import tiny_tokenizer, words_of
 
 from bertsecrets.measures.base.observers import PairObserver, max_over, max_weight, mean_over_present
 from bertsecrets.measures.features import FeatureObserver, feature_marks
-from bertsecrets.measures.frame_heads import frame_attention, intervals, ranking
+from bertsecrets.measures.frame_heads import frame_observer
 from bertsecrets.measures.relations import relation_pairs
 from bertsecrets.models.alignment import Alignment, TokenPairs, encode_words
 from bertsecrets.models.attention import Pass, Tap
@@ -185,29 +186,6 @@ def test_padding_never_changes_a_value(model, tokenizer):
     assert not np.isnan(alone["noun"]).any()
     assert np.isnan(alone["noun_pronoun"][:2]).all()
     assert not np.isnan(alone["noun_pronoun"][2]).any()
-
-
-# ---------------------------------------------------------------------- statistics
-
-
-def test_intervals_of_heads_are_as_wide_as_theory_says():
-    sample = np.random.default_rng(0).normal(0.3, 0.1, (400, 2, 3))
-    low, high = intervals(sample, 4000, 1)
-    error = sample.std(0) / 20
-    np.testing.assert_allclose(high - low, 2 * 1.96 * error, rtol=0.08)
-    np.testing.assert_allclose((high + low) / 2, sample.mean(0), atol=5e-4)
-    np.testing.assert_array_equal((low, high), intervals(sample, 4000, 1))
-
-
-def test_sentences_without_a_pair_are_not_resampled():
-    sample = np.array([[[1.0]], [[np.nan]], [[1.0]]])
-    assert intervals(sample, 50, 1) == (1, 1)
-    assert np.isnan(intervals(sample[1:2], 50, 1)).all()
-
-
-def test_ranking_by_hand():
-    grid = np.array([[0.1, 0.9], [0.8, 0.2]])
-    assert [(r.layer, r.head, r.rank) for r in ranking(grid)] == [(1, 2, 1), (2, 1, 2), (2, 2, 3), (1, 1, 4)]
 
 
 def test_an_alignment_with_no_spans_marks_nothing():

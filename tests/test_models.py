@@ -14,6 +14,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Bert
 from bertsecrets.errors import UserError
 from bertsecrets.models import loading, locations
 from bertsecrets.models.encoding import encode, predict
+from bertsecrets.models.families import PINNED
 from bertsecrets.models.loading import (
     attention_modules,
     open_checkpoint,
@@ -22,7 +23,6 @@ from bertsecrets.models.loading import (
     same_shape,
     special_ids,
 )
-from bertsecrets.models.families import PINNED
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
@@ -177,7 +177,9 @@ def test_half_precision_files_are_opened_in_float32(own_bert):
 
 
 def test_random_weights_are_normal_and_seeded(tiny_bert):
-    one, same, other = (open_classifier(locate(str(tiny_bert)), task("rte"), "random", seed).model for seed in (1, 1, 2))
+    one, same, other = (
+        open_classifier(locate(str(tiny_bert)), task("rte"), "random", seed).model for seed in (1, 1, 2)
+    )
     for (name, a), b, c in zip(one.named_parameters(), same.parameters(), other.parameters(), strict=True):
         assert torch.equal(a, b)
         drawn = a.ndim == 2
@@ -191,7 +193,9 @@ def test_random_weights_are_normal_and_seeded(tiny_bert):
 
 
 def test_the_fresh_classifier_follows_the_seed_and_the_encoder_does_not(tiny_bert):
-    one, same, other = (open_classifier(locate(str(tiny_bert)), task("mnli"), "untrained", seed).model for seed in (1, 1, 2))
+    one, same, other = (
+        open_classifier(locate(str(tiny_bert)), task("mnli"), "untrained", seed).model for seed in (1, 1, 2)
+    )
     assert one.classifier.out_features == 3
     assert torch.equal(one.classifier.weight, same.classifier.weight)
     assert not torch.equal(one.classifier.weight, other.classifier.weight)

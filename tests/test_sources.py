@@ -6,7 +6,6 @@ import datasets
 import pytest
 
 from bertsecrets.errors import UserError
-from bertsecrets.texts import glue
 from bertsecrets.texts.glue import Source, Split, from_hub_table, load_folder, load_hub, official_problem
 from bertsecrets.texts.tasks import TASKS, task
 
@@ -170,7 +169,6 @@ def test_a_missing_folder_or_file_is_named(tmp_path):
     assert "RTE/train.tsv" in Source(tmp_path).missing(task("rte"))
     write(tmp_path, "rte", ROWS["rte"], split="train")
     assert Source(tmp_path).missing(task("rte")) is None
-    assert glue.available_tasks(Source(tmp_path)) == ["rte"]
 
 
 def test_wrong_row_counts_are_refused_unless_allowed_and_then_marked(tmp_path):

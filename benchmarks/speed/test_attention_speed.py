@@ -7,13 +7,15 @@ forward pass per example, all maps returned. Which tokens carry a feature is dra
 where the marks come from costs neither side anything.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
 
-from bertsecrets.measures.attention_change import AttentionChange
-from bertsecrets.measures.features import FeatureAttention
-from bertsecrets.models.attention import OfOther, Pass
+from bertsecrets.measures.attention_change import CosineObserver
+from bertsecrets.measures.features import FeatureObserver
+from bertsecrets.models.attention import Observer, Pass
 from bertsecrets.models.encoding import batches, collate, encode
 from bertsecrets.models.loading import open_classifier
 from bertsecrets.models.locations import locate
@@ -21,6 +23,20 @@ from bertsecrets.texts.tasks import task
 
 KINDS = ("cls", "sep", "noun", "verb", "pronoun", "subject", "object", "negation")
 ROWS = 60
+
+
+@dataclass(frozen=True)
+class OfOther:
+    """An observer of one model, fed with the second model's maps of the same pass."""
+
+    observer: Observer
+    pairs: bool = True
+
+    def update(self, batch, layer, maps, other):
+        self.observer.update(batch, layer, other, None)
+
+    def compute(self):
+        return self.observer.compute()
 
 
 def minilm(seed: int):
@@ -47,11 +63,10 @@ def test_one_pass_against_a_pass_per_feature(rte_rows, benchmark, timed, show):
         mark[:, 0] = True  # every input has every feature, so that both sides do all the work
 
     def ours():
-        change = AttentionChange(*shape)
-        after, before = FeatureAttention(*shape, marks), FeatureAttention(*shape, marks)
-        run = Pass(tuned.model, tuned.layers, tuned.heads, base.model)
-        run.feed(encoded, [change, after, OfOther(before)])
-        return change.result()[0]["cosine"], after.result()[0], before.result()[0]
+        change = CosineObserver(*shape)
+        after, before = FeatureObserver(*shape, marks), FeatureObserver(*shape, marks)
+        Pass(tuned, base).feed(encoded, [change, after, OfOther(before)])
+        return change.compute()[0]["cosine"], after.compute()[0], before.compute()[0]
 
     def plain():
         singles = [collate(encoded, np.array([i])) for i in range(ROWS)]

@@ -9,13 +9,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.texts.metrics import METRICS, moments
+from bertsecrets.texts.metrics import METRICS, Metric, moments
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 WHOLE = slice(None)
 Block = Float[np.ndarray, "examples k"]
 Gains = Callable[[np.ndarray], np.ndarray]
+
+
+def metric_of(measurement: Measurement) -> Metric:
+    """Return the metric of the measured task, as a fraction."""
+    return METRICS[TASKS[measurement.subject.task].metric]
 
 
 def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: slice = WHOLE) -> tuple[Block, Gains]:
@@ -26,14 +31,20 @@ def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: 
         rows: the examples that are wanted; all, by default.
     """
     metric = TASKS[measurement.subject.task].metric
-    predicted, target = measurement.samples["predicted"], measurement.samples["target"][rows]
+    predicted, target = measurement.sample("predicted"), measurement.sample("target")[rows]
     chosen = range(len(predicted)) if sets is None else sets
-    before = moments(metric, measurement.samples["baseline_predicted"][rows], target)
+    before = moments(metric, measurement.sample("baseline_predicted")[rows], target)
     block = np.hstack([before, *(moments(metric, predicted[i][rows], target) for i in chosen)])
     k = before.shape[1]
 
     def of_means(mean: np.ndarray) -> np.ndarray:
-        points = 100 * np.asarray(METRICS[metric](mean.reshape(*mean.shape[:-1], -1, k)))
+        points = 100 * np.asarray(metric_of(measurement)(mean.reshape(*mean.shape[:-1], -1, k)))
         return points[..., 1:] - points[..., :1]
 
     return block, of_means
+
+
+def all_gains(measurement: Measurement, rows: slice = WHOLE) -> Float[np.ndarray, " sets"]:
+    """Return the gain of every set on the examples as they are."""
+    block, gains = gains_of(measurement, None, rows)
+    return gains(block.mean(0))

@@ -5,7 +5,7 @@ does it take part, with its options (`--model`, `--glue`, ...), which other plug
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pytest
@@ -15,7 +15,7 @@ PLUGIN = "bertsecrets.benchmarks.plugin"
 
 def pytest_addoption(parser: "pytest.Parser", pluginmanager: "pytest.PytestPluginManager") -> None:
     """Take part where this package, or its folder, is among what pytest was called with."""
-    config = pluginmanager.get_plugin("pytestconfig")
+    config: Any = pluginmanager.get_plugin("pytestconfig")
     arguments = [str(argument).partition("::")[0] for argument in config.invocation_params.args]
     folder = Path(__file__).parent
     if any(name.startswith(__name__) or (name and folder in _parents(name)) for name in arguments):

@@ -14,7 +14,7 @@ from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError
-from bertsecrets.options import RunOptions, add_options, option_names
+from bertsecrets.options import PARSING, RunOptions, add_options
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
 
@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("benchmark_verbose", False):
         config.option.benchmark_quiet = True  # the verdict table stands in for the table of seconds
     config.stash[VERDICTS] = []
-    given = argparse.Namespace(**{name: config.getoption(name) for name in option_names()})
+    given = argparse.Namespace(**{name: config.getoption(name) for name in PARSING})
     try:
         config.stash[OPTIONS] = RunOptions.of(given)
         load_settings()
@@ -99,7 +99,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     """Show the options that were given, and the model."""
     options = config.stash[OPTIONS]
-    given = {name: value for name in option_names() if (value := getattr(options, name)) not in (None, False)}
+    given = {name: value for name in PARSING if (value := getattr(options, name)) not in (None, False)}
     given["model"] = options.model or load_settings().model
     shown = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in given.items()}
     return "bertsecrets: " + ", ".join(f"{name} {value}" for name, value in sorted(shown.items()))

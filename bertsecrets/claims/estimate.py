@@ -1,16 +1,15 @@
-"""From readings to an estimate: bootstrap over examples, Student's t over seeds, and how many seeds would decide."""
+"""From estimands to an estimate: bootstrap over examples, Student's t over seeds, and how many seeds would decide."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
 
-from bertsecrets.claims.estimand import Reading, column_means
+from bertsecrets.bootstrap import central_interval, resampled_means
+from bertsecrets.claims.estimand import Estimand
 from bertsecrets.settings import JudgeParams
 
-AT_ONCE = 100  # resamples drawn at a time: bounds memory
 MOST_SEEDS = 1000  # that a power statement counts up to
 
 
@@ -34,14 +33,13 @@ class Estimate:
     examples_error: float = 0.0
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """The central bootstrap interval."""
-        tail = (1 - confidence) / 2
-        low, high = np.quantile(self.replicates, [tail, 1 - tail])
+        """Return the central bootstrap interval."""
+        low, high = central_interval(self.replicates, confidence)
         return float(low), float(high)
 
 
-def estimate(readings: Sequence[Reading], settings: JudgeParams, seed_std: float | None = None) -> Estimate:
-    """A quantity from one reading per seed: a bootstrap over examples, and Student's t over seeds.
+def estimate(estimands: Sequence[Estimand], settings: JudgeParams, seed_std: float | None = None) -> Estimate:
+    """Return the estimate from one estimand per seed: a bootstrap over examples, and Student's t over seeds.
 
     The examples of a block are resampled alike for every seed, since all seeds saw the same ones; blocks are resampled
     apart. To the mean over n seeds comes t(n - 1) * spread / sqrt(n), as wide as so few seeds deserve (resampling two
@@ -49,60 +47,63 @@ def estimate(readings: Sequence[Reading], settings: JudgeParams, seed_std: float
     """
     rng = np.random.default_rng(settings.seed)
     resamples = settings.resamples
-    values = np.array([reading.value for reading in readings])
-    by_seed = np.stack([_replicates(reading, settings) for reading in readings])
-    if len(readings) == 1:
+    values = np.array([estimand.value for estimand in estimands])
+    by_seed = np.stack([_replicates(estimand, settings) for estimand in estimands])
+    if len(estimands) == 1:
         spread = seed_std
         replicates = by_seed[0] + rng.normal(0, seed_std or 0.0, resamples)
     else:
         spread = float(values.std(ddof=1))
-        degrees = len(readings) - 1
-        replicates = by_seed.mean(0) + rng.standard_t(degrees, resamples) * spread / np.sqrt(len(readings))
-    examples = sum(len(block) for block in readings[0].blocks)
-    error = float(by_seed.mean(0).std())
-    examples_error = error
-    if any(reading.drawn for reading in readings):
-        alone = np.stack([_replicates(reading, settings, annotated=False) for reading in readings])
-        examples_error = float(alone.mean(0).std())
-    fewest = min((_rows(block) for reading in readings if reading.sampled for block in reading.blocks), default=np.inf)
-    return Estimate(float(values.mean()), replicates, len(readings), examples, error, spread, fewest, examples_error)
+        degrees = len(estimands) - 1
+        replicates = by_seed.mean(0) + rng.standard_t(degrees, resamples) * spread / np.sqrt(len(estimands))
+    sampling_error = examples_error = float(by_seed.mean(0).std())
+    if any(estimand.drawn for estimand in estimands):
+        of_examples = np.stack([_replicates(estimand, settings, annotated=False) for estimand in estimands])
+        examples_error = float(of_examples.mean(0).std())
+    sizes = (_rows(block) for estimand in estimands if estimand.sampled for block in estimand.blocks)
+    return Estimate(
+        value=float(values.mean()),
+        replicates=replicates,
+        seeds=len(estimands),
+        examples=sum(len(block) for block in estimands[0].blocks),
+        sampling_error=sampling_error,
+        seed_std=spread,
+        fewest=min(sizes, default=np.inf),
+        examples_error=examples_error,
+    )
 
 
 def _rows(block: Float[np.ndarray, "rows k"]) -> float:
-    """How many rows have something to give."""
+    """Return how many rows have something to give."""
     return float((~np.isnan(block).all(1)).sum())
 
 
-def _replicates(reading: Reading, settings: JudgeParams, annotated: bool = True) -> Float[np.ndarray, " resamples"]:
-    """The statistic of each resample; with `annotated` False, blocks with a number of their own stay as they are."""
-    drawn = reading.drawn or (None,) * len(reading.blocks)
-    means = (
-        _resampled(block, settings, place, number) if annotated or number is None else block.mean(0, keepdims=True)
-        for place, (block, number) in enumerate(zip(reading.blocks, drawn, strict=True))
-    )
-    return np.asarray(reading.statistic(*means), dtype=np.float64)
+def _replicates(estimand: Estimand, settings: JudgeParams, annotated: bool = True) -> Float[np.ndarray, " resamples"]:
+    """Return the statistic of each resample; equal for equal rows at the same place, whatever the seed of training.
 
-
-def _resampled(
-    block: Float[np.ndarray, "rows k"], settings: JudgeParams, place: int, drawn: int | None = None
-) -> Float[np.ndarray, "draws k"]:
-    """The column means of each resample; equal for equal rows at the same place, whatever the seed of training."""
-    rng = np.random.default_rng([settings.seed, place])
-    rows, found = len(block), []
-    for start in range(0, settings.resamples, AT_ONCE):
-        size = min(AT_ONCE, settings.resamples - start)
-        counts = rng.multinomial(drawn or rows, np.full(rows, 1 / rows), size=size)
-        found.append(column_means(block, counts.astype(np.float64)))
-    return np.concatenate(found)
+    Args:
+        annotated: if False, blocks with a number to draw of their own stay as they are.
+    """
+    means = []
+    for place, block in enumerate(estimand.blocks):
+        drawn = estimand.drawn[place] if estimand.drawn else None
+        if annotated or drawn is None:
+            rng = np.random.default_rng([settings.seed, place])
+            means.append(resampled_means(block, rng, settings.resamples, drawn))
+        else:
+            means.append(block.mean(0, keepdims=True))
+    return np.asarray(estimand.statistic(*means), dtype=np.float64)
 
 
 def power(observed: Estimate, limits: tuple[float, float], decided: float) -> str:
-    """How many seeds would decide a claim at this confidence, if the truth is what was observed.
+    """Return how many seeds would decide a claim at this confidence, if the truth is what was observed, in words.
 
     More seeds shrink the seed-to-seed part of the error (`seed_std` over the root of their number, as wide as Student's
     t of so few makes it); the sampling error of the examples stays. A claim is decided where the nearest limit is
     further away than both together reach. One seed alone is judged with the cited spread as if it were known.
     """
+    from scipy import stats  # most of a second to import
+
     finite = [abs(observed.value - limit) for limit in limits if np.isfinite(limit)]
     at = f"at {decided:.0%}"
     normal = float(stats.norm.ppf(decided))

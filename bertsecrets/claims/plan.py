@@ -1,132 +1,91 @@
 """From a claim to its verdict: which measurements it needs, for every seed, and what they say."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import itemgetter
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from bertsecrets.claims.judge import Verdict, judge
+from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.claims.schema import Case
-from bertsecrets.errors import MissingError, UserError
-from bertsecrets.measures import seedless
-from bertsecrets.settings import params
-from bertsecrets.store.measurements import load
+from bertsecrets.claims.quantity import Need, Needed
+from bertsecrets.claims.schema import Case, Claim
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.errors import MissingError
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.settings import JudgeParams
+from bertsecrets.store.measurements import Shelf
 from bertsecrets.types import Initialisation, Measurement, Subject
 
 
 @runtime_checkable
 class Bench(Protocol):
-    """What hands out measurements: a workbench that makes them, or a shelf that has them."""
+    """What hands out measurements: a session that makes them, or a shelf that has them."""
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
-        """A subject's measurement."""
+        """Return a subject's measurement."""
         ...
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Why there can be no such measurement on a task; None where there can."""
+        """Return why there can be no such measurement on a task; None where there can."""
         ...
-
-
-@dataclass(frozen=True)
-class Shelf:
-    """Measurements that were kept in folders (`measure --save`), to be judged where neither model nor data are."""
-
-    kept: tuple[Measurement, ...]
-
-    @classmethod
-    def read(cls, folder: Path) -> "Shelf":
-        """Every measurement below a folder.
-
-        Raises:
-            UserError: there is none, or one is damaged.
-        """
-        entries = sorted(path.parent for path in folder.rglob("measurement.json"))
-        if not entries:
-            raise UserError(f"no measurements below {folder}: `bertsecrets measure ... --save DIR` keeps them")
-        return cls(tuple(replace(load(entry), reused=True) for entry in entries))
-
-    def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
-        """The kept measurement.
-
-        Raises:
-            UserError: it is not there.
-        """
-        for found in self.kept:
-            if (found.measure, found.subject, found.options) == (measure, subject, options):
-                return found
-        raise UserError(f"no measurement {measure} of {subject} {options or ''} was kept")
-
-    def missing(self, measure: str, task_name: str) -> str | None:
-        """Which measure of which task was not kept; None where one was."""
-        there = any((found.measure, found.subject.task) == (measure, task_name) for found in self.kept)
-        return None if there else f"no measurement {measure} of {task_name} was kept"
-
-    def seeds(self) -> dict[str, list[int]]:
-        """The models that were measured, each with its seeds."""
-        found = sorted({(kept.subject.model, kept.subject.seed) for kept in self.kept})
-        return {model: [seed for _, seed in pairs] for model, pairs in groupby(found, itemgetter(0))}
-
-    def plan(self, cases: Iterable[Case], model: str, seeds: Sequence[int] | None) -> list[tuple[Case, Sequence[int]]]:
-        """The cases of which everything was kept for these seeds; without any named, for which seeds it was."""
-        if seeds is not None:
-            return [(case, seeds) for case in cases if self.has(case, model, seeds)]
-        every = self.seeds().get(model, [])
-        found = [(case, [seed for seed in every if self.has(case, model, [seed])]) for case in cases]
-        return [(case, own) for case, own in found if own]
-
-    def has(self, case: Case, model: str, seeds: Sequence[int]) -> bool:
-        """Whether everything that a case needs is there."""
-        try:
-            measure_case(self, case, model, seeds)
-        except UserError:
-            return False
-        return True
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One measurement that a case needs, but for model and seed."""
+    """One measurement that a case needs, but for model and seed; `need` is the name of the need that it serves."""
 
+    need: str
     measure: str
     task: str
     initialisation: Initialisation
     options: dict[str, Any]
 
+    def subject(self, model: str, seed: int) -> Subject:
+        """Return whom it is measured on; the bare encoder has no seed: it is measured once, as seed 1."""
+        return Subject(model, self.task, self.initialisation, 1 if get_measure(self.measure).seedless else seed)
+
 
 def plan(bench: Bench, case: Case) -> list[Wanted]:
-    """The measurements that a case needs, in the order of its quantity's `needs` and, of each, of its tasks.
+    """Return the measurements that a case needs, in the order of its quantity's needs and, of each, of its tasks.
 
     Raises:
         MissingError: the data or tools of one that cannot be left out are not there.
     """
     claim = case.claim
     assert claim.quantity is not None
-    found = []
-    for need in QUANTITIES[claim.quantity].needs:
-        initialisation: Initialisation | None
-        if need.whose == "own":
-            initialisation = claim.initialisation
-        elif need.whose == "against":
-            initialisation = claim.against
-        else:
-            initialisation = need.whose
-        assert initialisation is not None
+    wanted = []
+    for name, need in QUANTITIES[claim.quantity].needs.items():
         options = {**(claim.options if need.measure == claim.measure else {}), **need.options}
-        names = need.tasks or (case.task,)
-        problems = {name: bench.missing(need.measure, name) for name in names}
-        there = [name for name, problem in problems.items() if problem is None]
-        if len(there) < (need.least or len(names)):
-            first = next(problem for problem in problems.values() if problem is not None)
-            raise MissingError(first if not need.least else f"fewer than {need.least} tasks have data: {first}")
-        found += [Wanted(need.measure, name, initialisation, options) for name in there]
-    return found
+        for task_name in _tasks(bench, case, need):
+            wanted.append(Wanted(name, need.measure, task_name, _initialisation(claim, need), options))
+    return wanted
+
+
+def _initialisation(claim: Claim, need: Need) -> Initialisation:
+    if need.whose == "own":
+        return claim.initialisation
+    if need.whose == "against":
+        assert claim.against is not None
+        return claim.against
+    return need.whose
+
+
+def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
+    """Return the tasks that a need is measured on: those whose data are there.
+
+    Raises:
+        MissingError: they are too few.
+    """
+    names = need.tasks or (need.task or case.task,)
+    problems = {name: bench.missing(need.measure, name) for name in names}
+    available = [name for name, problem in problems.items() if problem is None]
+    if len(available) < (need.least or len(names)):
+        first = next(problem for problem in problems.values() if problem is not None)
+        raise MissingError(first if not need.least else f"fewer than {need.least} tasks have data: {first}")
+    return available
 
 
 def missing(bench: Bench, case: Case) -> str | None:
-    """Why a case cannot be measured here; None where it can."""
+    """Return why a case cannot be measured here; None where it can."""
     try:
         plan(bench, case)
     except MissingError as error:
@@ -134,31 +93,63 @@ def missing(bench: Bench, case: Case) -> str | None:
     return None
 
 
-def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[list[Measurement]]:
-    """The measurements a claim needs on a task: per seed, in the order of `plan`.
+def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[dict[str, Needed]]:
+    """Return, per seed, the measurements that a claim needs on a task, by the names of its quantity's needs.
 
     A subject on which no step is taken has the same attention whatever the seed, but not the same classifier, so
-    every seed has its own. The bare encoder has no seed at all: it is measured once, as seed 1.
+    every seed has its own. What has no seed at all is measured once.
 
     Raises:
         UserError: something that is needed is not there, or cannot be made.
     """
     wanted = plan(bench, case)
-    if all(seedless(each.measure) for each in wanted):
-        seeds = [1]
     return [
-        [
-            bench.measurement(
-                each.measure,
-                Subject(model, each.task, each.initialisation, 1 if seedless(each.measure) else seed),
-                **each.options,
-            )
-            for each in wanted
-        ]
-        for seed in seeds
+        _by_need(case, [(one.need, bench.measurement(one.measure, subject, **one.options)) for one, subject in of_seed])
+        for of_seed in _subjects(wanted, model, seeds)
     ]
 
 
-def verdict(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> Verdict:
+def _subjects(wanted: Sequence[Wanted], model: str, seeds: Sequence[int]) -> Iterator[list[tuple[Wanted, Subject]]]:
+    """Yield, per seed, what is wanted and of whom; once alone where no seed plays a part."""
+    for seed in [1] if all(get_measure(one.measure).seedless for one in wanted) else seeds:
+        yield [(one, one.subject(model, seed)) for one in wanted]
+
+
+def _by_need(case: Case, measurements: Iterable[tuple[str, Measurement]]) -> dict[str, Needed]:
+    assert case.claim.quantity is not None
+    pairs = list(measurements)
+    needed: dict[str, Needed] = {}
+    for name, need in QUANTITIES[case.claim.quantity].needs.items():
+        of_need = tuple(measurement for own, measurement in pairs if own == name)
+        needed[name] = of_need if need.tasks else of_need[0]
+    return needed
+
+
+def verdict(bench: Bench, case: Case, model: str, seeds: Sequence[int], *, settings: JudgeParams) -> Verdict:
     """Measure what a claim needs, or take it from the store, and judge it."""
-    return judge(case, measure_case(bench, case, model, seeds), params().judge)
+    return judge(case, measure_case(bench, case, model, seeds), settings)
+
+
+# ---------------------------------------------------------------------- over kept measurements
+
+
+def plan_kept(
+    shelf: Shelf, cases: Iterable[Case], model: str, seeds: Sequence[int] | None
+) -> list[tuple[Case, Sequence[int]]]:
+    """Return the cases of which everything was kept for these seeds; without any named, for which seeds it was."""
+    if seeds is not None:
+        return [(case, seeds) for case in cases if is_kept(shelf, case, model, seeds)]
+    measured = shelf.seeds().get(model, [])
+    by_case = ((case, [seed for seed in measured if is_kept(shelf, case, model, [seed])]) for case in cases)
+    return [(case, kept) for case, kept in by_case if kept]
+
+
+def is_kept(shelf: Shelf, case: Case, model: str, seeds: Sequence[int]) -> bool:
+    """Return whether everything that a case needs is on the shelf."""
+    if missing(shelf, case) is not None:
+        return False
+    return all(
+        shelf.find(one.measure, subject, one.options) is not None
+        for of_seed in _subjects(plan(shelf, case), model, seeds)
+        for one, subject in of_seed
+    )

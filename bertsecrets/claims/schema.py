@@ -4,7 +4,6 @@ A claim is one YAML entry; a `Case` is that claim on one task, which is what a b
 """
 
 import functools
-import inspect
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError, near_matches
-from bertsecrets.measures import MEASURES
+from bertsecrets.measures.registry import measure_names
 from bertsecrets.settings import project_path
-from bertsecrets.texts.tasks import ALL_TASKS, TASKS
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 from bertsecrets.types import Initialisation
 
 ANY_MODEL = "any"  # a deviation that no model can mend, such as one of the suite's own classifier
 Outcome = Literal["reproduced", "deviates", "inconclusive", "not applicable"]
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, eight times as fast, where it is there
 
 
 class _Entry(BaseModel):
@@ -32,7 +32,7 @@ class Expectation(_Entry):
     """What the claim predicts of its quantity.
 
     `above` and `below` are orders: the quantity lies beyond `value`. `around` is a figure: the quantity lies within the
-    band around the published one, whose width is computed (`judging.band`), never typed in: from the sampling error
+    band around the published one, whose width is computed (`band.band`), never typed in: from the sampling error
     of the published `score`, or of the measurement's `own` examples, and the figure's seed spread and rounding.
     `examples` is how many the published figure was measured on at most, where not on whole validation sets.
     """
@@ -107,15 +107,15 @@ class Claim(_Entry):
         unknown = [name for name in self.tasks if name not in TASKS and name != ALL_TASKS]
         if unknown:
             raise ValueError(f"unknown task {unknown[0]!r}: {near_matches(unknown[0], TASKS)}")
-        if self.measure is not None and self.measure not in MEASURES:
-            raise ValueError(f"unknown measure {self.measure!r}: {near_matches(self.measure, MEASURES)}")
+        if self.measure is not None and self.measure not in measure_names():
+            raise ValueError(f"unknown measure {self.measure!r}: {near_matches(self.measure, measure_names())}")
         if (self.quantity is None) != (self.expect is None):
             raise ValueError("quantity and expect come together, or neither where the claim is not implemented")
         if self.quantity is not None and self.quantity not in QUANTITIES:
             raise ValueError(f"unknown quantity {self.quantity!r}: {near_matches(self.quantity, QUANTITIES)}")
         if self.quantity is not None:
             try:
-                inspect.signature(QUANTITIES[self.quantity].read).bind([], "", **self.arguments)
+                QUANTITIES[self.quantity].check_arguments(self.arguments)
             except TypeError as error:
                 raise ValueError(f"arguments of quantity {self.quantity}: {error}") from error
         if self.expect is not None and self.expect.kind == "around":
@@ -131,6 +131,21 @@ class Claim(_Entry):
     def implemented(self) -> bool:
         """Whether there is something that runs and can fail."""
         return self.quantity is not None
+
+    @property
+    def name(self) -> str:
+        """The id with the variant, such as `D1-untrained`."""
+        return "-".join(filter(None, (self.id, self.variant)))
+
+    @property
+    def cases(self) -> list["Case"]:
+        """The claim on each of its tasks."""
+        return [Case(self, name) for name in self.tasks]
+
+    @property
+    def case_ids(self) -> dict[str, str]:
+        """The ids of its cases, such as `D1-rte-untrained`, each with its task."""
+        return {str(case): case.task for case in self.cases}
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,15 +166,14 @@ class Case:
         return self.claim.tasks[self.task]
 
     def known_deviation(self, model: str) -> Known | None:
-        """The deviation on record for this model, if any."""
-        here = (k for k in self.claim.known if (k.task, k.status) == (self.task, "deviates"))
-        seen = (k for k in here if k.model in (model, ANY_MODEL))
-        return next(seen, None)
+        """Return the deviation on record for this model, if any."""
+        deviations = (known for known in self.claim.known if (known.task, known.status) == (self.task, "deviates"))
+        return next((known for known in deviations if known.model in (model, ANY_MODEL)), None)
 
 
 @functools.cache
 def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
-    """Every claim, in the order of the files' names and of their entries.
+    """Return every claim, in the order of the files' names and of their entries.
 
     `BERTSECRETS_EXPECTED` names another folder.
 
@@ -170,22 +184,25 @@ def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
     files = sorted(folder.glob("*.yaml"))
     if not files:
         raise UserError(f"no claims in {folder}: it should hold YAML files such as C-change.yaml")
-    found: dict[tuple[str, str], Claim] = {}
+    claims: dict[tuple[str, str], Claim] = {}
     for file in files:
         for line, claim in _read(file):
-            if (claim.id, claim.variant) in found:
+            if (claim.id, claim.variant) in claims:
                 raise UserError(
                     f"{file}, line {line}: claim {claim.id} {claim.variant} stands twice".replace("  ", " ")
                 )
-            found[claim.id, claim.variant] = claim
-    return tuple(found.values())
+            claims[claim.id, claim.variant] = claim
+    return tuple(claims.values())
 
 
 def _read(file: Path) -> list[tuple[int, Claim]]:
+    """Return the claims of a file, each with its line.
+
+    Raises:
+        UserError: the file cannot be read, or an entry is not a claim.
+    """
     try:
-        text = file.read_text(encoding="utf-8")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
+        node, data = _parse(file.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
@@ -208,8 +225,18 @@ def _read(file: Path) -> list[tuple[int, Claim]]:
     return claims
 
 
+def _parse(text: str) -> tuple[yaml.Node | None, Any]:
+    """Return a YAML document as nodes, which know their lines, and as data."""
+    loader = LOADER(text)
+    try:
+        node = loader.get_single_node()
+        return node, None if node is None else loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
 def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int | None:
-    """The line of the deepest part of `path` that stands in the file."""
+    """Return the line of the deepest part of `path` that stands in the file."""
     line = node.start_mark.line + 1
     for step in path:
         if isinstance(node, yaml.MappingNode):
@@ -224,23 +251,47 @@ def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int | None:
 
 
 def cases(measure: str | None = None) -> list[Case]:
-    """The implemented claims on each of their tasks, of one measure or of all."""
+    """Return the implemented claims on each of their tasks, of one measure or of all."""
     return [
-        Case(claim, name)
+        case
         for claim in load_claims()
         if claim.implemented and measure in (None, claim.measure)
-        for name in claim.tasks
+        for case in claim.cases
     ]
 
 
 def find_claims(wanted: str) -> list[Claim]:
-    """All variants of the claim with an id.
+    """Return all variants of the claim with an id.
 
     Raises:
         UserError: no such claim.
     """
-    found = [claim for claim in load_claims() if claim.id.lower() == wanted.lower()]
-    if not found:
+    variants = [claim for claim in load_claims() if claim.id.lower() == wanted.lower()]
+    if not variants:
         ids = list(dict.fromkeys(claim.id for claim in load_claims()))
         raise UserError(f"unknown claim {wanted!r}: {near_matches(wanted, ids)}")
-    return found
+    return variants
+
+
+def find_case(wanted: str, task_name: str | None = None) -> Case:
+    """Return one claim on one task.
+
+    Args:
+        wanted: the claim's id (`C1`), with its variant where it has several (`D1-untrained`), or a case's (`C1-rte`).
+        task_name: one of the claim's tasks; may be left out where there is only one.
+
+    Raises:
+        UserError: no implemented claim fits, or several do.
+    """
+    name = wanted.lower()
+    chosen = None if task_name is None else task_name if task_name == ALL_TASKS else task(task_name).name
+    known = [case for case in cases() if name in (case.claim.id.lower(), case.claim.name.lower(), str(case).lower())]
+    fitting = [case for case in known if chosen in (None, case.task)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise UserError(f"{wanted} could be any of {', '.join(map(str, fitting))}: name one of them")
+    if known:
+        raise UserError(f"{wanted} is not about {task_name}: its cases are {', '.join(map(str, known))}")
+    claims = find_claims(wanted)
+    raise UserError(f"claim {claims[0].id} is not implemented")

@@ -34,10 +34,11 @@ def claims(options: argparse.Namespace) -> None:
 def explain(options: argparse.Namespace) -> None:
     """Print one claim whole."""
     from bertsecrets.claims.schema import find_claims
-    from bertsecrets.report.text import claim_in_full
+    from bertsecrets.report.text import claim_lines
     from bertsecrets.settings import load_settings
     from bertsecrets.store.verdicts import read_verdicts
 
     root = RunOptions.of(options).store_folder
     for claim in find_claims(options.claim):
-        print(claim_in_full(claim, load_settings().judge, read_verdicts(root, claim.case_ids)))
+        for line in claim_lines(claim, load_settings().judge.confidence, read_verdicts(root, claim.case_ids)):
+            print(line)

@@ -15,6 +15,7 @@ from bertsecrets import __version__
 from bertsecrets.cli import claims, doctor, fetch, measure, patterns, report
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError
+from bertsecrets.options import check_seed
 
 # How writing to a standard output fails that is a file or a device; no path is named then.
 OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
@@ -49,6 +50,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     try:
+        if hasattr(options, "seed"):
+            check_seed(options.seed)
         options.run(options)
         print(end="", flush=True)
     except UserError as error:

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.errors import UserError
+from bertsecrets.options import RunOptions, add_options, path
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
@@ -16,50 +18,54 @@ if TYPE_CHECKING:
     from bertsecrets.patterns.annotation.session import Annotation
 
 
-def add_parsers(commands, path, add_bench_options) -> None:
-    """Add the commands' options to the suite's command line, where `path` is the type of a path."""
-    annotate = commands.add_parser("annotate", help="label attention maps by eye, on a local page")
-    annotate.add_argument("folder", type=path, help="a set of maps; drawn now with --task where there is none")
-    annotate.add_argument("--task", action="append", help="draw maps on this task; may be given several times")
-    annotate.add_argument("--per-task", type=int, default=128, metavar="N", help="maps of each fine-tuned checkpoint")
-    annotate.add_argument(
+def add_parsers(commands) -> None:
+    """Add the commands' options to the command line."""
+    annotating = commands.add_parser("annotate", help="label attention maps by eye, on a local page")
+    annotating.add_argument("folder", type=path, help="a set of maps; drawn now with --task where there is none")
+    annotating.add_argument("--task", action="append", help="draw maps on this task; may be given several times")
+    annotating.add_argument("--per-task", type=int, default=128, metavar="N", help="maps of each fine-tuned checkpoint")
+    annotating.add_argument(
         "--pretrained-per-task",
         type=int,
         default=32,
         metavar="N",
         help="of the pretrained model, on each task's inputs",
     )
-    annotate.add_argument("--max-tokens", type=int, default=100, metavar="N", help="pass over longer inputs")
-    annotate.add_argument("--seed", type=int, default=1, help="of the draw")
-    annotate.add_argument("--draw-only", action="store_true", help="draw the set and end")
-    annotate.add_argument("--annotator", metavar="NAME", help="who labels")
-    annotate.add_argument("--second", type=int, metavar="N", help="label N maps blind, as the second annotator")
-    annotate.add_argument(
+    annotating.add_argument("--max-tokens", type=int, default=100, metavar="N", help="pass over longer inputs")
+    annotating.add_argument("--seed", type=int, default=1, help="of the draw")
+    annotating.add_argument("--draw-only", action="store_true", help="draw the set and end")
+    annotating.add_argument("--annotator", metavar="NAME", help="who labels")
+    annotating.add_argument("--second", type=int, metavar="N", help="label N maps blind, as the second annotator")
+    annotating.add_argument(
         "--anew", action="store_true", help="replace the labels that are there, from the first key on"
     )
-    annotate.add_argument("--port", type=int, default=0, help="of the page (default: any that is free)")
-    add_bench_options(annotate)
+    annotating.add_argument("--port", type=int, default=0, help="of the page (default: any that is free)")
+    add_options(annotating.add_argument, ROW_OPTIONS)
+    annotating.set_defaults(run=annotate)
 
     importer = commands.add_parser("import-patterns", help="take over annotated maps in the form that P20 published")
     importer.add_argument("source", type=path, help="folder or .tar.gz with labels.txt and one .npy a map")
     importer.add_argument("folder", type=path, help="where the set goes")
+    importer.set_defaults(run=import_patterns)
 
     training = commands.add_parser("train-patterns", help="judge and train the classifier of attention patterns")
     training.add_argument("--data", type=path, metavar="DIR", help="annotated maps (default: the suite's own)")
     training.add_argument("--output", type=path, metavar="DIR", default=Path("pattern-classifier"))
     training.add_argument("--cnn-epochs", type=int, metavar="N", help="of the paper's classifier; 0 leaves it out")
+    training.set_defaults(run=train)
 
-    sheets = commands.add_parser("sheets", help="contact sheets of a set of maps, as PNG")
-    sheets.add_argument("folder", type=path, help="a set of maps")
-    sheets.add_argument("output", type=path, help="a new folder for what is drawn")
-    sheets.add_argument("--count", type=int, metavar="N", help="only N maps, drawn at random")
-    sheets.add_argument("--seed", type=int, default=1, help="of the order and the draw")
-    sheets.add_argument("--by-class", action="store_true", help="a picture of each class and of hard cases instead")
-    sheets.add_argument(
+    drawing = commands.add_parser("sheets", help="contact sheets of a set of maps, as PNG")
+    drawing.add_argument("folder", type=path, help="a set of maps")
+    drawing.add_argument("output", type=path, help="a new folder for what is drawn")
+    drawing.add_argument("--count", type=int, metavar="N", help="only N maps, drawn at random")
+    drawing.add_argument("--seed", type=int, default=1, help="of the order and the draw")
+    drawing.add_argument("--by-class", action="store_true", help="a picture of each class and of hard cases instead")
+    drawing.add_argument(
         "--predicted",
         action="store_true",
         help="a picture of ten maps of each class that the classifier took them for, heads held out",
     )
+    drawing.set_defaults(run=sheets)
 
 
 def annotate(options: argparse.Namespace) -> None:
@@ -87,20 +93,20 @@ def annotate(options: argparse.Namespace) -> None:
 
 
 def _draw(options: argparse.Namespace) -> None:
-    from bertsecrets.cli.commands import check_model, model_name, workbench
     from bertsecrets.patterns.annotation.sampling import draw
+    from bertsecrets.session import Session
 
     if min(options.per_task, options.pretrained_per_task) < 0 or options.per_task + options.pretrained_per_task == 0:
         raise UserError("--per-task and --pretrained-per-task take 0 or more, and not both 0")
+    session = Session(RunOptions.of(options))
     tasks = [task(name).name for name in dict.fromkeys(options.task)]
-    model = model_name(options)
-    check_model(model, options.offline)
-    plan = {Subject(model, name): options.per_task for name in tasks if options.per_task}
+    session.check_model()
+    plan = {Subject(session.model, name): options.per_task for name in tasks if options.per_task}
     if options.pretrained_per_task:
-        plan |= {Subject(model, name, "untrained"): options.pretrained_per_task for name in tasks}
-    found = draw(workbench(options), plan, options.seed, options.max_tokens)
-    found.save(options.folder)
-    print(f"{options.folder}: {len(found)} maps drawn")
+        plan |= {Subject(session.model, name, "untrained"): options.pretrained_per_task for name in tasks}
+    maps = draw(session, plan, options.seed, options.max_tokens)
+    maps.save(options.folder)
+    print(f"{options.folder}: {len(maps)} maps drawn")
 
 
 def _check_new(folder: Path, instead: str = "") -> None:

@@ -109,7 +109,7 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> tuple
     Raises:
         UserError: an option that they cannot heed, or nothing that could be judged.
     """
-    from bertsecrets.claims.plan import kept_plan, verdict
+    from bertsecrets.claims.plan import plan_kept, verdict
     from bertsecrets.store.measurements import Shelf
 
     for name in ("glue", "store", "device", "limit", "train_limit", "grid_limit", "frames", "spacy"):
@@ -119,11 +119,11 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> tuple
     model = given.model or settings.model
     shelf = Shelf.read(options.measurements)
     seeds = None if given.seeds is None else range(1, given.seeds + 1)
-    planned = kept_plan(shelf, chosen, model, seeds)
+    planned = plan_kept(shelf, chosen, model, seeds)
     if not planned:
         kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in shelf.seeds().items())
         raise UserError(
             f"nothing to judge of {model}: {options.measurements} has {kept}: "
             "choose among them by --model and --seeds, or other claims"
         )
-    return model, [verdict(shelf, case, model, own, settings.judge) for case, own in planned]
+    return model, [verdict(shelf, case, model, own, settings=settings.judge) for case, own in planned]

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from pydantic import PositiveInt
 
-from bertsecrets.measures.base import AttentionMeasure, AttentionRun, Options, measure
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun, MeasureOptions, measure
 from bertsecrets.measures.base.figures import Figure, HeadMap
 from bertsecrets.measures.base.needs import PretrainedTwin
 from bertsecrets.models.attention import Maps, Observer
@@ -54,7 +54,7 @@ class CosineObserver:
 class AttentionChange(AttentionMeasure):
     """Values: `cosine` [layer, head], the mean over examples. Samples: `cosine` [example, layer, head]."""
 
-    class Options(Options):
+    class Options(MeasureOptions):
         """`padded_to`: pad every input to this many tokens and count padding rows too, as K19's notebook does (200)."""
 
         padded_to: PositiveInt | None = None

@@ -8,7 +8,7 @@ from pydantic import field_validator
 
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, label, parse_sets, single_heads
-from bertsecrets.measures.base import AblationMeasure, Options, Run, measure
+from bertsecrets.measures.base import AblationMeasure, MeasureOptions, Run, measure
 from bertsecrets.measures.base.figures import Figure, HeadMap, RankedHeads
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
@@ -22,7 +22,7 @@ class HeadAblation(AblationMeasure):
     `baseline_predicted` and `target` [example].
     """
 
-    class Options(Options):
+    class Options(MeasureOptions):
         """`heads` names sets of heads, counted from 1: `1.2 1.2+7.6 5 pairs:3 nested:1.2,7.6`."""
 
         heads: str | None = None

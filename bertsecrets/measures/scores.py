@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
-from bertsecrets.measures.base import Measure, Options, Results, Run, measure
+from bertsecrets.measures.base import Measure, MeasureOptions, Results, Run, measure
 from bertsecrets.measures.base.measure import Result
 from bertsecrets.models.encoding import cased, encode, lower_cases, predict
 from bertsecrets.settings import Params
@@ -27,7 +27,7 @@ class Scores(Measure):
     Samples: `predicted` and `target` [example].
     """
 
-    class Options(Options):
+    class Options(MeasureOptions):
         """`cased`: the tokenizer's lower-casing is off (claim D6)."""
 
         cased: bool = False

@@ -1,205 +1,172 @@
-"""Disabled heads and layers: gains, that is the score with a set disabled minus the baseline, in points.
+"""Disabled heads and layers (K19 section 4.6): their gains, in points, and how heads rank by them."""
 
-The metric is figure 8's: F1 for MRPC and QQP, correlation for STS-B, accuracy else. All is paired on the same examples.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.claims.estimand import NotApplicableError, Number, Reading, column_means
+from bertsecrets.ablation.gains import WHOLE, all_gains, gains_of, metric_of
+from bertsecrets.bootstrap import column_means
+from bertsecrets.claims.estimand import CHOOSING, JUDGING, Estimand, NotApplicableError, Number
+from bertsecrets.claims.heads import name_of, place, top
+from bertsecrets.claims.paper import FRAME_HEADS, HARMFUL_HEADS
 from bertsecrets.claims.published import likeness, published_figures
-from bertsecrets.claims.quantities import frames
-from bertsecrets.claims.quantities.scores import moments_of, task_metric
-from bertsecrets.texts.tasks import TASKS
+from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
-CHOOSING, JUDGING, WHOLE = slice(0, None, 2), slice(1, None, 2), slice(None)  # two halves of the examples, and all
-FLIPS = 2000  # draws of the null distribution
-
-Block = Float[np.ndarray, "examples k"]
-Gains = Callable[[np.ndarray], np.ndarray]
+FLIPS, SEED, AT_ONCE = 2000, 2019, 100  # draws of the null distribution
+HEADS, LAYERS = Need("head-ablation"), Need("layer-ablation")
+STSB_AND_RTE = Need("head-ablation", tasks=("stsb", "rte"))
 
 
-def gains_of(
-    found: Measurement, task_name: str, sets: Sequence[int] | None = None, rows: slice = WHOLE
-) -> tuple[Block, Gains]:
-    """The gains of some sets (or of all) on some examples: a block, and from its means ([..., k]) [..., set]."""
-    regression, metric = TASKS[task_name].regression, task_metric(task_name)
-    predicted, target = found.samples["predicted"], found.samples["target"][rows]
-    chosen = range(len(predicted)) if sets is None else sets
-    before = moments_of(found.samples["baseline_predicted"][rows], target, regression)
-    block = np.hstack([before, *(moments_of(predicted[i][rows], target, regression) for i in chosen)])
-    k = before.shape[1]
-
-    def of_means(mean: np.ndarray) -> np.ndarray:
-        each = np.asarray(metric(mean.reshape(*mean.shape[:-1], -1, k)))
-        return each[..., 1:] - each[..., :1]
-
-    return block, of_means
+def _gain(ablation: Measurement, chosen: int, rows: slice = WHOLE, notes: Sequence[str] = ()) -> Estimand:
+    """Return the gain of one set, on some of the examples."""
+    block, gains = gains_of(ablation, [chosen], rows)
+    return Estimand.of(block, lambda mean: gains(mean)[..., 0], *notes)
 
 
-def gain(found: Measurement, task_name: str, chosen: int, rows: slice = WHOLE, *notes: str) -> Reading:
-    """The gain of one set, on some of the examples."""
-    block, gains = gains_of(found, task_name, [chosen], rows)
-    return Reading.of(block, lambda mean: gains(mean)[..., 0], *notes)
+def _name(ablation: Measurement, chosen: int) -> str:
+    return name_of(ablation, chosen, "score")
 
 
-def all_gains(found: Measurement, task_name: str, rows: slice = WHOLE) -> Float[np.ndarray, " sets"]:
-    """The gain of every set on the examples as they are."""
-    block, gains = gains_of(found, task_name, None, rows)
-    return gains(block.mean(0))
-
-
-def gain_intervals(
-    found: Measurement, task_name: str, confidence: float = 0.95, resamples: int = 2000, seed: int = 2019
-) -> tuple[Float[np.ndarray, " sets"], Float[np.ndarray, " sets"]]:
-    """The paired bootstrap interval of every set's gain, lower and upper ends, in points.
-
-    Each set by itself: among 144 intervals at 95 % some seven miss the truth.
-    """
-    block, gains = gains_of(found, task_name)
-    rng, tail, drawn = np.random.default_rng(seed), (1 - confidence) / 2, []
-    for start in range(0, resamples, 100):
-        size = min(100, resamples - start)
-        counts = rng.multinomial(len(block), np.full(len(block), 1 / len(block)), size=size)
-        drawn.append(gains(counts @ block / len(block)))
-    low, high = np.quantile(np.concatenate(drawn), [tail, 1 - tail], axis=0)
-    return low, high
-
-
-def head_name(found: Measurement, chosen: int) -> str:
-    """A set of one head, or a whole layer, in words."""
-    layer, *head = np.unravel_index(chosen, np.shape(found.values["score"]))
-    return f"layer {int(layer) + 1}" + (f" head {int(head[0]) + 1}" if head else "")
-
-
-def best_head(found: Sequence[Measurement], task_name: str) -> Reading:
-    """The gain of the best head: chosen on every other example, judged on the rest, so that luck is not counted.
+@quantity("best-head-gain", unit="points", ablation=HEADS)
+def best_head(ablation: Measurement) -> Estimand:
+    """Return the gain of the best head: chosen on every other example, judged on the rest, so that luck is not counted.
 
     The notes give the naive best gain (chosen and judged on all examples) and what the best of so many heads reaches by
     luck: the 95 % point of the largest gain where disabling changes nothing but which predictions are called which.
     """
-    chosen = int(all_gains(found[0], task_name, CHOOSING).argmax())
-    naive = all_gains(found[0], task_name)
-    null = largest_by_luck(found[0], task_name)
+    chosen = int(all_gains(ablation, CHOOSING).argmax())
+    naive = all_gains(ablation)
+    null = largest_by_luck(ablation)
     share = float((null >= naive.max() - 1e-9).mean())
     notes = (
-        f"chosen {head_name(found[0], chosen)}",
-        f"naive best {naive.max():+.2f} ({head_name(found[0], int(naive.argmax()))})",
+        f"chosen {_name(ablation, chosen)}",
+        f"naive best {naive.max():+.2f} ({_name(ablation, int(naive.argmax()))})",
         f"the best of {len(naive)} reaches {np.quantile(null, 0.95):+.2f} by luck at 95 % (p {share:.3f})",
     )
-    return gain(found[0], task_name, chosen, JUDGING, *notes)
+    return _gain(ablation, chosen, JUDGING, notes)
 
 
-def largest_by_luck(
-    found: Measurement, task_name: str, draws: int = FLIPS, seed: int = 2019
-) -> Float[np.ndarray, " draws"]:
-    """The largest gain over all sets under the null that disabling any of them changes nothing.
+def largest_by_luck(ablation: Measurement, draws: int = FLIPS) -> Float[np.ndarray, " draws"]:
+    """Return the largest gain over all sets in draws from the null, that disabling any of them changes nothing.
 
     In each draw every example, with probability one half, has its baseline and its ablated predictions swapped, in all
     sets alike, so that sets stay as dependent on one another as they are.
     """
-    block, _ = gains_of(found, task_name)
-    metric, k = task_metric(task_name), block.shape[1] // (len(found.samples["predicted"]) + 1)
+    block, _ = gains_of(ablation)
+    metric, k = metric_of(ablation), block.shape[1] // (len(ablation.sample("predicted")) + 1)
     before, after = np.tile(block[:, :k], block.shape[1] // k - 1), block[:, k:]
-    rng, largest = np.random.default_rng(seed), []
-    for start in range(0, draws, 100):
-        swapped = rng.integers(2, size=(min(100, draws - start), len(block))).astype(float)
+    rng, largest = np.random.default_rng(SEED), []
+    for start in range(0, draws, AT_ONCE):
+        swapped = rng.integers(2, size=(min(AT_ONCE, draws - start), len(block))).astype(float)
         moved = swapped @ (before - after) / len(block)
-        one, other = after.mean(0) + moved, before.mean(0) - moved
         shape = (len(moved), -1, k)
-        largest.append((metric(one.reshape(shape)) - metric(other.reshape(shape))).max(-1))
+        ablated, baseline = (after.mean(0) + moved).reshape(shape), (before.mean(0) - moved).reshape(shape)
+        largest.append((100 * metric(ablated) - 100 * metric(baseline)).max(-1))
     return np.concatenate(largest)
 
 
-def worst_head(found: Sequence[Measurement], task_name: str) -> Reading:
-    """The gain of the most harmful head to lose: chosen on every other example, judged on the rest."""
-    chosen = int(all_gains(found[0], task_name, CHOOSING).argmin())
-    return gain(found[0], task_name, chosen, JUDGING, f"chosen {head_name(found[0], chosen)}")
+@quantity("worst-head-gain", unit="points", ablation=HEADS)
+def worst_head(ablation: Measurement) -> Estimand:
+    """Return the gain of the most harmful head to lose: chosen on every other example, judged on the rest."""
+    chosen = int(all_gains(ablation, CHOOSING).argmin())
+    return _gain(ablation, chosen, JUDGING, [f"chosen {_name(ablation, chosen)}"])
 
 
-def mean_gain(found: Sequence[Measurement], task_name: str) -> Reading:
-    """The gain of disabling one head, averaged over all heads."""
-    block, gains = gains_of(found[0], task_name)
-    return Reading.of(block, lambda mean: gains(mean).mean(-1))
+@quantity("mean-head-gain", unit="points", ablation=HEADS)
+def mean_gain(ablation: Measurement) -> Estimand:
+    """Return the gain of disabling one head, averaged over all heads."""
+    block, gains = gains_of(ablation)
+    return Estimand.of(block, lambda mean: gains(mean).mean(-1))
 
 
-def first_layer(found: Sequence[Measurement], task_name: str) -> Reading:
-    """The gain of disabling the first layer."""
-    return gain(found[0], task_name, 0)
+@quantity("first-layer-gain", unit="points", ablation=LAYERS)
+def first_layer(ablation: Measurement) -> Estimand:
+    """Return the gain of disabling the first layer."""
+    return _gain(ablation, 0)
 
 
-def best_layer(found: Sequence[Measurement], task_name: str) -> Reading:
-    """The gain of the best layer to disable: chosen on every other example, judged on the rest."""
-    chosen = int(all_gains(found[0], task_name, CHOOSING).argmax())
-    each = ", ".join(f"{value:+.1f}" for value in all_gains(found[0], task_name))
-    return gain(found[0], task_name, chosen, JUDGING, f"chosen {head_name(found[0], chosen)}", f"layers 1 on: {each}")
+@quantity("best-layer-gain", unit="points", ablation=LAYERS)
+def best_layer(ablation: Measurement) -> Estimand:
+    """Return the gain of the best layer to disable: chosen on every other example, judged on the rest."""
+    chosen = int(all_gains(ablation, CHOOSING).argmax())
+    by_layer = ", ".join(f"{gain:+.1f}" for gain in all_gains(ablation))
+    return _gain(ablation, chosen, JUDGING, [f"chosen {_name(ablation, chosen)}", f"layers 1 on: {by_layer}"])
 
 
-def named_heads(found: Sequence[Measurement], task_name: str, heads: Sequence = frames.K19_HEADS) -> Reading:
-    """The least gain of disabling each of the named heads alone."""
-    sets = [frames.place(found[0], layer, head, "score") for layer, head in heads]
-    block, gains = gains_of(found[0], task_name, sets)
-    each = zip(sets, gains(block.mean(0)), strict=True)
-    notes = [f"{head_name(found[0], chosen)} {value:+.2f}" for chosen, value in each]
-    return Reading.of(block, lambda mean: gains(mean).min(-1), *notes)
+@quantity("named-heads-gain", unit="points", ablation=HEADS)
+def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
+    """Return the least gain of disabling each of the named heads alone."""
+    sets = [place(ablation, layer, head, "score") for layer, head in heads]
+    block, gains = gains_of(ablation, sets)
+    by_set = zip(sets, gains(block.mean(0)), strict=True)
+    notes = [f"{_name(ablation, chosen)} {gain:+.2f}" for chosen, gain in by_set]
+    return Estimand.of(block, lambda mean: gains(mean).min(-1), *notes)
 
 
-def own_frame_heads(found: Sequence[Measurement], task_name: str) -> Reading:
-    """The least gain of disabling each of the model's own two best frame heads alone."""
-    return named_heads(found, task_name, frames.top(found[1], 2))
+@quantity(
+    "own-frame-heads-gain", unit="points", ablation=HEADS, frames=Need("frame-heads", "untrained", task=ALL_TASKS)
+)
+def own_frame_heads(ablation: Measurement, frames: Measurement) -> Estimand:
+    """Return the least gain of disabling each of the model's own two best frame heads alone."""
+    return named_heads(ablation, top(frames, 2, "max_weight"))
 
 
-def _ranks(gains: np.ndarray, chosen: Sequence[int]) -> np.ndarray:
-    """What share of the heads is more harmful to lose than each of the chosen, in percent; ties count half."""
-    mine = gains[..., chosen, None]
-    less, same = (gains[..., None, :] < mine).sum(-1), (gains[..., None, :] == mine).sum(-1) - 1
+def _ranks(gains: Float[np.ndarray, "*any sets"], chosen: Sequence[int]) -> Float[np.ndarray, "*any chosen"]:
+    """Return what share of the heads is more harmful to lose than each of the chosen, in percent; ties count half."""
+    own = gains[..., chosen, None]
+    less, same = (gains[..., None, :] < own).sum(-1), (gains[..., None, :] == own).sum(-1) - 1
     return 100 * (less + same / 2) / gains.shape[-1]
 
 
-def named_harm(found: Sequence[Measurement], task_name: str, heads: Sequence = ((4, 1), (2, 12))) -> Reading:
-    """Over all tasks and named heads the largest share of heads that are more harmful to lose, in percent."""
-    blocks, gains = zip(*(gains_of(one, one.subject.task) for one in found), strict=True)
-    sets = [frames.place(found[0], layer, head, "score") for layer, head in heads]
+@quantity("named-heads-harm-rank", unit="percent", ablations=STSB_AND_RTE)
+def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEADS) -> Estimand:
+    """Return the largest share, over tasks and named heads, of heads that are more harmful to lose, in percent."""
+    blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
+    sets = [place(ablations[0], layer, head, "score") for layer, head in heads]
 
     def statistic(*means: np.ndarray) -> Number:
         return np.max([_ranks(of(mean), sets).max(-1) for of, mean in zip(gains, means, strict=True)], axis=0)
 
-    notes = [f"{one.subject.task}: most harmful {_most_harmful(one)}" for one in found]
-    return Reading(tuple(blocks), statistic, tuple(notes))
+    return Estimand(tuple(blocks), statistic, _most_harmful(ablations))
 
 
-def shared_harm(found: Sequence[Measurement], task_name: str, count: int = 2) -> Reading:
-    """How harmful one task's most harmful heads are on the other task: the share of heads more harmful, in percent.
+@quantity("shared-harm-rank", unit="percent", ablations=STSB_AND_RTE)
+def shared_harm(ablations: tuple[Measurement, ...], count: int = 2) -> Estimand:
+    """Return how harmful one task's most harmful heads are on the other task: the share of heads more harmful.
 
-    The mean over these heads and both directions; 50 is chance.
+    In percent; the mean over these heads and both directions; 50 is chance.
     """
-    if len(found[0].samples["predicted"]) <= 2 * count:
+    if len(ablations[0].sample("predicted")) <= 2 * count:
         raise NotApplicableError(f"too few heads to tell {count} of them from the others")
-    blocks, gains = zip(*(gains_of(one, one.subject.task) for one in found), strict=True)
-    chosen = [
+    blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
+    first, second = (
         of(block.mean(0)).argsort(kind="stable")[:count].tolist() for of, block in zip(gains, blocks, strict=True)
-    ]
-
-    def statistic(*means: np.ndarray) -> Number:
-        one, other = (of(mean) for of, mean in zip(gains, means, strict=True))
-        return (_ranks(one, chosen[1]).mean(-1) + _ranks(other, chosen[0]).mean(-1)) / 2
-
-    return Reading(
-        tuple(blocks), statistic, tuple(f"{one.subject.task}: most harmful {_most_harmful(one)}" for one in found)
     )
 
+    def statistic(*means: np.ndarray) -> Number:
+        on_first, on_second = (of(mean) for of, mean in zip(gains, means, strict=True))
+        return (_ranks(on_first, second).mean(-1) + _ranks(on_second, first).mean(-1)) / 2
 
-def _most_harmful(found: Measurement, count: int = 2) -> str:
-    order = np.argsort(np.asarray(found.values["score"]), axis=None, kind="stable")[:count]
-    return " and ".join(head_name(found, int(chosen)) for chosen in order)
+    return Estimand(tuple(blocks), statistic, _most_harmful(ablations))
 
 
-def figure_8(found: Sequence[Measurement], task_name: str, ranks: bool = False) -> Reading:
-    """Correlation over heads of the measured gains with figure 8's scores."""
-    figure = np.array(published_figures()["fig8_head"][TASKS[task_name].folder]).ravel()
-    block, gains = gains_of(found[0], task_name)
-    alike = likeness(gains(column_means(block, np.ones((1, len(block))))), figure, ranks)
-    return Reading.of(block, lambda mean: alike.statistic(gains(mean)), *alike.notes)
+def _most_harmful(ablations: Sequence[Measurement], count: int = 2) -> tuple[str, ...]:
+    """Return, for each task, its most harmful heads to lose, in words."""
+    notes = []
+    for ablation in ablations:
+        order = np.argsort(np.asarray(ablation.value("score")), axis=None, kind="stable")[:count]
+        heads = " and ".join(_name(ablation, int(chosen)) for chosen in order)
+        notes.append(f"{ablation.subject.task}: most harmful {heads}")
+    return tuple(notes)
+
+
+@quantity("figure-8-correlation", unit="r", ablation=HEADS)
+def figure_8(ablation: Measurement, ranks: bool = False) -> Estimand:
+    """Return the correlation over heads of the measured gains with figure 8's scores."""
+    figure = np.array(published_figures()["fig8_head"][TASKS[ablation.subject.task].folder]).ravel()
+    block, gains = gains_of(ablation)
+    alike = likeness(gains(column_means(block)), figure, ranks)
+    return Estimand.of(block, lambda mean: alike.statistic(gains(mean)), *alike.notes)

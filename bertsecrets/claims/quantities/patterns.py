@@ -9,87 +9,104 @@ from itertools import combinations
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.claims.estimand import Number, Reading
+from bertsecrets.claims.estimand import Estimand, Number
+from bertsecrets.claims.paper import SEVEN_TASKS
+from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.patterns.classes import CLASSES, check_class
 from bertsecrets.patterns.shares import corrected, heads_to_draw, raw_shares
-from bertsecrets.patterns.training.confusion import macro_f1
+from bertsecrets.texts.metrics import macro_f1
 from bertsecrets.types import Measurement
 
 SIZE = len(CLASSES)
+PATTERNS = Need("patterns")
 
 
-def _blocks(found: Measurement) -> tuple[np.ndarray, np.ndarray]:
-    return found.samples["expected"], found.samples["errors"]
+def _blocks(patterns: Measurement) -> tuple[np.ndarray, np.ndarray]:
+    return patterns.sample("expected"), patterns.sample("errors")
 
 
-def _drawn(found: Measurement) -> tuple[None, int]:
-    """Of both blocks, how many rows a resample draws."""
-    return None, heads_to_draw(found.samples["predicted"][0].size, len(found.samples["errors"]))
+def _heads(patterns: Measurement) -> int:
+    """Return how many heads the model has."""
+    return patterns.sample("predicted")[0].size
 
 
-def class_share(found: Sequence[Measurement], task_name: str, classes: Sequence[str] = ()) -> Reading:
-    """The share of all maps that belong to the classes, together, in percent."""
+def _drawn(patterns: Measurement) -> tuple[None, int]:
+    """Return, of both blocks, how many rows a resample draws."""
+    return None, heads_to_draw(_heads(patterns), len(patterns.sample("errors")))
+
+
+@quantity("class-share", unit="percent", patterns=PATTERNS)
+def class_share(patterns: Measurement, classes: Sequence[str] = ()) -> Estimand:
+    """Return the share of all maps that belong to the classes, together, in percent."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
-    raw = raw_shares(found[0].samples["predicted"]).mean(0)[chosen].sum()
+    raw = raw_shares(patterns.sample("predicted")).mean(0)[chosen].sum()
     note = f"{100 * raw:.1f} before the correction for the classifier's errors"
-    return Reading(
-        _blocks(found[0]),
+    return Estimand(
+        _blocks(patterns),
         lambda *means: 100 * corrected(*means)[..., chosen].sum(-1),
         (note,),
-        drawn=_drawn(found[0]),
+        drawn=_drawn(patterns),
     )
 
 
-def rarest_class(found: Sequence[Measurement], task_name: str) -> Reading:
-    """The share of the class that occurs least, in percent."""
-    return Reading(_blocks(found[0]), lambda *means: 100 * corrected(*means).min(-1), drawn=_drawn(found[0]))
+@quantity("rarest-class", unit="percent", patterns=PATTERNS)
+def rarest_class(patterns: Measurement) -> Estimand:
+    """Return the share of the class that occurs least, in percent."""
+    return Estimand(_blocks(patterns), lambda *means: 100 * corrected(*means).min(-1), drawn=_drawn(patterns))
 
 
-def share_gap(found: Sequence[Measurement], task_name: str, name: str = "heterogeneous") -> Reading:
-    """A class's share on the first task minus that on the second, in percent.
+@quantity("class-share-gap", unit="percent", first=Need("patterns", task="qqp"), second=Need("patterns", task="mrpc"))
+def share_gap(first: Measurement, second: Measurement, name: str = "heterogeneous") -> Estimand:
+    """Return a class's share on the first task minus that on the second, in percent.
 
     The heads are the same, what the classifier gets wrong on them need not be: errors are drawn for each task apart,
     as many as there are heads. That the mean of all annotated heads' errors is uncertain touches both tasks alike.
     """
     place = CLASSES.index(check_class(name))
-    heads = found[0].samples["predicted"][0].size
+    heads = _heads(first)
 
-    def gap(one: np.ndarray, errors: np.ndarray, other: np.ndarray, further: np.ndarray) -> Number:
-        return 100 * (corrected(one, errors)[..., place] - corrected(other, further)[..., place])
+    def gap(expected: np.ndarray, errors: np.ndarray, expected_2: np.ndarray, errors_2: np.ndarray) -> Number:
+        return 100 * (corrected(expected, errors)[..., place] - corrected(expected_2, errors_2)[..., place])
 
-    return Reading((*_blocks(found[0]), *_blocks(found[1])), gap, drawn=(None, heads, None, heads))
+    return Estimand((*_blocks(first), *_blocks(second)), gap, drawn=(None, heads, None, heads))
 
 
-def _one_hot(found: Measurement) -> Float[np.ndarray, "examples columns"]:
-    """Per example and head, which class it is of: heads first, classes last, side by side."""
-    predicted = found.samples["predicted"].reshape(len(found.samples["predicted"]), -1)
+def _one_hot(patterns: Measurement) -> Float[np.ndarray, "examples columns"]:
+    """Return, per example and head, which class it is of: heads first, classes last, side by side."""
+    predicted = patterns.sample("predicted")
+    predicted = predicted.reshape(len(predicted), -1)
     return (predicted[:, :, None] == np.arange(SIZE)).reshape(len(predicted), -1).astype(np.float64)
 
 
-def _by_head(mean: np.ndarray) -> np.ndarray:
+def _by_head(mean: Float[np.ndarray, "*any columns"]) -> Float[np.ndarray, "*any heads classes"]:
     return mean.reshape(*mean.shape[:-1], -1, SIZE)
 
 
-def steadiness(found: Sequence[Measurement], task_name: str) -> Reading:
-    """The share of a head's maps that are of its most frequent class, mean over heads, in percent."""
-    return Reading.of(_one_hot(found[0]), lambda mean: 100 * _by_head(mean).max(-1).mean(-1))
+@quantity("class-steadiness", unit="percent", patterns=PATTERNS)
+def steadiness(patterns: Measurement) -> Estimand:
+    """Return the share of a head's maps that are of its most frequent class, mean over heads, in percent."""
+    return Estimand.of(_one_hot(patterns), lambda mean: 100 * _by_head(mean).max(-1).mean(-1))
 
 
-def same_across_tasks(found: Sequence[Measurement], task_name: str) -> Reading:
-    """The share of heads whose most frequent class is the same on two tasks, mean over pairs of tasks, in percent."""
+@quantity("same-class-across-tasks", unit="percent", by_task=Need("patterns", tasks=SEVEN_TASKS, least=2))
+def same_across_tasks(by_task: tuple[Measurement, ...]) -> Estimand:
+    """Return the share of heads with the same most frequent class on two tasks, mean over pairs, in percent."""
 
     def same(*means: np.ndarray) -> Number:
         majority = [_by_head(mean).argmax(-1) for mean in means]
         return 100 * np.mean([(a == b).mean(-1) for a, b in combinations(majority, 2)], axis=0)
 
-    return Reading(tuple(_one_hot(each) for each in found), same)
+    return Estimand(tuple(_one_hot(patterns) for patterns in by_task), same)
 
 
-def quality(found: Sequence[Measurement], task_name: str, agreed: bool = False) -> Reading:
-    """Macro-F1 of the classifier on annotated maps of heads that it was not trained on; heads are resampled.
+@quantity("pattern-macro-f1", unit="macro-F1", quality=Need("pattern-quality"))
+def macro_f1_of_classifier(quality: Measurement, agreed: bool = False) -> Estimand:
+    """Return the macro-F1 of the classifier on annotated maps of heads that it was not trained on.
+
+    Heads are resampled.
 
     Args:
         agreed: count only the maps on which annotators agree.
     """
-    parts = found[0].samples["agreed_confusion" if agreed else "confusion"].reshape(-1, SIZE * SIZE)
-    return Reading.of(parts, lambda mean: macro_f1(mean.reshape(*mean.shape[:-1], SIZE, SIZE)))
+    parts = quality.sample("agreed_confusion" if agreed else "confusion").reshape(-1, SIZE * SIZE)
+    return Estimand.of(parts, lambda mean: macro_f1(mean.reshape(*mean.shape[:-1], SIZE, SIZE)))

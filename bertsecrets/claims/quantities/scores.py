@@ -1,101 +1,100 @@
 """Scores, in points (percent)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.claims.estimand import NotApplicableError, Number, Reading, Statistic
+from bertsecrets.claims.estimand import Estimand, NotApplicableError, Number
+from bertsecrets.claims.paper import SEVEN_TASKS
+from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.texts.metrics import Metric, accuracy, moments, pearson, positive_f1
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-Moments = Float[np.ndarray, "examples k"]
+SCORES = Need("scores")
 
 
-def moments_of(predicted: np.ndarray, target: np.ndarray, regression: bool) -> Moments:
-    """Per-example numbers from whose means every metric follows."""
-    p, t = predicted.astype(float), target.astype(float)
-    if regression:
-        return np.stack([p, t, p * p, t * t, p * t], axis=1)
-    return np.stack([p == t, (p == 1) & (t == 1), p == 1, t == 1], axis=1).astype(float)
+def in_points(metric: Metric) -> Callable[[np.ndarray], Number]:
+    """Return a metric times 100."""
+    return lambda mean: 100 * metric(mean)
 
 
-def pearson(mean: np.ndarray) -> Number:
-    """Pearson's correlation from moments; 0 where either side is constant."""
-    p, t, pp, tt, pt = (mean[..., i] for i in range(5))
-    spread = np.sqrt(np.maximum(pp - p * p, 0) * np.maximum(tt - t * t, 0))
-    return 100 * np.divide(pt - p * t, spread, out=np.zeros_like(spread), where=spread > 1e-12)
+def _plain_metric(scores: Measurement) -> Metric:
+    """Return accuracy, or Pearson's correlation for a regression task: the metrics of K19's table 1."""
+    return pearson if "pearson" in scores.values else accuracy
 
 
-def accuracy(mean: np.ndarray) -> Number:
-    """Accuracy from moments."""
-    return 100 * mean[..., 0]
+def _moments(scores: Measurement) -> Float[np.ndarray, "examples k"]:
+    kind = "pearson" if "pearson" in scores.values else "accuracy"
+    return moments(kind, scores.sample("predicted"), scores.sample("target"))
 
 
-def f1(mean: np.ndarray) -> Number:
-    """F1 of class 1 from moments; 0 where nothing is, or should be, positive."""
-    named = mean[..., 2] + mean[..., 3]
-    return 100 * np.divide(2 * mean[..., 1], named, out=np.zeros_like(named), where=named > 0)
+@quantity("score", unit="points", scores=SCORES)
+def score(scores: Measurement) -> Estimand:
+    """Return accuracy or Pearson's correlation."""
+    return Estimand.of(_moments(scores), in_points(_plain_metric(scores)))
 
 
-def task_metric(task_name: str) -> Statistic:
-    """The metric of figures 8 and 9: F1, correlation or accuracy, by task."""
-    return {"f1": f1, "pearson": pearson, "accuracy": accuracy}[TASKS[task_name].metric]
+@quantity("f1", unit="points", scores=SCORES)
+def f1_score(scores: Measurement) -> Estimand:
+    """Return the F1 of class 1."""
+    return Estimand.of(_moments(scores), in_points(positive_f1))
 
 
-def _moments(found: Measurement) -> Moments:
-    return moments_of(found.samples["predicted"], found.samples["target"], "pearson" in found.values)
+@quantity("score-difference", unit="points", own=SCORES, other=Need("scores", "against"))
+def difference(own: Measurement, other: Measurement, with_f1: bool = False) -> Estimand:
+    """Return the own score minus the other's, on the same examples.
+
+    Args:
+        with_f1: take F1 for a task that has it.
+    """
+    of_own, of_other = _moments(own), _moments(other)
+    has_f1 = with_f1 and TASKS[own.subject.task].metric == "f1"
+    k, points = of_own.shape[1], in_points(positive_f1 if has_f1 else _plain_metric(own))
+    return Estimand.of(np.hstack([of_own, of_other]), lambda mean: points(mean[..., :k]) - points(mean[..., k:]))
 
 
-def _plain_metric(found: Measurement) -> Statistic:
-    """Accuracy, or Pearson's correlation for a regression task: the columns of K19's table 1 that all tasks have."""
-    return pearson if "pearson" in found.values else accuracy
-
-
-def score(found: Sequence[Measurement], task_name: str) -> Reading:
-    """Accuracy or Pearson's correlation."""
-    return Reading.of(_moments(found[0]), _plain_metric(found[0]))
-
-
-def f1_score(found: Sequence[Measurement], task_name: str) -> Reading:
-    """F1 of class 1."""
-    return Reading.of(_moments(found[0]), f1)
-
-
-def difference(found: Sequence[Measurement], task_name: str, with_f1: bool = False) -> Reading:
-    """Own score minus the other's, on the same examples; with F1 where asked for and the task has it."""
-    one, other = _moments(found[0]), _moments(found[1])
-    k, metric = one.shape[1], f1 if with_f1 and TASKS[task_name].metric == "f1" else _plain_metric(found[0])
-    return Reading.of(np.hstack([one, other]), lambda mean: metric(mean[..., :k]) - metric(mean[..., k:]))
-
-
-def mean_difference(found: Sequence[Measurement], task_name: str, with_f1: bool = False) -> Reading:
-    """Own score minus the other's, averaged over tasks; the own ones of all tasks come first, then the others'.
+@quantity(
+    "mean-score-difference",
+    unit="points",
+    own=Need("scores", tasks=SEVEN_TASKS),
+    other=Need("scores", "against", tasks=SEVEN_TASKS),
+)
+def mean_difference(own: tuple[Measurement, ...], other: tuple[Measurement, ...], with_f1: bool = False) -> Estimand:
+    """Return the own score minus the other's, averaged over tasks.
 
     Args:
         with_f1: take F1 for the tasks that have it.
     """
-    half = len(found) // 2
-    each = [difference(pair, pair[0].subject.task, with_f1) for pair in zip(found[:half], found[half:], strict=True)]
+    gaps = [difference(tuned, plain, with_f1) for tuned, plain in zip(own, other, strict=True)]
 
     def statistic(*means: np.ndarray) -> Number:
-        return np.mean([one.statistic(mean) for one, mean in zip(each, means, strict=True)], axis=0)
+        return np.mean([gap.statistic(mean) for gap, mean in zip(gaps, means, strict=True)], axis=0)
 
-    return Reading(tuple(one.blocks[0] for one in each), statistic)
+    return Estimand(tuple(gap.blocks[0] for gap in gaps), statistic)
 
 
-def cased_loss(found: Sequence[Measurement], task_name: str) -> Reading:
-    """The score of a checkpoint minus that of the same with its tokenizer's lower-casing off."""
-    if not found[1].values["lower_cases"]:
+@quantity("cased-loss", unit="points", scores=SCORES, cased=Need("scores", options={"cased": True}))
+def cased_loss(scores: Measurement, cased: Measurement) -> Estimand:
+    """Return the score of a checkpoint minus that of the same with its tokenizer's lower-casing off."""
+    if not cased.value("lower_cases"):
         raise NotApplicableError("the model's tokenizer does not lower-case")
-    return difference(found, task_name)
+    return difference(scores, cased)
 
 
-def over_majority(found: Sequence[Measurement], task_name: str) -> Reading:
-    """Accuracy minus that of the most frequent class; a correlation, whose constant answer scores 0, as it is."""
-    moments, metric = _moments(found[0]), _plain_metric(found[0])
-    if metric is pearson:
-        return Reading.of(moments, metric)
-    target = found[0].samples["target"].astype(int)
-    right = (target == np.bincount(target).argmax()).astype(float)
-    return Reading.of(np.hstack([moments, right[:, None]]), lambda mean: accuracy(mean) - 100 * mean[..., -1])
+@quantity("score-over-majority", unit="points", scores=SCORES)
+def over_majority(scores: Measurement) -> Estimand:
+    """Return accuracy minus that of the most frequent class; a correlation, whose constant answer scores 0, as it is.
+
+    That a constant answer ties with the majority class is no accident of the examples: more of them change nothing.
+    """
+    refuted = "a constant answer is never above the majority class" if scores.values.get("constant") else ""
+    if _plain_metric(scores) is pearson:
+        return replace(score(scores), refuted=refuted)
+    target = scores.sample("target").astype(int)
+    majority = (target == np.bincount(target).argmax()).astype(float)
+    points = in_points(accuracy)
+    block = np.hstack([_moments(scores), majority[:, None]])
+    return replace(Estimand.of(block, lambda mean: points(mean) - 100 * mean[..., -1]), refuted=refuted)

@@ -1,68 +1,91 @@
-"""Attention to [CLS] and [SEP]."""
+"""Attention to [CLS] and [SEP] (K19 section 4.4)."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Float
 
-from bertsecrets.claims.estimand import NotApplicableError, Number, Reading, by_layer, flat
+from bertsecrets.claims.estimand import Estimand, NotApplicableError, Number, by_layer, flat
+from bertsecrets.claims.paper import ONE_SENTENCE_TASK, TWO_SENTENCE_TASKS
 from bertsecrets.claims.published import likeness, published_figures
+from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-
-def _special(found: Measurement, name: str) -> np.ndarray:
-    if np.isnan(found.values[name]).all():
-        raise NotApplicableError(f"the model has no [{name.upper()}]")
-    return by_layer(found, name)
+SPECIAL = Need("special-tokens")
 
 
-def sep_growth(found: Sequence[Measurement], task_name: str) -> Reading:
-    """[SEP] attention in the last two layers, fine-tuned minus pretrained."""
-    after, before = _special(found[0], "sep"), _special(found[1], "sep")
-    return Reading.of(after - before, lambda mean: mean[..., -2:].mean(-1))
+def _by_layer(special: Measurement, kind: str) -> Float[np.ndarray, "examples layers"]:
+    """Return the attention to a kind of token by layer.
+
+    Raises:
+        NotApplicableError: the model has no such token.
+    """
+    if np.isnan(special.value(kind)).all():
+        raise NotApplicableError(f"the model has no [{kind.upper()}]")
+    return by_layer(special, kind)
 
 
-def depth_gap(found: Sequence[Measurement], task_name: str) -> Reading:
-    """How much deeper [SEP] attention lies than [CLS] attention, as a share of the depth of the model.
+@quantity("sep-growth", unit="attention", after=SPECIAL, before=Need("special-tokens", "against"))
+def sep_growth(after: Measurement, before: Measurement) -> Estimand:
+    """Return the [SEP] attention of the last two layers, fine-tuned minus pretrained."""
+    growth = _by_layer(after, "sep") - _by_layer(before, "sep")
+    return Estimand.of(growth, lambda mean: mean[..., -2:].mean(-1))
+
+
+@quantity("depth-gap", unit="depth", special=SPECIAL)
+def depth_gap(special: Measurement) -> Estimand:
+    """Return how much deeper [SEP] attention lies than [CLS] attention, as a share of the depth of the model.
 
     The depth of each is its centre of mass over the layers: 0 is the first layer, 1 the last.
     """
-    cls, sep = _special(found[0], "cls"), _special(found[0], "sep")
+    cls, sep = _by_layer(special, "cls"), _by_layer(special, "sep")
     layers = cls.shape[1]
     if layers < 2:
         raise NotApplicableError("a model of one layer has no earlier and later layers")
     depth = np.linspace(0, 1, layers)
 
     def gap(mean: np.ndarray) -> Number:
-        one, other = mean[..., :layers], mean[..., layers:]
-        return (other @ depth) / other.sum(-1) - (one @ depth) / one.sum(-1)
+        to_cls, to_sep = mean[..., :layers], mean[..., layers:]
+        return (to_sep @ depth) / to_sep.sum(-1) - (to_cls @ depth) / to_cls.sum(-1)
 
-    return Reading.of(np.hstack([cls, sep]), gap)
+    return Estimand.of(np.hstack([cls, sep]), gap)
 
 
+@quantity(
+    "sep-lead",
+    unit="attention",
+    one_sentence=Need("special-tokens", task=ONE_SENTENCE_TASK),
+    two_sentences=Need("special-tokens", tasks=TWO_SENTENCE_TASKS, least=1),
+)
 def sep_lead(
-    found: Sequence[Measurement], task_name: str, kind: str = "sep", others: Literal["most", "mean"] = "most"
-) -> Reading:
-    """Attention to [SEP], mean over all heads, on the first task minus the others' largest (`most`) or mean.
+    one_sentence: Measurement,
+    two_sentences: tuple[Measurement, ...],
+    kind: str = "sep",
+    others: Literal["most", "mean"] = "most",
+) -> Estimand:
+    """Return the attention to [SEP], mean over all heads, on one sentence minus the largest or mean of that on two.
 
     Args:
         kind: `sep`, of two [SEP]s the more attended, or `sep_sum`, both together.
+        others: `most` or `mean`, over the tasks of two sentences.
     """
-    blocks = tuple(_special(one, kind).mean(1, keepdims=True) for one in found)
+    tasks = (one_sentence, *two_sentences)
+    blocks = tuple(_by_layer(special, kind).mean(1, keepdims=True) for special in tasks)
 
-    def lead(first: np.ndarray, *rest: np.ndarray) -> Number:
-        other = np.stack([mean[..., 0] for mean in rest])
-        return first[..., 0] - (other.max(0) if others == "most" else other.mean(0))
+    def lead(of_one: np.ndarray, *of_two: np.ndarray) -> Number:
+        on_two = np.stack([mean[..., 0] for mean in of_two])
+        return of_one[..., 0] - (on_two.max(0) if others == "most" else on_two.mean(0))
 
-    each = ", ".join(
-        f"{TASKS[one.subject.task].title} {block.mean():.3f}" for one, block in zip(found, blocks, strict=True)
+    note = ", ".join(
+        f"{TASKS[special.subject.task].title} {block.mean():.3f}" for special, block in zip(tasks, blocks, strict=True)
     )
-    return Reading(blocks, lead, (each,))
+    return Estimand(blocks, lead, (note,))
 
 
-def figure_6(found: Sequence[Measurement], task_name: str, kind: str, ranks: bool = False) -> Reading:
-    """Correlation over heads with figure 6's panel of `cls` or `sep`."""
-    _special(found[0], kind)
-    figure = np.array(published_figures()[f"fig6_{kind.upper()}"][TASKS[task_name].folder]).ravel()
-    return likeness(flat(found[0], kind), figure, ranks)
+@quantity("figure-6-correlation", unit="r", special=SPECIAL)
+def figure_6(special: Measurement, kind: str, ranks: bool = False) -> Estimand:
+    """Return the correlation over heads with figure 6's panel of `cls` or `sep`."""
+    _by_layer(special, kind)
+    figure = np.array(published_figures()[f"fig6_{kind.upper()}"][TASKS[special.subject.task].folder]).ravel()
+    return likeness(flat(special, kind), figure, ranks)

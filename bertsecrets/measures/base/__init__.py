@@ -3,7 +3,7 @@
 from bertsecrets.measures.base.ablation import AblationMeasure
 from bertsecrets.measures.base.attention import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.encoder import EncoderMeasure, SuiteMeasure
-from bertsecrets.measures.base.measure import Measure, Options, Resources, Results, Run
+from bertsecrets.measures.base.measure import Measure, MeasureOptions, Resources, Results, Run
 from bertsecrets.measures.registry import measure
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "AttentionRun",
     "EncoderMeasure",
     "Measure",
-    "Options",
+    "MeasureOptions",
     "Resources",
     "Results",
     "Run",

@@ -27,7 +27,7 @@ Result = tuple[dict[str, Any], dict[str, np.ndarray]]  # values and samples
 Results = tuple[dict[str, Result], int]  # by measure, and the number of examples
 
 
-class Options(BaseModel):
+class MeasureOptions(BaseModel):
     """The options of a measure: what changes what is measured. Command line and claims are checked by it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -108,7 +108,7 @@ class Measure(ABC):
     title: ClassVar[str]
     source: ClassVar[str]
     version: ClassVar[int]
-    Options: ClassVar[type[Options]] = Options
+    Options: ClassVar[type[MeasureOptions]] = MeasureOptions
     needs: ClassVar[tuple[Requirement, ...]] = ()
     on_task: ClassVar[bool] = True
     reads_model: ClassVar[bool] = True
@@ -119,7 +119,7 @@ class Measure(ABC):
 
     # ------------------------------------------------------------------ what is asked for
 
-    def check_options(self, given: dict[str, Any]) -> Options:
+    def check_options(self, given: dict[str, Any]) -> MeasureOptions:
         """Return the options as their class.
 
         Raises:

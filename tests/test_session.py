@@ -11,8 +11,7 @@ from tiny import HEADS, LAYERS, save_bert
 
 from bertsecrets.claims.plan import Shelf
 from bertsecrets.errors import UserError
-from bertsecrets.session import open_workbench
-from bertsecrets.settings import params
+from bertsecrets.session import Session
 from bertsecrets.store.entries import DamagedEntryWarning
 from bertsecrets.store.measurements import keep, load
 from bertsecrets.types import Measurement, Subject
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 @pytest.fixture
 def bench(runs, tiny_glue):
-    return open_workbench(runs, tiny_glue, "cpu", allow_unofficial=True, offline=True)
+    return Session(store=runs, glue=tiny_glue, device="cpu", allow_unofficial_data=True, offline=True)
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def entries(store, kind="measurements"):
 
 def test_a_measurement_is_made_once_and_then_stored(bench, subject):
     first = bench.measurement("scores", subject)
-    assert (first.measure, first.examples, first.reused) == ("scores", 24, first.reused)
+    assert (first.measure, first.examples) == ("scores", 24)
     again = bench.measurement("scores", subject)
     assert again.reused
     assert again.values == first.values
@@ -68,7 +67,7 @@ def test_the_padded_form_is_a_measurement_of_its_own(bench, subject):
 
 def test_a_limit_changes_key_and_mark(bench, subject, runs, tiny_glue):
     whole = bench.measurement("scores", subject)
-    few = open_workbench(runs, tiny_glue, "cpu", limit=10, allow_unofficial=True, offline=True)
+    few = Session(store=runs, glue=tiny_glue, device="cpu", limit=10, allow_unofficial_data=True, offline=True)
     cut = few.measurement("scores", subject)
     assert (cut.examples, cut.provenance["limit"], whole.provenance["limit"]) == (10, 10, None)
     np.testing.assert_array_equal(cut.samples["target"], whole.samples["target"][:10])
@@ -78,14 +77,16 @@ def test_a_limit_changes_key_and_mark(bench, subject, runs, tiny_glue):
 
 def test_a_limit_that_leaves_nothing_out_is_no_limit(bench, subject, runs, tiny_glue):
     bench.measurement("scores", subject)
-    high = open_workbench(runs, tiny_glue, "cpu", limit=24, train_limit=500, allow_unofficial=True, offline=True)
+    high = Session(
+        store=runs, glue=tiny_glue, device="cpu", limit=24, train_limit=500, allow_unofficial_data=True, offline=True
+    )
     found = high.measurement("scores", subject)
     assert found.reused
     assert (found.provenance["limit"], found.provenance["train_limit"]) == (None, None)
 
 
 def test_a_training_limit_is_marked_wherever_its_checkpoint_goes(bench, subject, runs, tiny_glue, tmp_path):
-    less = open_workbench(runs, tiny_glue, "cpu", train_limit=16, allow_unofficial=True, offline=True)
+    less = Session(store=runs, glue=tiny_glue, device="cpu", train_limit=16, allow_unofficial_data=True, offline=True)
     found = less.measurement("scores", subject)
     assert found.provenance["train_limit"] == 16
     assert found.provenance["checkpoint"] != bench.measurement("scores", subject).provenance["checkpoint"]
@@ -99,13 +100,11 @@ def test_settings_are_part_of_the_key(bench, subject, runs, quick, monkeypatch, 
     data["scores"]["max_length"] = 20
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(data))
     monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "p.yaml"))
-    params.cache_clear()
     shorter = bench.measurement("scores", subject)
     assert shorter.settings == {"max_length": 20}
     assert shorter.provenance["checkpoint"] == before  # scoring settings do not train anew
     data["finetune"]["learning_rate"] = 2e-3
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(data))
-    params.cache_clear()
     assert bench.checkpoint(subject).name != before
 
 
@@ -189,15 +188,15 @@ def test_a_changed_model_is_another_subject(bench, subject, tiny_bert, tmp_path)
 @pytest.mark.parametrize(("name", "value"), [("limit", 0), ("limit", -1), ("train_limit", 0)])
 def test_an_impossible_limit_is_refused(tmp_path, name, value):
     with pytest.raises(UserError, match=f"--{name.replace('_', '-')} {value} leaves no rows"):
-        open_workbench(tmp_path, None, "cpu", **{name: value})
+        Session(store=tmp_path, glue=None, device="cpu", **{name: value})
 
 
 def test_a_grid_limit_cuts_ablations_alone_and_is_part_of_the_key(runs, tiny_glue, tiny_bert):
-    few = open_workbench(runs, tiny_glue, "cpu", allow_unofficial=True, offline=True, grid_limit=6)
+    few = Session(store=runs, glue=tiny_glue, device="cpu", allow_unofficial_data=True, offline=True, grid_limit=6)
     subject = Subject(str(tiny_bert), "rte", "untrained")
     grid = few.measurement("layer-ablation", subject)
     assert grid.examples == len(grid.samples["target"]) == 6
     assert grid.provenance["limit"] == 6
     assert few.measurement("scores", subject).provenance["limit"] is None
-    all_rows = open_workbench(runs, tiny_glue, "cpu", allow_unofficial=True, offline=True)
+    all_rows = Session(store=runs, glue=tiny_glue, device="cpu", allow_unofficial_data=True, offline=True)
     assert all_rows.measurement("layer-ablation", subject).examples == 24

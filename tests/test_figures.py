@@ -4,10 +4,16 @@ import numpy as np
 import pytest
 
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.report.drawings import draw
+from bertsecrets.report.figures import figures_of
+from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement, Subject
 
+SETTINGS = JudgeParams(confidence=0.99, decided=0.95, resamples=200, seed=7)
 GRID = np.array([[0.5, 0.6, 0.55], [0.7, 0.4, 0.55]])
+
+
+def draw(measurement):
+    return figures_of(measurement, SETTINGS)
 
 
 def found(measure, task="mrpc", options=None, **values):

@@ -1,0 +1,78 @@
+"""A verdict: what became of a claim on a task, as an object and as data."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.schema import Case, Outcome
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.types import Measurement, as_html
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a claim on a task."""
+
+    case: Case
+    outcome: Outcome
+    reason: str
+    observed: float | None = None
+    interval: tuple[float, float] | None = None
+    band: tuple[float, float] | None = None
+    measurements: tuple[Measurement, ...] = ()
+    power: str = ""
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader must know beside the outcome: limited or unofficial data, constant predictors, reuse."""
+        remarks: list[str] = []
+        for measurement in self.measurements:
+            provenance = measurement.provenance
+            limits = [f"{name} {provenance[name]}" for name in ("limit", "train_limit") if provenance.get(name)]
+            if limits:
+                remarks.append(", ".join(limits).replace("_", " "))
+            if not provenance.get("official_data", True):
+                remarks.append("unofficial data")
+            if measurement.values.get("constant"):
+                remarks.append(f"constant predictor ({measurement.subject.initialisation})")
+            remarks += get_measure(measurement.measure).remarks(measurement)
+        if self.measurements and all(measurement.reused for measurement in self.measurements):
+            remarks.append("stored")
+        return list(dict.fromkeys(remarks))
+
+    def _repr_html_(self) -> str | None:
+        """In a notebook: the verdict, why, and the figures of what it rests on."""
+        return as_html(self)
+
+    @property
+    def unit(self) -> str:
+        """The unit of the claim, or that of its quantity."""
+        claim = self.case.claim
+        return claim.unit or (QUANTITIES[claim.quantity].unit if claim.quantity else "")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the verdict as data, for `--benchmark-json`, reports and other programs."""
+        claim = self.case.claim
+        seconds = sum(measurement.provenance.get("seconds", 0) for measurement in self.measurements)
+        return {
+            "id": str(self.case),
+            "claim": claim.id,
+            "task": self.case.task,
+            "statement": claim.statement,
+            "source": claim.source,
+            "unit": self.unit,
+            "published": self.case.figure.published,
+            "published_constant_answer": self.case.figure.constant_answer,
+            "band": [end if np.isfinite(end) else None for end in self.band] if self.band else None,
+            "observed": self.observed,
+            "interval": list(self.interval) if self.interval else None,
+            "verdict": self.outcome,
+            "reason": self.reason,
+            "power": self.power,
+            "remarks": self.remarks,
+            "models": sorted({measurement.subject.model for measurement in self.measurements}),
+            "seeds": sorted({measurement.subject.seed for measurement in self.measurements}),
+            "seconds": round(seconds, 2),
+        }
