@@ -1,6 +1,7 @@
 """The paper's example sentence, against maps computed the plain way."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,10 @@ from bertsecrets.settings import load_settings
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
+
+
+def session(store, glue, **more) -> Session:
+    return Session(store=store, glue=[glue], device="cpu", allow_unofficial_data=True, offline=True, **more)
 
 
 def test_the_example_sentence_is_read_off_the_row_of_he(tmp_path, tiny_bert):
@@ -62,11 +67,9 @@ def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glu
 
     frames = tmp_path / "frames.jsonl"
     frames.write_text('{"sentence": "He was here and agitated", "target": "agitated", "core_elements": ["He"]}\n')
-    bench = Session(
-        store=tmp_path / "runs", glue=[tiny_glue], device="cpu", allow_unofficial_data=True, offline=True, frames=frames
-    )
-    (row,) = measure_case(bench, of_id("B3-all-gap"), str(tiny_bert), [1, 2, 3])
-    assert [(found.measure, found.subject) for found in row] == [
+    bench = session(tmp_path / "runs", tiny_glue, frames=frames)
+    (needed,) = measure_case(bench, of_id("B3-all-gap"), str(tiny_bert), [1, 2, 3])
+    assert [(one.measure, one.subject) for one in needed.values()] == [
         ("frame-heads", Subject(str(tiny_bert), "all", "untrained", 1))
     ]
 
@@ -74,14 +77,8 @@ def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glu
 def test_what_a_claim_lacks_is_said(tmp_path, tiny_glue):
     from made import of_id
 
-    bench = Session(
-        store=tmp_path / "runs",
-        glue=[tiny_glue],
-        device="cpu",
-        allow_unofficial_data=True,
-        offline=True,
-        spacy="no_such",
-    )
+    bench = session(tmp_path / "runs", tiny_glue)
+    bench.resources = replace(bench.resources, spacy="no_such")
     assert missing(bench, of_id("B1-all")).startswith("frame-heads needs --frames")
     assert missing(bench, of_id("B4-rte-own")).startswith("frame-heads needs --frames")
     assert missing(bench, of_id("B4-rte")) is None

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as reference
 
-from bertsecrets.measures.scores import class_entropy, decide, f1_score, is_constant, majority_share, metrics, scores
+from bertsecrets.measures.scores import class_entropy, is_constant, majority_share, scores
+from bertsecrets.texts.metrics import decide, score
+from bertsecrets.texts.metrics import scores as metrics
 from bertsecrets.texts.tasks import task
 
 two_classes = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=60).map(np.array)
@@ -57,7 +59,7 @@ def test_the_constant_answers_of_mrpc_score_as_in_table_1():
 
 
 def test_f1_is_zero_where_nothing_is_positive():
-    assert f1_score(np.zeros(3), np.zeros(3)) == 0.0
+    assert score("f1", np.zeros(3), np.zeros(3)) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,13 @@ from bertsecrets.types import Measurement, Subject
 pytestmark = pytest.mark.usefixtures("quick")
 
 
+def opened(store, glue, **more) -> Session:
+    return Session(store=store, glue=glue, device="cpu", allow_unofficial_data=True, offline=True, **more)
+
+
 @pytest.fixture
 def bench(runs, tiny_glue):
-    return Session(store=runs, glue=tiny_glue, device="cpu", allow_unofficial_data=True, offline=True)
+    return opened(runs, tiny_glue)
 
 
 @pytest.fixture
@@ -67,7 +71,7 @@ def test_the_padded_form_is_a_measurement_of_its_own(bench, subject):
 
 def test_a_limit_changes_key_and_mark(bench, subject, runs, tiny_glue):
     whole = bench.measurement("scores", subject)
-    few = Session(store=runs, glue=tiny_glue, device="cpu", limit=10, allow_unofficial_data=True, offline=True)
+    few = opened(runs, tiny_glue, limit=10)
     cut = few.measurement("scores", subject)
     assert (cut.examples, cut.provenance["limit"], whole.provenance["limit"]) == (10, 10, None)
     np.testing.assert_array_equal(cut.samples["target"], whole.samples["target"][:10])
@@ -77,16 +81,14 @@ def test_a_limit_changes_key_and_mark(bench, subject, runs, tiny_glue):
 
 def test_a_limit_that_leaves_nothing_out_is_no_limit(bench, subject, runs, tiny_glue):
     bench.measurement("scores", subject)
-    high = Session(
-        store=runs, glue=tiny_glue, device="cpu", limit=24, train_limit=500, allow_unofficial_data=True, offline=True
-    )
+    high = opened(runs, tiny_glue, limit=24, train_limit=500)
     found = high.measurement("scores", subject)
     assert found.reused
     assert (found.provenance["limit"], found.provenance["train_limit"]) == (None, None)
 
 
 def test_a_training_limit_is_marked_wherever_its_checkpoint_goes(bench, subject, runs, tiny_glue, tmp_path):
-    less = Session(store=runs, glue=tiny_glue, device="cpu", train_limit=16, allow_unofficial_data=True, offline=True)
+    less = opened(runs, tiny_glue, train_limit=16)
     found = less.measurement("scores", subject)
     assert found.provenance["train_limit"] == 16
     assert found.provenance["checkpoint"] != bench.measurement("scores", subject).provenance["checkpoint"]
@@ -188,15 +190,15 @@ def test_a_changed_model_is_another_subject(bench, subject, tiny_bert, tmp_path)
 @pytest.mark.parametrize(("name", "value"), [("limit", 0), ("limit", -1), ("train_limit", 0)])
 def test_an_impossible_limit_is_refused(tmp_path, name, value):
     with pytest.raises(UserError, match=f"--{name.replace('_', '-')} {value} leaves no rows"):
-        Session(store=tmp_path, glue=None, device="cpu", **{name: value})
+        opened(tmp_path, None, **{name: value})
 
 
 def test_a_grid_limit_cuts_ablations_alone_and_is_part_of_the_key(runs, tiny_glue, tiny_bert):
-    few = Session(store=runs, glue=tiny_glue, device="cpu", allow_unofficial_data=True, offline=True, grid_limit=6)
+    few = Session(store=runs, glue=tiny_glue, device="cpu", grid_limit=6)
     subject = Subject(str(tiny_bert), "rte", "untrained")
     grid = few.measurement("layer-ablation", subject)
     assert grid.examples == len(grid.samples["target"]) == 6
     assert grid.provenance["limit"] == 6
     assert few.measurement("scores", subject).provenance["limit"] is None
-    all_rows = Session(store=runs, glue=tiny_glue, device="cpu", allow_unofficial_data=True, offline=True)
+    all_rows = opened(runs, tiny_glue)
     assert all_rows.measurement("layer-ablation", subject).examples == 24
