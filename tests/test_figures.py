@@ -16,19 +16,28 @@ def draw(measurement):
     return figures_of(measurement, SETTINGS)
 
 
-def found(measure, task="mrpc", options=None, **values):
-    sets = np.size(values.get("score", []))
-    rng = np.random.default_rng(0)
-    samples = {
-        "predicted": rng.integers(0, 2, (sets, 20)), "baseline_predicted": np.ones(20), "target": np.ones(20)
-    }  # fmt: skip
-    return Measurement(measure, Subject("here/tiny", task), 20, values, samples if sets else {}, options=options or {})
+def found(measure, task="rte", options=None, **values):
+    samples = ablated(values["baseline"], values["score"]) if "score" in values else {}
+    if "max_weight" in values:
+        samples = {"max_weight": np.stack([values["max_weight"] - 0.1, values["max_weight"] + 0.1])}
+    return Measurement(measure, Subject("here/tiny", task), 20, values, samples, options=options or {})
+
+
+def ablated(baseline, score):
+    """Predictions on 20 examples of RTE that give these accuracies."""
+    target = np.ones(20)
+
+    def right(share):
+        return (np.arange(20) < round(20 * share)).astype(int)
+
+    predicted = np.stack([right(share) for share in np.ravel(score)])
+    return {"predicted": predicted, "baseline_predicted": right(baseline), "target": target}
 
 
 @pytest.mark.parametrize(
     ("measurement", "told"),
     [
-        (found("layer-ablation", baseline=0.5, score=GRID[:, 0]), ["each layer", "points of f1", "figure 9"]),
+        (found("layer-ablation", baseline=0.5, score=GRID[:, 0]), ["each layer", "points of accuracy", "figure 9"]),
         (found("attention-change", cosine=GRID), ["cropped", "figure 5"]),
         (found("attention-change", options={"padded_to": 200}, cosine=GRID), ["padded to 200", "figure 5"]),
         (found("special-tokens", cls=GRID, sep=GRID * np.nan, sep_sum=GRID), ["[CLS]", "figure 6"]),
@@ -45,7 +54,7 @@ def test_a_measurement_gets_its_figure(measurement, told):
 
 def test_heads_are_drawn_as_a_map_and_in_order_of_their_harm():
     (by_place, one), (in_order, other) = draw(found("head-ablation", baseline=0.5, score=GRID))
-    assert all(part in by_place for part in ("each head", "points of f1", "figure 8", "MRPC"))
+    assert all(part in by_place for part in ("each head", "points of accuracy", "figure 8", "RTE"))
     assert "95 % interval" in in_order
     names = [name for name in ("2.2", "1.1", "1.3", "2.3", "1.2", "2.1") if f"<!-- {name} -->" in other]
     places = [other.index(f"<!-- {name} -->") for name in names]
@@ -55,8 +64,7 @@ def test_heads_are_drawn_as_a_map_and_in_order_of_their_harm():
 
 
 def test_frame_heads_are_drawn_as_a_map_and_with_their_intervals():
-    bounds = {"max_weight_low": GRID - 0.1, "max_weight_high": GRID + 0.1}
-    (by_place, one), (in_order, other) = draw(found("frame-heads", "all", max_weight=GRID, **bounds))
+    (by_place, one), (in_order, other) = draw(found("frame-heads", "all", max_weight=GRID))
     assert all(part in by_place for part in ("target", "figure 3", "here/tiny, the encoder alone"))
     assert "95 % interval over sentences" in in_order
     assert one.startswith("<svg")

@@ -83,7 +83,7 @@ def test_scores_are_learnt_as_a_regression(tiny_bert, tmp_path):
     split = Split(task("stsb"), "train", texts, texts[::-1], [0.5, 2.5, 4.75] * 6, "here", False)
     classifier = open_classifier(locate(str(tiny_bert)), task("stsb"))
     settings = SETTINGS.model_copy(update={"epochs": 20, "learning_rate": 3e-3})
-    facts = finetune(classifier, split, tmp_path, settings, "pretrained", 1, CPU)
+    facts = finetune(classifier, split, tmp_path, settings=settings, initialisation="pretrained", seed=1, device=CPU)
     assert np.mean(facts["loss"][-10:]) < 0.5 * np.mean(facts["loss"][:10])
     assert classifier.model.config.problem_type == "regression"
 

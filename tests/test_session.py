@@ -96,18 +96,18 @@ def test_a_training_limit_is_marked_wherever_its_checkpoint_goes(bench, subject,
     assert bench.measurement("scores", subject, folder).provenance["train_limit"] == 16
 
 
-def test_settings_are_part_of_the_key(bench, subject, runs, quick, monkeypatch, tmp_path):
+def test_settings_are_part_of_the_key(bench, subject, runs, tiny_glue, quick, monkeypatch, tmp_path):
     before = bench.measurement("scores", subject).provenance["checkpoint"]
     data = yaml.safe_load(quick.read_text())
     data["scores"]["max_length"] = 20
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(data))
     monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "p.yaml"))
-    shorter = bench.measurement("scores", subject)
+    shorter = opened(runs, tiny_glue).measurement("scores", subject)
     assert shorter.settings == {"max_length": 20}
     assert shorter.provenance["checkpoint"] == before  # scoring settings do not train anew
     data["finetune"]["learning_rate"] = 2e-3
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(data))
-    assert bench.checkpoint(subject).name != before
+    assert opened(runs, tiny_glue).checkpoint(subject).name != before
 
 
 def test_seeds_and_initialisations_are_subjects_of_their_own(bench, subject):
@@ -175,7 +175,7 @@ def test_kept_measurements_are_judged_without_model_or_data(bench, subject, tmp_
 
 
 def test_a_folder_without_a_measurement_is_named(tmp_path):
-    with pytest.raises(UserError, match="holds no whole measurement"):
+    with pytest.raises(UserError, match="is incomplete or from another version"):
         load(tmp_path)
 
 
@@ -194,7 +194,7 @@ def test_an_impossible_limit_is_refused(tmp_path, name, value):
 
 
 def test_a_grid_limit_cuts_ablations_alone_and_is_part_of_the_key(runs, tiny_glue, tiny_bert):
-    few = Session(store=runs, glue=tiny_glue, device="cpu", grid_limit=6)
+    few = opened(runs, tiny_glue, grid_limit=6)
     subject = Subject(str(tiny_bert), "rte", "untrained")
     grid = few.measurement("layer-ablation", subject)
     assert grid.examples == len(grid.samples["target"]) == 6
