@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from transformers import BertConfig, BertModel
 from wordpieces import tiny_tokenizer, words_of
 
+from bertsecrets.claims.heads import ranking
 from bertsecrets.measures.features import FeatureAttention, feature_marks, max_over
-from bertsecrets.measures.frame_heads import frame_attention, intervals, ranking
+from bertsecrets.measures.frame_heads import frame_attention, intervals
 from bertsecrets.measures.relations import PairAttention, max_weight, mean_over_present, relation_pairs
 from bertsecrets.models.alignment import Alignment, TokenPairs, encode_words
 from bertsecrets.models.attention import Pass, Tap

@@ -9,12 +9,11 @@ import pytest
 import yaml
 from tiny import HEADS, LAYERS, save_bert
 
-from bertsecrets.claims.plan import Shelf
 from bertsecrets.errors import UserError
 from bertsecrets.session import open_workbench
 from bertsecrets.settings import params
 from bertsecrets.store.entries import DamagedEntryWarning
-from bertsecrets.store.measurements import keep, load
+from bertsecrets.store.measurements import Shelf, keep, load
 from bertsecrets.types import Measurement, Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -174,7 +173,7 @@ def test_kept_measurements_are_judged_without_model_or_data(bench, subject, tmp_
 
 
 def test_a_folder_without_a_measurement_is_named(tmp_path):
-    with pytest.raises(UserError, match="holds no whole measurement"):
+    with pytest.raises(UserError, match="is incomplete or from another version"):
         load(tmp_path)
 
 
