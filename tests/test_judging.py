@@ -12,11 +12,12 @@ from measurements import correlated, made_up, measured, read, scored
 from scipy import stats
 
 from bertsecrets.claims.band import band, format_interval, format_number, score_error
-from bertsecrets.claims.estimand import NotApplicableError
+from bertsecrets.claims.estimand import Estimand, NotApplicableError
 from bertsecrets.claims.estimate import Estimate
 from bertsecrets.claims.judge import decide, shape_problem
 from bertsecrets.claims.plan import measure_case
 from bertsecrets.claims.published import published_figures
+from bertsecrets.claims.quantity import REGISTERED
 from bertsecrets.claims.schema import Case
 from bertsecrets.report.text import check
 from bertsecrets.texts.tasks import task
@@ -282,3 +283,19 @@ def test_a_constant_answer_is_not_above_the_majority_class():
     verdict = judged(order, found)
     assert verdict.outcome == "deviates"
     assert "constant answer" in verdict.reason
+
+
+def test_what_is_refuted_deviates_whatever_the_resamples_say(monkeypatch):
+    """The judge knows no quantity by name: it looks at what the estimand says of itself."""
+    block = np.array([[0.0]] * 9 + [[-1.0]])  # a third of the resamples have none of the last row: a tie
+    for refuted, outcome in (("", "inconclusive"), ("it is not so", "deviates")):
+        mean = Estimand((block,), lambda mean: mean[..., 0], refuted=refuted)
+        monkeypatch.setitem(
+            REGISTERED, "score", dataclasses.replace(REGISTERED["score"], function=lambda scores, m=mean: m)
+        )
+        order = judged(made_up(kind="above", figure={}), scored([1], [1]))
+        assert order.outcome == outcome
+        assert refuted in order.reason
+    above = dataclasses.replace(mean, blocks=(block + 1,))
+    monkeypatch.setitem(REGISTERED, "score", dataclasses.replace(REGISTERED["score"], function=lambda scores: above))
+    assert judged(made_up(kind="above", figure={}), scored([1], [1])).outcome == "reproduced"  # it lies in the band
