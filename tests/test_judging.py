@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import measurements
 import numpy as np
@@ -26,9 +27,7 @@ SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 4000})
 Z99 = 2.5758293035489004
 
 
-def judged(case, *needed):
-    return measurements.judged(case, *needed, settings=SETTINGS)
-
+judged = partial(measurements.judged, settings=SETTINGS)
 
 # ---------------------------------------------------------------------- bands
 

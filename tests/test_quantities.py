@@ -1,11 +1,12 @@
 """Estimands: blocks apart, inputs without a feature left out, what a quantity needs and when it cannot be had."""
 
 import math
+from functools import partial
 
 import measurements
 import numpy as np
 import pytest
-from measurements import estimand, judged, made_up, of_id, read, scored
+from measurements import estimand, made_up, of_id, read, scored
 
 from bertsecrets.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand, NotApplicableError
@@ -21,6 +22,7 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement, Subject
 
 SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 2000})
+judged = partial(measurements.judged, settings=SETTINGS)
 NAN = math.nan
 
 
@@ -58,9 +60,9 @@ def test_blocks_are_resampled_apart_and_rows_of_one_together():
 
 
 def test_blocks_may_differ_in_rows_and_columns():
-    estimand_ = Estimand((np.ones((3, 2)), np.full((5, 1), 4.0)), lambda a, b: a.sum(-1) + b[..., 0])
-    assert estimand_.value == 6.0
-    assert estimate([estimand_], SETTINGS).replicates.tolist() == [6.0] * 2000
+    from_blocks = Estimand((np.ones((3, 2)), np.full((5, 1), 4.0)), lambda a, b: a.sum(-1) + b[..., 0])
+    assert from_blocks.value == 6.0
+    assert estimate([from_blocks], SETTINGS).replicates.tolist() == [6.0] * 2000
 
 
 def test_seeds_see_the_same_resamples_of_their_examples():
