@@ -61,4 +61,4 @@ def central_interval(
     """
     tail = (1 - confidence) / 2
     low, high = np.quantile(replicates, [tail, 1 - tail], axis=0)
-    return low, high
+    return np.asarray(low), np.asarray(high)

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from calls import run, told
-from made import SETTINGS, of_id, scored
+from measurements import judged, of_id, scored
 from patterned import pattern_set
 from test_linguistics import HEADS, TREES
 
-from bertsecrets.claims.judge import judge
 from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.store.measurements import keep, load
@@ -38,7 +37,7 @@ PAIR = [scored([1] * 80 + [0] * 20, [1] * 100), scored([1] * 20 + [0] * 80, [1] 
     ],
 )
 def test_what_is_no_verdict_is_not_shown(capsys, tmp_path, change):
-    path = keep_verdict(tmp_path, judge(of_id("D2-rte"), [PAIR], SETTINGS), "tiny")
+    path = keep_verdict(tmp_path, judged(of_id("D2-rte"), *PAIR).as_json(), "tiny")
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
     assert "last verdict" not in run(capsys, "explain", "D2", "--store", tmp_path)
     assert "last verdict" not in run(capsys, "claims", "--store", tmp_path)
@@ -75,7 +74,8 @@ def test_a_damaged_measurement_is_named(capsys, tmp_path, spoil):
     assert "D2" in run(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
     spoil(entry)
     line = told(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
-    assert f"{entry} holds no whole measurement" in line
+    assert f"{entry} is incomplete or from another version (" in line
+    assert line.endswith("): make it again")
 
 
 # ---------------------------------------------------------------------- archives

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from calls import run, told
-from made import measured
+from measurements import measured
 from patterned import pattern_set
 
 from bertsecrets.errors import UserError

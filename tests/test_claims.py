@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bertsecrets.claims.judge import band
+from bertsecrets.claims.band import band
 from bertsecrets.claims.published import published_figures
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case, cases, find_claims, load_claims
@@ -70,7 +70,7 @@ def test_each_measure_has_its_own_cases():
 
 def test_the_measures_own_claims_read_that_measure_first():
     for case in cases():
-        needs = QUANTITIES[case.claim.quantity].needs
+        needs = list(QUANTITIES[case.claim.quantity].needs.values())
         assert (needs[0].measure, needs[0].whose) == (case.claim.measure, "own")
         if any(need.whose == "against" for need in needs):
             assert case.claim.against is not None

@@ -63,19 +63,19 @@ def test_the_pattern_classifier_is_judged_without_a_model_and_once_for_all(tmp_p
 
 
 def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glue, tiny_bert):
-    from made import of_id
+    from measurements import of_id
 
     frames = tmp_path / "frames.jsonl"
     frames.write_text('{"sentence": "He was here and agitated", "target": "agitated", "core_elements": ["He"]}\n')
     bench = session(tmp_path / "runs", tiny_glue, frames=frames)
     (needed,) = measure_case(bench, of_id("B3-all-gap"), str(tiny_bert), [1, 2, 3])
-    assert [(one.measure, one.subject) for one in needed.values()] == [
-        ("frame-heads", Subject(str(tiny_bert), "all", "untrained", 1))
-    ]
+    assert {name: (measurement.measure, measurement.subject) for name, measurement in needed.items()} == {
+        "frames": ("frame-heads", Subject(str(tiny_bert), "all", "untrained", 1))
+    }
 
 
 def test_what_a_claim_lacks_is_said(tmp_path, tiny_glue):
-    from made import of_id
+    from measurements import of_id
 
     bench = session(tmp_path / "runs", tiny_glue)
     bench.resources = replace(bench.resources, spacy="no_such")

@@ -2,37 +2,48 @@
 
 import dataclasses
 import math
+from functools import partial
 
+import measurements
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import SETTINGS, Z99, case, correlated, measured, read, scored
+from measurements import correlated, made_up, measured, read, scored
 from scipy import stats
 
-from bertsecrets.claims.estimand import NotApplicableError
+from bertsecrets.claims.band import band, format_interval, format_number, score_error
+from bertsecrets.claims.estimand import Estimand, NotApplicableError
 from bertsecrets.claims.estimate import Estimate
-from bertsecrets.claims.judge import band, decide, judge, score_error, shape_problem, show, show_band
+from bertsecrets.claims.judge import decide, shape_problem
 from bertsecrets.claims.plan import measure_case
 from bertsecrets.claims.published import published_figures
+from bertsecrets.claims.quantity import REGISTERED
 from bertsecrets.claims.schema import Case
+from bertsecrets.report.text import check
 from bertsecrets.texts.tasks import task
+
+SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 4000})
+Z99 = 2.5758293035489004
+
+
+judged = partial(measurements.judged, settings=SETTINGS)
 
 # ---------------------------------------------------------------------- bands
 
 
 def test_a_binomial_band_by_hand():
     # 60 % on RTE's 277 examples: sqrt(.6 * .4 / 277) = 2.9435 points; with 99 % confidence and rounding .05
-    low, high = band(case(sampling="score", figure={"published": 60.0, "rounding": 0.05}), 0.99)
+    low, high = band(made_up(sampling="score", figure={"published": 60.0, "rounding": 0.05}), 0.99)
     assert high - 60 == pytest.approx(Z99 * 100 * math.sqrt(0.6 * 0.4 / 277) + 0.05)
     assert 60 - low == pytest.approx(high - 60)
 
 
 def test_seed_spread_adds_in_squares():
     figure = {"published": 60.0, "seed_std": 3.0, "seed_source": "five seeds"}
-    low, high = band(case(sampling="score", figure=figure), 0.99)
+    low, high = band(made_up(sampling="score", figure=figure), 0.99)
     assert high - low == pytest.approx(2 * Z99 * math.hypot(3.0, 100 * math.sqrt(0.24 / 277)))
-    assert band(case(figure=figure), 0.99) == pytest.approx((60 - 3 * Z99, 60 + 3 * Z99))
+    assert band(made_up(figure=figure), 0.99) == pytest.approx((60 - 3 * Z99, 60 + 3 * Z99))
 
 
 def test_a_correlations_band_narrows_towards_one():
@@ -48,8 +59,8 @@ def test_a_correlations_band_narrows_towards_one():
 
 
 def test_an_order_has_a_half_open_band():
-    assert band(case(kind="above", value=3), 0.99) == (3, math.inf)
-    assert band(case(kind="below", value=3), 0.99) == (-math.inf, 3)
+    assert band(made_up(kind="above", value=3), 0.99) == (3, math.inf)
+    assert band(made_up(kind="below", value=3), 0.99) == (-math.inf, 3)
 
 
 # ---------------------------------------------------------------------- outcomes
@@ -95,7 +106,7 @@ def test_what_cannot_be_computed_decides_nothing():
 
 def test_too_wide_a_band_decides_nothing():
     figure = {"published": 50.0, "seed_std": 40.0, "seed_source": "constant answers"}
-    verdict = judge(case(figure=figure), [[scored([1] * 100, [1] * 50 + [0] * 50)]], SETTINGS)
+    verdict = judged(made_up(figure=figure), scored([1] * 100, [1] * 50 + [0] * 50))
     assert verdict.outcome == "inconclusive"
     assert "could hardly be missed" in verdict.reason
 
@@ -104,7 +115,7 @@ def test_a_score_is_judged_from_end_to_end():
     target = np.ones(1000, dtype=int)
     right = [1] * 600 + [0] * 400
     verdicts = {
-        published: judge(case(sampling="score", figure={"published": published}), [[scored(right, target)]], SETTINGS)
+        published: judged(made_up(sampling="score", figure={"published": published}), scored(right, target))
         for published in (60.0, 30.0, 66.0)
     }
     assert {published: v.outcome for published, v in verdicts.items()} == {
@@ -112,15 +123,16 @@ def test_a_score_is_judged_from_end_to_end():
         30.0: "deviates",
         66.0: "inconclusive",
     }
-    verdicts[60.0].check()
-    verdicts[66.0].check()
+    check(verdicts[60.0])
+    check(verdicts[66.0])
     with pytest.raises(AssertionError, match=r"D9-rte deviates: A claim\. \(test\)\n  published 30\.0 points\n  band"):
-        verdicts[30.0].check()
+        check(verdicts[30.0])
 
 
 def test_a_verdict_as_data():
-    found = scored([1, 0], [1, 1], provenance={"limit": 2, "official_data": False, "seconds": 1.25}, reused=True)
-    data = judge(case(kind="above", value=20.0), [[found]], SETTINGS).as_json()
+    provenance = {"limit": 2, "official_data": False, "seconds": 1.25}
+    found = dataclasses.replace(scored([1, 0], [1, 1]), provenance=provenance, reused=True)
+    data = judged(made_up(kind="above", value=20.0), found).as_json()
     assert {name: data[name] for name in ("id", "claim", "task", "published", "band", "observed", "unit")} == {
         "id": "D9-rte", "claim": "D9", "task": "rte", "published": 60.0, "band": [20.0, None], "observed": 50.0,
         "unit": "points",
@@ -132,16 +144,16 @@ def test_a_verdict_as_data():
 
 def test_a_constant_predictor_is_remarked():
     found = measured(values={"accuracy": 0.5, "constant": True}, samples={"predicted": [1, 1], "target": [0, 1]})
-    assert judge(case(), [[found]], SETTINGS).remarks == ["constant predictor (pretrained)"]
+    assert judged(made_up(), found).remarks == ["constant predictor (pretrained)"]
 
 
 def test_a_claim_on_single_heads_fits_only_the_papers_shape():
-    grid = case("heads-little-changed", needs_shape=(12, 12))
+    grid = made_up("heads-little-changed", needs_shape=(12, 12))
     fits, small = (measured("attention-change", {"cosine": np.ones(shape)}) for shape in ((12, 12), (6, 12)))
     assert shape_problem(grid, fits) is None
     assert shape_problem(grid, small) == "needs 12 layers x 12 heads; the model has 6 x 12"
-    assert shape_problem(case(), small) is None
-    verdict = judge(grid, [[small]], SETTINGS)
+    assert shape_problem(made_up(), small) is None
+    verdict = judged(grid, small)
     assert (verdict.outcome, verdict.observed, verdict.band) == ("not applicable", None, None)
 
 
@@ -149,14 +161,14 @@ def test_a_claim_on_single_heads_fits_only_the_papers_shape():
     ("number", "shown"), [(None, "-"), (12.345, "12.3"), (-0.25, "-0.25"), (0.0, "0"), (3.0, "3"), (0.0004, "0.0004")]
 )
 def test_figures_show_the_digits_that_matter(number, shown):
-    assert show(number) == shown
+    assert format_number(number) == shown
 
 
 def test_bands_are_shown_as_intervals_or_orders():
-    assert show_band(None) == "-"
-    assert show_band((0, math.inf)) == "> 0"
-    assert show_band((-math.inf, 50)) == "< 50.0"
-    assert show_band((-1.5, 20)) == "[-1.5, 20.0]"
+    assert format_interval(None) == "-"
+    assert format_interval((0, math.inf)) == "> 0"
+    assert format_interval((-math.inf, 50)) == "< 50.0"
+    assert format_interval((-1.5, 20)) == "[-1.5, 20.0]"
 
 
 # ---------------------------------------------------------------------- quantities
@@ -180,8 +192,8 @@ def test_pearson_from_moments_equals_scipys(rows):
     predicted, target = (np.array(rows, dtype=float) / 10).T
     found = correlated(predicted, target)
     direct = 0.0 if np.ptp(predicted) == 0 or np.ptp(target) == 0 else stats.pearsonr(predicted, target).statistic
-    assert read("score", found, task_name="stsb") == pytest.approx(100 * direct, abs=1e-4)
-    assert read("score-over-majority", found, task_name="stsb") == pytest.approx(100 * direct, abs=1e-4)
+    assert read("score", found) == pytest.approx(100 * direct, abs=1e-4)
+    assert read("score-over-majority", found) == pytest.approx(100 * direct, abs=1e-4)
 
 
 def maps(measure, **layers):
@@ -227,7 +239,7 @@ def test_quantities_that_a_model_cannot_have():
         read("depth-gap", maps("special-tokens", cls=[0.1], sep=[0.1]))
     with pytest.raises(NotApplicableError, match=r"no \[CLS\]"):
         read("depth-gap", maps("special-tokens", cls=[math.nan] * 3, sep=[0.1] * 3))
-    verdict = judge(case("last-two-layers"), [[maps("attention-change", cosine=[1.0, 1.0])]], SETTINGS)
+    verdict = judged(made_up("last-two-layers"), maps("attention-change", cosine=[1.0, 1.0]))
     assert verdict.outcome == "not applicable"
 
 
@@ -239,12 +251,16 @@ def test_a_claim_asks_for_its_measurements_per_seed():
         def measurement(self, measure, subject, **options):
             return measured(measure, seed=subject.seed, initialisation=subject.initialisation, options=options)
 
-    claim = case("sep-growth", against="untrained", options={})
+    claim = made_up("sep-growth", against="untrained", options={})
     claim = Case(claim.claim.model_copy(update={"measure": "special-tokens", "options": {"x": 1}}), "rte")
     found = measure_case(Bench(), claim, "m", [1, 2])
-    asked = [[(m.measure, m.subject.initialisation, m.subject.seed, m.options) for m in row] for row in found]
+    asked = [
+        {name: (m.measure, m.subject.initialisation, m.subject.seed, m.options) for name, m in needed.items()}
+        for needed in found
+    ]
     assert asked == [
-        [("special-tokens", "pretrained", s, {"x": 1}), ("special-tokens", "untrained", s, {"x": 1})] for s in (1, 2)
+        {"after": ("special-tokens", "pretrained", s, {"x": 1}), "before": ("special-tokens", "untrained", s, {"x": 1})}
+        for s in (1, 2)
     ]
 
 
@@ -262,7 +278,23 @@ def test_a_tie_speaks_for_neither_side():
 def test_a_constant_answer_is_not_above_the_majority_class():
     found = scored([1] * 100, [1] * 60 + [0] * 40)
     found = dataclasses.replace(found, values={**found.values, "constant": True})
-    order = case(quantity="score-over-majority", kind="above", figure={})
-    verdict = judge(order, [[found]], SETTINGS)
+    order = made_up(quantity="score-over-majority", kind="above", figure={})
+    verdict = judged(order, found)
     assert verdict.outcome == "deviates"
     assert "constant answer" in verdict.reason
+
+
+def test_what_is_refuted_deviates_whatever_the_resamples_say(monkeypatch):
+    """The judge knows no quantity by name: it looks at what the estimand says of itself."""
+    block = np.array([[0.0]] * 9 + [[-1.0]])  # a third of the resamples have none of the last row: a tie
+    for refuted, outcome in (("", "inconclusive"), ("it is not so", "deviates")):
+        mean = Estimand((block,), lambda mean: mean[..., 0], refuted=refuted)
+        monkeypatch.setitem(
+            REGISTERED, "score", dataclasses.replace(REGISTERED["score"], function=lambda scores, m=mean: m)
+        )
+        order = judged(made_up(kind="above", figure={}), scored([1], [1]))
+        assert order.outcome == outcome
+        assert refuted in order.reason
+    above = dataclasses.replace(mean, blocks=(block + 1,))
+    monkeypatch.setitem(REGISTERED, "score", dataclasses.replace(REGISTERED["score"], function=lambda scores: above))
+    assert judged(made_up(kind="above", figure={}), scored([1], [1])).outcome == "reproduced"  # it lies in the band

@@ -3,20 +3,35 @@
 import json
 
 import pytest
-from made import SETTINGS, of_id, scored
+from measurements import judged, of_id, scored
 
-from bertsecrets.claims.judge import judge, width_in_words
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.cli.main import main
-from bertsecrets.report.text import claim_table, status, task_grid, verdict_row, verdict_table
-from bertsecrets.store.verdicts import in_words, keep_verdict, read_verdicts
+from bertsecrets.report.text import (
+    claim_table,
+    kept_in_words,
+    status,
+    task_grid,
+    verdict_row,
+    verdict_table,
+    width_in_words,
+)
+from bertsecrets.store import verdicts as store
 
 
 @pytest.fixture
 def verdict():
     """A fine-tuned model that beats the untrained one on 80 of 100 examples by 60 points."""
     pair = [scored([1] * 80 + [0] * 20, [1] * 100), scored([1] * 20 + [0] * 80, [1] * 100)]
-    return judge(of_id("D2-rte"), [pair], SETTINGS)
+    return judged(of_id("D2-rte"), *pair)
+
+
+def keep_verdict(root, verdict, model):
+    return store.keep_verdict(root, verdict.as_json(), model)
+
+
+def read_verdicts(root, claim, model=None):
+    return store.read_verdicts(root, {str(case): case.task for case in claim.cases}, model)
 
 
 def test_a_verdict_is_kept_under_claim_task_and_model(tmp_path, verdict):
@@ -43,7 +58,7 @@ def test_verdicts_are_read_by_claim_variant_and_model(tmp_path, verdict):
 def test_a_kept_verdict_in_a_line(tmp_path, verdict):
     keep_verdict(tmp_path, verdict, "one")
     (data,) = read_verdicts(tmp_path, verdict.case.claim)
-    line = in_words(data)
+    line = kept_in_words(data)
     assert line.startswith("one on RTE, 20")
     assert "seeds 1: reproduced, observed 60.0 [" in line
     assert "holds in 100.0% of the resamples" in line
@@ -85,19 +100,17 @@ def test_what_is_on_record_of_a_claim():
 
 def test_a_published_constant_answer_is_marked():
     case = of_id("D1-rte-untrained")
-    verdict = judge(case, [[scored([1] * 53 + [0] * 47, [1] * 100)]], SETTINGS)
+    verdict = judged(case, scored([1] * 53 + [0] * 47, [1] * 100))
     assert verdict_row(verdict)[3] == "52.7 points (a constant answer)"
     assert verdict.as_json()["published_constant_answer"] is True
-    assert (
-        "(a constant answer)" not in verdict_row(judge(of_id("D1-rte-pretrained"), [[scored([1], [1])]], SETTINGS))[3]
-    )
+    assert "(a constant answer)" not in verdict_row(judged(of_id("D1-rte-pretrained"), scored([1], [1])))[3]
 
 
 def test_several_tasks_stand_side_by_side():
     right, wrong = [1] * 100, [0] * 100
     tuned, plain = (scored(said, right, name) for said, name in ((right, "rte"), (wrong, "rte")))
     other = [scored(said, right, "sst2") for said in (wrong, right)]
-    verdicts = [judge(of_id("D2-rte"), [[tuned, plain]], SETTINGS), judge(of_id("D2-sst2"), [other], SETTINGS)]
+    verdicts = [judged(of_id("D2-rte"), tuned, plain), judged(of_id("D2-sst2"), *other)]
     grid = task_grid(verdicts).splitlines()
     assert grid[0].split() == ["id", "SST-2", "RTE"]
     assert grid[2].split() == ["D2", "D", "-100.0", "R", "100.0"]

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from measurements import estimand, read
 from patterned import pattern_set
 from tiny import HEADS, LAYERS, family, plain_maps, some_inputs
 
 from bertsecrets.claims.estimate import estimate
-from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError
 from bertsecrets.measures.patterns import Patterns, boundaries
 from bertsecrets.models.attention import Pass
@@ -157,7 +157,7 @@ def test_quantities_by_hand():
     found = [measurement(predicted)]
 
     def value(name, found=found, **arguments):
-        return QUANTITIES[name].read(found, "rte", **arguments).value
+        return read(name, *found, **arguments)
 
     assert value("class-share", classes=["vertical", "vertical-diagonal"]) == pytest.approx(50)
     assert value("class-share", classes=["heterogeneous"]) == pytest.approx(37.5)
@@ -165,7 +165,7 @@ def test_quantities_by_hand():
     assert value("class-steadiness") == pytest.approx(75)
     other = measurement(np.array([[[0, 1]], [[0, 1]]]), "mrpc")
     assert value("class-share-gap", [found[0], other]) == pytest.approx(37.5)
-    assert value("same-class-across-tasks", [found[0], other]) == pytest.approx(50)
+    assert value("same-class-across-tasks", [(found[0], other)]) == pytest.approx(50)
     perfect, muddle = np.stack([np.eye(5)] * 3), np.ones((3, 5, 5))
     judged = [replace(found[0], samples={"confusion": muddle, "agreed_confusion": perfect})]
     assert value("pattern-macro-f1", judged, agreed=True) == pytest.approx(1)
@@ -182,8 +182,8 @@ def test_a_model_of_few_heads_leaves_more_doubt():
     for heads in (4, 64):
         one = measurement(rng.integers(0, 5, (100, 1, heads)))
         one = replace(one, samples={**one.samples, "expected": np.full((100, 5), 0.2), "errors": errors})
-        reading = QUANTITIES["class-share"].read([one], "rte", classes=["block"])
-        low, high = estimate([reading], params().judge).interval(0.95)
+        share = estimand("class-share", one, classes=["block"])
+        low, high = estimate([share], params().judge).interval(0.95)
         spread.append(high - low)
     assert spread[0] / spread[1] == pytest.approx(np.sqrt(55 / 4), rel=0.1)
 
@@ -203,10 +203,7 @@ def test_the_band_does_not_widen_with_the_annotated_heads():
     rng = np.random.default_rng(8)
     one = measurement(rng.integers(0, 5, (100, 2, 4)))
     noisy = replace(one, samples={**one.samples, "errors": rng.normal(0, 0.1, (99, 5))})
-    found = [
-        estimate([QUANTITIES["class-share"].read([each], "rte", classes=["block"])], params().judge)
-        for each in (one, noisy)
-    ]
+    found = [estimate([estimand("class-share", each, classes=["block"])], params().judge) for each in (one, noisy)]
     assert found[1].sampling_error > 2 * found[0].sampling_error
     assert found[1].examples_error == pytest.approx(found[0].examples_error, rel=0.1)
 
@@ -217,8 +214,8 @@ def test_errors_of_two_tasks_do_not_cancel_out():
     errors -= errors.mean(1, keepdims=True)
     one = measurement(rng.integers(0, 5, (100, 2, 4)))
     one = replace(one, samples={**one.samples, "expected": np.full((100, 5), 0.2), "errors": errors})
-    reading = QUANTITIES["class-share-gap"].read([one, one], "rte")
-    assert reading.value == pytest.approx(0)
-    low, high = estimate([reading], params().judge).interval(0.95)
+    gap = estimand("class-share-gap", one, one)
+    assert gap.value == pytest.approx(0)
+    low, high = estimate([gap], params().judge).interval(0.95)
     once = 100 * errors[:, CLASSES.index("heterogeneous")].std() / np.sqrt(8)
     assert high - low == pytest.approx(2 * 1.96 * once * np.sqrt(2), rel=0.1)

@@ -1,24 +1,28 @@
-"""Readings: blocks apart, inputs without a feature left out, what a quantity needs and when it cannot be had."""
+"""Estimands: blocks apart, inputs without a feature left out, what a quantity needs and when it cannot be had."""
 
 import math
+from functools import partial
 
+import measurements
 import numpy as np
 import pytest
-from judged import case
-from made import SETTINGS, of_id, read, scored
+from measurements import estimand, made_up, of_id, read, scored
 
-from bertsecrets.claims.estimand import NotApplicableError, Reading, column_means
+from bertsecrets.bootstrap import column_means
+from bertsecrets.claims.estimand import Estimand, NotApplicableError
 from bertsecrets.claims.estimate import Estimate, estimate, power
-from bertsecrets.claims.judge import decide, judge, width_in_words
-from bertsecrets.claims.plan import Shelf, measure_case, missing, plan
+from bertsecrets.claims.judge import decide
+from bertsecrets.claims.plan import is_kept, measure_case, missing, plan
 from bertsecrets.claims.published import correlation, likeness
-from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case, Claim, cases
 from bertsecrets.errors import MissingError
+from bertsecrets.report.text import width_in_words
+from bertsecrets.store.measurements import Shelf
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement, Subject
 
-SETTINGS = SETTINGS.model_copy(update={"resamples": 2000})
+SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 2000})
+judged = partial(measurements.judged, settings=SETTINGS)
 NAN = math.nan
 
 
@@ -38,7 +42,7 @@ def test_an_input_without_the_feature_is_left_out():
 def test_a_quantity_that_some_resamples_lack_decides_nothing():
     block = np.full((5, 1), NAN)
     block[0] = 1.0  # a third of the resamples miss it
-    observed = estimate([Reading.of(block, lambda mean: mean[..., 0])], SETTINGS)
+    observed = estimate([Estimand.of(block, lambda mean: mean[..., 0])], SETTINGS)
     assert observed.value == 1.0
     assert np.isnan(observed.replicates).mean() == pytest.approx(0.8**5, abs=0.04)
     assert "cannot be computed" in power(observed, (0, math.inf), 0.95)
@@ -47,8 +51,8 @@ def test_a_quantity_that_some_resamples_lack_decides_nothing():
 def test_blocks_are_resampled_apart_and_rows_of_one_together():
     rng = np.random.default_rng(0)
     one = rng.normal(size=(400, 1))
-    apart = Reading((one, one), lambda a, b: (a - b)[..., 0])
-    together = Reading.of(np.hstack([one, one]), lambda mean: mean[..., 0] - mean[..., 1])
+    apart = Estimand((one, one), lambda a, b: (a - b)[..., 0])
+    together = Estimand.of(np.hstack([one, one]), lambda mean: mean[..., 0] - mean[..., 1])
     assert apart.value == together.value == 0
     assert estimate([together], SETTINGS).replicates.std() == 0
     assert estimate([apart], SETTINGS).replicates.std() == pytest.approx(math.sqrt(2) * one.std() / 20, rel=0.1)
@@ -56,16 +60,16 @@ def test_blocks_are_resampled_apart_and_rows_of_one_together():
 
 
 def test_blocks_may_differ_in_rows_and_columns():
-    reading = Reading((np.ones((3, 2)), np.full((5, 1), 4.0)), lambda a, b: a.sum(-1) + b[..., 0])
-    assert reading.value == 6.0
-    assert estimate([reading], SETTINGS).replicates.tolist() == [6.0] * 2000
+    from_blocks = Estimand((np.ones((3, 2)), np.full((5, 1), 4.0)), lambda a, b: a.sum(-1) + b[..., 0])
+    assert from_blocks.value == 6.0
+    assert estimate([from_blocks], SETTINGS).replicates.tolist() == [6.0] * 2000
 
 
 def test_seeds_see_the_same_resamples_of_their_examples():
     rng = np.random.default_rng(3)
     base = rng.normal(size=(300, 1))
-    readings = [Reading.of(base + shift, lambda mean: mean[..., 0]) for shift in (0.0, 1.0)]
-    observed = estimate(readings, SETTINGS)
+    estimands = [Estimand.of(base + shift, lambda mean: mean[..., 0]) for shift in (0.0, 1.0)]
+    observed = estimate(estimands, SETTINGS)
     assert observed.sampling_error == pytest.approx(base.std() / math.sqrt(300), rel=0.1)  # no less for two seeds
     assert observed.seed_std == pytest.approx(math.sqrt(0.5))
 
@@ -97,8 +101,8 @@ def test_so_many_seeds_do_decide_and_fewer_do_not():
     def outcome(seeds):
         spread = np.linspace(-1, 1, seeds)
         values = 2 + 3 * spread / spread.std(ddof=1)
-        readings = [Reading.of(np.full((500, 1), value), lambda mean: mean[..., 0]) for value in values]
-        return decide(estimate(readings, SETTINGS), (0, math.inf), 0.95)[0]
+        estimands = [Estimand.of(np.full((500, 1), value), lambda mean: mean[..., 0]) for value in values]
+        return decide(estimate(estimands, SETTINGS), (0, math.inf), 0.95)[0]
 
     assert power(of(2.0, 0.0, 3.0, seeds=4), (0, math.inf), 0.95).startswith("9 seeds")
     assert (outcome(7), outcome(10)) == ("inconclusive", "reproduced")
@@ -106,14 +110,14 @@ def test_so_many_seeds_do_decide_and_fewer_do_not():
 
 def test_too_few_examples_decide_nothing_however_they_come_out():
     few, enough = ([scored([1] * n, [1] * n)] for n in (4, 5))  # half to the fifth is less than 5 %
-    above = case(kind="above", value=50)
-    assert "fewer than 5 examples" in judge(above, [few], SETTINGS).reason
-    assert [judge(above, [found], SETTINGS).outcome for found in (few, enough)] == ["inconclusive", "reproduced"]
+    above = made_up(kind="above", value=50)
+    assert "fewer than 5 examples" in judged(above, *few).reason
+    assert [judged(above, *found).outcome for found in (few, enough)] == ["inconclusive", "reproduced"]
 
 
 def test_a_band_that_nothing_could_miss_is_said_to_decide_nothing():
     wide = of_id("D1-mrpc-untrained")
-    verdict = judge(wide, [[scored([0] * 408, [1] * 279 + [0] * 129, "mrpc")]], SETTINGS)
+    verdict = judged(wide, scored([0] * 408, [1] * 279 + [0] * 129, "mrpc"))
     assert verdict.outcome == "inconclusive"
     assert verdict.power == "no number of seeds decides this"
     assert "cannot be decided" in width_in_words(wide, SETTINGS.confidence)
@@ -130,7 +134,7 @@ def test_a_verdict_says_how_many_seeds_it_takes():
         id="D9", source="t", statement="s", measure="scores", quantity="score", expect={"kind": "above", "value": 50},
         tasks={"rte": {"seed_std": 2.0, "seed_source": "five seeds"}},
     )  # fmt: skip
-    verdict = judge(Case(claim, "rte"), [[scored([1] * 600 + [0] * 400, target)]], SETTINGS)
+    verdict = judged(Case(claim, "rte"), scored([1] * 600 + [0] * 400, target))
     # 10 points away, error 1.55: 4 / (36.96 - 2.40) is below 1
     assert (
         verdict.power
@@ -171,7 +175,7 @@ def test_a_shelf_misses_what_was_not_kept():
     shelf = Shelf((Measurement("scores", Subject("m", "rte"), 0, {}),))
     assert shelf.missing("scores", "rte") is None
     assert shelf.missing("scores", "mrpc") == "no measurement scores of mrpc was kept"
-    assert not shelf.has(of_id("D2-all-mean"), "m", [1])
+    assert not is_kept(shelf, of_id("D2-all-mean"), "m", [1])
 
 
 # ---------------------------------------------------------------------- scores
@@ -180,29 +184,29 @@ def test_a_shelf_misses_what_was_not_kept():
 def test_the_mean_gap_over_tasks_by_hand():
     own = [scored([1, 1, 1, 0], [1, 1, 1, 1], "rte"), scored([1, 0], [1, 1], "sst2")]  # 75 and 50 %
     other = [scored([0, 0, 0, 1], [1, 1, 1, 1], "rte"), scored([1, 1], [1, 1], "sst2")]  # 25 and 100 %
-    reading = QUANTITIES["mean-score-difference"].read([*own, *other], "all")
-    assert reading.value == pytest.approx((50 - 50) / 2)
-    assert [len(block) for block in reading.blocks] == [4, 2]
+    gap = estimand("mean-score-difference", tuple(own), tuple(other))
+    assert gap.value == pytest.approx((50 - 50) / 2)
+    assert [len(block) for block in gap.blocks] == [4, 2]
 
 
 def test_the_mean_gap_with_f1_by_hand():
     own = [scored([1, 1, 0, 0], [1, 1, 1, 0], "mrpc"), scored([1, 0], [1, 1], "sst2")]  # F1 80, accuracy 50 %
     other = [scored([1, 0, 0, 0], [1, 1, 1, 0], "mrpc"), scored([1, 1], [1, 1], "sst2")]  # F1 50, accuracy 100 %
-    gap = QUANTITIES["mean-score-difference"].read([*own, *other], "all", with_f1=True).value
+    gap = read("mean-score-difference", tuple(own), tuple(other), with_f1=True)
     assert gap == pytest.approx((80 - 50 + 50 - 100) / 2)
 
 
 def test_the_mean_gap_can_pass_and_fail():
     def found(wrong):
-        own = [scored([1] * 1000, [1] * 1000, name) for name in TASKS]
-        other = [scored([0] * wrong + [1] * (1000 - wrong), [1] * 1000, name) for name in TASKS]
-        return [[*own, *other]]
+        own = tuple(scored([1] * 1000, [1] * 1000, name) for name in TASKS)
+        other = tuple(scored([0] * wrong + [1] * (1000 - wrong), [1] * 1000, name) for name in TASKS)
+        return own, other
 
     case = of_id("D2-all-mean")
-    verdict = judge(case, found(359), SETTINGS)
+    verdict = judged(case, *found(359))
     assert (verdict.outcome, verdict.observed) == ("reproduced", pytest.approx(35.9))
-    assert judge(case, found(900), SETTINGS).outcome == "deviates"
-    assert judge(case, found(440), SETTINGS).outcome == "inconclusive"
+    assert judged(case, *found(900)).outcome == "deviates"
+    assert judged(case, *found(440)).outcome == "inconclusive"
 
 
 def test_what_a_cased_tokenization_costs():
@@ -211,15 +215,12 @@ def test_what_a_cased_tokenization_costs():
     with pytest.raises(NotApplicableError, match="does not lower-case"):
         read("cased-loss", scored(lower, target), scored(lower, target, lower_cases=False))
     many = [scored([1] * 300, [1] * 300), scored([0] * 60 + [1] * 240, [1] * 300, lower_cases=True)]
-    assert judge(of_id("D6-rte"), [many], SETTINGS).outcome == "reproduced"
-    assert (
-        judge(of_id("D6-rte"), [[many[1], scored([1] * 300, [1] * 300, lower_cases=True)]], SETTINGS).outcome
-        == "deviates"
-    )
+    assert judged(of_id("D6-rte"), *many).outcome == "reproduced"
+    assert judged(of_id("D6-rte"), many[1], scored([1] * 300, [1] * 300, lower_cases=True)).outcome == "deviates"
     spared = of_id("D6-sst2-spared")
-    assert judge(spared, [many], SETTINGS).outcome == "deviates"
+    assert judged(spared, *many).outcome == "deviates"
     alike = [scored([1] * 9, [1] * 9, "sst2"), scored([1] * 9, [1] * 9, "sst2", lower_cases=True)]
-    assert judge(spared, [alike], SETTINGS).outcome == "reproduced"
+    assert judged(spared, *alike).outcome == "reproduced"
 
 
 def test_marked_figures_equal_the_score_of_a_constant_answer():

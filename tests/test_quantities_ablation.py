@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from made import SETTINGS, gridded, measured, of_id, read
+from bertsecrets.claims.gains import all_gains, gain_intervals
+from measurements import estimand, gridded, measured, read, verdict
 
 from bertsecrets.claims.estimand import NotApplicableError
-from bertsecrets.claims.judge import judge
 from bertsecrets.claims.published import published_figures
-from bertsecrets.claims.quantities import QUANTITIES, ablation
+from bertsecrets.claims.quantities import ablation
 
 
 def disabled(predicted, baseline, target, shape, task_name="rte"):
@@ -30,21 +30,18 @@ def heads(shares, shape, baseline=60, rows=400, task_name="rte", seed=None):
     return disabled(predicted, right([baseline], rows)[0][order], np.ones(rows, dtype=int), shape, task_name)
 
 
-def verdict(name, *found):
-    return judge(of_id(name), [list(found)], SETTINGS)
-
-
 def test_gains_by_hand():
-    found = disabled([[1, 1, 1, 0], [0, 1, 0, 0]], [1, 1, 0, 0], [1, 1, 1, 1], (1, 2))
-    assert ablation.all_gains(found, "rte").tolist() == [25, -25]
+    predictions = [[1, 1, 1, 0], [0, 1, 0, 0]], [1, 1, 0, 0], [1, 1, 1, 1], (1, 2)
+    found = disabled(*predictions)
+    assert all_gains(found).tolist() == [25, -25]
     assert read("mean-head-gain", found) == 0
     # F1 with all truths 1: 2 * .75 / 1.75 against 2 * .5 / 1.5
-    assert ablation.all_gains(found, "mrpc")[0] == pytest.approx(100 * (1.5 / 1.75 - 1 / 1.5))
+    assert all_gains(disabled(*predictions, "mrpc"))[0] == pytest.approx(100 * (1.5 / 1.75 - 1 / 1.5))
 
 
 def test_each_head_has_a_paired_interval():
     found = heads([60, 50, 70], (1, 3))  # right on nested shares of the same rows
-    low, high = ablation.gain_intervals(found, "rte")
+    low, high = gain_intervals(found)
     assert low[0] == high[0] == 0  # nothing changes, whichever rows are drawn
     error = 1.96 * 100 * np.sqrt(0.1 * 0.9 / 400)  # a tenth of the rows changes, all one way
     np.testing.assert_allclose([low[1], high[1]], [-10 - error, -10 + error], atol=0.6)
@@ -55,11 +52,11 @@ def test_the_best_head_is_chosen_on_one_half_and_judged_on_the_other():
     # head 1 gains on the choosing rows (even places) alone, head 2 a little on both
     target, base = np.ones(8, dtype=int), np.zeros(8, dtype=int)
     found = disabled([[1, 0] * 4, [1, 1, 0, 0, 0, 0, 0, 0]], base, target, (1, 2))
-    reading = QUANTITIES["best-head-gain"].read([found], "rte")
-    assert reading.value == 0  # chosen for its luck, it gains nothing on the rest
-    assert reading.notes[0] == "chosen layer 1 head 1"
-    assert reading.notes[1] == "naive best +50.00 (layer 1 head 1)"
-    assert "by luck at 95 % (p " in reading.notes[2]
+    gain = estimand("best-head-gain", found)
+    assert gain.value == 0  # chosen for its luck, it gains nothing on the rest
+    assert gain.notes[0] == "chosen layer 1 head 1"
+    assert gain.notes[1] == "naive best +50.00 (layer 1 head 1)"
+    assert "by luck at 95 % (p " in gain.notes[2]
 
 
 def test_the_best_of_many_noisy_heads_is_positive_by_luck():
@@ -67,19 +64,19 @@ def test_the_best_of_many_noisy_heads_is_positive_by_luck():
     base = (rng.random(300) < 0.7).astype(int)
     flips = rng.random((72, 300)) < 0.05
     noise = disabled(np.where(flips, 1 - base, base), base, (rng.random(300) < 0.7).astype(int), (6, 12))
-    naive, null = ablation.all_gains(noise, "rte").max(), ablation.largest_by_luck(noise, "rte")
+    naive, null = all_gains(noise).max(), ablation.largest_by_luck(noise)
     assert naive > 0
     assert naive <= np.quantile(null, 0.999)
     assert null.min() >= 0 or null.mean() > 0
     assert verdict("G1-rte", noise).outcome != "reproduced"
     real = disabled(np.vstack([np.where(flips, 1 - base, base)[1:], np.ones((1, 300))]), base, np.ones(300), (6, 12))
-    assert ablation.all_gains(real, "rte").max() > ablation.largest_by_luck(real, "rte").max()
+    assert all_gains(real).max() > ablation.largest_by_luck(real).max()
     assert verdict("G1-rte", real).outcome == "reproduced"
 
 
 def test_luck_for_one_head_is_the_sign_flip_of_its_differences():
     found = disabled([[1, 1, 1, 1, 0]], [0, 0, 0, 1, 1], [1] * 5, (1, 1))
-    null = ablation.largest_by_luck(found, "rte", draws=4000)
+    null = ablation.largest_by_luck(found, draws=4000)
     # differences +1 +1 +1 0 -1, signs at random: sums -4 to 4 in steps of 2, binomial weights
     values, counts = np.unique(np.round(null / 20).astype(int), return_counts=True)
     assert values.tolist() == [-4, -2, 0, 2, 4]
@@ -130,21 +127,21 @@ def test_the_same_pair_of_heads_is_found_on_both_tasks():
     named = [3 * 12 + 0, 1 * 12 + 11]
     rest = [i for i in range(144) if i not in named]
     one, other = ablated([*named, *rest], (12, 12), "rte"), ablated([*named[::-1], *rest[::-1]], (12, 12), "qnli")
-    assert read("named-heads-harm-rank", one, other, task_name="all") == pytest.approx(100 / 144)
-    assert read("shared-harm-rank", one, other, task_name="all") == pytest.approx(50 / 144)
-    assert verdict("G6-all", one, other).outcome == "reproduced"
-    assert verdict("G6-all-pair", one, other).outcome == "reproduced"
-    assert "rte: most harmful layer 4 head 1 and layer 2 head 12" in verdict("G6-all", one, other).reason
+    assert read("named-heads-harm-rank", (one, other)) == pytest.approx(100 / 144)
+    assert read("shared-harm-rank", (one, other)) == pytest.approx(50 / 144)
+    assert verdict("G6-all", (one, other)).outcome == "reproduced"
+    assert verdict("G6-all-pair", (one, other)).outcome == "reproduced"
+    assert "rte: most harmful layer 4 head 1 and layer 2 head 12" in verdict("G6-all", (one, other)).reason
     strange = ablated([*rest, *named], (12, 12), "qnli")
-    assert verdict("G6-all", one, strange).outcome == "deviates"
-    assert verdict("G6-all-pair", one, strange).outcome == "deviates"
+    assert verdict("G6-all", (one, strange)).outcome == "deviates"
+    assert verdict("G6-all-pair", (one, strange)).outcome == "deviates"
     with pytest.raises(NotApplicableError, match="too few heads"):
-        read("shared-harm-rank", heads([1, 2, 3, 4], (2, 2)), heads([1, 2, 3, 4], (2, 2)))
+        read("shared-harm-rank", (heads([1, 2, 3, 4], (2, 2)), heads([1, 2, 3, 4], (2, 2))))
 
 
 def test_a_tie_stands_between():
     even = heads([60] * 10, (2, 5))
-    assert read("shared-harm-rank", even, even, task_name="all") == pytest.approx(45)  # nine ties, half of them above
+    assert read("shared-harm-rank", (even, even)) == pytest.approx(45)  # nine ties, half of them above
 
 
 def test_the_correlation_with_figure_8():

@@ -4,12 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from made import SETTINGS, gridded, of_id, read
+from measurements import estimand, gridded, read, verdict
 
 from bertsecrets.claims.estimand import NotApplicableError
-from bertsecrets.claims.judge import judge
 from bertsecrets.claims.published import published_figures
-from bertsecrets.claims.quantities import QUANTITIES
 
 NAN = math.nan
 
@@ -30,10 +28,6 @@ def frames(*grids):
     """Frame heads of a few sentences, all pairings alike."""
     kinds = ("max_weight", "max_weight_zipped", "max_weight_reverse", "max_weight_zipped_reverse")
     return gridded("frame-heads", "all", **dict.fromkeys(kinds, np.array(grids, dtype=float)))
-
-
-def verdict(name, *found):
-    return judge(of_id(name), [list(found)], SETTINGS)
 
 
 def test_the_lead_of_named_heads_by_hand():
@@ -71,7 +65,7 @@ def test_the_weight_of_a_head_and_of_a_rank():
     assert read("ranked-frame-weight", found, rank=2) == pytest.approx(0.4)
     with pytest.raises(NotApplicableError, match="none of rank 9"):
         read("ranked-frame-weight", found, rank=9)
-    note = QUANTITIES["frame-weight"].read([found], "all", layer=2, head=1).notes[0]
+    note = estimand("frame-weight", found, layer=2, head=1).notes[0]
     assert note == "by other pairings zip 0.400, reverse 0.400, reverse zip 0.400"
 
 

@@ -4,20 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from made import SETTINGS, gridded, measured, of_id, read
+from measurements import estimand, gridded, measured, read, verdict
 
 from bertsecrets.claims.estimand import NotApplicableError
-from bertsecrets.claims.judge import judge
 from bertsecrets.claims.published import published_figures
-from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.words import FIGURE_7
 from bertsecrets.patterns.classes import CLASSES
 
 NAN = math.nan
-
-
-def verdict(name, *found):
-    return judge(of_id(name), [list(found)], SETTINGS)
 
 
 def special(name, mean, examples=50, spread=0.01, **more):
@@ -32,20 +26,20 @@ def special(name, mean, examples=50, spread=0.01, **more):
 
 
 def test_the_lead_of_one_sentence_by_hand():
-    tasks = [special("sst2", 0.4), special("rte", 0.2), special("mrpc", 0.3, examples=30)]
-    assert read("sep-lead", *tasks, task_name="all") == pytest.approx(0.4 - 0.3)
-    assert read("sep-lead", *tasks, task_name="all", kind="sep_sum", others="mean") == pytest.approx(0.8 - 0.5)
-    assert QUANTITIES["sep-lead"].read(tasks, "all").notes == ("SST-2 0.400, RTE 0.200, MRPC 0.300",)
+    tasks = special("sst2", 0.4), (special("rte", 0.2), special("mrpc", 0.3, examples=30))
+    assert read("sep-lead", *tasks) == pytest.approx(0.4 - 0.3)
+    assert read("sep-lead", *tasks, kind="sep_sum", others="mean") == pytest.approx(0.8 - 0.5)
+    assert estimand("sep-lead", *tasks).notes == ("SST-2 0.400, RTE 0.200, MRPC 0.300",)
 
 
 def test_one_sentence_against_two():
-    more = [special("rte", 0.2), special("mrpc", 0.3)]
-    assert verdict("E2-all", special("sst2", 0.4), *more).outcome == "reproduced"
-    assert verdict("E2-all", special("sst2", 0.25), *more).outcome == "deviates"
-    assert verdict("E2-all-sum", special("sst2", 0.3, sep_sum=0.3), *more).outcome == "reproduced"
-    assert verdict("E2-all-sum", special("sst2", 0.4), *more).outcome == "deviates"
+    more = special("rte", 0.2), special("mrpc", 0.3)
+    assert verdict("E2-all", special("sst2", 0.4), more).outcome == "reproduced"
+    assert verdict("E2-all", special("sst2", 0.25), more).outcome == "deviates"
+    assert verdict("E2-all-sum", special("sst2", 0.3, sep_sum=0.3), more).outcome == "reproduced"
+    assert verdict("E2-all-sum", special("sst2", 0.4), more).outcome == "deviates"
     lost = special("sst2", NAN, sep_sum=NAN)
-    assert verdict("E2-all", lost, *more).outcome == "not applicable"
+    assert verdict("E2-all", lost, more).outcome == "not applicable"
 
 
 def test_the_correlation_with_figure_6():
@@ -69,11 +63,9 @@ def test_the_head_that_grows_most_is_chosen_on_one_half():
     after = np.zeros((4, 1, 2))
     after[:, 0, 0], after[:, 0, 1] = [1, 0.25, 1, 0.25], [0.5, 0.5, 0.5, 0.5]
     before = np.zeros_like(after)
-    reading = QUANTITIES["best-feature-growth"].read(
-        [features(noun=after), features(noun=before)], "rte", kinds=["noun"]
-    )
-    assert reading.value == pytest.approx(0.25)
-    assert reading.notes == ("noun layer 1 head 1, naive best +0.6250, 4 inputs",)
+    growth = estimand("best-feature-growth", features(noun=after), features(noun=before), kinds=["noun"])
+    assert growth.value == pytest.approx(0.25)
+    assert growth.notes == ("noun layer 1 head 1, naive best +0.6250, 4 inputs",)
 
 
 def test_growth_leaves_out_inputs_without_the_feature():
@@ -123,8 +115,8 @@ def heads(**kinds):
 
 def test_features_beside_special_tokens_by_hand():
     found = heads(cls=[[0.5, 0.1]], sep=[[0.2, 0.6]], noun=[[0.1, 0.2]])
-    assert read("feature-ratio", found, task_name="qqp") == pytest.approx(0.2 / 0.5)
-    note = QUANTITIES["feature-ratio"].read([found], "qqp").notes[0]
+    assert read("feature-ratio", found) == pytest.approx(0.2 / 0.5)
+    note = estimand("feature-ratio", found).notes[0]
     assert note.startswith("best heads: cls 0.500, sep 0.600, noun 0.200, verb 0.010")
     assert verdict("E4-qqp", found).outcome == "reproduced"
     assert verdict("E4-qqp", heads(cls=[[0.5, 0.1]], sep=[[0.2, 0.6]], noun=[[0.3, 0.2]])).outcome == "deviates"
@@ -142,7 +134,7 @@ def test_what_the_last_cls_attends_to_by_hand():
     found = cls_rows(cls=[0.1, 0.1], sep=[0.5, 0.3], noun=[0.2, NAN], verb=[0.1, 0.15], negation=[NAN, NAN])
     assert read("cls-row-lead", found) == pytest.approx(0.4 - 0.2)
     assert read("cls-row-lead", found, kind="verb") == pytest.approx(0.125 - 0.4)
-    note = QUANTITIES["cls-row-lead"].read([found], "rte").notes[0]
+    note = estimand("cls-row-lead", found).notes[0]
     assert note == "sep 0.400, noun 0.200, verb 0.125, cls 0.100, negation nan"
 
 

@@ -9,11 +9,10 @@ import pytest
 import yaml
 from tiny import HEADS, LAYERS, save_bert
 
-from bertsecrets.claims.plan import Shelf
 from bertsecrets.errors import UserError
 from bertsecrets.session import Session
 from bertsecrets.store.entries import DamagedEntryWarning
-from bertsecrets.store.measurements import keep, load
+from bertsecrets.store.measurements import Shelf, keep, load
 from bertsecrets.types import Measurement, Subject
 
 pytestmark = pytest.mark.usefixtures("quick")

@@ -97,4 +97,4 @@ def over_majority(scores: Measurement) -> Estimand:
     majority = (target == np.bincount(target).argmax()).astype(float)
     points = in_points(accuracy)
     block = np.hstack([_moments(scores), majority[:, None]])
-    return replace(Estimand.of(block, lambda mean: points(mean) - 100 * mean[..., -1]), refuted=refuted)
+    return replace(Estimand.of(block, lambda mean: points(mean[..., :-1]) - 100 * mean[..., -1]), refuted=refuted)

@@ -1,0 +1,97 @@
+"""Measurements made by hand, claims' cases by their ids or made up, and what is read off the ones for the others."""
+
+import functools
+
+import numpy as np
+
+from bertsecrets.claims.estimand import Estimand
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.quantity import Needed
+from bertsecrets.claims.schema import Case, Claim, cases
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.settings import JudgeParams
+from bertsecrets.types import Measurement, Subject
+
+SETTINGS = JudgeParams(confidence=0.99, decided=0.95, resamples=500, seed=7)
+
+
+# ---------------------------------------------------------------------- measurements
+
+
+def measured(
+    measure="scores", values=None, samples=None, task_name="rte", *, initialisation="pretrained", seed=1, **more
+) -> Measurement:
+    """A measurement of model `m` with the given values and samples."""
+    samples = {name: np.asarray(sample) for name, sample in (samples or {}).items()}
+    size = len(next(iter(samples.values()), ()))
+    return Measurement(measure, Subject("m", task_name, initialisation, seed), size, values or {}, samples, **more)
+
+
+def scored(predicted, target, task_name="rte", **values) -> Measurement:
+    """Scores from predicted and true classes."""
+    return measured("scores", {"accuracy": 0.0, **values}, {"predicted": predicted, "target": target}, task_name)
+
+
+def correlated(predicted, target, **values) -> Measurement:
+    """Scores from predicted and true scores."""
+    return measured("scores", {"pearson": 0.0, **values}, {"predicted": predicted, "target": target}, "stsb")
+
+
+def gridded(measure: str, task_name="rte", **samples) -> Measurement:
+    """Samples [example, layer, head] with their means over the examples that have them as values."""
+    arrays = {name: np.asarray(sample, dtype=np.float64) for name, sample in samples.items()}
+    with np.errstate(invalid="ignore"):
+        values = {name: np.ma.masked_invalid(a).mean(0).filled(np.nan) for name, a in arrays.items()}
+    return measured(measure, values, arrays, task_name)
+
+
+# ---------------------------------------------------------------------- cases
+
+
+def of_id(name: str) -> Case:
+    """The case with an id."""
+    return _cases()[name]
+
+
+@functools.cache
+def _cases() -> dict[str, Case]:
+    return {str(case): case for case in cases()}
+
+
+def made_up(quantity="score", task_name="rte", kind="around", value=0.0, sampling="none", figure=None, **more) -> Case:
+    """A case of a claim D9 that the paper does not make."""
+    figure = {"published": 60.0} if figure is None else figure
+    claim = Claim(
+        id="D9", source="test", statement="A claim.", measure="scores", quantity=quantity,
+        expect={"kind": kind, "value": value, "sampling": sampling}, tasks={task_name: figure}, **more,
+    )  # fmt: skip
+    return Case(claim, task_name)
+
+
+# ---------------------------------------------------------------------- what is read off
+
+
+def needed(quantity: str, *measurements: Needed) -> dict[str, Needed]:
+    """The measurements by the names of a quantity's needs, in their order; a tuple for a need of several tasks."""
+    return dict(zip(QUANTITIES[quantity].needs, measurements, strict=True))
+
+
+def estimand(quantity: str, *measurements: Needed, **arguments) -> Estimand:
+    """The quantity of the measurements, ready to be resampled."""
+    return QUANTITIES[quantity].read(needed(quantity, *measurements), **arguments)
+
+
+def read(quantity: str, *measurements: Needed, **arguments) -> float:
+    """The quantity's value on the measurements as they are, without resampling."""
+    return estimand(quantity, *measurements, **arguments).value
+
+
+def judged(case: Case, *measurements: Needed, settings: JudgeParams = SETTINGS) -> Verdict:
+    """The verdict on a case by one seed's measurements."""
+    return judge(case, [needed(case.claim.quantity, *measurements)], settings)
+
+
+def verdict(name: str, *measurements: Needed) -> Verdict:
+    """The verdict on the case with an id by one seed's measurements."""
+    return judged(of_id(name), *measurements)

@@ -1,0 +1,154 @@
+"""Quantities registered where they are defined: what is refused, what is checked, and what other tasks leave alone."""
+
+import pytest
+from bertsecrets.claims.known_measures import measure_names
+from calls import started
+from measurements import estimand, measured
+
+from bertsecrets.claims.estimand import Estimand
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.quantity import REGISTERED, Need, Quantity, quantity
+from bertsecrets.claims.schema import Claim
+from bertsecrets.errors import UserError
+from bertsecrets.types import Measurement
+
+
+@pytest.fixture
+def own():
+    """A quantity of this test, which is taken away again."""
+
+    @quantity("test-mean", unit="points", scores=Need("scores"))
+    def mean(scores: Measurement, add: float, times: float = 1.0) -> Estimand:
+        """Return the mean of the predictions."""
+        block = scores.sample("predicted")[:, None].astype(float)
+        return Estimand.of(block, lambda means: times * means[..., 0] + add)
+
+    yield REGISTERED["test-mean"]
+    del REGISTERED["test-mean"]
+
+
+def test_a_quantity_is_handed_its_measurements_by_name(own):
+    assert isinstance(own, Quantity)
+    assert QUANTITIES["test-mean"] is own
+    assert estimand("test-mean", measured(samples={"predicted": [1, 3]}), add=1.0, times=10.0).value == 21
+
+
+def claim(**arguments) -> Claim:
+    return Claim(
+        id="D9", source="t", statement="s", measure="scores", quantity="test-mean", arguments=arguments,
+        expect={"kind": "above"}, tasks={"rte": {}},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "missing a required argument: 'add'"),
+        ({"add": 1, "colour": 2}, "got an unexpected keyword argument 'colour'"),
+        ({"add": 1, "scores": 2}, "got an unexpected keyword argument 'scores'"),
+    ],
+)
+def test_arguments_that_the_function_does_not_take_are_refused_at_load(own, arguments, message):
+    with pytest.raises(ValueError, match=f"arguments of quantity test-mean: {message}"):
+        claim(**arguments)
+    assert claim(add=1).implemented
+
+
+def test_a_need_that_the_function_does_not_take_is_refused():
+    with pytest.raises(TypeError, match="quantity test-other: other takes no measurement named 'before'"):
+
+        @quantity("test-other", unit="points", after=Need("scores"), before=Need("scores", "against"))
+        def other(after: Measurement) -> Estimand: ...
+
+    assert "test-other" not in QUANTITIES
+
+
+def test_two_quantities_of_one_name_are_refused(own):
+    with pytest.raises(ValueError, match="two quantities are named 'test-mean'"):
+
+        @quantity("test-mean", unit="points", scores=Need("scores"))
+        def again(scores: Measurement) -> Estimand: ...
+
+
+def test_every_need_names_a_measure():
+    for name, registered in QUANTITIES.items():
+        assert {need.measure for need in registered.needs.values()} <= set(measure_names()), name
+
+
+def test_what_a_measurement_lacks_is_said_where_it_is_read():
+    with pytest.raises(
+        UserError, match=r"scores of m-rte-pretrained-s1 is incomplete .* \(no 'target'\): make it again"
+    ):
+        estimand("score", measured(values={"accuracy": 1.0}, samples={"predicted": [1]}))
+    with pytest.raises(UserError, match=r"\(no 'lower_cases'\)"):
+        estimand("cased-loss", measured(), measured())
+
+
+def test_an_eighth_task_changes_no_published_mean():
+    """K19's means are those of its seven tasks, whatever the suite may come to know."""
+    process = started(
+        """
+        from dataclasses import replace
+        from bertsecrets.texts.tasks import TASKS
+        seven = tuple(TASKS)
+        TASKS["eighth"] = replace(TASKS["rte"], name="eighth")
+        from bertsecrets.claims.quantities import QUANTITIES
+        assert [need.tasks for need in QUANTITIES["mean-score-difference"].needs.values()] == [seven, seven]
+        assert [need.tasks for need in QUANTITIES["same-class-across-tasks"].needs.values()] == [seven]
+        one, two = QUANTITIES["sep-lead"].needs.values()
+        assert (one.task, two.tasks) == ("sst2", ("mrpc", "stsb", "qqp", "rte", "qnli", "mnli"))
+        from bertsecrets.claims.plan import plan
+        from bertsecrets.claims.schema import cases
+        class Everything:
+            def missing(self, measure, task_name):
+                return None
+            def measurement(self, measure, subject, **options): ...
+        tasks = {str(case): {wanted.task for wanted in plan(Everything(), case)} for case in cases()}
+        assert all("eighth" not in of_case for of_case in tasks.values())
+        assert tasks["D2-all-mean"] == tasks["A3-all-across-tasks"] == tasks["E2-all"] == set(seven)
+        """
+    )
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+
+
+def test_a_new_file_of_quantities_needs_no_other_line(tmp_path):
+    process = started(
+        f"""
+        from pathlib import Path
+        import sys
+        import bertsecrets.claims
+        Path({str(tmp_path)!r}, "entropy.py").write_text('''
+        from bertsecrets.claims.estimand import Estimand
+        from bertsecrets.claims.quantity import Need, quantity
+        @quantity("entropy", unit="bits", scores=Need("scores"))
+        def entropy(scores) -> Estimand: ...
+        ''')
+        import importlib.util
+        spec = importlib.util.find_spec("bertsecrets.claims.quantities")
+        spec.submodule_search_locations.append({str(tmp_path)!r})
+        package = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = package
+        spec.loader.exec_module(package)
+        assert package.QUANTITIES["entropy"].unit == "bits"
+        assert "sep-growth" in package.QUANTITIES
+        """
+    )
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+
+
+@pytest.mark.parametrize("arguments", [["claims"], ["explain", "C1"]])
+def test_claims_are_shown_without_what_computes(tmp_path, arguments):
+    process = started(
+        f"""
+        import sys
+        from bertsecrets.cli.main import main
+        assert main([*{arguments!r}, "--store", {str(tmp_path)!r}]) == 0
+        heavy = {{"torch", "scipy", "transformers", "sklearn", "matplotlib", "spacy"}} & set(sys.modules)
+        assert not heavy, heavy
+        """
+    )
+    out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert "C1" in out
