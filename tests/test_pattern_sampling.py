@@ -9,15 +9,34 @@ from tiny import HEADS, LAYERS, plain_maps
 from transformers import AutoModelForSequenceClassification
 
 from bertsecrets.errors import UserError
+from bertsecrets.models import loading, locations
 from bertsecrets.models.encoding import encode
-from bertsecrets.patterns.annotation.sampling import boundary, draw
+from bertsecrets.patterns.annotation import sampling
 from bertsecrets.session import open_workbench
+from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
 
 
 @pytest.fixture(scope="module")
 def bench(tiny_glue, tmp_path_factory):
     return open_workbench(tmp_path_factory.mktemp("store"), tiny_glue, "cpu", offline=True, allow_unofficial=True)
+
+
+def draw(bench, plan, **options):
+    """Draw from the checkpoints and rows of a workbench."""
+
+    def open_checkpoint(subject: Subject) -> loading.Classifier:
+        folder = bench.checkpoint(subject)
+        return loading.open_checkpoint(folder, task(subject.task), locations.locate(subject.model))
+
+    return sampling.draw(
+        plan,
+        open_checkpoint=open_checkpoint,
+        rows=lambda name: bench.texts.split(name, "dev"),
+        max_length=bench.settings.attention.max_length,
+        device=bench.device,
+        **options,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +99,5 @@ def test_long_inputs_are_passed_over(bench, subject):
 def test_impossible_counts_are_refused(bench, subject):
     with pytest.raises(UserError, match="ask for 1 or more"):
         draw(bench, {subject: 0})
-    with pytest.raises(UserError, match="288 maps to be had where 289 were asked for"):
+    with pytest.raises(UserError, match="has 288 maps to offer where 289 were asked for"):
         draw(bench, {subject: 24 * LAYERS * HEADS + 1})
-
-
-def test_the_boundary_is_behind_the_first_separator():
-    assert boundary([2, 9, 3, 8, 3], 3) == 3
-    assert boundary([2, 9, 8, 3], 3) == 4  # one text
-    assert boundary([0, 9, 2, 2, 8, 2], 2) == 4  # RoBERTa doubles it
-    assert boundary([7, 8, 9], None) == 3

@@ -1,7 +1,6 @@
 """The commands about attention patterns: `annotate`, `import-patterns`, `train-patterns`, `sheets`."""
 
 import argparse
-import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -88,6 +87,7 @@ def annotate(options: argparse.Namespace) -> None:
 
 def _draw(options: argparse.Namespace) -> None:
     from bertsecrets.cli.commands import check_model, model_name, workbench
+    from bertsecrets.models import loading, locations
     from bertsecrets.patterns.annotation.sampling import draw
 
     if min(options.per_task, options.pretrained_per_task) < 0 or options.per_task + options.pretrained_per_task == 0:
@@ -98,9 +98,23 @@ def _draw(options: argparse.Namespace) -> None:
     plan = {Subject(model, name): options.per_task for name in tasks if options.per_task}
     if options.pretrained_per_task:
         plan |= {Subject(model, name, "untrained"): options.pretrained_per_task for name in tasks}
-    found = draw(workbench(options), plan, options.seed, options.max_tokens)
-    found.save(options.folder)
-    print(f"{options.folder}: {len(found)} maps drawn")
+    bench = workbench(options)
+
+    def open_checkpoint(subject: Subject) -> loading.Classifier:
+        folder = bench.checkpoint(subject)
+        return loading.open_checkpoint(folder, task(subject.task), locations.locate(subject.model))
+
+    drawn = draw(
+        plan,
+        open_checkpoint=open_checkpoint,
+        rows=lambda name: bench.texts.split(name, "dev"),
+        max_length=bench.settings.attention.max_length,
+        device=bench.device,
+        seed=options.seed,
+        max_tokens=options.max_tokens,
+    )
+    drawn.save(options.folder)
+    print(f"{options.folder}: {len(drawn)} maps drawn")
 
 
 def _check_new(folder: Path, instead: str = "") -> None:
@@ -109,10 +123,10 @@ def _check_new(folder: Path, instead: str = "") -> None:
     Raises:
         UserError: it is not.
     """
-    from bertsecrets.patterns.annotation.map_set import MAPS
+    from bertsecrets.patterns.annotation.map_set import shards
     from bertsecrets.store.files import check_free
 
-    if os.path.exists(folder / MAPS):
+    if shards(folder):
         raise UserError(f"{folder} holds a set already: {instead}name a new folder")
     check_free(folder, ())
 
@@ -166,14 +180,14 @@ def sheets(options: argparse.Namespace) -> None:
 
 def train(options: argparse.Namespace) -> None:
     """Judge the pattern classifiers on held-out heads and train the suite's own."""
-    from bertsecrets.patterns.annotation.map_set import SHIPPED
+    from bertsecrets.patterns.annotation.map_set import own_maps
     from bertsecrets.patterns.training.cnn import PaperCnn
     from bertsecrets.patterns.training.train import show, train_patterns
 
     if options.cnn_epochs is not None and options.cnn_epochs < 0:
         raise UserError(f"--cnn-epochs {options.cnn_epochs}: give 1 or more, or 0 to leave the paper's classifier out")
     cnn = PaperCnn() if options.cnn_epochs is None else PaperCnn(epochs=options.cnn_epochs)
-    report = train_patterns(options.data or SHIPPED, options.output, cnn if cnn.epochs else None, print)
+    report = train_patterns(options.data or own_maps(), options.output, cnn if cnn.epochs else None, print)
     print(f"{show(report)}\n{options.output}: weights and report")
 
 

@@ -63,7 +63,11 @@ class Texts:
         if problem is None and needs == SPACY:
             return pipeline_problem(self.spacy)
         if problem is None and needs == CLASSIFIER:
-            return classifier_problem()
+            problem = classifier_problem()
+        if problem is None and kind == ANNOTATED:
+            from bertsecrets.patterns.training.train import held_out_problem
+
+            return held_out_problem()
         return problem
 
     def rows(self, measure: str, task_name: str) -> Split | None:

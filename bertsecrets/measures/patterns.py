@@ -1,30 +1,21 @@
 """The pattern class of every head's map on every example (K19 section 4.1, figure 2). No map is kept.
 
 Classes come from the shipped classifier, in the order of `patterns.classes.CLASSES`. Beside the plain shares there are
-shares corrected for the classifier's errors on annotated heads that it was not trained on, with 95 % intervals.
+shares corrected for the classifier's errors on annotated heads that it was not trained on.
 """
 
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from bertsecrets.models.attention import Maps
 from bertsecrets.models.encoding import Batch
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
-from bertsecrets.patterns.map_stack import MapStack
-from bertsecrets.patterns.shares import majority, raw_shares, with_intervals
-
-
-def boundaries(batch: Batch, separator: int | None) -> Int[torch.Tensor, " rows"]:
-    """Per example the index of the second text's first token; the number of tokens where there is no second text."""
-    if separator is None:
-        return batch.lengths
-    ends = (batch.input_ids == separator) & batch.mask
-    after = (ends.cumsum(1) > 0) & ~ends & batch.mask
-    return torch.where(after.any(1), after.long().argmax(1), batch.lengths)
+from bertsecrets.patterns.map_stack import MapStack, second_text
+from bertsecrets.patterns.shares import corrected, majority, raw_shares
 
 
 class Patterns:
@@ -40,8 +31,6 @@ class Patterns:
         classifier: PatternClassifier,
         errors: Float[np.ndarray, "annotated classes"],
         separator: int | None,
-        seed: int,
-        resamples: int,
     ):
         """
         Args:
@@ -49,30 +38,32 @@ class Patterns:
             separator: the token id of [SEP]; None where the model has none (every input then counts as one text).
         """
         self.classifier, self.errors, self.separator = classifier, errors, separator
-        self.seed, self.resamples = seed, resamples
         self.predicted = np.full((examples, layers, heads), -1, dtype=np.int8)
         self.expected = np.zeros((examples, len(CLASSES)))
 
     def observe(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """Classify one layer of one batch."""
         rows, heads, tokens, _ = maps.shape
-        edge = boundaries(batch, self.separator).repeat_interleave(heads)
+        edge = second_text(batch.input_ids, batch.lengths, self.separator).repeat_interleave(heads)
         flat = MapStack(maps.reshape(rows * heads, tokens, tokens), batch.lengths.repeat_interleave(heads), edge)
         said = self.classifier.to(maps.device).of_maps(flat).reshape(rows, heads, len(CLASSES))
         self.predicted[batch.indices, layer] = said.argmax(2).to(torch.int8).cpu().numpy()
         self.expected[batch.indices] += said.sum(1).cpu().numpy() / self.predicted[0].size
 
     def result(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_`, `corrected_`, `low_`, `high_<class>`.
+        """Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_<class>`, `corrected_<class>`.
 
-        `majority` is a head's most frequent class, `agreement` the share of examples that have it. The last four are
+        `majority` is a head's most frequent class, `agreement` the share of examples that have it. The last two are
         shares of all maps. Samples: `predicted` [example, layer, head]; `expected` [example, class], the mean of the
         maps' probabilities; `errors` [annotated head, class].
         """
         values: dict[str, Any] = {f"share_{key(c)}": (self.predicted == i).mean(0) for i, c in enumerate(CLASSES)}
         values["majority"], values["agreement"] = majority(self.predicted)
-        shares = with_intervals(self.expected, self.errors, self.predicted[0].size, self.seed, self.resamples)
-        for kind, numbers in {"raw": raw_shares(self.predicted).mean(0), **shares}.items():
+        shares = {
+            "raw": raw_shares(self.predicted).mean(0),
+            "corrected": corrected(self.expected.mean(0), self.errors.mean(0)),
+        }
+        for kind, numbers in shares.items():
             values |= {f"{kind}_{key(c)}": float(x) for c, x in zip(CLASSES, numbers, strict=True)}
         return values, {"predicted": self.predicted, "expected": self.expected, "errors": self.errors}
 

@@ -147,8 +147,7 @@ def pattern_observer(inputs: Inputs, tuned: Classifier, shape: tuple[int, int, i
     classifier = PatternClassifier.load(folder).to(inputs.device)
     errors = held_out_errors(read_report(folder))
     separator = loading.special_ids(tuned.tokenizer)["sep"]
-    judge = inputs.settings.judge
-    return Patterns(*shape, classifier, errors, separator, judge.seed, judge.resamples)
+    return Patterns(*shape, classifier, errors, separator)
 
 
 def word_observers(inputs: Inputs, tuned: Classifier, dev: Split, length: int) -> dict[str, Observer]:

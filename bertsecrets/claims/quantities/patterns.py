@@ -12,7 +12,7 @@ from jaxtyping import Float
 from bertsecrets.claims.estimand import Number, Reading
 from bertsecrets.patterns.classes import CLASSES, check_class
 from bertsecrets.patterns.shares import corrected, heads_to_draw, raw_shares
-from bertsecrets.patterns.training.confusion import macro_f1
+from bertsecrets.texts.metrics import macro_f1
 from bertsecrets.types import Measurement
 
 SIZE = len(CLASSES)

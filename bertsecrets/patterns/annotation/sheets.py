@@ -10,16 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
 
 from bertsecrets.errors import UserError
-from bertsecrets.patterns.annotation.colours import colours
+from bertsecrets.patterns.annotation.colours import FULL_BAR, colours
 from bertsecrets.patterns.annotation.map_set import MapSet, PatternMap
+from bertsecrets.patterns.extra import from_extra
 from bertsecrets.store.files import write_whole
+
+with from_extra("pillow", "drawing sheets of maps"):
+    from PIL import Image, ImageDraw, ImageFont
 
 COLUMNS, ROWS = 4, 3  # a page that viewers show without scaling it down
 SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels: of a map, around it, of the line above, of the bars below
-FULL_BAR = 0.4  # share of all attention
 STACK_GAP = 3  # pixels between the columns' bars and that of the special ones stacked
 PAPER, INK, FIRST, LAST, LINE, STRONG = "white", "black", "#1f6fd6", "#d62728", "#2a9d5c", "#e4572e"
 

@@ -1,13 +1,13 @@
 """The brightest path that an eye can follow from the first word to the last, and how plainly it stands out.
 
 A path moves one row down and about one column to the right with each step, and stays near the main diagonal. So a line
-that bends, or joins clumps, is found as one; straight diagonals are in `stripes.seen`.
+that bends, or joins clumps, is found as one; straight diagonals are in `picture.picture_features`.
 """
 
 import torch
 from jaxtyping import Bool, Float, Int
 
-from bertsecrets.patterns.features.columns import Column, inside, longest_gap, mean, quantile
+from bertsecrets.patterns.features.regions import Column, inside, longest_gap, mean, quantile
 from bertsecrets.patterns.map_stack import MapStack
 
 WIDEST = 0.25  # of the words: how far from the diagonal a path may get
@@ -18,8 +18,8 @@ BESIDE = (-4, -3, 3, 4)  # columns off the path: what it is compared with
 PINK, LIT = 0.5, 0.35  # brightness: plainly seen, and just seen
 
 
-def seams(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """How bright, unbroken and straight the brightest path along the diagonal is, among words (`stripes.shaded`)."""
+def path_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
+    """Return how bright, unbroken and straight the brightest path along the diagonal is, among words."""
     words, held = _words(stack, light)
     count = held.sum(1)
     path, value = _path(words, count)
@@ -52,8 +52,8 @@ def _words(
     order = (~within).int().argsort(dim=1, stable=True)
     held = torch.arange(within.shape[1], device=light.device) < within.sum(1, keepdim=True)
     rows = light.gather(1, order[:, :, None].expand_as(light))
-    found = rows.gather(2, order[:, None, :].expand_as(light))
-    return found * held[:, None, :] * held[:, :, None], held
+    words = rows.gather(2, order[:, None, :].expand_as(light))
+    return words * held[:, None, :] * held[:, :, None], held
 
 
 def _path(
