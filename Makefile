@@ -20,7 +20,7 @@ $(VENV)/installed: pyproject.toml
 
 # The annotated maps, out of data/store: no network.
 $(VENV)/maps: data/patterns.dvc $(VENV)/installed
-	$(BIN)/dvc pull --quiet $<
+	$(BIN)/dvc pull --quiet --remote maps $<
 	touch $@
 
 demo: $(VENV)/installed $(VENV)/maps
