@@ -132,7 +132,7 @@ def _check_new(folder: Path, instead: str = "") -> None:
 
 
 def summary(work: "Annotation") -> str:
-    """What an annotator has done, in a line or two."""
+    """Return what an annotator has done, in a line or two."""
     agreed = work.agreement()
     lines = [f"{work.done} of {len(work)} labelled: {class_counts(work.labels)}"]
     return "\n".join([*lines, *([str(agreed)] if agreed else [])])
@@ -143,9 +143,9 @@ def import_patterns(options: argparse.Namespace) -> None:
     from bertsecrets.patterns.annotation.p20 import read_p20
 
     _check_new(options.folder)
-    found = read_p20(options.source)
-    found.save(options.folder)
-    print(f"{options.folder}: {len(found)} maps: {class_counts(found.labels)}")
+    maps = read_p20(options.source)
+    maps.save(options.folder)
+    print(f"{options.folder}: {len(maps)} maps: {class_counts(maps.labels)}")
 
 
 def sheets(options: argparse.Namespace) -> None:
@@ -192,6 +192,6 @@ def train(options: argparse.Namespace) -> None:
 
 
 def class_counts(labels: Iterable[str | None]) -> str:
-    """How many maps of each class, in words."""
-    found = Counter(labels)
-    return ", ".join(f"{found[name]} {name or 'unlabelled'}" for name in (*CLASSES, None) if found[name])
+    """Return how many maps of each class, in words."""
+    counts = Counter(labels)
+    return ", ".join(f"{counts[name]} {name or 'unlabelled'}" for name in (*CLASSES, None) if counts[name])

@@ -51,7 +51,9 @@ class Patterns:
         self.expected[batch.indices] += said.sum(1).cpu().numpy() / self.predicted[0].size
 
     def result(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_<class>`, `corrected_<class>`.
+        """Return values and samples.
+
+        Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_<class>`, `corrected_<class>`.
 
         `majority` is a head's most frequent class, `agreement` the share of examples that have it. The last two are
         shares of all maps. Samples: `predicted` [example, layer, head]; `expected` [example, class], the mean of the
@@ -69,5 +71,5 @@ class Patterns:
 
 
 def key(name: str) -> str:
-    """A class's name as values spell it."""
+    """Return a class's name as values spell it."""
     return name.replace("-", "_")

@@ -16,10 +16,10 @@ class Softmax:
     bias: Float[torch.Tensor, " classes"]
 
     def probabilities(self, table: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
-        """Class probabilities from features."""
+        """Return class probabilities from features."""
         rows = (table.double() - self.mean) / self.scale
         return (rows @ self.weight.T + self.bias).softmax(1)
 
     def to(self, device: torch.device | str) -> "Softmax":
-        """The same regression on another device."""
+        """Return the same regression on another device."""
         return Softmax(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})

@@ -28,7 +28,7 @@ class Trees:
     depth: int
 
     def probabilities(self, table: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
-        """Class probabilities from features."""
+        """Return class probabilities from features."""
         node = self.roots.expand(len(table), -1)
         wide = table.double()
         for _ in range(self.depth):
@@ -39,6 +39,6 @@ class Trees:
         return (self.start + self.value[node].sum(1)).softmax(1)
 
     def to(self, device: torch.device | str) -> "Trees":
-        """The same trees on another device."""
+        """Return the same trees on another device."""
         moved = {f.name: getattr(self, f.name).to(device) for f in fields(self) if f.name != "depth"}
         return Trees(**moved, depth=self.depth)

@@ -144,7 +144,7 @@ class Handler(BaseHTTPRequestHandler):
             self._json({"error": f"not understood: {error}"}, HTTPStatus.BAD_REQUEST)
 
     def _meant(self) -> bool:
-        """Whether a request comes from the page itself, and not from another site that knows the port."""
+        """Return whether a request comes from the page itself, and not from another site that knows the port."""
         port = self.server.server_address[1]
         hosts = {f"{ADDRESS}:{port}", f"localhost:{port}"}
         origin = self.headers.get("Origin")

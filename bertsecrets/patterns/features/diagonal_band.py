@@ -53,7 +53,7 @@ def band_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens token
 
 
 def _own_size(stack: MapStack, within: Bool[torch.Tensor, "maps tokens"]) -> Float[torch.Tensor, "maps tokens"]:
-    """The words of each token's own text; of all, where there is one text, and for special tokens."""
+    """Return the words of each token's own text; of all, where there is one text, and for special tokens."""
     texts = both_texts(stack)
     sizes = texts.sum(2)
     whole = within.sum(1, keepdim=True)
@@ -62,7 +62,7 @@ def _own_size(stack: MapStack, within: Bool[torch.Tensor, "maps tokens"]) -> Flo
 
 
 def _along(light: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torch.Tensor, "maps tokens tokens"]:
-    """Brightness averaged over five places along the diagonal direction: a chequered smear becomes even."""
+    """Return the brightness averaged over five places along the diagonal direction: a chequered smear becomes even."""
     total = light.clone()
     for step in (1, 2):
         total[:, :-step, :-step] += light[:, step:, step:]
@@ -71,7 +71,7 @@ def _along(light: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torch.Tens
 
 
 def _slopes(stack: MapStack, weights: Float[torch.Tensor, "maps tokens tokens"], name: str) -> dict[str, Column]:
-    """How far a row's centre moves per row, and how closely the centres follow a straight line.
+    """Return how far a row's centre moves per row, and how closely the centres follow a straight line.
 
     1 and 1 on a diagonal, 0 where all rows of a text look at the same places. Of two texts each for itself, long ones
     counting more, those of up to five words not at all. Rows that give their text next to nothing have no centre.
@@ -96,7 +96,7 @@ def _slopes(stack: MapStack, weights: Float[torch.Tensor, "maps tokens tokens"],
 
 
 def _slope(centre: Float[torch.Tensor, "maps tokens"], own: Bool[torch.Tensor, "maps tokens"]) -> tuple[Column, Column]:
-    """Slope and correlation of the rows' centres against the rows, among some tokens."""
+    """Return the slope and correlation of the rows' centres against the rows, among some tokens."""
     places = torch.arange(centre.shape[1], device=centre.device).float()
     rows = (places - mean(places.expand_as(centre), own)[:, None]) * own
     moved = (centre - mean(centre, own)[:, None]) * own

@@ -34,7 +34,7 @@ def block_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens toke
 
 
 def _reach(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """How bright a square still is far from the diagonal, against the corners and against what is near."""
+    """Return how bright a square still is far from the diagonal, against the corners and against what is near."""
     texts = both_texts(stack)
     mass, sizes = quarters(light, texts), quarter_sizes(texts)
     dark = mass[:, (0, 1), (1, 0)].sum(1) / sizes[:, (0, 1), (1, 0)].sum(1).clamp(min=1)
@@ -51,7 +51,7 @@ def _reach(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) ->
 
 
 def _step(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> Column:
-    """How much brightness changes at the border, in the rows of the text where it changes less."""
+    """Return how much brightness changes at the border, in the rows of the text where it changes less."""
     places = torch.arange(light.shape[1], device=light.device)
     border, within, texts = stack.boundary[:, None], inside(stack), both_texts(stack)
     before = within & (places >= border - 1 - STEP) & (places < border - 1)

@@ -47,7 +47,7 @@ def path_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens token
 def _words(
     stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]
 ) -> tuple[Float[torch.Tensor, "maps words words"], Bool[torch.Tensor, "maps words"]]:
-    """The maps without their special tokens, and which of their rows are no padding."""
+    """Return the maps without their special tokens, and which of their rows are no padding."""
     within = inside(stack)
     order = (~within).int().argsort(dim=1, stable=True)
     held = torch.arange(within.shape[1], device=light.device) < within.sum(1, keepdim=True)
@@ -59,7 +59,7 @@ def _words(
 def _path(
     words: Float[torch.Tensor, "maps words words"], count: Int[torch.Tensor, " maps"]
 ) -> tuple[Int[torch.Tensor, "maps words"], Float[torch.Tensor, "maps words"]]:
-    """Per row, how far the brightest path is off the diagonal (columns), and its brightness there."""
+    """Return per row, how far the brightest path is off the diagonal (columns), and its brightness there."""
     maps, tokens, _ = words.shape
     reach = max(2, round(WIDEST * tokens))
     offsets = torch.arange(-reach, reach + 1, device=words.device)
@@ -91,7 +91,7 @@ def _beside(
     columns: Int[torch.Tensor, "maps words"],
     count: Int[torch.Tensor, " maps"],
 ) -> Float[torch.Tensor, "maps words"]:
-    """The mean brightness a few columns off a path."""
+    """Return the mean brightness a few columns off a path."""
     near = columns[:, :, None] + torch.tensor(BESIDE, device=words.device)
     there = (near >= 0) & (near < count[:, None, None])
     value = words.gather(2, near.clamp(0, words.shape[1] - 1)) * there

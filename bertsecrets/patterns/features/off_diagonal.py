@@ -46,13 +46,13 @@ def off_diagonal_features(stack: MapStack) -> dict[str, Column]:
 
 
 def _bare(stack: MapStack, within: Bool[torch.Tensor, "maps tokens"]) -> Float[torch.Tensor, "maps tokens tokens"]:
-    """The maps among inside tokens alone, rows made to sum to 1 again."""
+    """Return the maps among inside tokens alone, rows made to sum to 1 again."""
     maps = stack.maps * within[:, None, :] * within[:, :, None]
     return maps / maps.sum(2, keepdim=True).clamp(min=TINY)
 
 
 def _places(texts: Bool[torch.Tensor, "maps 2 tokens"], rows: int, columns: int) -> Float[torch.Tensor, "maps offsets"]:
-    """How many places each diagonal has among the rows of one text and the columns of another.
+    """Return how many places each diagonal has among the rows of one text and the columns of another.
 
     Diagonals in the order of `diagonal_sums`; counted from where the texts begin and end.
     """

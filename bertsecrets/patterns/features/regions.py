@@ -13,19 +13,19 @@ Column = Float[torch.Tensor, " maps"]
 
 
 def inside(stack: MapStack) -> Bool[torch.Tensor, "maps tokens"]:
-    """True on real tokens that are not special."""
+    """Return a mask, true on real tokens that are not special."""
     return stack.real.scatter(1, stack.special(), False)
 
 
 def mean(values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """The mean of the values over the places marked; 0 where there are none."""
+    """Return the mean of the values over the places marked; 0 where there are none."""
     return (values * over).sum(1) / over.sum(1).clamp(min=1)
 
 
 def quantile(
     values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"], share: float
 ) -> Column:
-    """The quantile of the values at the places marked, between neighbours in proportion; 0 where there are none."""
+    """Return the quantile of the values at the places marked, between neighbours in proportion; 0 of none."""
     order = values.masked_fill(~over, torch.inf).sort(dim=1).values
     last = (over.sum(1) - 1).clamp(min=0)
     place = share * last
@@ -36,14 +36,14 @@ def quantile(
 
 
 def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """The longest run, among the places marked, of those that are not lit."""
+    """Return the longest run, among the places marked, of those that are not lit."""
     count = over.long().cumsum(1)
     last = (count * (lit & over)).cummax(1).values
     return ((count - last) * over).amax(1).float()
 
 
 def band(stack: MapStack, offset: int) -> Float[torch.Tensor, "maps rows"]:
-    """What each row i gives to token i + offset; 0 where there is none."""
+    """Return what each row i gives to token i + offset; 0 where there is none."""
     tokens = stack.maps.shape[-1]
     result = stack.maps.new_zeros(len(stack), tokens)
     if abs(offset) < tokens:
@@ -52,13 +52,13 @@ def band(stack: MapStack, offset: int) -> Float[torch.Tensor, "maps rows"]:
 
 
 def quarter_sizes(texts: Bool[torch.Tensor, "maps 2 tokens"]) -> Float[torch.Tensor, "maps 2 2"]:
-    """How many places each quarter has."""
+    """Return how many places each quarter has."""
     sizes = texts.sum(2).float()
     return sizes[:, :, None] * sizes[:, None, :]
 
 
 def both_texts(stack: MapStack) -> Bool[torch.Tensor, "maps 2 tokens"]:
-    """True on the inside tokens of the first text, and on those of the second."""
+    """Return a mask, true on the inside tokens of the first text, and on those of the second."""
     within = inside(stack)
     first = within & (torch.arange(within.shape[1], device=within.device) < stack.boundary[:, None])
     return torch.stack([first, within & ~first], dim=1)
@@ -67,19 +67,19 @@ def both_texts(stack: MapStack) -> Bool[torch.Tensor, "maps 2 tokens"]:
 def quarters(
     maps: Float[torch.Tensor, "maps tokens tokens"], texts: Bool[torch.Tensor, "maps 2 tokens"]
 ) -> Float[torch.Tensor, "maps 2 2"]:
-    """Sums over the rows of one text and the columns of the other: squares on the diagonal, corners off it."""
+    """Return the sums over the rows of one text and the columns of the other: squares, and corners off the diagonal."""
     marks = texts.to(maps.dtype)
     return marks @ maps @ marks.transpose(1, 2)
 
 
 def diagonal_sums(maps: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torch.Tensor, "maps offsets"]:
-    """The sum of every diagonal, from column - row = tokens - 1 down to -(tokens - 1)."""
+    """Return the sum of every diagonal, from column - row = tokens - 1 down to -(tokens - 1)."""
     count, tokens, _ = maps.shape
     sheared = torch.nn.functional.pad(maps.flip(2), (0, tokens)).flatten(1)[:, :-tokens]
     return sheared.reshape(count, tokens, 2 * tokens - 1).sum(1)
 
 
 def reach(stack: MapStack, offset: int) -> Bool[torch.Tensor, "maps tokens"]:
-    """True on the rows i for which token i + offset exists."""
+    """Return a mask, true on the rows i for which token i + offset exists."""
     places = torch.arange(stack.maps.shape[-1], device=stack.maps.device) + offset
     return (places >= 0) & (places < stack.lengths[:, None])

@@ -48,7 +48,7 @@ def _all(stack: MapStack) -> dict[str, Column]:
 
 
 def _special(stack: MapStack) -> dict[str, Column]:
-    """Share of the mass on each special place and on all of them; on these or on one other column, if that has more."""
+    """Return the share of the mass on each special place, on all of them, and on these or a stronger other column."""
     received = stack.maps.sum(1) / stack.lengths[:, None]
     cls, middle, last = received.gather(1, stack.special()).unbind(1)
     two = stack.boundary < stack.lengths
@@ -58,7 +58,7 @@ def _special(stack: MapStack) -> dict[str, Column]:
 
 
 def _bands(stack: MapStack) -> dict[str, Column]:
-    """Share of the mass on each diagonal, of all mass and of what stays inside; how steady the best diagonal is."""
+    """Return the share of each diagonal, of all mass and of what stays inside, and how steady the best one is."""
     within = inside(stack)
     kept = (stack.maps * within[:, None, :]).sum(2)  # of each row, what it gives to inside tokens
     count = stack.lengths.float()
@@ -86,7 +86,7 @@ def _bands(stack: MapStack) -> dict[str, Column]:
 
 
 def _segments(stack: MapStack) -> dict[str, Column]:
-    """How far attention between inside tokens stays in its own text, beyond what a uniform map would give."""
+    """Return how far attention between inside tokens stays in its own text, beyond what a uniform map would give."""
     texts = both_texts(stack)
     two = texts.any(2).all(1).float()
     mass, places = quarters(stack.maps, texts), quarter_sizes(texts)
@@ -105,7 +105,7 @@ def _entropy(rows: Float[torch.Tensor, "... tokens"]) -> Float[torch.Tensor, "..
 
 
 def _rows(stack: MapStack) -> dict[str, Column]:
-    """Entropy of rows and of their mean, as shares of log L; how much lies in a row's strongest places."""
+    """Return the entropy of rows and of their mean, as shares of log L; how much lies in a row's strongest places."""
     real = stack.real
     scale = stack.lengths.float().log().clamp(min=TINY)
     average = mean(_entropy(stack.maps) / scale[:, None], real)
@@ -121,7 +121,7 @@ def _rows(stack: MapStack) -> dict[str, Column]:
 
 
 def _columns(stack: MapStack) -> dict[str, Column]:
-    """How far few columns take all: masses of the top columns, anywhere and inside; where the rows' maxima lie."""
+    """Return how far few columns take all: the top columns' masses, anywhere and inside; where rows' maxima lie."""
     within, real = inside(stack), stack.real
     received = stack.maps.sum(1) / stack.lengths[:, None]
     tokens = received.shape[1]

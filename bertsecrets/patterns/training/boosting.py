@@ -68,7 +68,7 @@ def exported(grown: Any) -> Trees:
 
 
 def _constant(label: int) -> Trees:
-    """No tree at all: one class, whatever the features."""
+    """Return a forest without trees: one class, whatever the features."""
     empty = torch.empty(0, dtype=torch.long)
     nodes = dict.fromkeys(("feature", "left", "right", "roots"), empty)
     values = {"threshold": torch.empty(0), "value": torch.empty(0, len(CLASSES))}
@@ -76,5 +76,5 @@ def _constant(label: int) -> Trees:
 
 
 def _start(seen: Int[np.ndarray, " some"]) -> Float[torch.Tensor, " classes"]:
-    """The logits before any tree: equal, but for classes not seen."""
+    """Return the logits before any tree: equal, but for classes not seen."""
     return torch.from_numpy(np.where(np.isin(np.arange(len(CLASSES)), seen), 0.0, ABSENT).astype(np.float32))
