@@ -18,12 +18,17 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/pip install --quiet --editable ".[dev]"
 	touch $@
 
-demo: $(VENV)/installed
+# The annotated maps, out of data/store: no network.
+$(VENV)/maps: data/patterns.dvc $(VENV)/installed
+	$(BIN)/dvc pull --quiet --remote maps $<
+	touch $@
+
+demo: $(VENV)/installed $(VENV)/maps
 	$(BIN)/bertsecrets corpus $(DEMO)/glue
 	$(BIN)/bertsecrets report --model minilm --task rte --glue $(DEMO)/glue --allow-unofficial-data --offline \
 		--store $(DEMO) --json $(DEMO)/verdicts.json --html $(DEMO)/report.html
 
-test: $(VENV)/installed
+test: $(VENV)/installed $(VENV)/maps
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:benchmark -n auto --dist loadfile
 
 lint: $(VENV)/installed

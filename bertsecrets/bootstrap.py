@@ -31,16 +31,22 @@ def column_means(
 
 
 def resample_counts(
-    rng: np.random.Generator, rows: int, resamples: int, drawn: int | None = None
+    rng: np.random.Generator,
+    rows: int,
+    resamples: int,
+    drawn: int | None = None,
+    shares: Float[np.ndarray, " rows"] | None = None,
 ) -> Iterator[Float[np.ndarray, "draws rows"]]:
     """Yield how often each row comes up in each resample, `AT_ONCE` resamples at a time.
 
     Args:
         drawn: how many rows a resample draws; as many as there are, by default.
+        shares: how likely each row is to be drawn (their sum is 1); all rows alike, by default.
     """
+    chances = np.full(rows, 1 / rows) if shares is None else shares
     for start in range(0, resamples, AT_ONCE):
         size = min(AT_ONCE, resamples - start)
-        yield rng.multinomial(drawn or rows, np.full(rows, 1 / rows), size=size).astype(np.float64)
+        yield rng.multinomial(drawn or rows, chances, size=size).astype(np.float64)
 
 
 def resampled_means(

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bertsecrets.patterns import trees
 from bertsecrets.patterns.annotation.map_set import MapSet, PatternMap
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.training import boosting
 
 
 def values(kind: str, tokens: int = 12, boundary: int = 7, seed: int = 0) -> np.ndarray:
@@ -41,4 +41,4 @@ def pattern_set(count: int = 10, labelled: bool = True) -> MapSet:
 
 def shorten(patch: pytest.MonkeyPatch) -> None:
     """Few trees."""
-    patch.setattr(trees, "ROUNDS", 4)
+    patch.setattr(boosting, "ROUNDS", 4)

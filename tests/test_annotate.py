@@ -218,7 +218,7 @@ def test_one_process_at_a_time(folder):
                 pass
     with alone(folder):
         pattern_set(3).save(folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["annotations.tsv", "maps.npz"]
+    assert sorted(path.name for path in folder.iterdir()) == ["annotations.tsv", "maps-0001.npz"]
 
 
 def test_the_command_draws_a_set_and_refuses_what_it_cannot_do(tiny_bert, tiny_glue, tmp_path, capsys):
@@ -230,7 +230,7 @@ def test_the_command_draws_a_set_and_refuses_what_it_cannot_do(tiny_bert, tiny_g
     for arguments, message in [
         ([str(set_folder), *draw], "holds a set already"),
         ([str(tmp_path / "absent")], "no set of maps at"),
-        ([str(tmp_path)], "no maps.npz in"),
+        ([str(tmp_path)], "no maps in"),
         ([str(tmp_path), *draw], "holds other files"),
         ([str(set_folder / ANNOTATIONS), *draw, "--draw-only"], "a file stands where a folder is needed"),
         ([str(tmp_path / "new"), *draw[:4], "--per-task", "-1"], "take 0 or more"),

@@ -9,10 +9,11 @@ from sklearn.metrics import f1_score
 
 from bertsecrets.patterns import classifier
 from bertsecrets.patterns.annotation.agreement import agreement, set_agreement
-from bertsecrets.patterns.annotation.map_set import ANNOTATIONS, MAPS, SHIPPED, UNSEEN, MapSet
+from bertsecrets.patterns.annotation.map_set import ANNOTATIONS, UNSEEN, MapSet, own_maps, shards
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import read_report
-from bertsecrets.patterns.shares import heads_to_draw, with_intervals
+from bertsecrets.patterns.shares import corrected, heads_to_draw
+from bertsecrets.patterns.training.audit import share_interval
 from bertsecrets.patterns.training.crossval import quality
 from bertsecrets.patterns.training.train import unseen
 
@@ -28,7 +29,7 @@ TASKS = {"RTE": "rte", "MRPC": "mrpc", "SST-2": "sst2", "STS-B": "stsb", "QNLI":
 
 @pytest.fixture(scope="module")
 def shipped() -> MapSet:
-    return MapSet.load()
+    return MapSet.load(own_maps())
 
 
 def test_every_map_is_labelled_three_times_and_on_where_these_differ(shipped):
@@ -37,7 +38,7 @@ def test_every_map_is_labelled_three_times_and_on_where_these_differ(shipped):
         assert len(given) == 3 if len(set(given[:3])) == 1 else len(given) in (5, 7, 9)
     for labels in (shipped.labels, shipped.second_labels, shipped.third_labels, shipped.settled().labels):
         assert set(labels) == set(CLASSES)
-    assert sum((SHIPPED / name).stat().st_size for name in (MAPS, ANNOTATIONS)) < 20e6
+    assert sum(path.stat().st_size for path in (*shards(own_maps()), own_maps() / ANNOTATIONS)) < 20e6
 
 
 def test_rows_of_every_map_are_distributions(shipped):
@@ -175,16 +176,17 @@ def test_the_data_card_says_what_shares_are_worth():
     assert f"{report['shares']['models']} random sets of {report['shares']['heads']} annotated heads" in section
     errors, found = classifier.held_out_errors(report), unseen()
     assert f"({heads_to_draw(72, len(errors))} for 72)" in section
-    shares = with_intervals(found.probabilities, errors, 72, 0, 2000)
+    shares = corrected(found.probabilities.mean(0), errors.mean(0))
+    ends = share_interval(found.probabilities, errors, 72, np.random.default_rng(0), 2000)
     for said in (found.labels, found.predicted):
         assert row(100 * np.bincount(said, minlength=5) / len(said), "{:.1f}") in section
-    cells = zip(*(100 * shares[end] for end in ("corrected", "low", "high")), strict=True)
+    cells = zip(*(100 * values for values in (shares, *ends)), strict=True)
     assert " | ".join(f"{value:.1f} [{low:.1f}, {high:.1f}]" for value, low, high in cells) in section
 
 
 def test_the_data_card_has_the_figures_of_the_set_that_no_choice_was_made_on(shipped):
     """Another encoder's heads, none of which is in the set that classifiers learn from."""
-    fresh, found = MapSet.load(UNSEEN), unseen()
+    fresh, found = MapSet.load(own_maps(UNSEEN)), unseen()
     assert not {each.model for each in fresh} & {each.model for each in shipped}
     assert sorted(Counter(fresh.groups).values()) == [2] * 72
     figures = quality(found, 0)

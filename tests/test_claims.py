@@ -12,7 +12,7 @@ from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case, cases, find_claims, load_claims
 from bertsecrets.errors import UserError
 from bertsecrets.report.text import status
-from bertsecrets.settings import params, project_path
+from bertsecrets.settings import load_settings, project_path
 from bertsecrets.texts.tasks import TASKS
 
 COUNTS = {"A": 4, "B": 6, "C": 4, "D": 6, "E": 5, "F": 3, "G": 7, "H": 5}
@@ -78,7 +78,7 @@ def test_the_measures_own_claims_read_that_measure_first():
 
 def test_every_task_and_band_makes_sense():
     for case in cases():
-        low, high = band(case, params().judge.confidence)
+        low, high = band(case, load_settings().judge.confidence)
         assert low < high
         if case.claim.expect.kind == "around":
             assert low <= case.figure.published <= high
@@ -210,20 +210,16 @@ def test_a_mistake_in_the_settings_is_named(tmp_path, monkeypatch, change, messa
     assert old in text
     (tmp_path / "params.yaml").write_text(text.replace(old, new, 1), encoding="utf-8")
     monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "params.yaml"))
-    params.cache_clear()
-    try:
-        with pytest.raises(UserError, match=re.escape(message)) as error:
-            params()
-        assert "\n" not in str(error.value)
-        monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "none.yaml"))
-        with pytest.raises(UserError, match="cannot read the settings"):
-            params()
-    finally:
-        params.cache_clear()
+    with pytest.raises(UserError, match=re.escape(message)) as error:
+        load_settings()
+    assert "\n" not in str(error.value)
+    monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "none.yaml"))
+    with pytest.raises(UserError, match="cannot read the settings"):
+        load_settings()
 
 
 def test_the_projects_settings_are_k19s():
-    found = params().finetune
+    found = load_settings().finetune
     assert (found.batch_size, found.epochs, found.learning_rate, found.warmup, found.max_length) == (
         32,
         3,
@@ -231,7 +227,7 @@ def test_the_projects_settings_are_k19s():
         0.1,
         128,
     )
-    assert (params().attention.examples, params().attention.max_length) == (1000, 200)
+    assert (load_settings().attention.examples, load_settings().attention.max_length) == (1000, 200)
 
 
 def test_a_deviation_may_be_of_any_model(tmp_path):

@@ -1,5 +1,6 @@
 """The DVC pipeline, for real: a tiny model through all stages, its outputs pushed to and pulled from a remote."""
 
+import configparser
 import json
 import os
 import shutil
@@ -8,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from bertsecrets.patterns.annotation.map_set import own_maps
 
 pytest.importorskip("dvc")
 PROJECT = Path(__file__).resolve().parent.parent
@@ -80,3 +84,27 @@ def test_pipeline_runs_once_and_its_outputs_travel_through_a_remote(checkout, tm
     shutil.rmtree(checkout / "runs")
     run(checkout, "pull")
     assert weights.read_bytes() == before
+
+
+def test_the_annotated_maps_come_out_of_the_repository_itself(tmp_path):
+    """As in a fresh clone: git has brought the store, and not the maps that it holds."""
+    folder = tmp_path / "clone"
+    shutil.copytree(PROJECT / "data" / "store", folder / "data" / "store")
+    shutil.copy(PROJECT / "data" / "patterns.dvc", folder / "data" / "patterns.dvc")
+    (folder / ".dvc").mkdir()
+    shutil.copy(PROJECT / ".dvc" / "config", folder / ".dvc" / "config")
+    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    run(folder, "pull", "data/patterns.dvc")
+    files = sorted(path.relative_to(folder / "data/patterns") for path in (folder / "data/patterns").rglob("*.npz"))
+    assert [str(path) for path in files] == [*(f"maps-{i:04d}.npz" for i in range(1, 7)), "unseen/maps-0001.npz"]
+    for path in files:
+        assert (folder / "data/patterns" / path).read_bytes() == (own_maps() / path).read_bytes()
+
+
+def test_the_pipelines_outputs_never_go_into_the_repositorys_store():
+    """The store is a remote of the maps only, not the default one that `dvc push` would fill."""
+    settings = configparser.ConfigParser()
+    settings.read_string("\n".join(line.strip() for line in (PROJECT / ".dvc/config").read_text().splitlines()))
+    assert not settings.has_option("core", "remote")
+    for out in yaml.safe_load((PROJECT / "data/patterns.dvc").read_text())["outs"]:
+        assert out["remote"] == "maps"

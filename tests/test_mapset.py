@@ -124,8 +124,8 @@ def test_most_annotators_settle_a_label_and_the_first_where_all_differ(tmp_path)
         (9, "vertcal", "line 3: unknown label 'vertcal'; expected one of vertical"),
         (10, "x", "line 3: unknown second label 'x'"),
         (3, "trained", "line 3: unknown state 'trained'"),
-        (4, "-1", "line 3: layer '-1' is no whole number"),
-        (7, "9", "line 3: 9 tokens, but the map in maps.npz has 11"),
+        (4, "-1", "line 3: layer '-1' is not a whole number"),
+        (7, "9", "line 3: 9 tokens, but its map has 11"),
         (8, "0", "line 3: boundary 0 is outside 1 to 11"),
         (8, "12", "line 3: boundary 12 is outside 1 to 11"),
         (0, "tiny_0", "line 3: no map called 'tiny_0' left"),
@@ -156,7 +156,7 @@ def test_a_missing_row_header_or_file_is_named(saved):
     with pytest.raises(UserError, match="cannot read"):
         MapSet.load(saved)
     (saved / MAPS).unlink()
-    with pytest.raises(UserError, match="no maps.npz in"):
+    with pytest.raises(UserError, match="no maps in"):
         MapSet.load(saved)
 
 
@@ -164,7 +164,7 @@ def test_a_missing_row_header_or_file_is_named(saved):
 def test_damaged_maps_are_refused(saved, share):
     data = (saved / MAPS).read_bytes()
     (saved / MAPS).write_bytes(data[: int(share * len(data))])
-    with pytest.raises(UserError, match="maps.npz is damaged"):
+    with pytest.raises(UserError, match="maps-0001.npz is damaged"):
         MapSet.load(saved)
 
 

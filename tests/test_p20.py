@@ -106,7 +106,7 @@ def test_wrong_labels_are_named_with_their_line(source, form, old, new, message)
         (np.full((4, 4), np.nan), "0007.npy does not hold attention weights"),
         (-np.ones((4, 4)), "0007.npy does not hold attention weights"),
         (np.array([["a"]]), "0007.npy does not hold attention weights"),
-        (np.array([[{}]], dtype=object), "0007.npy is no array"),
+        (np.array([[{}]], dtype=object), "0007.npy is not an array"),
     ],
 )
 def test_wrong_maps_are_named(source, array, message):

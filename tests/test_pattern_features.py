@@ -9,15 +9,16 @@ from patterned import values
 
 from bertsecrets.patterns.annotation.colours import shades
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.features.columns import band, both_texts, diagonal_sums, quantile, quarters, shaded
-from bertsecrets.patterns.features.table import NAMES, features
-from bertsecrets.patterns.map_stack import MapStack, stack
+from bertsecrets.patterns.features.picture import stack_brightness
+from bertsecrets.patterns.features.regions import band, both_texts, diagonal_sums, quantile, quarters
+from bertsecrets.patterns.features.table import feature_names, features
+from bertsecrets.patterns.map_stack import MapStack
 
 
 def named(one: np.ndarray, boundary: int | None = None) -> dict[str, float]:
     """The features of a single map, by name."""
-    found = features(stack([one], [len(one) if boundary is None else boundary]))
-    return dict(zip(NAMES, found[0].tolist(), strict=True))
+    found = features(MapStack.of([one], [len(one) if boundary is None else boundary]))
+    return dict(zip(feature_names(), found[0].tolist(), strict=True))
 
 
 def random_map(tokens: int, seed: int) -> np.ndarray:
@@ -188,7 +189,7 @@ def test_the_seam_is_the_best_of_all_paths():
     """Against every path of a small map, tried one after the other."""
     tokens, words = 8, 6
     one = random_map(tokens, 5)
-    light = shaded(stack([one], [tokens]))[0, 1:-1, 1:-1].double().numpy()
+    light = stack_brightness(MapStack.of([one], [tokens]))[0, 1:-1, 1:-1].double().numpy()
     reach = 2  # a quarter of six words, at least two
 
     def walk(row: int, offset: int, taken: list[int]) -> tuple[float, list[int]]:
@@ -237,7 +238,7 @@ def test_quantiles_are_numpys():
 @pytest.mark.parametrize("offset", range(-4, 5))
 def test_bands_are_numpys_diagonals(offset):
     one = random_map(7, 1)
-    found = band(stack([one], [7]), offset)[0].numpy()
+    found = band(MapStack.of([one], [7]), offset)[0].numpy()
     expected = [one[i, i + offset] if 0 <= i + offset < 7 else 0 for i in range(7)]
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
@@ -251,7 +252,7 @@ def test_diagonal_sums_are_numpys_traces():
 
 def test_quarters_are_sums_of_slices():
     one = random_map(9, 2)
-    cut = stack([one], [5])
+    cut = MapStack.of([one], [5])
     found = quarters(cut.maps, both_texts(cut))[0].numpy()
     slices = (slice(1, 4), slice(5, 8))
     np.testing.assert_allclose(found, [[one[a, b].sum() for b in slices] for a in slices], rtol=1e-5)
@@ -261,7 +262,7 @@ def test_quarters_are_sums_of_slices():
 @settings(max_examples=15, deadline=None)
 def test_brightness_is_that_of_the_pictures(tokens, seed):
     one = random_map(tokens, seed).astype(np.float32)
-    ours = shaded(stack([one, random_map(31, seed)], [tokens, 31]))[0, :tokens, :tokens].numpy()
+    ours = stack_brightness(MapStack.of([one, random_map(31, seed)], [tokens, 31]))[0, :tokens, :tokens].numpy()
     assert np.abs(ours - shades(one) / 255).max() <= 0.5 / 255 + 1e-3
 
 
@@ -271,8 +272,8 @@ def test_padding_and_company_change_no_feature(sizes, wider):
     """Batched equals one by one, whatever the other maps; more padding changes nothing."""
     maps = [random_map(tokens, seed) for tokens, seed in sizes]
     edges = [1 + seed % len(one) for one, (_, seed) in zip(maps, sizes, strict=True)]
-    together = stack(maps, edges)
-    alone = torch.cat([features(stack([one], [edge])) for one, edge in zip(maps, edges, strict=True)])
+    together = MapStack.of(maps, edges)
+    alone = torch.cat([features(MapStack.of([one], [edge])) for one, edge in zip(maps, edges, strict=True)])
     torch.testing.assert_close(features(together), alone, rtol=1e-4, atol=1e-4)
     padded = torch.nn.functional.pad(together.maps, (0, wider, 0, wider))
     torch.testing.assert_close(
@@ -291,8 +292,8 @@ def test_every_class_of_plain_maps_stands_out_in_its_own_feature():
 
 def test_short_floats_make_rows_that_sum_to_one():
     one = random_map(12, 3).astype(np.float16)
-    torch.testing.assert_close(stack([one], [12]).maps.sum(2), torch.ones(1, 12))
+    torch.testing.assert_close(MapStack.of([one], [12]).maps.sum(2), torch.ones(1, 12))
 
 
 def test_no_maps_have_no_features():
-    assert features(stack([], [])).shape == (0, len(NAMES))
+    assert features(MapStack.of([], [])).shape == (0, len(feature_names()))

@@ -4,32 +4,25 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from measurements import estimand, read
 from patterned import pattern_set
-from tiny import HEADS, LAYERS, family, plain_maps, some_inputs
+from tiny import HEADS, LAYERS, family, opened, plain_maps, some_inputs
 
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.errors import UserError
-from bertsecrets.measures.patterns import Patterns, boundaries
+from bertsecrets.measures.patterns import PatternObserver
 from bertsecrets.models.attention import Pass
 from bertsecrets.models.encoding import Encoded, collate
-from bertsecrets.patterns.annotation.sampling import boundary
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
-from bertsecrets.patterns.map_stack import stack
-from bertsecrets.patterns.shares import (
-    audit,
-    corrected,
-    heads_to_draw,
-    majority,
-    on_simplex,
-    raw_shares,
-    with_intervals,
-)
-from bertsecrets.patterns.softmax import regress
-from bertsecrets.patterns.training.dataset import annotated
-from bertsecrets.patterns.trees import boost
-from bertsecrets.settings import params
+from bertsecrets.patterns.map_stack import MapStack, second_text
+from bertsecrets.patterns.shares import corrected, heads_to_draw, majority, on_simplex, raw_shares
+from bertsecrets.patterns.training.audit import audit, share_interval
+from bertsecrets.patterns.training.boosting import boost
+from bertsecrets.patterns.training.dataset import LabelledMaps
+from bertsecrets.patterns.training.regression import regress
+from bertsecrets.settings import load_settings
 from bertsecrets.types import Measurement, Subject
 
 
@@ -45,11 +38,9 @@ def simulated(heads: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
 def classifier():
     """A small classifier of plain maps."""
     made = pattern_set(40)
-    data = annotated(
-        [m.values for m in made], [m.boundary for m in made], list(made.labels), [str(i) for i in range(40)]
-    )
+    data = LabelledMaps.of_set(made)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertsecrets.patterns.trees.ROUNDS", 8)
+        patch.setattr("bertsecrets.patterns.training.boosting.ROUNDS", 8)
         return PatternClassifier(boost(data.table, data.labels, 0), regress(data.table, data.labels))
 
 
@@ -79,9 +70,9 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         errors = (true - expected)[24:]
         examples = np.tile(expected[:24].mean(0), (50, 1))  # nothing is left to chance but the heads
         for heads, into in ((24, held), (10_000, narrow)):
-            found = with_intervals(examples, errors, heads, 0, 300)
+            low, high = share_interval(examples, errors, heads, np.random.default_rng(0), 300)
             truth = true[:24].mean(0)
-            into.append((found["low"] <= truth) & (truth <= found["high"]))
+            into.append((low <= truth) & (truth <= high))
     assert 0.9 < np.mean(held) < 0.99
     assert np.mean(narrow) < 0.65  # far too narrow for a model of few heads
 
@@ -89,9 +80,9 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
 def test_the_correction_takes_away_what_all_heads_have_in_common():
     rng = np.random.default_rng(5)
     true, expected = simulated(2000, rng)
-    found = with_intervals(expected[:1000], (true - expected)[1000:], 1000, 0, 100)
+    shares = corrected(expected[:1000].mean(0), (true - expected)[1000:].mean(0))
     truth = true[:1000].mean(0)
-    assert np.abs(found["corrected"] - truth).sum() < np.abs(expected[:1000].mean(0) - truth).sum() / 2
+    assert np.abs(shares - truth).sum() < np.abs(expected[:1000].mean(0) - truth).sum() / 2
 
 
 def test_how_many_heads_are_drawn():
@@ -105,12 +96,15 @@ def test_the_audit_finds_what_it_must():
     groups = np.repeat(np.arange(40), 2).astype(str)
     labels = np.tile([0, 1], 40)
     said = np.where(np.arange(80) // 2 % 2, labels, 0)  # every other head: all class 0
-    found = audit(labels, np.eye(5)[said], groups, groups, 8, 0)
+    found = audit(labels, np.eye(5)[said], heads=groups, groups=groups, size=8, seed=0)
     assert (found["heads"], found["covers"]["block"]) == (8, 1)
     assert found["raw_error"]["vertical"] == pytest.approx(25, abs=3)
     assert found["corrected_error"]["vertical"] == pytest.approx(100 * 0.25 / np.sqrt(8), rel=0.3)
     assert found["covers"]["vertical"] > 0.85
-    assert audit(labels, np.eye(5)[labels], groups, groups, 8, 0)["corrected_error"]["diagonal"] == 0
+    assert (
+        audit(labels, np.eye(5)[labels], heads=groups, groups=groups, size=8, seed=0)["corrected_error"]["diagonal"]
+        == 0
+    )
 
 
 def test_raw_shares_and_majorities_by_hand():
@@ -121,28 +115,48 @@ def test_raw_shares_and_majorities_by_hand():
     np.testing.assert_allclose(agreement, [[2 / 3, 2 / 3]])
 
 
+def behind_separator(ids: list[int], separator: int) -> int:
+    """The rule of `second_text` for one row, token by token."""
+    place = ids.index(separator) if separator in ids else len(ids)
+    while place < len(ids) and ids[place] == separator:
+        place += 1
+    return place
+
+
 def test_the_second_text_begins_after_the_first_separator():
     ids = [[2, 7, 7, 3, 8, 3], [2, 7, 7, 3], [2, 7, 3, 3, 8, 3]]  # a pair, one text, a pair with a doubled separator
     batch = collate(Encoded(ids, None, 0), np.arange(3))
-    assert boundaries(batch, 3).tolist() == [4, 4, 4]
-    assert boundaries(batch, None).tolist() == [6, 4, 6]
+    assert second_text(batch.input_ids, batch.lengths, 3).tolist() == [4, 4, 4]
+    assert second_text(batch.input_ids, batch.lengths, None).tolist() == [6, 4, 6]
+
+
+def test_the_second_text_begins_after_the_first_separators_of_a_single_row():
+    for ids, separator, expected in (
+        ([2, 9, 3, 8, 3], 3, 3),
+        ([2, 9, 8, 3], 3, 4),  # one text
+        ([0, 9, 2, 2, 8, 2], 2, 4),  # RoBERTa doubles it
+        ([7, 8, 9], None, 3),
+    ):
+        assert second_text(torch.tensor([ids]), torch.tensor([len(ids)]), separator).tolist() == [expected]
 
 
 def test_a_pass_classifies_every_map_as_if_it_were_alone(classifier):
     """Streamed in padded batches, each map has the class that it has by itself."""
     model, encoded = family("bert"), some_inputs(9)
-    observer = Patterns(9, LAYERS, HEADS, classifier, np.zeros((1, 5)), 3, 0, 100)
-    Pass(model, LAYERS, HEADS).feed(encoded, [observer])
-    values, samples = observer.result()
+    observer = PatternObserver(9, LAYERS, HEADS, classifier, np.zeros((1, 5)), 3)
+    Pass(opened(model)).feed(encoded, [observer])
+    values, samples = observer.compute()
     for i, ids in enumerate(encoded.input_ids):
         maps = plain_maps(model, encoded, i).flatten(0, 1).numpy()
-        edge = boundary(ids, 3)
-        alone = classifier.of_maps(stack(list(maps), [edge] * len(maps))).numpy()
+        edge = behind_separator(ids, 3)
+        alone = classifier.of_maps(MapStack.of(list(maps), [edge] * len(maps))).numpy()
         np.testing.assert_array_equal(samples["predicted"][i], alone.argmax(1).reshape(LAYERS, HEADS))
         np.testing.assert_allclose(samples["expected"][i], alone.mean(0), atol=1e-5)
     shares = sum(values[f"share_{name.replace('-', '_')}"] for name in CLASSES)
     np.testing.assert_allclose(shares, np.ones((LAYERS, HEADS)))
     assert values["raw_vertical"] == pytest.approx(values["share_vertical"].mean())
+    assert values["corrected_vertical"] == pytest.approx(samples["expected"].mean(0)[0], abs=1e-5)
+    assert not [name for name in values if name.startswith(("low_", "high_"))]  # intervals are the claims' to say
 
 
 def measurement(predicted: np.ndarray, task: str = "rte") -> Measurement:
@@ -183,7 +197,7 @@ def test_a_model_of_few_heads_leaves_more_doubt():
         one = measurement(rng.integers(0, 5, (100, 1, heads)))
         one = replace(one, samples={**one.samples, "expected": np.full((100, 5), 0.2), "errors": errors})
         share = estimand("class-share", one, classes=["block"])
-        low, high = estimate([share], params().judge).interval(0.95)
+        low, high = estimate([share], load_settings().judge).interval(0.95)
         spread.append(high - low)
     assert spread[0] / spread[1] == pytest.approx(np.sqrt(55 / 4), rel=0.1)
 
@@ -194,7 +208,7 @@ def test_the_audit_corrects_no_head_by_its_kin():
     kin = np.where(np.arange(8) < 4, "a", "b")
     labels = np.zeros(8, dtype=int)
     said = np.where(np.arange(8)[:, None] < 4, [1.0, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0])
-    found = audit(labels, said, heads, kin, 1, 0)
+    found = audit(labels, said, heads=heads, groups=kin, size=1, seed=0)
     assert found["corrected_error"]["diagonal"] > found["raw_error"]["diagonal"]
 
 
@@ -203,7 +217,9 @@ def test_the_band_does_not_widen_with_the_annotated_heads():
     rng = np.random.default_rng(8)
     one = measurement(rng.integers(0, 5, (100, 2, 4)))
     noisy = replace(one, samples={**one.samples, "errors": rng.normal(0, 0.1, (99, 5))})
-    found = [estimate([estimand("class-share", each, classes=["block"])], params().judge) for each in (one, noisy)]
+    found = [
+        estimate([estimand("class-share", each, classes=["block"])], load_settings().judge) for each in (one, noisy)
+    ]
     assert found[1].sampling_error > 2 * found[0].sampling_error
     assert found[1].examples_error == pytest.approx(found[0].examples_error, rel=0.1)
 
@@ -216,6 +232,6 @@ def test_errors_of_two_tasks_do_not_cancel_out():
     one = replace(one, samples={**one.samples, "expected": np.full((100, 5), 0.2), "errors": errors})
     gap = estimand("class-share-gap", one, one)
     assert gap.value == pytest.approx(0)
-    low, high = estimate([gap], params().judge).interval(0.95)
+    low, high = estimate([gap], load_settings().judge).interval(0.95)
     once = 100 * errors[:, CLASSES.index("heterogeneous")].std() / np.sqrt(8)
     assert high - low == pytest.approx(2 * 1.96 * once * np.sqrt(2), rel=0.1)

@@ -9,15 +9,36 @@ from tiny import HEADS, LAYERS, plain_maps
 from transformers import AutoModelForSequenceClassification
 
 from bertsecrets.errors import UserError
+from bertsecrets.models import loading, locations
 from bertsecrets.models.encoding import encode
-from bertsecrets.patterns.annotation.sampling import boundary, draw
-from bertsecrets.session import open_workbench
+from bertsecrets.patterns.annotation import sampling
+from bertsecrets.session import Session
+from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
 
 
 @pytest.fixture(scope="module")
 def bench(tiny_glue, tmp_path_factory):
-    return open_workbench(tmp_path_factory.mktemp("store"), tiny_glue, "cpu", offline=True, allow_unofficial=True)
+    return Session(
+        store=tmp_path_factory.mktemp("store"), glue=tiny_glue, device="cpu", offline=True, allow_unofficial_data=True
+    )
+
+
+def draw(bench, plan, **options):
+    """Draw from the checkpoints and rows of a session."""
+
+    def open_checkpoint(subject: Subject) -> loading.OpenModel:
+        folder = bench.checkpoint(subject)
+        return loading.open_checkpoint(folder, task(subject.task), locations.locate(subject.model))
+
+    return sampling.draw(
+        plan,
+        open_checkpoint=open_checkpoint,
+        rows=lambda name: bench.resources.rows.split(name, "dev"),
+        max_length=bench.settings.attention.max_length,
+        device=bench.resources.device,
+        **options,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +52,7 @@ def test_drawn_maps_are_the_models_own(bench, subject):
     model = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
     from transformers import AutoTokenizer
 
-    encoded = encode(bench.texts.split("rte", "dev"), AutoTokenizer.from_pretrained(folder), 200)
+    encoded = encode(bench.resources.rows.split("rte", "dev"), AutoTokenizer.from_pretrained(folder), 200)
     for each in drawn:
         expected = plain_maps(model, encoded, each.example)[each.layer - 1, each.head - 1]
         np.testing.assert_allclose(each.values.astype(float), expected.numpy(), atol=1e-3)
@@ -80,12 +101,5 @@ def test_long_inputs_are_passed_over(bench, subject):
 def test_impossible_counts_are_refused(bench, subject):
     with pytest.raises(UserError, match="ask for 1 or more"):
         draw(bench, {subject: 0})
-    with pytest.raises(UserError, match="288 maps to be had where 289 were asked for"):
+    with pytest.raises(UserError, match="has 288 maps to offer where 289 were asked for"):
         draw(bench, {subject: 24 * LAYERS * HEADS + 1})
-
-
-def test_the_boundary_is_behind_the_first_separator():
-    assert boundary([2, 9, 3, 8, 3], 3) == 3
-    assert boundary([2, 9, 8, 3], 3) == 4  # one text
-    assert boundary([0, 9, 2, 2, 8, 2], 2) == 4  # RoBERTa doubles it
-    assert boundary([7, 8, 9], None) == 3

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
-from bertsecrets.claims.gains import all_gains, gain_intervals
 from measurements import estimand, gridded, measured, read, verdict
 
+from bertsecrets.ablation.gains import all_gains, gains_of
 from bertsecrets.claims.estimand import NotApplicableError
 from bertsecrets.claims.published import published_figures
 from bertsecrets.claims.quantities import ablation
+from bertsecrets.report.figures import with_interval
+from bertsecrets.settings import JudgeParams
 
 
 def disabled(predicted, baseline, target, shape, task_name="rte"):
@@ -41,7 +43,8 @@ def test_gains_by_hand():
 
 def test_each_head_has_a_paired_interval():
     found = heads([60, 50, 70], (1, 3))  # right on nested shares of the same rows
-    low, high = gain_intervals(found)
+    settings = JudgeParams(confidence=0.99, decided=0.95, resamples=2000, seed=2019)
+    _, low, high = with_interval(*gains_of(found), settings)
     assert low[0] == high[0] == 0  # nothing changes, whichever rows are drawn
     error = 1.96 * 100 * np.sqrt(0.1 * 0.9 / 400)  # a tenth of the rows changes, all one way
     np.testing.assert_allclose([low[1], high[1]], [-10 - error, -10 + error], atol=0.6)

@@ -8,11 +8,13 @@ from patterned import pattern_set, shorten
 
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
-from bertsecrets.patterns.annotation.map_set import MapSet
+from bertsecrets.patterns.annotation.map_set import MapSet, own_maps
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, SHIPPED, WEIGHTS, PatternClassifier, held_out_errors, read_report
-from bertsecrets.patterns.map_stack import stack
-from bertsecrets.patterns.training.train import annotations_fingerprint, from_set, train_patterns
+from bertsecrets.patterns.map_stack import MapStack
+from bertsecrets.patterns.training.crossval import OnFeatures
+from bertsecrets.patterns.training.dataset import LabelledMaps
+from bertsecrets.patterns.training.train import annotations_fingerprint, train_patterns
 
 
 @pytest.fixture
@@ -50,11 +52,11 @@ def test_training_twice_gives_the_same_file(trained, brief, tmp_path):
 
 
 def test_saved_weights_say_the_same(trained):
-    maps = from_set(pattern_set(20))
+    maps = LabelledMaps.of_set(pattern_set(20))
     classifier = PatternClassifier.load(trained / "made")
-    said = classifier.probabilities(maps)
+    said = OnFeatures(classifier.of_features).probabilities(maps)
     assert (said.argmax(1) == maps.labels).mean() > 0.9
-    whole = stack(list(maps.maps), maps.boundary.tolist())
+    whole = MapStack.of(list(maps.maps), maps.boundary.tolist())
     np.testing.assert_allclose(classifier.of_maps(whole).numpy(), said, atol=1e-5)
 
 
@@ -105,7 +107,7 @@ def test_weights_that_were_tampered_with_are_one_line(trained, tmp_path, harm):
 
 
 def test_weights_of_other_features_are_refused(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr("bertsecrets.patterns.classifier.NAMES", ("another",))
+    monkeypatch.setattr("bertsecrets.patterns.classifier.feature_names", lambda: ("another",))
     with pytest.raises(UserError, match="other features"):
         PatternClassifier.load(trained / "made")
 
@@ -115,7 +117,7 @@ def test_the_shipped_weights_were_trained_on_the_shipped_labels():
     report = read_report(SHIPPED)
     assert report["data"] == annotations_fingerprint()
     errors = held_out_errors(report)
-    assert len(errors) == len({(each.model, each.layer, each.head) for each in MapSet.load()})
+    assert len(errors) == len({(each.model, each.layer, each.head) for each in MapSet.load(own_maps())})
     assert len({row["kin"] for row in report["held_out"]}) == report["heads"]
     np.testing.assert_allclose(errors.sum(1), 0, atol=1e-3)  # of rounding
     PatternClassifier.load(SHIPPED)

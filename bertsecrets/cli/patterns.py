@@ -1,7 +1,6 @@
 """The commands about attention patterns: `annotate`, `import-patterns`, `train-patterns`, `sheets`."""
 
 import argparse
-import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -93,6 +92,7 @@ def annotate(options: argparse.Namespace) -> None:
 
 
 def _draw(options: argparse.Namespace) -> None:
+    from bertsecrets.models.loading import OpenModel, open_checkpoint
     from bertsecrets.patterns.annotation.sampling import draw
     from bertsecrets.session import Session
 
@@ -104,7 +104,19 @@ def _draw(options: argparse.Namespace) -> None:
     plan = {Subject(session.model, name): options.per_task for name in tasks if options.per_task}
     if options.pretrained_per_task:
         plan |= {Subject(session.model, name, "untrained"): options.pretrained_per_task for name in tasks}
-    maps = draw(session, plan, options.seed, options.max_tokens)
+
+    def opened(subject: Subject) -> OpenModel:
+        return open_checkpoint(session.checkpoint(subject), task(subject.task), session.ref(subject.model))
+
+    maps = draw(
+        plan,
+        open_checkpoint=opened,
+        rows=lambda name: session.resources.rows.split(name, "dev"),
+        max_length=session.settings.attention.max_length,
+        device=session.resources.device,
+        seed=options.seed,
+        max_tokens=options.max_tokens,
+    )
     maps.save(options.folder)
     print(f"{options.folder}: {len(maps)} maps drawn")
 
@@ -115,16 +127,16 @@ def _check_new(folder: Path, instead: str = "") -> None:
     Raises:
         UserError: it is not.
     """
-    from bertsecrets.patterns.annotation.map_set import MAPS
+    from bertsecrets.patterns.annotation.map_set import shards
     from bertsecrets.store.files import check_free
 
-    if os.path.exists(folder / MAPS):
+    if shards(folder):
         raise UserError(f"{folder} holds a set already: {instead}name a new folder")
     check_free(folder, ())
 
 
 def summary(work: "Annotation") -> str:
-    """What an annotator has done, in a line or two."""
+    """Return what an annotator has done, in a line or two."""
     agreed = work.agreement()
     lines = [f"{work.done} of {len(work)} labelled: {class_counts(work.labels)}"]
     return "\n".join([*lines, *([str(agreed)] if agreed else [])])
@@ -135,9 +147,9 @@ def import_patterns(options: argparse.Namespace) -> None:
     from bertsecrets.patterns.annotation.p20 import read_p20
 
     _check_new(options.folder)
-    found = read_p20(options.source)
-    found.save(options.folder)
-    print(f"{options.folder}: {len(found)} maps: {class_counts(found.labels)}")
+    maps = read_p20(options.source)
+    maps.save(options.folder)
+    print(f"{options.folder}: {len(maps)} maps: {class_counts(maps.labels)}")
 
 
 def sheets(options: argparse.Namespace) -> None:
@@ -172,18 +184,18 @@ def sheets(options: argparse.Namespace) -> None:
 
 def train(options: argparse.Namespace) -> None:
     """Judge the pattern classifiers on held-out heads and train the suite's own."""
-    from bertsecrets.patterns.annotation.map_set import SHIPPED
+    from bertsecrets.patterns.annotation.map_set import own_maps
     from bertsecrets.patterns.training.cnn import PaperCnn
     from bertsecrets.patterns.training.train import show, train_patterns
 
     if options.cnn_epochs is not None and options.cnn_epochs < 0:
         raise UserError(f"--cnn-epochs {options.cnn_epochs}: give 1 or more, or 0 to leave the paper's classifier out")
     cnn = PaperCnn() if options.cnn_epochs is None else PaperCnn(epochs=options.cnn_epochs)
-    report = train_patterns(options.data or SHIPPED, options.output, cnn if cnn.epochs else None, print)
+    report = train_patterns(options.data or own_maps(), options.output, cnn if cnn.epochs else None, print)
     print(f"{show(report)}\n{options.output}: weights and report")
 
 
 def class_counts(labels: Iterable[str | None]) -> str:
-    """How many maps of each class, in words."""
-    found = Counter(labels)
-    return ", ".join(f"{found[name]} {name or 'unlabelled'}" for name in (*CLASSES, None) if found[name])
+    """Return how many maps of each class, in words."""
+    counts = Counter(labels)
+    return ", ".join(f"{counts[name]} {name or 'unlabelled'}" for name in (*CLASSES, None) if counts[name])

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bertsecrets.measures.base import Resources, Results, Run, SuiteMeasure, measure
-from bertsecrets.measures.base.needs import PatternWeights
+from bertsecrets.measures.base.needs import AnnotatedMaps, PatternWeights
 from bertsecrets.settings import Params
 
 
@@ -14,7 +14,7 @@ class PatternQuality(SuiteMeasure):
     Samples: `confusion` and `agreed_confusion` [head, true, predicted].
     """
 
-    needs = (PatternWeights(),)
+    needs = (PatternWeights(), AnnotatedMaps())
 
     def fingerprint(self, resources: Resources, task_name: str) -> str:
         """Return what identifies the annotated maps."""

@@ -1,7 +1,7 @@
 """The pattern class of every head's map on every example (K19 section 4.1, figure 2). No map is kept.
 
 Classes come from the shipped classifier, in the order of `patterns.classes.CLASSES`. Beside the plain shares there are
-shares corrected for the classifier's errors on annotated heads that it was not trained on, with 95 % intervals.
+shares corrected for the classifier's errors on annotated heads that it was not trained on.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun, measure
 from bertsecrets.measures.base.figures import ClassMap, Figure, StackedShares
@@ -18,18 +18,9 @@ from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, held_out_errors, read_report
-from bertsecrets.patterns.map_stack import MapStack
-from bertsecrets.patterns.shares import majority, raw_shares, with_intervals
+from bertsecrets.patterns.map_stack import MapStack, second_text
+from bertsecrets.patterns.shares import corrected, majority, raw_shares
 from bertsecrets.types import Measurement
-
-
-def boundaries(batch: Batch, separator: int | None) -> Int[torch.Tensor, " rows"]:
-    """Per example the index of the second text's first token; the number of tokens where there is no second text."""
-    if separator is None:
-        return batch.lengths
-    ends = (batch.input_ids == separator) & batch.mask
-    after = (ends.cumsum(1) > 0) & ~ends & batch.mask
-    return torch.where(after.any(1), after.long().argmax(1), batch.lengths)
 
 
 class PatternObserver:
@@ -45,8 +36,6 @@ class PatternObserver:
         classifier: PatternClassifier,
         errors: Float[np.ndarray, "annotated classes"],
         separator: int | None,
-        seed: int,
-        resamples: int,
     ):
         """
         Args:
@@ -54,36 +43,40 @@ class PatternObserver:
             separator: the token id of [SEP]; None where the model has none (every input then counts as one text).
         """
         self.classifier, self.errors, self.separator = classifier, errors, separator
-        self.seed, self.resamples = seed, resamples
         self.predicted = np.full((examples, layers, heads), -1, dtype=np.int8)
         self.expected = np.zeros((examples, len(CLASSES)))
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """Classify one layer of one batch."""
         rows, heads, tokens, _ = maps.shape
-        edge = boundaries(batch, self.separator).repeat_interleave(heads)
+        edge = second_text(batch.input_ids, batch.lengths, self.separator).repeat_interleave(heads)
         flat = MapStack(maps.reshape(rows * heads, tokens, tokens), batch.lengths.repeat_interleave(heads), edge)
         said = self.classifier.to(maps.device).of_maps(flat).reshape(rows, heads, len(CLASSES))
         self.predicted[batch.indices, layer] = said.argmax(2).to(torch.int8).cpu().numpy()
         self.expected[batch.indices] += said.sum(1).cpu().numpy() / self.predicted[0].size
 
     def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return `share_<class>`, `majority`, `agreement` [layer, head]; `raw_`, `corrected_`, `low_`, `high_<class>`.
+        """Return values and samples.
 
-        `majority` is a head's most frequent class, `agreement` the share of examples that have it. The last four are
+        Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_<class>`, `corrected_<class>`.
+
+        `majority` is a head's most frequent class, `agreement` the share of examples that have it. The last two are
         shares of all maps. Samples: `predicted` [example, layer, head]; `expected` [example, class], the mean of the
         maps' probabilities; `errors` [annotated head, class].
         """
         values: dict[str, Any] = {f"share_{key(c)}": (self.predicted == i).mean(0) for i, c in enumerate(CLASSES)}
         values["majority"], values["agreement"] = majority(self.predicted)
-        shares = with_intervals(self.expected, self.errors, self.predicted[0].size, self.seed, self.resamples)
-        for kind, numbers in {"raw": raw_shares(self.predicted).mean(0), **shares}.items():
+        shares = {
+            "raw": raw_shares(self.predicted).mean(0),
+            "corrected": corrected(self.expected.mean(0), self.errors.mean(0)),
+        }
+        for kind, numbers in shares.items():
             values |= {f"{kind}_{key(c)}": float(x) for c, x in zip(CLASSES, numbers, strict=True)}
         return values, {"predicted": self.predicted, "expected": self.expected, "errors": self.errors}
 
 
 def key(name: str) -> str:
-    """A class's name as values spell it."""
+    """Return a class's name as values spell it."""
     return name.replace("-", "_")
 
 
@@ -103,9 +96,8 @@ class Patterns(AttentionMeasure):
         """Return the observer that classifies maps; its classifier comes trained."""
         folder = chosen_folder()
         classifier = PatternClassifier.load(folder).to(view.run.resources.device)
-        judge = view.run.resources.settings.judge
         errors = held_out_errors(read_report(folder))
-        return PatternObserver(*view.shape, classifier, errors, view.special_ids["sep"], judge.seed, judge.resamples)
+        return PatternObserver(*view.shape, classifier, errors, view.special_ids["sep"])
 
     def remarks(self, measurement: Measurement) -> list[str]:
         """Return that the classifier knows no map of this model, where that is so."""

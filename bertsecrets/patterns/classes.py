@@ -18,7 +18,7 @@ GUIDELINES = {
 
 
 def check_class(name: str) -> str:
-    """The class called `name`.
+    """Return the class called `name`.
 
     Raises:
         UserError: no such class.

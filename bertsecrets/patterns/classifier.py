@@ -3,40 +3,38 @@
 Their probabilities are multiplied, the regression's with half the weight, and calibrated.
 
 It takes maps of any length, padded or not, on any device. Its weights are one safetensors file beside `report.json`,
-which says how well it does on held-out heads; `bertsecrets train-patterns` makes both.
+which says how well it does on held-out heads; `bertsecrets train-patterns` makes both. Here it is loaded, saved and
+asked; `training.trees_and_regression` fits it.
 """
 
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from bertsecrets.errors import UserError
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.features.table import NAMES, features
+from bertsecrets.patterns.features.table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack
 from bertsecrets.patterns.shares import by_head
-from bertsecrets.patterns.softmax import Softmax, regress
-from bertsecrets.patterns.training.dataset import Annotated
-from bertsecrets.patterns.trees import Trees, boost
+from bertsecrets.patterns.softmax import Softmax
+from bertsecrets.patterns.trees import Trees
 from bertsecrets.store.entries import read_json
 from bertsecrets.store.files import digest, file_sha256
 
 WEIGHTS, REPORT = "weights.safetensors", "report.json"
 SHIPPED = Path(__file__).parent / "weights"
 VARIABLE = "BERTSECRETS_PATTERNS"  # names another folder of weights and report
-REMEDY = "make them again with bertsecrets train-patterns"
+REMEDY = "recreate them with bertsecrets train-patterns"
 FLOOR = 1e-4  # no class is ever impossible
-INNER_FOLDS = 4
 LINEAR = 0.5  # weight of the regression's log-probabilities beside the trees'
-TEMPERATURES = np.geomspace(0.3, 3, 47)
 
 
 @dataclass(frozen=True)
@@ -47,21 +45,17 @@ class PatternClassifier:
     linear: Softmax
     temperature: float = 1.0
 
-    def probabilities(self, data: Annotated) -> Float[np.ndarray, "maps classes"]:
-        """Class probabilities of labelled maps."""
-        return self.of_features(torch.from_numpy(data.table)).numpy()
-
     def of_maps(self, maps: MapStack) -> Float[torch.Tensor, "maps classes"]:
-        """Class probabilities of padded maps."""
+        """Return the class probabilities of padded maps."""
         return self.of_features(features(maps))
 
     def of_features(self, rows: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
-        """Class probabilities from features."""
+        """Return class probabilities from features."""
         trees, line = (part.probabilities(rows).clamp(min=FLOOR).log() for part in (self.trees, self.linear))
         return ((trees + LINEAR * line) / self.temperature).softmax(1)
 
     def to(self, device: torch.device | str) -> "PatternClassifier":
-        """The same classifier on another device."""
+        """Return the same classifier on another device."""
         return PatternClassifier(self.trees.to(device), self.linear.to(device), self.temperature)
 
     # ------------------------------------------------------------------ files
@@ -74,13 +68,13 @@ class PatternClassifier:
             for name, value in vars(held).items()
             if isinstance(value, torch.Tensor)
         }
-        facts = {"depth": self.trees.depth, "temperature": self.temperature, "features": digest(NAMES)}
+        facts = {"depth": self.trees.depth, "temperature": self.temperature, "features": digest(feature_names())}
         save_file(tensors, path, {"facts": json.dumps({**facts, "classes": CLASSES}, sort_keys=True)})
         path.chmod(0o644)
 
     @classmethod
     def load(cls, folder: Path) -> "PatternClassifier":
-        """The classifier in a folder.
+        """Return the classifier in a folder.
 
         Raises:
             UserError: no weights, or not those that the report beside them describes, or of other features.
@@ -94,40 +88,40 @@ class PatternClassifier:
                 parts = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (OSError, ValueError, SafetensorError) as error:
             raise UserError(f"{path} is damaged ({error}): {REMEDY}") from error
-        if facts.get("features") != digest(NAMES) or facts.get("classes") != list(CLASSES):
+        if facts.get("features") != digest(feature_names()) or facts.get("classes") != list(CLASSES):
             raise UserError(f"{path} was trained on other features or classes than this version has: {REMEDY}")
-        found: dict[str, dict[str, torch.Tensor]] = {"trees": {}, "linear": {}}
+        fields: dict[str, dict[str, torch.Tensor]] = {"trees": {}, "linear": {}}
         for name, value in parts.items():
             part, _, field = name.partition(".")
-            found[part][field] = value.long() if value.dtype == torch.int else value
-        return cls(Trees(**found["trees"], depth=facts["depth"]), Softmax(**found["linear"]), facts["temperature"])
+            fields[part][field] = value.long() if value.dtype == torch.int else value
+        return cls(Trees(**fields["trees"], depth=facts["depth"]), Softmax(**fields["linear"]), facts["temperature"])
 
 
 def chosen_folder() -> Path:
-    """Where the classifier's files are: the suite's own, or the folder that `BERTSECRETS_PATTERNS` names."""
+    """Return the folder of the classifier's files: the suite's own, or the one that `BERTSECRETS_PATTERNS` names."""
     return Path(os.environ.get(VARIABLE) or SHIPPED)
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """What is known of the classifier in a folder.
+    """Return the report beside the classifier in a folder.
 
     Raises:
         UserError: no report, or one that lacks what every report has.
     """
-    found = read_json(folder / REPORT)
-    known = isinstance(found, dict) and {"weights_sha256", "held_out", "models"} <= found.keys()
-    if not known or not isinstance(found["models"], dict):
-        raise UserError(f"{folder / REPORT} is no report of a pattern classifier: {REMEDY}")
-    return found
+    report = read_json(folder / REPORT)
+    known = isinstance(report, dict) and {"weights_sha256", "held_out", "models"} <= report.keys()
+    if not known or not isinstance(report["models"], dict):
+        raise UserError(f"{folder / REPORT} is not the report of a pattern classifier: {REMEDY}")
+    return report
 
 
 def annotated_models(report: dict[str, Any]) -> list[str]:
-    """The models whose maps a classifier was trained and judged on."""
+    """Return the models whose maps a classifier was trained and judged on."""
     return sorted(report["models"])
 
 
 def held_out_errors(report: dict[str, Any]) -> Float[np.ndarray, "annotated classes"]:
-    """Per annotated head, label minus probabilities of a classifier trained on others, in the mean of its maps.
+    """Return, per annotated head, label minus probabilities of a classifier trained on others, mean of the head's maps.
 
     All heads weigh alike, as they do in a model: of hard ones more maps were annotated, and would count too often.
     Kin heads of several models are as many heads: that they are alike is a matter of folds.
@@ -146,29 +140,3 @@ def held_out_errors(report: dict[str, Any]) -> Float[np.ndarray, "annotated clas
         raise UserError(
             f"{REPORT} has a held-out map without head, class or probabilities ({error}): {REMEDY}"
         ) from error
-
-
-@dataclass(frozen=True)
-class Training:
-    """How the shipped classifier is trained."""
-
-    name: str = "bertsecrets"
-
-    def fit(self, train: Annotated, seed: int) -> PatternClassifier:
-        """Train on all maps; the temperature comes from inner folds that never part the maps of one head."""
-        said = np.zeros((len(train), len(CLASSES)))
-        for learn, held in train.folds(INNER_FOLDS, seed):
-            said[held] = _fitted(train.take(learn), seed).probabilities(train.take(held))
-        return replace(_fitted(train, seed), temperature=best_temperature(said, train.labels))
-
-
-def _fitted(train: Annotated, seed: int) -> PatternClassifier:
-    return PatternClassifier(boost(train.table, train.labels, seed), regress(train.table, train.labels))
-
-
-def best_temperature(probabilities: Float[np.ndarray, "maps classes"], labels: Int[np.ndarray, " maps"]) -> float:
-    """The temperature under which the labels are likeliest."""
-    said, true = torch.from_numpy(probabilities), torch.from_numpy(labels)
-    logs = said.clamp(min=FLOOR).log()
-    losses = [float(-(logs / float(t)).log_softmax(1).gather(1, true[:, None]).mean()) for t in TEMPERATURES]
-    return float(TEMPERATURES[int(np.argmin(losses))])

@@ -1,27 +1,14 @@
-"""Boosted trees: grown by scikit-learn, kept and run as plain tensors.
+"""Boosted trees as plain tensors: weights need no pickle, and a GPU classifies all maps of a pass at once.
 
-So weights need no pickle, and a GPU classifies as many maps as a pass over attention gives.
+`training.boosting` grows them.
 """
 
 from dataclasses import dataclass, fields
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
-from sklearn.ensemble import GradientBoostingClassifier
-from sklearn.utils.class_weight import compute_sample_weight
-
-from bertsecrets.patterns.classes import CLASSES
 
 LEAF = -1
-ABSENT = -30.0  # the logit of a class that training never saw
-
-ROUNDS = 120  # of boosting, a tree per class in each
-RATE = 0.1
-DEPTH = 5
-SMALLEST_LEAF = 4  # maps
-TRIED = 0.15  # share of the features that a split may choose from
-SEEN = 0.6  # share of the maps that a round learns from
 
 
 @dataclass(frozen=True)
@@ -41,7 +28,7 @@ class Trees:
     depth: int
 
     def probabilities(self, table: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
-        """Class probabilities from features."""
+        """Return class probabilities from features."""
         node = self.roots.expand(len(table), -1)
         wide = table.double()
         for _ in range(self.depth):
@@ -52,59 +39,6 @@ class Trees:
         return (self.start + self.value[node].sum(1)).softmax(1)
 
     def to(self, device: torch.device | str) -> "Trees":
-        """The same trees on another device."""
+        """Return the same trees on another device."""
         moved = {f.name: getattr(self, f.name).to(device) for f in fields(self) if f.name != "depth"}
         return Trees(**moved, depth=self.depth)
-
-
-def boost(table: Float[np.ndarray, "maps features"], labels: Int[np.ndarray, " maps"], seed: int) -> Trees:
-    """Boosted trees trained on features, every class weighing alike."""
-    if len(set(labels.tolist())) == 1:  # nothing to tell apart
-        return _constant(int(labels[0]))
-    grown = GradientBoostingClassifier(
-        n_estimators=ROUNDS,
-        learning_rate=RATE,
-        max_depth=DEPTH,
-        min_samples_leaf=SMALLEST_LEAF,
-        max_features=TRIED,
-        subsample=SEEN,
-        init="zero",
-        random_state=seed,
-    ).fit(table, labels, compute_sample_weight("balanced", labels))
-    return exported(grown)
-
-
-def exported(grown: GradientBoostingClassifier) -> Trees:
-    """Fitted scikit-learn boosted trees (`init="zero"`) as tensors."""
-    # scikit-learn keeps one tree a round for two classes: that of the second against the first.
-    whose = grown.classes_ if len(grown.classes_) > 2 else grown.classes_[1:]
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in ("feature", "threshold", "left", "right", "value")}
-    roots, first = [], 0
-    for row in grown.estimators_:
-        for tree, label in zip((estimator.tree_ for estimator in row), whose, strict=True):
-            leaf = tree.children_left < 0
-            value = np.zeros((tree.node_count, len(CLASSES)), dtype=np.float32)
-            value[:, label] = grown.learning_rate * tree.value[:, 0, 0]
-            parts["feature"].append(np.where(leaf, LEAF, tree.feature))
-            parts["threshold"].append(np.where(leaf, 0.0, tree.threshold))
-            parts["left"].append(np.where(leaf, 0, tree.children_left + first))
-            parts["right"].append(np.where(leaf, 0, tree.children_right + first))
-            parts["value"].append(value)
-            roots.append(first)
-            first += tree.node_count
-    whole = {name: torch.from_numpy(np.concatenate(each)) for name, each in parts.items()}
-    depth = max(int(estimator.tree_.max_depth) for estimator in grown.estimators_.ravel())
-    return Trees(**whole, roots=torch.tensor(roots), start=_start(grown.classes_), depth=depth)
-
-
-def _constant(label: int) -> Trees:
-    """No tree at all: one class, whatever the features."""
-    empty = torch.empty(0, dtype=torch.long)
-    nodes = dict.fromkeys(("feature", "left", "right", "roots"), empty)
-    values = {"threshold": torch.empty(0), "value": torch.empty(0, len(CLASSES))}
-    return Trees(**nodes, **values, start=_start(np.array([label])), depth=0)
-
-
-def _start(seen: Int[np.ndarray, " some"]) -> Float[torch.Tensor, " classes"]:
-    """The logits before any tree: equal, but for classes not seen."""
-    return torch.from_numpy(np.where(np.isin(np.arange(len(CLASSES)), seen), 0.0, ABSENT).astype(np.float32))

@@ -79,6 +79,16 @@ class PatternWeights(Requirement):
         }
 
 
+class AnnotatedMaps(Requirement):
+    """The suite's own annotated maps, which no wheel carries."""
+
+    def missing(self, resources: "Resources") -> str | None:
+        """Return how to get them, where they are not here."""
+        from bertsecrets.patterns.training.train import held_out_problem
+
+        return held_out_problem()
+
+
 @functools.cache
 def pipeline_facts(name: str) -> dict[str, Any]:
     """Return which spaCy pipeline tags and parses.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from bertsecrets.bootstrap import central_interval, resample_counts
 from bertsecrets.errors import UserError
 from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.classes import CLASSES, check_class
@@ -40,7 +41,7 @@ def agreement(
     resamples: int = 2000,
     seed: int = 2019,
 ) -> Agreement:
-    """Agreement of two annotators' classes, map by map; the interval is a bootstrap over maps.
+    """Return the agreement of two annotators' classes, map by map; the interval is a bootstrap over maps.
 
     Raises:
         UserError: no maps, numbers of labels that differ, or an unknown class.
@@ -48,25 +49,25 @@ def agreement(
     if len(first) != len(second) or not first:
         raise UserError(f"{len(first)} labels against {len(second)}: agreement needs both annotators' on the same maps")
     table = np.zeros((len(CLASSES), len(CLASSES)), dtype=np.int64)
-    for one, other in zip(first, second, strict=True):
-        table[CLASSES.index(check_class(one)), CLASSES.index(check_class(other))] += 1
-    drawn = np.random.default_rng(seed).multinomial(len(first), table.ravel() / len(first), size=resamples)
-    kappas = kappa(drawn.reshape(resamples, *table.shape).astype(float))
+    for name, second_name in zip(first, second, strict=True):
+        table[CLASSES.index(check_class(name)), CLASSES.index(check_class(second_name))] += 1
+    rng, shares = np.random.default_rng(seed), table.ravel() / len(first)
+    drawn = np.concatenate(list(resample_counts(rng, table.size, resamples, drawn=len(first), shares=shares)))
+    kappas = kappa(drawn.reshape(resamples, *table.shape))
     kappas = kappas[np.isfinite(kappas)]
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(kappas, [tail, 1 - tail]) if len(kappas) else (np.nan, np.nan)
+    low, high = central_interval(kappas, confidence) if len(kappas) else (np.nan, np.nan)
     share = float(np.trace(table)) / len(first)
     return Agreement(len(first), share, float(kappa(table[None].astype(float))[0]), float(low), float(high), table)
 
 
 def set_agreement(maps: MapSet) -> Agreement | None:
-    """Agreement of a set's two labels, on the maps that have both; None where none has."""
+    """Return the agreement of a set's two labels, on the maps that have both; None where none has."""
     pairs = [(one, two) for one, two in zip(maps.labels, maps.second_labels, strict=True) if one and two]
     return agreement([one for one, _ in pairs], [two for _, two in pairs]) if pairs else None
 
 
 def kappa(tables: Float[np.ndarray, "tables first second"]) -> Float[np.ndarray, " tables"]:
-    """Cohen's kappa of each table of counts: agreement above chance, as a share of what is possible above chance."""
+    """Return Cohen's kappa of each table: agreement above chance, as a share of what is possible above chance."""
     shares = tables / tables.sum(axis=(1, 2), keepdims=True)
     seen = np.trace(shares, axis1=1, axis2=2)
     chance = (shares.sum(axis=2) * shares.sum(axis=1)).sum(axis=1)

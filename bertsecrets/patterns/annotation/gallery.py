@@ -17,7 +17,7 @@ HARD_CASES = "hard-cases"
 
 
 def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
-    """One picture per class that has labels, and one of hard cases where there are any; maps are drawn at random.
+    """Write one picture per class that has labels, and one of hard cases where there are any; maps are drawn at random.
 
     Raises:
         UserError: nothing is labelled, or the disk fails.
@@ -42,7 +42,7 @@ def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
 
 
 def write_predicted(maps: MapSet, predicted: Mapping[str, str], folder: Path, seed: int) -> list[Path]:
-    """One picture per predicted class: ten random maps, each under the label that annotators gave it.
+    """Write one picture per predicted class: ten random maps, each under the label that annotators gave it.
 
     Args:
         predicted: the class of each map, by name; maps that are not named are left out.
@@ -54,7 +54,7 @@ def write_predicted(maps: MapSet, predicted: Mapping[str, str], folder: Path, se
     settled = maps.settled()
     written = []
     for name in CLASSES:
-        places = [i for i, each in enumerate(maps) if predicted.get(each.name) == name]
+        places = [i for i, one in enumerate(maps) if predicted.get(one.name) == name]
         if places:
             chosen = settled.take(rng.permutation(places)[:PREDICTED].tolist())
             written.append(folder / f"{name}.png")
@@ -65,7 +65,10 @@ def write_predicted(maps: MapSet, predicted: Mapping[str, str], folder: Path, se
 
 
 def hard_cases(maps: MapSet, rng: np.random.Generator) -> list[int]:
-    """Places of up to ten maps that have two labels, so that every kind of difference comes once before any again."""
+    """Return the places of up to ten maps on which two labels differ.
+
+    Every kind of difference comes once before any comes again.
+    """
     kinds = defaultdict(list)
     for place in rng.permutation(len(maps)).tolist():
         one, two = maps.labels[place], maps.second_labels[place]

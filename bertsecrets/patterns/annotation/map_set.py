@@ -1,12 +1,19 @@
-"""A set of attention maps with their labels: two files, one of numbers, one that a person can review.
+"""A set of attention maps with their labels: files of numbers, one a draw, and one that a person can review.
 
-`maps.npz` holds every map's values (float16, concatenated) and its name; `annotations.tsv` has one row per map, with
-what is known of it and its labels. Rows are matched by name, so the text may be sorted. No text of any input is kept.
+`maps-0001.npz` and those that follow hold the maps' values (float16, concatenated) and names, each file those of one
+draw: a further draw adds a file and rewrites none. `annotations.tsv` has one row per map, in the set's order, with what
+is known of it and its labels. Rows are matched by name, so the text may be sorted. No text of any input is kept.
+
+The suite's own set is no part of an installed package: `own_maps` says where it is, or how to get it.
 """
 
+import hashlib
+import io
+import os
 import tempfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,19 +22,20 @@ from typing import overload
 import numpy as np
 from jaxtyping import Float, Float16
 
-from bertsecrets.errors import UserError, near_matches
+from bertsecrets.errors import MissingError, UserError, near_matches
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.store.files import copy_whole, guarded_writes, write_whole
+from bertsecrets.settings import project_path
+from bertsecrets.store.files import copy_whole, digest, guarded_writes, write_whole
 
-MAPS, ANNOTATIONS, ANNOTATORS, LOCK = "maps.npz", "annotations.tsv", "annotators.json", ".lock"
+MAPS, ANNOTATIONS, ANNOTATORS, LOCK = "maps-0001.npz", "annotations.tsv", "annotators.json", ".lock"
+SHARDS = "maps*.npz"  # earlier versions of the suite wrote a single maps.npz
 STATES = ("fine-tuned", "pretrained")
 LABELS = ("label", "second label", "third label")
 FURTHER = "further labels"
 COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", *LABELS, FURTHER)
-SHIPPED = Path(__file__).parents[1] / "data"
-UNSEEN = Path(__file__).parents[1] / "unseen"  # of an encoder that no classifier was trained or chosen on
-
-
+VARIABLE = "BERTSECRETS_MAPS"  # names another folder than the checkout's for the suite's own maps
+OWN, UNSEEN = "data/patterns", "unseen"
+HOW_TO_GET = f"in a checkout `dvc pull data/patterns.dvc` brings them; {VARIABLE}=DIR names another folder of them"
 AGREED = 0.8  # share of the labels that must be alike
 
 # Models whose layers come from another's, and which of its layers each was.
@@ -131,10 +139,10 @@ class MapSet(Sequence[PatternMap]):
     @property
     def groups(self) -> list[tuple[str, int, int]]:
         """Each map's group, for cross-validation."""
-        return [each.group for each in self.maps]
+        return [one.group for one in self.maps]
 
     def take(self, places: Iterable[int]) -> "MapSet":
-        """The maps at these places, in this order, with their labels."""
+        """Return the maps at these places, in this order, with their labels."""
         order = list(places)
         return MapSet(
             tuple(self.maps[i] for i in order),
@@ -156,43 +164,49 @@ class MapSet(Sequence[PatternMap]):
         return [bool(given) and max(map(given.count, given)) >= AGREED * len(given) for given in self.votes]
 
     def settled(self) -> "MapSet":
-        """The maps under one label each, that of most annotators; where two are equal in that, the one given first."""
+        """Return the maps under one label each: that of most annotators, of equal ones that given first."""
         return MapSet(self.maps, tuple(max(given, key=given.count) if given else None for given in self.votes))
 
     def relabelled(self, labels: Mapping[str, str | None], second: bool = False) -> "MapSet":
-        """The same maps with other labels, given by map name; maps that are not named keep theirs.
+        """Return the same maps with other labels, given by map name; maps that are not named keep theirs.
 
         Raises:
             UserError: a name that no map has, or an unknown class.
         """
-        names = {each.name for each in self.maps}
+        names = {one.name for one in self.maps}
         for name, label in labels.items():
             if name not in names:
                 raise UserError(f"no map is called {name!r}: {near_matches(name, names)}")
             if label is not None and label not in CLASSES:
                 raise UserError(f"map {name}: unknown label {label!r}; expected one of {', '.join(CLASSES)}")
         old = self.second_labels if second else self.labels
-        new = tuple(labels.get(each.name, label) for each, label in zip(self.maps, old, strict=True))
+        new = tuple(labels.get(one.name, label) for one, label in zip(self.maps, old, strict=True))
         return replace(self, second_labels=new) if second else replace(self, labels=new)
 
     # ------------------------------------------------------------------ files
 
     @classmethod
-    def load(cls, folder: Path = SHIPPED) -> "MapSet":
-        """The set in a folder; without one, the set that the suite ships.
+    def load(cls, folder: Path) -> "MapSet":
+        """Return the set in a folder.
 
         Raises:
             UserError: a file is missing or damaged, or a row is not what it should be; file and line are named.
         """
         check_set(folder)
-        arrays = _read_maps(folder / MAPS)
+        arrays: dict[str, np.ndarray] = {}
+        for shard in shards(folder):
+            further = _read_maps(shard)
+            doubled = arrays.keys() & further.keys()
+            if doubled:
+                raise UserError(f"{shard} has a map {min(doubled)!r}, which another file beside it has too")
+            arrays |= further
         rows = _read_rows(folder / ANNOTATIONS)
         maps = []
         for line, row in rows:
             where = f"{folder / ANNOTATIONS}, line {line}"
             values = arrays.pop(row["name"], None)
             if values is None:
-                raise UserError(f"{where}: no map called {row['name']!r} left in {MAPS}: is a row doubled or renamed?")
+                raise UserError(f"{where}: no map called {row['name']!r} left: is a row doubled or renamed?")
             maps.append(_row_map(row, values, where))
         if arrays:
             raise UserError(
@@ -208,35 +222,55 @@ class MapSet(Sequence[PatternMap]):
         )
 
     def save(self, folder: Path) -> None:
-        """Write the set as a folder, whole or not at all; an older set there is replaced.
+        """Write the set as a folder with one file of maps, whole or not at all; an older set there is replaced.
 
         Raises:
             UserError: the folder holds other files, two maps share a name, or the disk fails.
         """
-        names = [each.name for each in self.maps]
-        doubled = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
-        if doubled:
-            raise UserError(f"two maps are called {min(doubled)!r}: names must be unique")
-        flat = [each.values.ravel() for each in self.maps]
+        _check_names(self.maps)
         with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
-            np.savez_compressed(
-                Path(room) / MAPS,
-                names=np.array(names, dtype=np.str_),
-                tokens=np.array([each.tokens for each in self.maps], dtype=np.int32),
-                values=np.concatenate(flat) if flat else np.zeros(0, dtype=np.float16),
-            )
+            (Path(room) / MAPS).write_bytes(_packed(self.maps))
             self.save_annotations(Path(room))
-            copy_whole(Path(room), folder, (MAPS, ANNOTATIONS), (ANNOTATORS, LOCK))
+            replaced = [path.name for path in shards(folder)] or [MAPS]
+            copy_whole(Path(room), folder, (*replaced, ANNOTATIONS), (ANNOTATORS, LOCK))
 
     def save_annotations(self, folder: Path) -> None:
         """Write only the text file of labels, whole or not at all; the maps stay as they are."""
         lines = ["\t".join(COLUMNS)]
         labels = zip(self.labels, self.second_labels, self.third_labels, self.further_labels, strict=True)
-        for each, (*named, further) in zip(self.maps, labels, strict=True):
-            facts = (each.name, each.model, each.task, each.state, each.layer, each.head, each.example)
+        for one, (*named, further) in zip(self.maps, labels, strict=True):
+            facts = (one.name, one.model, one.task, one.state, one.layer, one.head, one.example)
             given = (*(label or "" for label in named), " ".join(further))
-            lines.append("\t".join(map(str, (*facts, each.tokens, each.boundary, *given))))
+            lines.append("\t".join(map(str, (*facts, one.tokens, one.boundary, *given))))
         write_whole(folder / ANNOTATIONS, "\n".join(lines) + "\n")
+
+
+def add_draw(folder: Path, drawn: MapSet) -> Path:
+    """Add a further draw to the set in a folder: a file of its own, and rows at the end; no file of maps is rewritten.
+
+    Returns:
+        the new file of maps.
+
+    Raises:
+        UserError: no set there, a map's name is taken, or the disk fails.
+    """
+    known = MapSet.load(folder)
+    columns = ("maps", "labels", "second_labels", "third_labels", "further_labels")
+    together = MapSet(*(getattr(known, column) + getattr(drawn, column) for column in columns))
+    _check_names(together.maps)
+    shard = folder / f"maps-{len(shards(folder)) + 1:04d}.npz"
+    write_whole(shard, _packed(drawn.maps))
+    try:
+        together.save_annotations(folder)
+    except BaseException:
+        shard.unlink()
+        raise
+    return shard
+
+
+def shards(folder: Path) -> list[Path]:
+    """Return a set's files of maps, first draw first."""
+    return sorted(folder.glob(SHARDS))
 
 
 def check_set(folder: Path) -> None:
@@ -245,8 +279,54 @@ def check_set(folder: Path) -> None:
     Raises:
         UserError: it is not.
     """
-    if not (folder / MAPS).is_file():
-        raise UserError(f"no {MAPS} in {folder}: a set of maps is a folder with {MAPS} and {ANNOTATIONS}")
+    if not shards(folder):
+        raise UserError(f"no maps in {folder}: a set of maps is a folder with {MAPS} and {ANNOTATIONS}")
+
+
+def own_maps(part: str = "") -> Path:
+    """Return the folder of the suite's own annotated maps.
+
+    Args:
+        part: `UNSEEN` for those of the encoder that no classifier was trained or chosen on.
+
+    Raises:
+        MissingError: they are not here; the message says how to get them.
+    """
+    named = os.environ.get(VARIABLE)
+    folder = Path(named or project_path(OWN)) / part
+    if not shards(folder):
+        where = f"in {folder}, which {VARIABLE} names" if named else "here"
+        raise MissingError(f"the suite's annotated maps are not {where}: {HOW_TO_GET}")
+    return folder
+
+
+def fingerprint(maps: MapSet) -> str:
+    """Return what identifies maps, their labels, and which of them folds keep together.
+
+    How the maps are cut into files has no part in it.
+    """
+    values = [[one.name, hashlib.sha256(one.values.astype("<f2").tobytes()).hexdigest()] for one in maps]
+    return digest([values, maps.votes, maps.groups])
+
+
+def _check_names(maps: Sequence[PatternMap]) -> None:
+    names = [one.name for one in maps]
+    if len(set(names)) < len(names):
+        doubled = min(name for name, times in Counter(names).items() if times > 1)
+        raise UserError(f"two maps are called {doubled!r}: names must be unique")
+
+
+def _packed(maps: Sequence[PatternMap]) -> bytes:
+    """Return the bytes of a file of maps; equal maps give equal bytes."""
+    flat = [one.values.ravel() for one in maps]
+    file = io.BytesIO()
+    np.savez_compressed(
+        file,
+        names=np.array([one.name for one in maps], dtype=np.str_),
+        tokens=np.array([one.tokens for one in maps], dtype=np.int32),
+        values=np.concatenate(flat) if flat else np.zeros(0, dtype=np.float16),
+    )
+    return file.getvalue()
 
 
 def _read_maps(path: Path) -> dict[str, np.ndarray]:
@@ -283,7 +363,7 @@ def _read_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
 
 
 def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
-    """A row's map, every field checked."""
+    """Return a row's map, every field checked."""
     for column in (*LABELS, FURTHER):
         for label in row[column].split() or [row[column]]:
             if label and label not in CLASSES:
@@ -293,11 +373,11 @@ def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
     numbers = {}
     for column in ("layer", "head", "example", "tokens", "boundary"):
         if not row[column].isdecimal():
-            raise UserError(f"{where}: {column} {row[column]!r} is no whole number")
+            raise UserError(f"{where}: {column} {row[column]!r} is not a whole number")
         numbers[column] = int(row[column])
     tokens = numbers.pop("tokens")
     if tokens != len(values):
-        raise UserError(f"{where}: {tokens} tokens, but the map in {MAPS} has {len(values)}")
+        raise UserError(f"{where}: {tokens} tokens, but its map has {len(values)}")
     if not 1 <= numbers["boundary"] <= tokens:
         raise UserError(f"{where}: boundary {numbers['boundary']} is outside 1 to {tokens}")
     return PatternMap(row["name"], row["model"], row["task"], row["state"], values=values, **numbers)

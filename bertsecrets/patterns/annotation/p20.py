@@ -1,4 +1,4 @@
-"""The annotated maps of P20's repository (`data/head_classification_data.tar.gz`), as a set of this suite.
+"""The annotated maps of P20 (Prasanna et al. 2020), `data/head_classification_data.tar.gz` of its repository, as a set.
 
 Their form, by their own reader (`src/classify_attention_patterns.py`): `raw/labels.txt`, lines of `label = name, name`,
 and a folder beside it with one `.npy` a map, raw attention of any size. A bare number stands for a name of 4 digits.
@@ -70,28 +70,28 @@ def read_p20(source: Path) -> MapSet:
 
 
 def _read(path: Path, text: bytes, arrays: Mapping[str, Callable[[], bytes]]) -> MapSet:
-    found: dict[str, tuple[PatternMap, str]] = {}
+    labelled: dict[str, tuple[PatternMap, str]] = {}
     for line, label, names in _lines(path, text):
         for name in names:
             where = f"{path}, line {line}"
-            if name in found:
+            if name in labelled:
                 raise UserError(f"{where}: {name!r} is named twice: each map has one label")
             if name not in arrays:
                 raise UserError(f"{where}: no {name}.npy beside it: get the archive again, or take the name out")
-            found[name] = (_map(name, arrays[name](), where), label)
-    if not found:
+            labelled[name] = (_map(name, arrays[name](), where), label)
+    if not labelled:
         raise UserError(f"{path} names no maps: expected lines such as 'vertical = name, name'")
-    maps, labels = zip(*found.values(), strict=True)
+    maps, labels = zip(*labelled.values(), strict=True)
     return MapSet(maps, labels)
 
 
 def _lines(path: Path, text: bytes) -> list[tuple[int, str, list[str]]]:
-    """Line number, class and names of each line."""
+    """Return the line number, class and names of each line."""
     try:
         lines = text.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from error
-    found = []
+    parsed = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -99,17 +99,17 @@ def _lines(path: Path, text: bytes) -> list[tuple[int, str, list[str]]]:
         if not equals:
             raise UserError(f"{path}, line {number}: no '=' in {line[:40]!r}: expected 'label = name, name'")
         stems = [_stem(name.strip()) for name in names.split(",") if name.strip()]
-        found.append((number, _class(label.strip(), f"{path}, line {number}"), stems))
-    return found
+        parsed.append((number, _class(label.strip(), f"{path}, line {number}"), stems))
+    return parsed
 
 
 def _stem(name: str) -> str:
-    """A map's file name without its ending; bare numbers have four digits."""
+    """Return a map's file name without its ending; bare numbers have four digits."""
     return name if "_" in name else name.rjust(4, "0")
 
 
 def _class(label: str, where: str) -> str:
-    """The class that a label of theirs stands for."""
+    """Return the class that a label of theirs stands for."""
     plain = re.sub("[^a-z]+", "-", label.lower()).strip("-")
     name = THEIRS.get(plain, plain)
     if name not in CLASSES:
@@ -121,7 +121,7 @@ def _map(name: str, data: bytes, where: str) -> PatternMap:
     try:
         values = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise UserError(f"{where}: {name}.npy is no array ({error}): get it again") from error
+        raise UserError(f"{where}: {name}.npy is not an array ({error}): get it again") from error
     if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
         raise UserError(f"{where}: {name}.npy has the shape {values.shape}, where tokens x tokens was expected")
     if values.dtype.kind not in "fiu" or not np.isfinite(values).all() or values.min() < 0:

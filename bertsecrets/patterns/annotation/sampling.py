@@ -1,25 +1,25 @@
 """Maps drawn for annotation: balanced over checkpoints and heads, each from an input of its own, nothing else kept.
 
 A draw is decided before any model runs: heads come round in shuffled turns that go on from one checkpoint to the next,
-inputs in shuffled order. One pass per checkpoint over the drawn inputs then keeps the drawn maps alone.
+inputs in shuffled order. One pass per checkpoint over the drawn inputs then keeps nothing but the drawn maps.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
+import torch
 
 from bertsecrets.ablation.head_sets import check_sets
 from bertsecrets.errors import UserError
-from bertsecrets.models import loading, locations
+from bertsecrets.models import loading
 from bertsecrets.models.attention import Maps, Pass
 from bertsecrets.models.encoding import Batch, Encoded, encode
 from bertsecrets.patterns.annotation.map_set import MapSet, PatternMap
-from bertsecrets.session import Workbench
+from bertsecrets.patterns.map_stack import second_text
 from bertsecrets.texts.glue import Split
-from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject, slug
 
 MAX_TOKENS = 100  # longer inputs are passed over: their maps show no more, and a set of them would be large
@@ -33,41 +33,48 @@ class Keep:
     kept: dict[tuple[int, int, int], np.ndarray] = field(default_factory=dict)
     pairs: bool = False
 
-    def observe(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+    def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """Keep what is wanted of one layer of one batch, cropped to the real tokens (float16)."""
         for row, example in enumerate(batch.indices.tolist()):
             tokens = int(batch.lengths[row])
             for at, head in self.wanted.get(example, ()):
                 if at == layer:
-                    found = maps[row, head, :tokens, :tokens]
-                    self.kept[example, layer, head] = found.half().cpu().numpy().copy()
+                    cropped = maps[row, head, :tokens, :tokens]
+                    self.kept[example, layer, head] = cropped.half().cpu().numpy().copy()
 
-    def result(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Nothing: this observer measures nothing."""
+    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return nothing: this observer measures nothing."""
         return {}, {}
 
 
 def in_turns(things: Sequence, rng: np.random.Generator) -> Iterator:
-    """All things in shuffled order, then again in another, without end: counts never differ by more than one."""
+    """Yield all things in shuffled order, then again in another, without end: counts never differ by more than one."""
     while True:
         yield from (things[i] for i in rng.permutation(len(things)))
 
 
 def draw(
-    bench: Workbench,
     plan: Mapping[Subject, int],
+    *,
+    open_checkpoint: Callable[[Subject], loading.OpenModel],
+    rows: Callable[[str], Split],
+    max_length: int,
+    device: torch.device,
     seed: int = 1,
     max_tokens: int = MAX_TOKENS,
     only: Sequence[tuple[int, int]] | None = None,
 ) -> MapSet:
-    """Draw so many maps of each subject's checkpoint on its task's validation set (K19 section 4.1).
+    """Return so many maps of each subject's checkpoint, drawn on its task's validation set (K19 section 4.1).
 
     An `untrained` subject gives the pretrained encoder's maps on that task's inputs.
 
     Args:
         plan: how many maps of each subject; subjects of one model share the turns in which heads come.
+        open_checkpoint: gives a subject's classifier, with eager attention.
+        rows: gives a task's validation rows, by the task's name.
+        max_length: tokens from which on inputs are cut.
         max_tokens: longer inputs are passed over.
-        only: these heads alone, (layer, head) from 1, one named twice coming twice as often; all, where None. For more
+        only: these heads only, (layer, head) from 1, one named twice coming twice as often; all, where None. For more
             maps of a class that few heads show.
 
     Raises:
@@ -79,64 +86,74 @@ def draw(
     for subject, count in plan.items():
         if count < 1:
             raise UserError(f"{count} maps of {subject} leave nothing to look at: ask for 1 or more")
-        opened = loading.open_checkpoint(bench.checkpoint(subject), task(subject.task), locations.locate(subject.model))
-        opened.model.to(bench.device)
-        key = (subject.model, opened.layers, opened.heads)
+        classifier = open_checkpoint(subject)
+        classifier.model.to(device)
+        key = (subject.model, classifier.layers, classifier.heads)
         if key not in turns:
-            every = [(layer, head) for layer in range(opened.layers) for head in range(opened.heads)]
+            every = [(layer, head) for layer in range(classifier.layers) for head in range(classifier.heads)]
             chosen = every if only is None else [(layer - 1, head - 1) for layer, head in only]
-            check_sets([frozenset(chosen)], opened.layers, opened.heads)
+            check_sets([frozenset(chosen)], classifier.layers, classifier.heads)
             turns[key] = in_turns(chosen, rng)
-        maps += _of_checkpoint(subject, opened, bench, count, turns[key], rng, max_tokens)
+        split = rows(subject.task)
+        examples, encoded = draw_inputs(
+            split, classifier, count=count, rng=rng, limit=classifier.fit(max_length), max_tokens=max_tokens
+        )
+        places = _pair(len(examples), turns[key], rng, count, split.origin)
+        maps += _kept_maps(subject, classifier, encoded, examples, places)
     return MapSet(tuple(maps))
 
 
-def _of_checkpoint(
+def _pair(
+    inputs: int, heads: Iterator, rng: np.random.Generator, count: int, origin: str
+) -> list[tuple[int, int, int]]:
+    """Return so many (input, layer, head), inputs in turns of their own, none of them twice."""
+    pairs: dict[tuple[int, int, int], None] = {}
+    for place, (layer, head) in zip(islice(in_turns(range(inputs), rng), 100 * count), heads, strict=False):
+        pairs[place, layer, head] = None
+        if len(pairs) == count:
+            return list(pairs)
+    raise UserError(f"{origin} has {len(pairs)} maps to offer where {count} were asked for: ask for fewer")
+
+
+def _kept_maps(
     subject: Subject,
-    opened: loading.Classifier,
-    bench: Workbench,
-    count: int,
-    heads: Iterator,
-    rng: np.random.Generator,
-    max_tokens: int,
+    classifier: loading.OpenModel,
+    encoded: Encoded,
+    examples: Sequence[int],
+    places: Sequence[tuple[int, int, int]],
 ) -> list[PatternMap]:
-    split = bench.texts.split(subject.task, "dev")
-    limit = opened.fit(bench.settings.attention.max_length)
-    examples, encoded = draw_inputs(split, opened, count, rng, limit, max_tokens)
+    """Return the maps at these (input, layer, head), from one pass over the inputs."""
     wanted: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    drawn: list[tuple[int, int, int]] = []
-    for place, (layer, head) in zip(islice(in_turns(range(len(examples)), rng), 100 * count), heads, strict=False):
-        if (layer, head) not in wanted[place]:
-            wanted[place].append((layer, head))
-            drawn.append((place, layer, head))
-        if len(drawn) == count:
-            break
-    else:
-        raise UserError(f"{split.origin}: {len(drawn)} maps to be had where {count} were asked for: ask for fewer")
+    for place, layer, head in places:
+        wanted[place].append((layer, head))
     keep = Keep(wanted)
-    Pass(opened.model, opened.layers, opened.heads).feed(encoded, [keep])
-    separator = loading.special_ids(opened.tokenizer)["sep"]
-    state = "pretrained" if subject.initialisation == "untrained" else "fine-tuned"
+    Pass(classifier).feed(encoded, [keep])
+    separator = loading.special_ids(classifier.tokenizer)["sep"]
+
+    def boundary(place: int) -> int:
+        ids = torch.tensor([list(encoded.input_ids[place])])
+        return int(second_text(ids, torch.tensor([ids.shape[1]]), separator))
+
     return [
         PatternMap(
-            f"{subject}_l{layer + 1}_h{head + 1}_x{examples[place]}",
-            slug(subject.model),
-            subject.task,
-            state,
-            layer + 1,
-            head + 1,
-            examples[place],
-            boundary(encoded.input_ids[place], separator),
-            keep.kept[place, layer, head],
+            name=f"{subject}_l{layer + 1}_h{head + 1}_x{examples[place]}",
+            model=slug(subject.model),
+            task=subject.task,
+            state="pretrained" if subject.initialisation == "untrained" else "fine-tuned",
+            layer=layer + 1,
+            head=head + 1,
+            example=examples[place],
+            boundary=boundary(place),
+            values=keep.kept[place, layer, head],
         )
-        for place, layer, head in drawn
+        for place, layer, head in places
     ]
 
 
 def draw_inputs(
-    split: Split, opened: loading.Classifier, count: int, rng: np.random.Generator, limit: int, max_tokens: int
+    split: Split, classifier: loading.OpenModel, *, count: int, rng: np.random.Generator, limit: int, max_tokens: int
 ) -> tuple[list[int], Encoded]:
-    """Up to `count` rows of a split, drawn at random among those of at most `max_tokens` tokens, and their encoding.
+    """Return up to `count` rows of a split, drawn from those of at most `max_tokens` tokens, and their encoding.
 
     Only rows that are looked at are encoded.
 
@@ -150,7 +167,7 @@ def draw_inputs(
     padding = 0
     for start in range(0, len(order), count):
         looked_at = order[start : start + count]
-        coded = encode(_rows(split, looked_at), opened.tokenizer, limit)
+        coded = encode(_rows(split, looked_at), classifier.tokenizer, limit)
         padding = coded.padding_id
         for place, example in enumerate(looked_at):
             if len(coded.input_ids[place]) <= max_tokens and len(examples) < count:
@@ -173,11 +190,3 @@ def _rows(split: Split, places: list[int]) -> Split:
         sentence2=None if second is None else [second[i] for i in places],
         labels=[str(split.labels[i]) for i in places],  # not looked at
     )
-
-
-def boundary(ids: Sequence[int], separator: int | None) -> int:
-    """The index of the second text's first token; the number of tokens where there is no second text."""
-    place = next((i for i, token in enumerate(ids) if token == separator), len(ids))
-    while place < len(ids) and ids[place] == separator:
-        place += 1
-    return place

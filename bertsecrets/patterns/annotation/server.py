@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.errors import UserError
-from bertsecrets.patterns.annotation.colours import palette, shades
+from bertsecrets.patterns.annotation.colours import FULL_BAR, palette, shades
 from bertsecrets.patterns.annotation.session import Annotation
-from bertsecrets.patterns.annotation.sheets import FULL_BAR
 from bertsecrets.patterns.classes import CLASSES, GUIDELINES, KEYS
 
 ADDRESS = "127.0.0.1"
@@ -45,7 +44,7 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__((ADDRESS, port), Handler)
         except OSError as error:
-            reason = "in use" if error.errno == errno.EADDRINUSE else f"not to be had ({error.strerror})"
+            reason = "in use" if error.errno == errno.EADDRINUSE else f"not available ({error.strerror})"
             raise UserError(f"port {port} is {reason}: name another with --port, or leave it out") from error
         self.work = work
         self.lock = threading.Lock()
@@ -61,7 +60,7 @@ class Server(ThreadingHTTPServer):
         return f"http://{ADDRESS}:{self.server_address[1]}/"
 
     def state(self) -> dict[str, Any]:
-        """What the page shows besides the map."""
+        """Return what the page shows besides the map."""
         work = self.work
         agreed = work.agreement()
         return {
@@ -76,7 +75,7 @@ class Server(ThreadingHTTPServer):
         }
 
     def constants(self) -> dict[str, Any]:
-        """What the page needs once."""
+        """Return what the page needs once."""
         keys = {name: key for key, name in KEYS.items()}
         return {
             "classes": [{"name": name, "key": keys[name], "guideline": GUIDELINES[name]} for name in CLASSES],
@@ -85,15 +84,15 @@ class Server(ThreadingHTTPServer):
         }
 
     def shown(self, place: int) -> dict[str, Any]:
-        """One map: its shades (base64, row by row), its columns' shares, its special places, its label."""
-        each = self.work.maps[self.work.order[place]]
+        """Return one map: its shades (base64, row by row), its columns' shares, its special places, its label."""
+        one = self.work.maps[self.work.order[place]]
         return {
             "place": place,
-            "tokens": each.tokens,
-            "separators": each.separators,
-            "shades": base64.b64encode(shades(each.values).tobytes()).decode(),
-            "shares": np.round(each.shares, 4).tolist(),
-            "special_share": round(each.special_share, 4),
+            "tokens": one.tokens,
+            "separators": one.separators,
+            "shades": base64.b64encode(shades(one.values).tobytes()).decode(),
+            "shares": np.round(one.shares, 4).tolist(),
+            "special_share": round(one.special_share, 4),
             "label": self.work.labels[place],
         }
 
@@ -145,13 +144,13 @@ class Handler(BaseHTTPRequestHandler):
             self._json({"error": f"not understood: {error}"}, HTTPStatus.BAD_REQUEST)
 
     def _meant(self) -> bool:
-        """Whether a request comes from the page itself, and not from another site that knows the port."""
+        """Return whether a request comes from the page itself, and not from another site that knows the port."""
         port = self.server.server_address[1]
         hosts = {f"{ADDRESS}:{port}", f"localhost:{port}"}
         origin = self.headers.get("Origin")
         ours = self.headers.get("Host") in hosts and (origin is None or origin.removeprefix("http://") in hosts)
         if not ours:
-            self._json({"error": "this page answers on its own address alone"}, HTTPStatus.FORBIDDEN)
+            self._json({"error": "this page answers on its own address only"}, HTTPStatus.FORBIDDEN)
         return ours
 
     def _json(self, data: dict[str, Any], status: HTTPStatus = HTTPStatus.OK) -> None:

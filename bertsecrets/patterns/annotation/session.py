@@ -59,9 +59,9 @@ class Annotation:
         column = SECOND if second is not None else FIRST
         name = annotator or known.get(column) or ("second" if second is not None else "first")
         if anew:
-            maps = maps.relabelled({each.name: None for each in maps}, second is not None)
-        there = any(maps.second_labels if second is not None else maps.labels)
-        if there and annotator and known.get(column) != annotator:
+            maps = maps.relabelled({one.name: None for one in maps}, second is not None)
+        labelled = any(maps.second_labels if second is not None else maps.labels)
+        if labelled and annotator and known.get(column) != annotator:
             raise UserError(
                 f"the {column}s in {folder} are {known.get(column, 'someone unnamed')}'s, not {annotator}'s: go on "
                 "under that name, label a subset with --second N, or replace them all with --anew (in a copy)"
@@ -87,8 +87,8 @@ class Annotation:
     @property
     def counts(self) -> dict[str, int]:
         """How many maps this annotator gave each class."""
-        found = Counter(self.labels)
-        return {name: found[name] for name in CLASSES}
+        given = Counter(self.labels)
+        return {name: given[name] for name in CLASSES}
 
     @property
     def done(self) -> int:
@@ -96,13 +96,13 @@ class Annotation:
         return sum(label is not None for label in self.labels)
 
     def open_place(self, after: int = -1) -> int:
-        """The next place without a label, behind `after` and then from the start; the last place where all have one."""
+        """Return the next place without a label, from `after` on and then from the start; where none is, the last."""
         labels = self.labels
         places = [*range(after + 1, len(self)), *range(min(after + 1, len(self)))]
         return next((place for place in places if labels[place] is None), len(self) - 1)
 
     def agreement(self) -> Agreement | None:
-        """Agreement with the first annotator; None before the second one's work is finished, so that it stays blind."""
+        """Return the agreement with the first annotator; None before the second one's work, which is blind, is done."""
         if not self.second or self.done < len(self):
             return None
         return set_agreement(self.maps.take(self.order))

@@ -10,36 +10,38 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
 
 from bertsecrets.errors import UserError
-from bertsecrets.patterns.annotation.colours import colours
+from bertsecrets.patterns.annotation.colours import FULL_BAR, colours
 from bertsecrets.patterns.annotation.map_set import MapSet, PatternMap
+from bertsecrets.patterns.extra import from_extra
 from bertsecrets.store.files import write_whole
+
+with from_extra("pillow", "drawing sheets of maps"):
+    from PIL import Image, ImageDraw, ImageFont
 
 COLUMNS, ROWS = 4, 3  # a page that viewers show without scaling it down
 SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels: of a map, around it, of the line above, of the bars below
-FULL_BAR = 0.4  # share of all attention
 STACK_GAP = 3  # pixels between the columns' bars and that of the special ones stacked
 PAPER, INK, FIRST, LAST, LINE, STRONG = "white", "black", "#1f6fd6", "#d62728", "#2a9d5c", "#e4572e"
 
 
-def panel(each: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
-    """One map as an image: a caption above it, ticks at its special tokens, bars of its columns' shares below."""
+def panel(one: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
+    """Return a map as an image: a caption above, ticks at its special tokens, bars of its columns' shares below."""
     image = Image.new("RGB", (size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS), PAPER)
     pen = ImageDraw.Draw(image)
     left, top = MARGIN, MARGIN + CAPTION
     pen.text((left, 0), caption, INK, font=_font(pen, caption, size))
-    image.paste(Image.fromarray(colours(each.values)).resize((size, size), Image.Resampling.NEAREST), (left, top))
-    edges = np.round(np.arange(each.tokens + 1) * size / each.tokens).astype(int).tolist()
-    for place, colour in ((0, FIRST), *((place, LAST) for place in each.separators)):
+    image.paste(Image.fromarray(colours(one.values)).resize((size, size), Image.Resampling.NEAREST), (left, top))
+    edges = np.round(np.arange(one.tokens + 1) * size / one.tokens).astype(int).tolist()
+    for place, colour in ((0, FIRST), *((place, LAST) for place in one.separators)):
         start, end = edges[place], max(edges[place] + 1, edges[place + 1] - 1)
         for near in (-MARGIN + 2, size + 1):  # above and below the columns, left and right of the rows
             pen.rectangle((left + start, top + near, left + end, top + near + 6), colour)
             pen.rectangle((left + near, top + start, left + near + 6, top + end), colour)
     floor, end = top + size + MARGIN + BARS, size + MARGIN - 1
-    columns = zip(edges, edges[1:], each.shares.tolist(), strict=False)
-    for start, stop, share in (*columns, (size + STACK_GAP, end, each.special_share)):
+    columns = zip(edges, edges[1:], one.shares.tolist(), strict=False)
+    for start, stop, share in (*columns, (size + STACK_GAP, end, one.special_share)):
         high = round(BARS * min(1.0, share / FULL_BAR))
         if high:
             colour = STRONG if 2 * high >= BARS else INK
@@ -49,7 +51,7 @@ def panel(each: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
 
 
 def _font(pen: ImageDraw.ImageDraw, text: str, width: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """The largest font, up to the caption's height, in which a text is no wider than so many pixels."""
+    """Return the largest font, up to the caption's height, in which a text is no wider than so many pixels."""
     fonts = [ImageFont.load_default(points) for points in range(CAPTION - 3, 7, -1)]
     return next((font for font in fonts if pen.textlength(text, font=font) <= width), fonts[-1])
 
@@ -57,12 +59,12 @@ def _font(pen: ImageDraw.ImageDraw, text: str, width: int) -> ImageFont.FreeType
 def sheet(
     maps: Sequence[PatternMap], captions: Sequence[str] | None = None, size: int = SIZE, columns: int = COLUMNS
 ) -> Image.Image:
-    """Maps in rows of so many, numbered from 1 or with captions of their own."""
+    """Return maps in rows of so many, numbered from 1 or with captions of their own."""
     wide, high = size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS
     image = Image.new("RGB", (columns * wide, -(-len(maps) // columns) * high), PAPER)
-    for place, each in enumerate(maps):
+    for place, one in enumerate(maps):
         caption = str(place + 1) if captions is None else captions[place]
-        image.paste(panel(each, caption, size), (place % columns * wide, place // columns * high))
+        image.paste(panel(one, caption, size), (place % columns * wide, place // columns * high))
     return image
 
 
@@ -78,7 +80,7 @@ def save_image(image: Image.Image, path: Path) -> None:
 
 
 def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None) -> list[Path]:
-    """Sheets of all maps, or of `count` drawn at random, in shuffled order; `index.tsv` says which map is where.
+    """Write sheets of all maps, or of `count` drawn at random, in shuffled order; `index.tsv` says which map is where.
 
     Raises:
         UserError: more maps asked for than there are, or the disk fails.
@@ -90,9 +92,9 @@ def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None
     lines = ["sheet\tpanel\tname"]
     written = []
     for number, start in enumerate(range(0, len(order), each_sheet), start=1):
-        there = [maps[i] for i in order[start : start + each_sheet]]
+        shown = [maps[i] for i in order[start : start + each_sheet]]
         written.append(folder / f"sheet-{number:02d}.png")
-        save_image(sheet(there), written[-1])
-        lines += [f"{number}\t{place}\t{each.name}" for place, each in enumerate(there, start=1)]
+        save_image(sheet(shown), written[-1])
+        lines += [f"{number}\t{place}\t{one.name}" for place, one in enumerate(shown, start=1)]
     write_whole(folder / "index.tsv", "\n".join(lines) + "\n")
     return written

@@ -1,13 +1,13 @@
 """Whether what rows attend to moves along with them: a line, or a smear that still has a ridge.
 
-Brightness is that of pictures (`stripes.shaded`); only inside tokens count. "Near" is told in shares of the row's own
-text, as an eye does: what is a narrow smear in a long text fills a short one.
+Brightness is that of pictures (`picture.stack_brightness`); only inside tokens count. "Near" is told in shares of the
+row's own text, as an eye does: what is a narrow smear in a long text fills a short one.
 """
 
 import torch
 from jaxtyping import Bool, Float
 
-from bertsecrets.patterns.features.columns import TINY, Column, band, both_texts, inside, longest_gap, mean
+from bertsecrets.patterns.features.regions import TINY, Column, band, both_texts, inside, longest_gap, mean
 from bertsecrets.patterns.map_stack import MapStack
 
 SHORT = 5  # words: in a text of no more, no slope can be seen
@@ -15,8 +15,8 @@ FAINT = 1e-4  # of a row: who gives its text less does not look at it
 LIT = 0.45  # a row with a place as bright as this near the diagonal is no gap in a line
 
 
-def ridges(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """How steadily and how brightly rows attend to their own surroundings."""
+def band_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
+    """Return how steadily and how brightly rows attend to their own surroundings."""
     within = inside(stack)
     light = light * within[:, None, :]
     tokens = light.shape[1]
@@ -26,7 +26,7 @@ def ridges(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) ->
     marks = within.float()
     mass = torch.einsum("ni,nij,nj->n", marks, stack.maps, marks)
     moved = torch.einsum("ni,nij,nj->n", marks, stack.maps * distance, marks)
-    found = {
+    features = {
         "distance": moved / mass.clamp(min=TINY) / stack.lengths,
         **_slopes(stack, light.square().square(), "light"),
         **_slopes(stack, stack.maps, "mass"),
@@ -34,26 +34,26 @@ def ridges(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) ->
     brightest, part = light.amax(2), MapStack(light, stack.lengths, stack.boundary)
     off = (light.argmax(2) - places).abs() / size
     off = torch.where(brightest > 0, off, torch.inf)  # a row that gives words nothing has no peak
-    found["peak_near"], found["peak_close"] = (mean((off <= share).float(), within) for share in (0.25, 0.125))
+    features["peak_near"], features["peak_close"] = (mean((off <= share).float(), within) for share in (0.25, 0.125))
     for width in (1, 3):
         near = torch.stack([band(part, offset) for offset in range(-width, width + 1)]).amax(0)
-        found[f"ridge{width}_top"] = mean(((near >= brightest) & (brightest > 0)).float(), within)
-        found[f"ridge{width}_lit"] = mean((near > 0.35).float(), within)
+        features[f"ridge{width}_top"] = mean(((near >= brightest) & (brightest > 0)).float(), within)
+        features[f"ridge{width}_lit"] = mean((near > 0.35).float(), within)
     close = (distance <= (size / 8).clamp(min=1.5)[:, :, None]).float()
     near = (light * close).amax(2)
-    found["near_lit"] = mean((near > 0.4).float(), within)
-    found["gap"] = longest_gap(near > LIT, within) / within.sum(1).clamp(min=1)
+    features["near_lit"] = mean((near > 0.4).float(), within)
+    features["gap"] = longest_gap(near > LIT, within) / within.sum(1).clamp(min=1)
     even = _along(light) * within[:, None, :]
     smear, rest = (even * close).amax(2), (even * (1 - close)).amax(2)
-    found["smear_light"], found["smear_over"] = mean(smear, within), mean(smear - rest, within)
-    found["smear_top"] = mean((smear > rest).float(), within)
+    features["smear_light"], features["smear_over"] = mean(smear, within), mean(smear - rest, within)
+    features["smear_top"] = mean((smear > rest).float(), within)
     for level in (0.3, 0.4):
-        found[f"smear_lit{level:.0%}"] = mean((smear > level).float(), within)
-    return found
+        features[f"smear_lit{level:.0%}"] = mean((smear > level).float(), within)
+    return features
 
 
 def _own_size(stack: MapStack, within: Bool[torch.Tensor, "maps tokens"]) -> Float[torch.Tensor, "maps tokens"]:
-    """The words of each token's own text; of all, where there is one text, and for special tokens."""
+    """Return the words of each token's own text; of all, where there is one text, and for special tokens."""
     texts = both_texts(stack)
     sizes = texts.sum(2)
     whole = within.sum(1, keepdim=True)
@@ -62,7 +62,7 @@ def _own_size(stack: MapStack, within: Bool[torch.Tensor, "maps tokens"]) -> Flo
 
 
 def _along(light: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torch.Tensor, "maps tokens tokens"]:
-    """Brightness averaged over five places along the diagonal direction: a chequered smear becomes even."""
+    """Return the brightness averaged over five places along the diagonal direction: a chequered smear becomes even."""
     total = light.clone()
     for step in (1, 2):
         total[:, :-step, :-step] += light[:, step:, step:]
@@ -71,7 +71,7 @@ def _along(light: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torch.Tens
 
 
 def _slopes(stack: MapStack, weights: Float[torch.Tensor, "maps tokens tokens"], name: str) -> dict[str, Column]:
-    """How far a row's centre moves per row, and how closely the centres follow a straight line.
+    """Return how far a row's centre moves per row, and how closely the centres follow a straight line.
 
     1 and 1 on a diagonal, 0 where all rows of a text look at the same places. Of two texts each for itself, long ones
     counting more, those of up to five words not at all. Rows that give their text next to nothing have no centre.
@@ -88,15 +88,15 @@ def _slopes(stack: MapStack, weights: Float[torch.Tensor, "maps tokens tokens"],
     sizes = texts.sum(2).float()
     share = sizes * (sizes > SHORT)
     share = share / share.sum(1, keepdim=True).clamp(min=1)
-    found = {}
+    features = {}
     for k, kind in enumerate(("slope", "follow")):
         both = parts[0][k] * share[:, 0] + parts[1][k] * share[:, 1]
-        found[f"{kind}_{name}"] = torch.where(two, both, parts[2][k])
-    return found
+        features[f"{kind}_{name}"] = torch.where(two, both, parts[2][k])
+    return features
 
 
 def _slope(centre: Float[torch.Tensor, "maps tokens"], own: Bool[torch.Tensor, "maps tokens"]) -> tuple[Column, Column]:
-    """Slope and correlation of the rows' centres against the rows, among some tokens."""
+    """Return the slope and correlation of the rows' centres against the rows, among some tokens."""
     places = torch.arange(centre.shape[1], device=centre.device).float()
     rows = (places - mean(places.expand_as(centre), own)[:, None]) * own
     moved = (centre - mean(centre, own)[:, None]) * own

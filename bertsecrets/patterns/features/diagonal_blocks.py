@@ -1,20 +1,20 @@
 """Whether two lit squares stand along the diagonal with dark corners beside them, as an eye sees it on a picture.
 
-`corners` asks the same of masses; here brightness counts (`stripes.shaded`). All are 0 for one text.
+`off_diagonal` asks the same of masses; here brightness counts (`picture.stack_brightness`). All are 0 for one text.
 """
 
 import torch
 from jaxtyping import Float
 
-from bertsecrets.patterns.features.columns import Column, both_texts, inside, mean, quarter_sizes, quarters
+from bertsecrets.patterns.features.regions import Column, both_texts, inside, mean, quarter_sizes, quarters
 from bertsecrets.patterns.map_stack import MapStack
 
 LIT = 0.2  # brightness from which a place of a square counts as lit
 STEP = 3  # tokens on each side of the border
 
 
-def squares(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """How full the squares and the corners are, how far the squares reach, and how sharp the border is."""
+def block_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
+    """Return how full the squares and the corners are, how far the squares reach, and how sharp the border is."""
     texts = both_texts(stack)
     two = texts.any(2).all(1).float()
     marks, sizes = texts.float(), texts.sum(2)
@@ -22,19 +22,19 @@ def squares(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -
     lit = quarters((light > LIT).float(), texts) / places
     square, corner = lit[:, (0, 1), (0, 1)], lit[:, (0, 1), (1, 0)].amax(1)
     larger = square.gather(1, sizes.argmax(1, keepdim=True))[:, 0]
-    found = {"square_lit": square.amin(1), "corner_lit": corner, "larger_square_over": larger - corner}
+    features = {"square_lit": square.amin(1), "corner_lit": corner, "larger_square_over": larger - corner}
     # What each column has in the rows of either text; what it has in both runs through, and belongs to no square.
     seen = torch.einsum("nti,nij->ntj", marks, light) / sizes.clamp(min=1)[:, :, None]
     rest = (light - seen.amin(1)[:, None, :]).clamp(min=0)
-    found["square_rest"] = (quarters(rest, texts) / places)[:, (0, 1), (0, 1)].amin(1)
+    features["square_rest"] = (quarters(rest, texts) / places)[:, (0, 1), (0, 1)].amin(1)
     for i in (0, 1):
-        found[f"own_columns{i}"] = mean(seen[:, i] - seen[:, 1 - i], texts[:, i])
-    found |= _reach(stack, light) | {"border_step": _step(stack, light)}
-    return {name: value * two for name, value in found.items()}
+        features[f"own_columns{i}"] = mean(seen[:, i] - seen[:, 1 - i], texts[:, i])
+    features |= _reach(stack, light) | {"border_step": _step(stack, light)}
+    return {name: value * two for name, value in features.items()}
 
 
 def _reach(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """How bright a square still is far from the diagonal, against the corners and against what is near."""
+    """Return how bright a square still is far from the diagonal, against the corners and against what is near."""
     texts = both_texts(stack)
     mass, sizes = quarters(light, texts), quarter_sizes(texts)
     dark = mass[:, (0, 1), (1, 0)].sum(1) / sizes[:, (0, 1), (1, 0)].sum(1).clamp(min=1)
@@ -51,7 +51,7 @@ def _reach(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) ->
 
 
 def _step(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> Column:
-    """How much brightness changes at the border, in the rows of the text where it changes less."""
+    """Return how much brightness changes at the border, in the rows of the text where it changes less."""
     places = torch.arange(light.shape[1], device=light.device)
     border, within, texts = stack.boundary[:, None], inside(stack), both_texts(stack)
     before = within & (places >= border - 1 - STEP) & (places < border - 1)

@@ -1,13 +1,13 @@
 """The brightest path that an eye can follow from the first word to the last, and how plainly it stands out.
 
 A path moves one row down and about one column to the right with each step, and stays near the main diagonal. So a line
-that bends, or joins clumps, is found as one; straight diagonals are in `stripes.seen`.
+that bends, or joins clumps, is found as one; straight diagonals are in `picture.picture_features`.
 """
 
 import torch
 from jaxtyping import Bool, Float, Int
 
-from bertsecrets.patterns.features.columns import Column, inside, longest_gap, mean, quantile
+from bertsecrets.patterns.features.regions import Column, inside, longest_gap, mean, quantile
 from bertsecrets.patterns.map_stack import MapStack
 
 WIDEST = 0.25  # of the words: how far from the diagonal a path may get
@@ -18,8 +18,8 @@ BESIDE = (-4, -3, 3, 4)  # columns off the path: what it is compared with
 PINK, LIT = 0.5, 0.35  # brightness: plainly seen, and just seen
 
 
-def seams(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """How bright, unbroken and straight the brightest path along the diagonal is, among words (`stripes.shaded`)."""
+def path_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
+    """Return how bright, unbroken and straight the brightest path along the diagonal is, among words."""
     words, held = _words(stack, light)
     count = held.sum(1)
     path, value = _path(words, count)
@@ -47,19 +47,19 @@ def seams(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> 
 def _words(
     stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]
 ) -> tuple[Float[torch.Tensor, "maps words words"], Bool[torch.Tensor, "maps words"]]:
-    """The maps without their special tokens, and which of their rows are no padding."""
+    """Return the maps without their special tokens, and which of their rows are no padding."""
     within = inside(stack)
     order = (~within).int().argsort(dim=1, stable=True)
     held = torch.arange(within.shape[1], device=light.device) < within.sum(1, keepdim=True)
     rows = light.gather(1, order[:, :, None].expand_as(light))
-    found = rows.gather(2, order[:, None, :].expand_as(light))
-    return found * held[:, None, :] * held[:, :, None], held
+    words = rows.gather(2, order[:, None, :].expand_as(light))
+    return words * held[:, None, :] * held[:, :, None], held
 
 
 def _path(
     words: Float[torch.Tensor, "maps words words"], count: Int[torch.Tensor, " maps"]
 ) -> tuple[Int[torch.Tensor, "maps words"], Float[torch.Tensor, "maps words"]]:
-    """Per row, how far the brightest path is off the diagonal (columns), and its brightness there."""
+    """Return per row, how far the brightest path is off the diagonal (columns), and its brightness there."""
     maps, tokens, _ = words.shape
     reach = max(2, round(WIDEST * tokens))
     offsets = torch.arange(-reach, reach + 1, device=words.device)
@@ -91,7 +91,7 @@ def _beside(
     columns: Int[torch.Tensor, "maps words"],
     count: Int[torch.Tensor, " maps"],
 ) -> Float[torch.Tensor, "maps words"]:
-    """The mean brightness a few columns off a path."""
+    """Return the mean brightness a few columns off a path."""
     near = columns[:, :, None] + torch.tensor(BESIDE, device=words.device)
     there = (near >= 0) & (near < count[:, None, None])
     value = words.gather(2, near.clamp(0, words.shape[1] - 1)) * there

@@ -7,15 +7,15 @@ at one and the same distance, a smear does not care whether two tokens are of on
 import torch
 from jaxtyping import Bool, Float
 
-from bertsecrets.patterns.features.columns import TINY, Column, both_texts, diagonal_sums, inside
+from bertsecrets.patterns.features.regions import TINY, Column, both_texts, diagonal_sums, inside
 from bertsecrets.patterns.map_stack import MapStack
 
 CLOSE = 0.2  # of the inside tokens: how far from the border's corner points attention still tells a square from a smear
 FLOOR = 0.05  # of the uniform weight: differences between weaker places do not count
 
 
-def corners(stack: MapStack) -> dict[str, Column]:
-    """Each corner against what it would get if its tokens attended as those of one text do at the same distance.
+def off_diagonal_features(stack: MapStack) -> dict[str, Column]:
+    """Return each corner against what it would get if its tokens attended as those of one text do at the same distance.
 
     Corners are the rows of one text and the columns of the other: far below 0 beside squares, about 0 in a smear. Of
     the whole corner and of what is close to the squares; each corner, and the one that is less dark. 0 for one text.
@@ -34,25 +34,25 @@ def corners(stack: MapStack) -> dict[str, Column]:
     tokens = within.shape[1]
     steps = torch.arange(tokens - 1, -tokens, -1, device=within.device).abs()
     held = own_places > 0
-    found: dict[str, Column] = {}
+    features: dict[str, Column] = {}
     for part, here in (("", held), ("_close", held & (steps <= CLOSE * size[:, None]))):
         dark = [
             (((mass + floor * places) * here).sum(1) + TINY).log() - ((expected * places * here).sum(1) + TINY).log()
             for mass, places in across
         ]
-        found |= {f"corner{i}{part}": each * two for i, each in enumerate(dark)}
-        found[f"corners{part}"] = torch.maximum(*dark) * two
-    return found
+        features |= {f"corner{i}{part}": each * two for i, each in enumerate(dark)}
+        features[f"corners{part}"] = torch.maximum(*dark) * two
+    return features
 
 
 def _bare(stack: MapStack, within: Bool[torch.Tensor, "maps tokens"]) -> Float[torch.Tensor, "maps tokens tokens"]:
-    """The maps among inside tokens alone, rows made to sum to 1 again."""
+    """Return the maps among inside tokens alone, rows made to sum to 1 again."""
     maps = stack.maps * within[:, None, :] * within[:, :, None]
     return maps / maps.sum(2, keepdim=True).clamp(min=TINY)
 
 
 def _places(texts: Bool[torch.Tensor, "maps 2 tokens"], rows: int, columns: int) -> Float[torch.Tensor, "maps offsets"]:
-    """How many places each diagonal has among the rows of one text and the columns of another.
+    """Return how many places each diagonal has among the rows of one text and the columns of another.
 
     Diagonals in the order of `diagonal_sums`; counted from where the texts begin and end.
     """

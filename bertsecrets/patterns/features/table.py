@@ -4,10 +4,17 @@ Every feature is named, and computed for many padded maps at once. P is the L x 
 of the whole mass (L). The special places: [CLS], the [SEP] between the texts, the last token; the rest is the inside.
 """
 
+import functools
+
 import torch
 from jaxtyping import Float
 
-from bertsecrets.patterns.features.columns import (
+from bertsecrets.patterns.features.diagonal_band import band_features
+from bertsecrets.patterns.features.diagonal_blocks import block_features
+from bertsecrets.patterns.features.diagonal_path import path_features
+from bertsecrets.patterns.features.off_diagonal import off_diagonal_features
+from bertsecrets.patterns.features.picture import picture_features, stack_brightness
+from bertsecrets.patterns.features.regions import (
     TINY,
     Column,
     band,
@@ -16,75 +23,70 @@ from bertsecrets.patterns.features.columns import (
     mean,
     quarter_sizes,
     quarters,
-    seen,
-    shaded,
 )
-from bertsecrets.patterns.features.diagonal_band import ridges
-from bertsecrets.patterns.features.diagonal_blocks import squares
-from bertsecrets.patterns.features.diagonal_path import seams
-from bertsecrets.patterns.features.off_diagonal import corners
 from bertsecrets.patterns.map_stack import MapStack
 
 BANDS = (-2, -1, 0, 1, 2)  # column minus row: -1 is the previous token
 
 
 def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
-    """The named features of every map, in the order of `NAMES`."""
+    """Return the named features of every map, in the order of `feature_names`."""
     parts = [torch.stack(list(_all(part).values()), dim=1) for _, part in stack.chunks()]
-    return torch.cat(parts) if parts else torch.empty(0, len(NAMES))
+    return torch.cat(parts) if parts else torch.empty(0, len(feature_names()))
 
 
 def _all(stack: MapStack) -> dict[str, Column]:
-    found: dict[str, Column] = {}
+    named: dict[str, Column] = {}
     for part in (_special, _bands, _segments, _rows, _columns):
-        found |= part(stack)
-    light = shaded(stack)
-    found |= seen(stack, light) | corners(stack) | ridges(stack, light) | seams(stack, light) | squares(stack, light)
-    found["log_length"] = stack.lengths.float().log()
-    found["two_texts"] = (stack.boundary < stack.lengths).float()
-    return found
+        named |= part(stack)
+    light = stack_brightness(stack)
+    named |= picture_features(stack, light) | off_diagonal_features(stack) | band_features(stack, light)
+    named |= path_features(stack, light) | block_features(stack, light)
+    named["log_length"] = stack.lengths.float().log()
+    named["two_texts"] = (stack.boundary < stack.lengths).float()
+    return named
 
 
 def _special(stack: MapStack) -> dict[str, Column]:
-    """Share of the mass on each special place and on all of them; on these or on one other column, if that has more."""
+    """Return the share of the mass on each special place, on all of them, and on these or a stronger other column."""
     received = stack.maps.sum(1) / stack.lengths[:, None]
     cls, middle, last = received.gather(1, stack.special()).unbind(1)
     two = stack.boundary < stack.lengths
-    found = {"cls": cls, "middle_sep": torch.where(two, middle, 0.0), "last_sep": last}
-    found["special"] = found["cls"] + found["middle_sep"] + found["last_sep"]
-    return found | {"strong": torch.maximum(found["special"], received.amax(1))}
+    named = {"cls": cls, "middle_sep": torch.where(two, middle, 0.0), "last_sep": last}
+    named["special"] = named["cls"] + named["middle_sep"] + named["last_sep"]
+    return named | {"strong": torch.maximum(named["special"], received.amax(1))}
 
 
 def _bands(stack: MapStack) -> dict[str, Column]:
-    """Share of the mass on each diagonal, of all mass and of what stays inside; how steady the best diagonal is."""
+    """Return the share of each diagonal, of all mass and of what stays inside, and how steady the best one is."""
     within = inside(stack)
     kept = (stack.maps * within[:, None, :]).sum(2)  # of each row, what it gives to inside tokens
     count = stack.lengths.float()
-    found: dict[str, Column] = {}
+    named: dict[str, Column] = {}
     near = torch.zeros_like(count)
     rows_on_band = []
     for offset in BANDS:
         given = band(stack, offset)
         if abs(offset) <= 1:
-            found[f"band{offset:+d}"] = given.sum(1) / count
+            named[f"band{offset:+d}"] = given.sum(1) / count
         lands = torch.roll(within, -offset, 1) & within
         rows_on_band.append(torch.where(lands, given, 0.0))
         if abs(offset) <= 1:
             near = near + (given * lands).sum(1)
     rows = torch.stack(rows_on_band)
-    found["near"] = near / (stack.maps.sum(2) * within).sum(1).clamp(min=TINY)
-    found["near_of_inside"] = near / (kept * within).sum(1).clamp(min=TINY)
+    named["near"] = near / (stack.maps.sum(2) * within).sum(1).clamp(min=TINY)
+    named["near_of_inside"] = near / (kept * within).sum(1).clamp(min=TINY)
     best = rows.amax(0)
-    found["best_band_half"] = mean((best > 0.5).float(), within)
-    found["best_band_tenth"] = mean((best > 0.1).float(), within)
+    named["best_band_half"] = mean((best > 0.5).float(), within)
+    named["best_band_tenth"] = mean((best > 0.1).float(), within)
     sides = {"previous": rows[1], "self": rows[2], "next": rows[3]}
     for name, row in sides.items():
-        found[f"{name}_of_inside"] = (row * within).sum(1) / (kept * within).sum(1).clamp(min=TINY)
-    return found
+        named[f"{name}_of_inside"] = (row * within).sum(1) / (kept * within).sum(1).clamp(min=TINY)
+    return named
 
 
 def _segments(stack: MapStack) -> dict[str, Column]:
-    """How far attention between inside tokens stays in its own text, beyond what a uniform map would give."""
+    """Return how far attention between inside tokens stays in its own text, beyond what a uniform map would give."""
     texts = both_texts(stack)
     two = texts.any(2).all(1).float()
     mass, places = quarters(stack.maps, texts), quarter_sizes(texts)
@@ -103,7 +105,7 @@ def _entropy(rows: Float[torch.Tensor, "... tokens"]) -> Float[torch.Tensor, "..
 
 
 def _rows(stack: MapStack) -> dict[str, Column]:
-    """Entropy of rows and of their mean, as shares of log L; how much lies in a row's strongest places."""
+    """Return the entropy of rows and of their mean, as shares of log L; how much lies in a row's strongest places."""
     real = stack.real
     scale = stack.lengths.float().log().clamp(min=TINY)
     average = mean(_entropy(stack.maps) / scale[:, None], real)
@@ -119,7 +121,7 @@ def _rows(stack: MapStack) -> dict[str, Column]:
 
 
 def _columns(stack: MapStack) -> dict[str, Column]:
-    """How far few columns take all: masses of the top columns, anywhere and inside; where the rows' maxima lie."""
+    """Return how far few columns take all: the top columns' masses, anywhere and inside; where rows' maxima lie."""
     within, real = inside(stack), stack.real
     received = stack.maps.sum(1) / stack.lengths[:, None]
     tokens = received.shape[1]
@@ -129,27 +131,26 @@ def _columns(stack: MapStack) -> dict[str, Column]:
 
     inner = received * within
     count = stack.lengths.float()
-    found = {f"top{k}": top(received, k) for k in (1, 2, 3)}
-    found["inside_top3"] = top(inner, 3)
-    found["top5"] = top(received, 5)
+    named = {f"top{k}": top(received, k) for k in (1, 2, 3)}
+    named["inside_top3"] = top(inner, 3)
+    named["top5"] = top(received, 5)
     sixth = torch.nn.functional.pad(received, (0, 6)).topk(6, dim=1).values[:, 5]
-    found["top1_over_sixth"] = ((found["top1"] + TINY) / (sixth + TINY)).log()
-    found["inside_top1_over_uniform"] = (inner.amax(1) * count + TINY).log()
-    found["top1_over_uniform"] = (received.amax(1) * count + TINY).log()
-    found["column_std"] = (mean((received * count[:, None] - 1).square(), real)).sqrt().log1p()
+    named["top1_over_sixth"] = ((named["top1"] + TINY) / (sixth + TINY)).log()
+    named["inside_top1_over_uniform"] = (inner.amax(1) * count + TINY).log()
+    named["top1_over_uniform"] = (received.amax(1) * count + TINY).log()
+    named["column_std"] = (mean((received * count[:, None] - 1).square(), real)).sqrt().log1p()
     inner_average = mean(inner, within)
-    found["inside_column_cv"] = mean((inner - inner_average[:, None]).square(), within).sqrt() / (inner_average + TINY)
+    named["inside_column_cv"] = mean((inner - inner_average[:, None]).square(), within).sqrt() / (inner_average + TINY)
     peak = stack.maps.argmax(2)
     special = (peak[:, :, None] == stack.special()[:, None, :]).any(2)
-    found["peak_special"] = mean(special.float(), real)
+    named["peak_special"] = mean(special.float(), real)
     votes = torch.zeros_like(received).scatter_add(1, peak, real.float())
-    found["peak_one_column"] = votes.amax(1) / count
-    return found
+    named["peak_one_column"] = votes.amax(1) / count
+    return named
 
 
-def _names() -> tuple[str, ...]:
-    one = MapStack(torch.full((1, 8, 8), 1 / 8), torch.tensor([8]), torch.tensor([4]))
-    return tuple(_all(one))
-
-
-NAMES = _names()
+@functools.cache
+def feature_names() -> tuple[str, ...]:
+    """Return the features' names, in the order of `features`: those that any map has."""
+    uniform = MapStack(torch.full((1, 8, 8), 1 / 8), torch.tensor([8]), torch.tensor([4]))
+    return tuple(_all(uniform))

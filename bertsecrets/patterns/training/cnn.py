@@ -1,4 +1,6 @@
-"""The paper's convolutional classifier, as the same group's later code has it (K19 section 4.1; P20): a baseline.
+"""The paper's convolutional classifier, as the same group's later code has it: a baseline.
+
+The paper is K19 (section 4.1), the later code that of P20, Prasanna et al. 2020.
 
 Eight convolutions with ReLU on raw weights: 3x3 1-16, 16-16, max-pool 2, 16-32, 32-32, max-pool 2, 32-64, 64-64, 1x1
 64-16, global average pool, 1x1 16-classes. Maps lie in the middle of a canvas of zeros. Adam, rate 1e-3, batches of
@@ -13,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float
-from sklearn.metrics import f1_score
 from torch import nn
 
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.training.dataset import Annotated
+from bertsecrets.patterns.training.crossval import macro_f1_of_all
+from bertsecrets.patterns.training.dataset import LabelledMaps
 
 RATE, BATCH = 1e-3, 64
 
@@ -34,7 +36,7 @@ class PaperCnn:
     canvas: int = 40
     name: str = "paper-cnn"
 
-    def fit(self, train: Annotated, seed: int) -> "TrainedCnn":
+    def fit(self, train: LabelledMaps, seed: int) -> "TrainedCnn":
         """Train on four fifths, keep the epoch with the best macro-F1 on the last fifth."""
         torch.manual_seed(seed)
         model = network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -50,11 +52,10 @@ class PaperCnn:
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-            said = _run(model, images[held]).argmax(1)
-            score = f1_score(train.labels[held], said, labels=range(len(CLASSES)), average="macro", zero_division=0.0)
+            score = macro_f1_of_all(train.labels[held], _run(model, images[held]).argmax(1).numpy())
             since += 1
             if score > best_score:
-                best, best_score, since = copy.deepcopy(model.state_dict()), float(score), 0
+                best, best_score, since = copy.deepcopy(model.state_dict()), score, 0
             if since >= self.patience:
                 break
         model.load_state_dict(best)
@@ -68,16 +69,17 @@ class TrainedCnn:
     model: nn.Module
     canvas: int
 
-    def probabilities(self, data: Annotated) -> Float[np.ndarray, "maps classes"]:
-        """Class probabilities of maps."""
+    def probabilities(self, data: LabelledMaps) -> Float[np.ndarray, "maps classes"]:
+        """Return the class probabilities of maps."""
         return _run(self.model, canvases(data.maps, self.canvas)).softmax(1).numpy()
 
 
 def network() -> nn.Sequential:
-    """The layers, 73 thousand weights."""
+    """Return the layers, 73 thousand weights, untrained."""
 
-    def pair(one: int, other: int) -> list[nn.Module]:
-        return [nn.Conv2d(one, other, 3, padding=1), nn.ReLU(), nn.Conv2d(other, other, 3, padding=1), nn.ReLU()]
+    def pair(inputs: int, outputs: int) -> list[nn.Module]:
+        first, second = nn.Conv2d(inputs, outputs, 3, padding=1), nn.Conv2d(outputs, outputs, 3, padding=1)
+        return [first, nn.ReLU(), second, nn.ReLU()]
 
     return nn.Sequential(
         *pair(1, 16), nn.MaxPool2d(2), *pair(16, 32), nn.MaxPool2d(2), *pair(32, 64),
@@ -86,15 +88,15 @@ def network() -> nn.Sequential:
 
 
 def canvases(maps: tuple[np.ndarray, ...], size: int) -> Float[torch.Tensor, "maps 1 size size"]:
-    """Each map in the middle of a square of zeros, larger ones pooled by area to its size."""
-    found = torch.zeros(len(maps), 1, size, size)
-    for place, one in zip(found, maps, strict=True):
+    """Return each map in the middle of a square of zeros, larger ones pooled by area to its size."""
+    images = torch.zeros(len(maps), 1, size, size)
+    for place, one in zip(images, maps, strict=True):
         image = torch.from_numpy(np.asarray(one, dtype=np.float32))[None]
         if image.shape[-1] > size:
             image = nn.functional.adaptive_avg_pool2d(image, size)
         start = (size - image.shape[-1]) // 2
         place[:, start : start + image.shape[-1], start : start + image.shape[-1]] = image
-    return found
+    return images
 
 
 def _run(model: nn.Module, images: torch.Tensor) -> torch.Tensor:

@@ -10,22 +10,25 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int
 
+from bertsecrets.bootstrap import central_interval, resample_counts
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.training.confusion import f1_by_class, macro_f1, resampled
-from bertsecrets.patterns.training.dataset import Annotated
+from bertsecrets.patterns.training.dataset import LabelledMaps
+from bertsecrets.texts.metrics import f1, f1_by_class, macro_f1
 
 FOLDS = 5
 BINS = 10  # of confidence, for calibration
+RESAMPLES, CONFIDENCE = 2000, 0.95  # of intervals
 
 
 @runtime_checkable
 class Trained(Protocol):
     """What training gives."""
 
-    def probabilities(self, data: Annotated) -> Float[np.ndarray, "maps classes"]:
-        """Class probabilities of maps."""
+    def probabilities(self, data: LabelledMaps) -> Float[np.ndarray, "maps classes"]:
+        """Return the class probabilities of maps."""
 
 
 @runtime_checkable
@@ -36,13 +39,24 @@ class Method(Protocol):
     def name(self) -> str:
         """What reports call it."""
 
-    def fit(self, train: Annotated, seed: int) -> Trained:
-        """A trained classifier; the same maps and seed give the same one."""
+    def fit(self, train: LabelledMaps, seed: int) -> Trained:
+        """Return a trained classifier; the same maps and seed give the same one."""
+
+
+@dataclass(frozen=True)
+class OnFeatures:
+    """A trained classifier that looks at nothing but the features of maps."""
+
+    of_features: Callable[[torch.Tensor], torch.Tensor]
+
+    def probabilities(self, data: LabelledMaps) -> Float[np.ndarray, "maps classes"]:
+        """Return the class probabilities of maps."""
+        return self.of_features(torch.from_numpy(data.table)).numpy()
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What a method says of each map, trained on other heads alone."""
+    """What a method says of each map, trained on other heads only."""
 
     labels: Int[np.ndarray, " maps"]
     groups: np.ndarray
@@ -55,29 +69,52 @@ class HeldOut:
         return self.probabilities.argmax(1)
 
     def confusions(self, agreed: bool = False) -> Float[np.ndarray, "heads classes classes"]:
-        """Counts of (true, predicted) per head, of all maps or of those agreed on: what intervals resample."""
+        """Return counts of (true, predicted) per head, of all maps or of those agreed on: what intervals resample."""
         names, places = np.unique(self.groups, return_inverse=True)
-        found = np.zeros((len(names), len(CLASSES), len(CLASSES)))
+        counts = np.zeros((len(names), len(CLASSES), len(CLASSES)))
         kept = self.agreed | (not agreed)
-        np.add.at(found, (places[kept], self.labels[kept], self.predicted[kept]), 1)
-        return found
+        np.add.at(counts, (places[kept], self.labels[kept], self.predicted[kept]), 1)
+        return counts
+
+
+def confusion(
+    labels: Int[np.ndarray, " maps"], predicted: Int[np.ndarray, " maps"]
+) -> Float[np.ndarray, "classes classes"]:
+    """Return how many maps are of each (true, predicted) pair of classes."""
+    counts = np.zeros((len(CLASSES), len(CLASSES)))
+    np.add.at(counts, (labels, predicted), 1)
+    return counts
+
+
+def macro_f1_of_all(labels: Int[np.ndarray, " maps"], predicted: Int[np.ndarray, " maps"]) -> float:
+    """Return the mean F1 of all classes, those that never occur with 0: what training chooses by.
+
+    >>> macro_f1_of_all(np.array([0, 0, 1]), np.array([0, 0, 1]))
+    0.4
+    """
+    counts = confusion(labels, predicted)
+    return float(f1(np.diagonal(counts), counts.sum(0), counts.sum(1), empty=0.0).mean())
 
 
 def held_out(
-    method: Method, data: Annotated, seed: int, folds: int = FOLDS, progress: Callable[[str], Any] | None = None
+    method: Method,
+    data: LabelledMaps,
+    seed: int,
+    folds: int = FOLDS,
+    progress: Callable[[str], Any] | None = None,
 ) -> HeldOut:
     """Train on all folds but one, of these on the maps agreed on; predict all maps of that one; each in turn."""
-    said = np.zeros((len(data), len(CLASSES)))
+    probabilities = np.zeros((len(data), len(CLASSES)))
     for number, (learn, held) in enumerate(data.folds(folds, seed), start=1):
-        said[held] = method.fit(data.to_learn(learn), seed).probabilities(data.take(held))
+        probabilities[held] = method.fit(data.to_learn(learn), seed).probabilities(data.take(held))
         if progress:
             progress(f"{method.name}: fold {number} of {folds}")
-    return HeldOut(data.labels, data.groups, data.agreed, said)
+    return HeldOut(data.labels, data.groups, data.agreed, probabilities)
 
 
-def calibration(found: HeldOut) -> dict[str, Any]:
-    """Expected calibration error and the reliability curve: per bin of confidence its mean, accuracy and size."""
-    sure, right = found.probabilities.max(1), found.predicted == found.labels
+def calibration(judged: HeldOut) -> dict[str, Any]:
+    """Return the expected calibration error and the reliability curve: mean, accuracy, size per bin of confidence."""
+    sure, right = judged.probabilities.max(1), judged.predicted == judged.labels
     places = np.minimum((sure * BINS).astype(int), BINS - 1)
     bins = [
         {"confidence": float(sure[here].mean()), "accuracy": float(right[here].mean()), "maps": int(here.sum())}
@@ -88,18 +125,18 @@ def calibration(found: HeldOut) -> dict[str, Any]:
     return {"expected_calibration_error": float(error), "reliability": bins}
 
 
-def quality(found: HeldOut, seed: int) -> dict[str, Any]:
-    """All figures of one classifier on held-out heads, as plain data: of all maps, and of those agreed on."""
+def quality(judged: HeldOut, seed: int) -> dict[str, Any]:
+    """Return all figures of one classifier on held-out heads, as plain data: of all maps, and of those agreed on."""
     return {
-        **_scores(found.confusions(), seed),
-        **calibration(found),
-        "agreed": _scores(found.confusions(agreed=True), seed),
+        **_scores(judged.confusions(), seed),
+        **calibration(judged),
+        "agreed": _scores(judged.confusions(agreed=True), seed),
     }
 
 
 def _scores(parts: Float[np.ndarray, "heads classes classes"], seed: int) -> dict[str, Any]:
     whole = parts.sum(0)
-    low, high = np.quantile(macro_f1(resampled(parts, seed)), [0.025, 0.975])
+    low, high = central_interval(macro_f1(_resampled_sums(parts, seed)), CONFIDENCE)
     return {
         "maps": int(whole.sum()),
         "macro_f1": float(macro_f1(whole)),
@@ -110,23 +147,33 @@ def _scores(parts: Float[np.ndarray, "heads classes classes"], seed: int) -> dic
     }
 
 
-def advantage(one: HeldOut, other: HeldOut, seed: int) -> dict[str, Any]:
-    """Macro-F1 of one classifier minus another's on the same maps, heads resampled alike."""
-    both = resampled(np.stack([one.confusions(), other.confusions()], axis=1), seed)
+def advantage(first: HeldOut, second: HeldOut, seed: int) -> dict[str, Any]:
+    """Return one classifier's macro-F1 minus another's on the same maps, the same heads resampled for both."""
+    both = _resampled_sums(np.stack([first.confusions(), second.confusions()], axis=1), seed)
     gaps = macro_f1(both[:, 0]) - macro_f1(both[:, 1])
-    value = macro_f1(one.confusions().sum(0)) - macro_f1(other.confusions().sum(0))
-    low, high = np.quantile(gaps, [0.025, 0.975])
+    value = macro_f1(first.confusions().sum(0)) - macro_f1(second.confusions().sum(0))
+    low, high = central_interval(gaps, CONFIDENCE)
     return {"macro_f1": float(value), "interval": [float(low), float(high)], "above_zero": float((gaps > 0).mean())}
 
 
+def _resampled_sums(parts: Float[np.ndarray, " heads *rest"], seed: int) -> Float[np.ndarray, " resamples *rest"]:
+    """Return the sums of the parts of resampled heads."""
+    drawn = resample_counts(np.random.default_rng(seed), len(parts), RESAMPLES)
+    return np.concatenate([np.tensordot(counts, parts, axes=1) for counts in drawn])
+
+
 def compare(
-    methods: Sequence[Method], data: Annotated, seed: int, progress: Callable[[str], Any] | None = None
+    methods: Sequence[Method], data: LabelledMaps, seed: int, progress: Callable[[str], Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, HeldOut]]:
-    """Every method on the same folds: its figures, and what it says of each map. The first is held against the rest."""
-    found = {method.name: held_out(method, data, seed, progress=progress) for method in methods}
+    """Judge every method on the same folds; the first is held against each of the others.
+
+    Returns:
+        the methods' figures, and what each says of every map.
+    """
+    judged = {method.name: held_out(method, data, seed, progress=progress) for method in methods}
     first = methods[0].name
     figures = {
-        "classifiers": {name: quality(each, seed) for name, each in found.items()},
-        "advantage": {name: advantage(found[first], each, seed) for name, each in found.items() if name != first},
+        "classifiers": {name: quality(one, seed) for name, one in judged.items()},
+        "advantage": {name: advantage(judged[first], one, seed) for name, one in judged.items() if name != first},
     }
-    return figures, found
+    return figures, judged

@@ -1,20 +1,22 @@
-"""Labelled maps, made ready for training: features computed once, folds that never part the maps of one head."""
+"""Labelled maps, ready for training: features computed once, folds that never part the maps of one head."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from sklearn.model_selection import StratifiedGroupKFold
 
 from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.features.table import NAMES, features
-from bertsecrets.patterns.map_stack import by_length, stack
+from bertsecrets.patterns.extra import from_extra
+from bertsecrets.patterns.features.table import feature_names, features
+from bertsecrets.patterns.map_stack import MapStack, by_length
 
 
 @dataclass(frozen=True)
-class Annotated:
+class LabelledMaps:
     """Maps with their classes (indices into `CLASSES`), and the group that each belongs to: its model, layer, head.
 
     `table` are the maps' features. Classifiers learn from the maps that are `agreed` on, by their annotators.
@@ -27,65 +29,98 @@ class Annotated:
     table: Float[np.ndarray, "maps features"]
     agreed: Bool[np.ndarray, " maps"]
 
+    @classmethod
+    def of(
+        cls,
+        maps: Sequence[np.ndarray],
+        *,
+        boundary: Sequence[int],
+        labels: Sequence[str],
+        groups: Sequence[str],
+        agreed: Sequence[bool] | None = None,
+    ) -> "LabelledMaps":
+        """Return labelled maps with their features; all of them agreed on, where nothing else is said.
+
+        Raises:
+            UserError: a label that is not a class, or no labelled map at all.
+        """
+        if not labels:
+            raise UserError("no labelled map: annotate some first (bertsecrets annotate)")
+        unknown = sorted(set(labels) - set(CLASSES))
+        if unknown:
+            raise UserError(f"unknown pattern class {unknown[0]!r}: known are {', '.join(CLASSES)}")
+        return cls(
+            tuple(np.asarray(values, dtype=np.float32) for values in maps),
+            np.array(boundary, dtype=np.int64),
+            np.array([CLASSES.index(label) for label in labels]),
+            np.array(groups, dtype=str),
+            feature_table(maps, boundary),
+            np.ones(len(maps), dtype=bool) if agreed is None else np.array(agreed, dtype=bool),
+        )
+
+    @classmethod
+    def of_set(cls, maps: MapSet, agreed: Sequence[bool] | None = None) -> "LabelledMaps":
+        """Return the maps of a set under their first label.
+
+        Raises:
+            UserError: a map without a label.
+        """
+        return cls.of(
+            [one.values for one in maps],
+            boundary=[one.boundary for one in maps],
+            labels=[label or "" for label in maps.labels],
+            groups=["/".join(map(str, group)) for group in maps.groups],
+            agreed=agreed,
+        )
+
     def __len__(self) -> int:
         return len(self.labels)
 
-    def take(self, places: Int[np.ndarray, " some"]) -> "Annotated":
-        """Some of the maps."""
+    def take(self, places: Int[np.ndarray, " some"]) -> "LabelledMaps":
+        """Return the maps at these places."""
         maps = tuple(self.maps[i] for i in places)
         rest = (part[places] for part in (self.boundary, self.labels, self.groups, self.table, self.agreed))
-        return Annotated(maps, *rest)
+        return LabelledMaps(maps, *rest)
 
-    def to_learn(self, places: Int[np.ndarray, " some"] | None = None) -> "Annotated":
-        """Those of some maps, or of all, that are agreed on."""
-        some = np.arange(len(self)) if places is None else places
-        return self.take(some[self.agreed[some]])
+    def to_learn(self, places: Int[np.ndarray, " some"] | None = None) -> "LabelledMaps":
+        """Return the maps that are agreed on, of those at these places or of all."""
+        candidates = np.arange(len(self)) if places is None else places
+        return self.take(candidates[self.agreed[candidates]])
 
     def folds(self, count: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(training, held-out) places, classes spread evenly; all maps of a group on one side.
+        """Yield (training, held-out) places, classes spread evenly; all maps of a group on one side.
 
         Raises:
             UserError: fewer groups than folds, or fewer than two classes of which each fold could have a map.
+            MissingError: scikit-learn is not installed.
         """
         groups = len(set(self.groups.tolist()))
         if groups < count:
             raise UserError(f"{groups} heads cannot make {count} folds: annotate maps of more heads")
         if (np.bincount(self.labels) >= count).sum() < 2:
             raise UserError(f"{count} folds need {count} or more maps of two classes at least: annotate more maps")
+        with from_extra("scikit-learn", "training pattern classifiers"):
+            from sklearn.model_selection import StratifiedGroupKFold
         splitter = StratifiedGroupKFold(count, shuffle=True, random_state=seed)
         yield from splitter.split(self.labels, self.labels, self.groups)
 
 
-def annotated(
-    maps: Sequence[np.ndarray],
-    boundary: Sequence[int],
-    labels: Sequence[str],
-    groups: Sequence[str],
-    agreed: Sequence[bool] | None = None,
-) -> Annotated:
-    """Labelled maps with their features; all of them agreed on, where nothing else is said.
+def open_labelled(folder: Path) -> tuple[LabelledMaps, MapSet]:
+    """Return a folder's labelled maps, ready for training, and as they are; the label of most annotators counts.
 
     Raises:
-        UserError: a label that is no class, or no labelled map at all.
+        UserError: the folder holds no set, a damaged one, or no label.
     """
-    if not labels:
-        raise UserError("no labelled map: annotate some first (bertsecrets annotate)")
-    unknown = sorted(set(labels) - set(CLASSES))
-    if unknown:
-        raise UserError(f"unknown pattern class {unknown[0]!r}: known are {', '.join(CLASSES)}")
-    return Annotated(
-        tuple(np.asarray(m, dtype=np.float32) for m in maps),
-        np.array(boundary, dtype=np.int64),
-        np.array([CLASSES.index(label) for label in labels]),
-        np.array(groups, dtype=str),
-        table(maps, boundary),
-        np.ones(len(maps), dtype=bool) if agreed is None else np.array(agreed, dtype=bool),
-    )
+    whole = MapSet.load(folder)
+    labelled = whole.take(i for i, votes in enumerate(whole.votes) if votes)
+    settled = labelled.settled()
+    return LabelledMaps.of_set(settled, labelled.agreed), settled
 
 
-def table(maps: Sequence[np.ndarray], boundary: Sequence[int]) -> Float[np.ndarray, "maps features"]:
-    """The features of single maps, computed in stacks of similar length."""
-    found = np.empty((len(maps), len(NAMES)), dtype=np.float32)
-    for places in by_length([len(m) for m in maps]):
-        found[places] = features(stack([maps[i] for i in places], [boundary[i] for i in places])).numpy()
-    return found
+def feature_table(maps: Sequence[np.ndarray], boundary: Sequence[int]) -> Float[np.ndarray, "maps features"]:
+    """Return the features of single maps, computed in stacks of similar length."""
+    table = np.empty((len(maps), len(feature_names())), dtype=np.float32)
+    for places in by_length([len(values) for values in maps]):
+        part = MapStack.of([maps[i] for i in places], [boundary[i] for i in places])
+        table[places] = features(part).numpy()
+    return table

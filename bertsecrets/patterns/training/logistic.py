@@ -4,12 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from sklearn.metrics import f1_score
 
-from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.softmax import Softmax, regress
-from bertsecrets.patterns.training.dataset import Annotated
+from bertsecrets.patterns.training.crossval import OnFeatures, macro_f1_of_all
+from bertsecrets.patterns.training.dataset import LabelledMaps
+from bertsecrets.patterns.training.regression import regress
 
 PENALTIES = (0.01, 0.1, 1.0)  # inverse strengths of the L2 penalty that inner folds choose from
 
@@ -20,27 +18,16 @@ class LogisticFeatures:
 
     name: str = "features-logistic"
 
-    def fit(self, train: Annotated, seed: int) -> "TrainedLogistic":
-        """Choose the penalty, then train on all."""
+    def fit(self, train: LabelledMaps, seed: int) -> OnFeatures:
+        """Choose the penalty, then train on all; a class that training never saw gets next to nothing."""
         scores = {c: _inner_score(train, c, seed) for c in PENALTIES}
-        return TrainedLogistic(regress(train.table, train.labels, max(scores, key=scores.__getitem__)))
+        return OnFeatures(regress(train.table, train.labels, max(scores, key=scores.__getitem__)).probabilities)
 
 
-@dataclass(frozen=True)
-class TrainedLogistic:
-    """The trained baseline."""
-
-    model: Softmax
-
-    def probabilities(self, data: Annotated) -> Float[np.ndarray, "maps classes"]:
-        """Class probabilities; a class that training never saw gets next to nothing."""
-        return self.model.probabilities(torch.from_numpy(data.table)).numpy()
-
-
-def _inner_score(train: Annotated, penalty: float, seed: int) -> float:
-    said = np.zeros(len(train), dtype=int)
+def _inner_score(train: LabelledMaps, penalty: float, seed: int) -> float:
+    predicted = np.zeros(len(train), dtype=int)
     for learn, held in train.folds(4, seed):
-        some = train.take(learn)
-        model = regress(some.table, some.labels, penalty)
-        said[held] = model.probabilities(torch.from_numpy(train.table[held])).argmax(1).numpy()
-    return float(f1_score(train.labels, said, labels=range(len(CLASSES)), average="macro", zero_division=0.0))
+        part = train.take(learn)
+        model = regress(part.table, part.labels, penalty)
+        predicted[held] = model.probabilities(torch.from_numpy(train.table[held])).argmax(1).numpy()
+    return macro_f1_of_all(train.labels, predicted)

@@ -1,0 +1,85 @@
+"""Parts of padded maps - inside tokens, diagonals, the quarters of two texts - and means and quantiles over them.
+
+What all features are computed from. Nothing here depends on the padding.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+
+from bertsecrets.patterns.map_stack import MapStack
+
+TINY = 1e-6
+Column = Float[torch.Tensor, " maps"]
+
+
+def inside(stack: MapStack) -> Bool[torch.Tensor, "maps tokens"]:
+    """Return a mask, true on real tokens that are not special."""
+    return stack.real.scatter(1, stack.special(), False)
+
+
+def mean(values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
+    """Return the mean of the values over the places marked; 0 where there are none."""
+    return (values * over).sum(1) / over.sum(1).clamp(min=1)
+
+
+def quantile(
+    values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"], share: float
+) -> Column:
+    """Return the quantile of the values at the places marked, between neighbours in proportion; 0 of none."""
+    order = values.masked_fill(~over, torch.inf).sort(dim=1).values
+    last = (over.sum(1) - 1).clamp(min=0)
+    place = share * last
+    low = place.long()
+    ends = order.gather(1, torch.stack([low, torch.minimum(low + 1, last)], dim=1))
+    result = torch.lerp(ends[:, 0], ends[:, 1], place - low)
+    return torch.where(over.any(1), result, 0.0)
+
+
+def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
+    """Return the longest run, among the places marked, of those that are not lit."""
+    count = over.long().cumsum(1)
+    last = (count * (lit & over)).cummax(1).values
+    return ((count - last) * over).amax(1).float()
+
+
+def band(stack: MapStack, offset: int) -> Float[torch.Tensor, "maps rows"]:
+    """Return what each row i gives to token i + offset; 0 where there is none."""
+    tokens = stack.maps.shape[-1]
+    result = stack.maps.new_zeros(len(stack), tokens)
+    if abs(offset) < tokens:
+        result[:, max(0, -offset) : tokens - max(0, offset)] = stack.maps.diagonal(offset, 1, 2)
+    return result
+
+
+def quarter_sizes(texts: Bool[torch.Tensor, "maps 2 tokens"]) -> Float[torch.Tensor, "maps 2 2"]:
+    """Return how many places each quarter has."""
+    sizes = texts.sum(2).float()
+    return sizes[:, :, None] * sizes[:, None, :]
+
+
+def both_texts(stack: MapStack) -> Bool[torch.Tensor, "maps 2 tokens"]:
+    """Return a mask, true on the inside tokens of the first text, and on those of the second."""
+    within = inside(stack)
+    first = within & (torch.arange(within.shape[1], device=within.device) < stack.boundary[:, None])
+    return torch.stack([first, within & ~first], dim=1)
+
+
+def quarters(
+    maps: Float[torch.Tensor, "maps tokens tokens"], texts: Bool[torch.Tensor, "maps 2 tokens"]
+) -> Float[torch.Tensor, "maps 2 2"]:
+    """Return the sums over the rows of one text and the columns of the other: squares, and corners off the diagonal."""
+    marks = texts.to(maps.dtype)
+    return marks @ maps @ marks.transpose(1, 2)
+
+
+def diagonal_sums(maps: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torch.Tensor, "maps offsets"]:
+    """Return the sum of every diagonal, from column - row = tokens - 1 down to -(tokens - 1)."""
+    count, tokens, _ = maps.shape
+    sheared = torch.nn.functional.pad(maps.flip(2), (0, tokens)).flatten(1)[:, :-tokens]
+    return sheared.reshape(count, tokens, 2 * tokens - 1).sum(1)
+
+
+def reach(stack: MapStack, offset: int) -> Bool[torch.Tensor, "maps tokens"]:
+    """Return a mask, true on the rows i for which token i + offset exists."""
+    places = torch.arange(stack.maps.shape[-1], device=stack.maps.device) + offset
+    return (places >= 0) & (places < stack.lengths[:, None])

@@ -1,0 +1,83 @@
+"""What corrected shares and their intervals are worth, where the truth is known: on the annotated maps."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from bertsecrets.bootstrap import central_interval, resampled_means
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.shares import by_head, corrected, heads_to_draw
+
+MODELS = 400  # sets of annotated heads that are taken for models
+RESAMPLES = 400  # of each
+CONFIDENCE = 0.95
+
+
+def share_interval(
+    expected: Float[np.ndarray, "examples classes"],
+    errors: Float[np.ndarray, "annotated classes"],
+    heads: int,
+    rng: np.random.Generator,
+    resamples: int,
+) -> tuple[Float[np.ndarray, " classes"], Float[np.ndarray, " classes"]]:
+    """Return both ends of the 95 % bootstrap interval of `corrected` shares.
+
+    Args:
+        expected: per example, the mean over heads of the classifier's probabilities; a single row is taken as certain.
+        errors: per annotated head, what `classifier.held_out_errors` gives.
+        heads: how many the model has.
+    """
+    means = resampled_means(expected, rng, resamples)
+    off = resampled_means(errors, rng, resamples, drawn=heads_to_draw(heads, len(errors)))
+    return central_interval(corrected(means, off), CONFIDENCE)
+
+
+def audit(
+    labels: Int[np.ndarray, " maps"],
+    probabilities: Float[np.ndarray, "maps classes"],
+    *,
+    heads: np.ndarray,
+    groups: np.ndarray,
+    size: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Return how far corrected shares are off, and how often their intervals hold the truth.
+
+    Again and again `size` annotated heads are drawn and taken for a model, whose true shares their labels give; the
+    errors on all other heads, kin left out, correct what the classifier says of it. All heads weigh alike.
+
+    Args:
+        probabilities: of a classifier that has not seen the map's head, nor its kin.
+        heads: each map's model, layer and head.
+        groups: which of them are kin.
+
+    Returns:
+        by class, the share of models whose true share the interval `covers`, and the root mean square error of
+        the `corrected` shares and of the `raw` ones (of most likely classes), in percent; and `heads` and `models`.
+    """
+    true = by_head(np.eye(len(CLASSES))[labels], heads)
+    said = by_head(probabilities, heads)
+    raw = by_head(np.eye(len(CLASSES))[probabilities.argmax(1)], heads)
+    kin = groups[np.unique(heads, return_index=True)[1]]
+    rng = np.random.default_rng(seed)
+    covers, off, raw_off = [], [], []
+    for _ in range(MODELS):
+        ours = rng.permutation(len(true))[:size]
+        rest = ~np.isin(kin, kin[ours])
+        errors, expected, truth = (true - said)[rest], said[ours].mean(0), true[ours].mean(0)
+        low, high = share_interval(expected[None], errors, size, rng, RESAMPLES)
+        covers.append((low <= truth) & (truth <= high))
+        off.append(corrected(expected, errors.mean(0)) - truth)
+        raw_off.append(raw[ours].mean(0) - truth)
+
+    def named(values: Float[np.ndarray, " classes"]) -> dict[str, float]:
+        return dict(zip(CLASSES, values.round(4).tolist(), strict=True))
+
+    return {
+        "heads": size,
+        "models": MODELS,
+        "covers": named(np.mean(covers, axis=0)),
+        "corrected_error": named(100 * np.sqrt(np.mean(np.square(off), axis=0))),
+        "raw_error": named(100 * np.sqrt(np.mean(np.square(raw_off), axis=0))),
+    }

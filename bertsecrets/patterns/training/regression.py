@@ -1,0 +1,46 @@
+"""Softmax regression on features, fitted by scikit-learn and handed over as plain tensors."""
+
+import warnings
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.extra import from_extra
+from bertsecrets.patterns.softmax import Softmax
+from bertsecrets.patterns.training.boosting import ABSENT
+
+PENALTY = 0.3  # inverse strength of the L2 penalty
+STEPS = 150  # of the solver: close enough, since what is held out decides
+
+
+def regress(
+    table: Float[np.ndarray, "maps features"], labels: Int[np.ndarray, " maps"], penalty: float = PENALTY
+) -> Softmax:
+    """Return a regression trained on features, every class weighing alike.
+
+    Raises:
+        MissingError: scikit-learn is not installed.
+    """
+    with from_extra("scikit-learn", "training pattern classifiers"):
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.preprocessing import StandardScaler
+    wide = table.astype(np.float64)
+    scaler = StandardScaler().fit(wide)
+    seen = np.unique(labels)
+    if len(seen) == 1:  # nothing to tell apart
+        flat, bias = np.zeros((len(CLASSES), table.shape[1])), np.where(np.arange(len(CLASSES)) == seen[0], 0.0, ABSENT)
+        return Softmax(*(torch.from_numpy(part) for part in (scaler.mean_, scaler.scale_, flat, bias)))
+    model = LogisticRegression(C=penalty, class_weight="balanced", max_iter=STEPS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(scaler.transform(wide), labels)
+    several = len(model.classes_) > 2
+    weight = np.zeros((len(CLASSES), table.shape[1]))
+    bias = np.full(len(CLASSES), ABSENT)
+    # scikit-learn keeps one row of weights for two classes: that of the second against the first.
+    weight[model.classes_ if several else model.classes_[1:]] = model.coef_
+    bias[model.classes_] = model.intercept_ if several else (0.0, model.intercept_[0])
+    return Softmax(*(torch.from_numpy(part) for part in (scaler.mean_, scaler.scale_, weight, bias)))
