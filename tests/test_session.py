@@ -167,6 +167,10 @@ def test_kept_measurements_are_judged_without_model_or_data(bench, subject, tmp_
     assert len(shelf.kept) == 2
     assert shelf.measurement("scores", subject).values == one.values
     assert shelf.measurement("attention-change", subject, padded_to=60).reused
+    assert shelf.find("attention-change", subject, {"padded_to": 60}).origin == str(
+        tmp_path / "kept" / "a" / f"attention-change-{subject}-padded_to-60"
+    )
+    assert shelf.find("attention-change", subject, {}) is None
     with pytest.raises(UserError, match=r"no measurement attention-change of .* was kept"):
         shelf.measurement("attention-change", subject)
     with pytest.raises(UserError, match="no measurements below"):

@@ -56,7 +56,15 @@ def plan(bench: Bench, case: Case) -> list[Wanted]:
     for name, need in QUANTITIES[claim.quantity].needs.items():
         options = {**(claim.options if need.measure == claim.measure else {}), **need.options}
         for task_name in _tasks(bench, case, need):
-            wanted.append(Wanted(name, need.measure, task_name, _initialisation(claim, need), options))
+            wanted.append(
+                Wanted(
+                    need=name,
+                    measure=need.measure,
+                    task=task_name,
+                    initialisation=_initialisation(claim, need),
+                    options=options,
+                )
+            )
     return wanted
 
 

@@ -85,7 +85,9 @@ def quantity(name: str, /, *, unit: str, **needs: Need) -> Callable[[Function], 
         if name in REGISTERED:
             raise ValueError(f"two quantities are named {name!r}")
         rest = [parameter for parameter in signature.parameters.values() if parameter.name not in needs]
-        REGISTERED[name] = Quantity(name, unit, needs, function, inspect.Signature(rest))
+        REGISTERED[name] = Quantity(
+            name=name, unit=unit, needs=needs, function=function, arguments=inspect.Signature(rest)
+        )
         return function
 
     return register

@@ -77,7 +77,7 @@ def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples hea
     """Return the last layer's [CLS] row by kind."""
     prefix = "cls_row_"
     rows = {name.removeprefix(prefix): row for name, row in features.samples.items() if name.startswith(prefix)}
-    if not rows or np.isnan(rows["cls"]).all() or np.isnan(rows["sep"]).all():
+    if not rows or any(np.isnan(features.sample(prefix + kind)).all() for kind in ("cls", "sep")):
         raise NotApplicableError("the model has no [CLS] or no [SEP]")
     return {kind: row.astype(np.float64) for kind, row in rows.items()}
 
