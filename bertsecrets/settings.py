@@ -11,9 +11,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
 from bertsecrets.errors import UserError
-from bertsecrets.types import Initialisation
+from bertsecrets.types import SEEDS, Initialisation
 
-SEEDS = 2**32  # numpy takes none from here on
 Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
 

@@ -14,6 +14,7 @@ from bertsecrets.errors import UserError
 
 Initialisation = Literal["pretrained", "random", "frozen", "untrained"]
 INITIALISATIONS: tuple[str, ...] = get_args(Initialisation)
+SEEDS = 2**32  # numpy takes none from here on
 Span = tuple[int, int]  # characters of a text, from the first to behind the last
 
 

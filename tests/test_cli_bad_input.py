@@ -11,7 +11,7 @@ import pytest
 from calls import run, told
 from tiny import save_bert
 
-from bertsecrets.session import Workbench
+from bertsecrets.session import Session
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.usefixtures("quick")
@@ -124,7 +124,7 @@ def test_cased_scores_are_a_measurement_of_their_own(capsys, shared, tmp_path):
     data = json.loads((tmp_path / "cased.json").read_text())
     assert data["options"] == {"cased": True}
     assert data["values"]["lower_cases"] is True
-    assert "--cased belongs to scores alone" in told(
+    assert "measure special-tokens has no option --cased" in told(
         capsys, "measure", "special-tokens", "--task", "rte", *shared, "--cased"
     )
 
@@ -191,7 +191,7 @@ def test_a_place_that_cannot_be_written_is_one_line_and_nothing_is_lost(capsys, 
 def test_an_export_never_replaces_what_is_a_users(capsys, shared, tmp_path, monkeypatch):
     thesis = tmp_path / "thesis.txt"
     thesis.write_text("years of work")
-    monkeypatch.setattr(Workbench, "checkpoint", lambda *_: pytest.fail("trained first"))
+    monkeypatch.setattr(Session, "checkpoint", lambda *_: pytest.fail("trained first"))
     assert "name a new folder" in told(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path)
     assert "a file stands where" in told(capsys, "finetune", "--task", "rte", *shared, "--output", thesis)
     assert thesis.read_text() == "years of work"

@@ -1,7 +1,6 @@
 """Quantities registered where they are defined: what is refused, what is checked, and what other tasks leave alone."""
 
 import pytest
-from bertsecrets.claims.known_measures import measure_names
 from calls import started
 from measurements import estimand, measured
 
@@ -10,6 +9,7 @@ from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import REGISTERED, Need, Quantity, quantity
 from bertsecrets.claims.schema import Claim
 from bertsecrets.errors import UserError
+from bertsecrets.measures.registry import measure_names
 from bertsecrets.types import Measurement
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_options, path
-from bertsecrets.settings import load_settings
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
 if TYPE_CHECKING:
@@ -61,6 +60,7 @@ def report(options: argparse.Namespace) -> None:
         write_json(options.plots, layer_rows(verdicts))
     if options.html:
         from bertsecrets.report.html import page
+        from bertsecrets.settings import load_settings
         from bertsecrets.store.files import write_whole
 
         write_whole(options.html, page(verdicts, model, load_settings().judge))
@@ -110,6 +110,7 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> tuple
         UserError: an option that they cannot heed, or nothing that could be judged.
     """
     from bertsecrets.claims.plan import plan_kept, verdict
+    from bertsecrets.settings import load_settings
     from bertsecrets.store.measurements import Shelf
 
     for name in ("glue", "store", "device", "limit", "train_limit", "grid_limit", "frames", "spacy"):

@@ -12,9 +12,10 @@ import torch
 from jaxtyping import Float
 from pydantic import PositiveInt
 
-from bertsecrets.measures.base import AttentionMeasure, AttentionRun, MeasureOptions, measure
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun, MeasureOptions
 from bertsecrets.measures.base.figures import Figure, HeadMap
 from bertsecrets.measures.base.needs import PretrainedTwin
+from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
 from bertsecrets.settings import Params

@@ -2,8 +2,9 @@
 
 import re
 
-from bertsecrets.measures.base import EncoderMeasure, Resources, Results, Run, measure
+from bertsecrets.measures.base import EncoderMeasure, Resources, Results, Run
 from bertsecrets.measures.base.observers import PairObserver
+from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, Marks, all_pairs, encode_words
 from bertsecrets.models.attention import Pass
 from bertsecrets.models.loading import special_ids

@@ -10,9 +10,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from bertsecrets.measures.base import AttentionMeasure, AttentionRun, measure
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.needs import SpacyPipeline
 from bertsecrets.measures.base.observers import mark_words, max_over, mean_over_present, of_batch, received
+from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, Marks
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch

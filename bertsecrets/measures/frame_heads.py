@@ -11,10 +11,11 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from bertsecrets.errors import UserError
-from bertsecrets.measures.base import EncoderMeasure, Resources, Results, Run, measure
+from bertsecrets.measures.base import EncoderMeasure, Resources, Results, Run
 from bertsecrets.measures.base.figures import Figure, HeadMap, RankedHeads
 from bertsecrets.measures.base.needs import NO_FRAMES, FrameSentences
 from bertsecrets.measures.base.observers import PairObserver
+from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, all_pairs, encode_words, zipped_pairs
 from bertsecrets.models.attention import Pass
 from bertsecrets.store.files import digest, file_sha256

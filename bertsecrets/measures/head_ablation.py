@@ -8,8 +8,9 @@ from pydantic import field_validator
 
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, label, parse_sets, single_heads
-from bertsecrets.measures.base import AblationMeasure, MeasureOptions, Run, measure
+from bertsecrets.measures.base import AblationMeasure, MeasureOptions, Run
 from bertsecrets.measures.base.figures import Figure, HeadMap, RankedHeads
+from bertsecrets.measures.registry import measure
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, whole_layers
-from bertsecrets.measures.base import AblationMeasure, Run, measure
+from bertsecrets.measures.base import AblationMeasure, Run
 from bertsecrets.measures.base.figures import Figure, LayerBars
+from bertsecrets.measures.registry import measure
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from bertsecrets.measures.base import Resources, Results, Run, SuiteMeasure, measure
+from bertsecrets.measures.base import Resources, Results, Run, SuiteMeasure
 from bertsecrets.measures.base.needs import AnnotatedMaps, PatternWeights
+from bertsecrets.measures.registry import measure
 from bertsecrets.settings import Params
 
 

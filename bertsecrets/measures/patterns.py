@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from bertsecrets.measures.base import AttentionMeasure, AttentionRun, measure
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import ClassMap, Figure, StackedShares
 from bertsecrets.measures.base.needs import PatternWeights
+from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
 from bertsecrets.patterns.classes import CLASSES

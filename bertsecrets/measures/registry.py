@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from bertsecrets.errors import UserError, near_matches
 
 if TYPE_CHECKING:
-    from bertsecrets.measures.base import Measure
+    from bertsecrets.measures.base.measure import Measure
 
 M = TypeVar("M", bound="type[Measure]")
 _REGISTERED: dict[str, "Measure"] = {}

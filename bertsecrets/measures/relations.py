@@ -6,9 +6,10 @@ Inputs without a pair are left out. Averaged over inputs.
 
 from typing import ClassVar
 
-from bertsecrets.measures.base import AttentionMeasure, AttentionRun, measure
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.needs import SpacyPipeline
 from bertsecrets.measures.base.observers import PairObserver, mark_words
+from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, TokenPairs, all_pairs
 from bertsecrets.models.attention import Observer
 from bertsecrets.texts.parsing import FEATURES, Parses, verb_subject_links

@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
-from bertsecrets.measures.base import Measure, MeasureOptions, Results, Run, measure
+from bertsecrets.measures.base import Measure, MeasureOptions, Results, Run
 from bertsecrets.measures.base.measure import Result
+from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import cased, encode, lower_cases, predict
 from bertsecrets.settings import Params
 from bertsecrets.texts.metrics import decide

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bertsecrets.measures.base import AttentionMeasure, AttentionRun, measure
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import Figure, LayerCurves
 from bertsecrets.measures.base.observers import received
+from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
 from bertsecrets.types import Measurement

@@ -3,8 +3,8 @@
 from bertsecrets.measures.base.ablation import AblationMeasure
 from bertsecrets.measures.base.attention import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.encoder import EncoderMeasure, SuiteMeasure
-from bertsecrets.measures.base.measure import Measure, MeasureOptions, Resources, Results, Run
-from bertsecrets.measures.registry import measure
+from bertsecrets.measures.base.measure import Measure, MeasureOptions, Results, Run
+from bertsecrets.measures.base.resources import Resources
 
 __all__ = [
     "AblationMeasure",
@@ -17,5 +17,4 @@ __all__ = [
     "Results",
     "Run",
     "SuiteMeasure",
-    "measure",
 ]

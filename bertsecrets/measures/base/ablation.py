@@ -18,7 +18,8 @@ from tqdm.auto import tqdm
 from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.grid import Grid
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet
-from bertsecrets.measures.base.measure import Measure, Resources, Result, Results, Run
+from bertsecrets.measures.base.measure import Measure, Result, Results, Run
+from bertsecrets.measures.base.resources import Resources
 from bertsecrets.models.encoding import Encoded, encode
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.settings import Params

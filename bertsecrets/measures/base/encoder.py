@@ -3,7 +3,8 @@
 from abc import abstractmethod
 from typing import Any, ClassVar
 
-from bertsecrets.measures.base.measure import Measure, Resources, Run
+from bertsecrets.measures.base.measure import Measure, Run
+from bertsecrets.measures.base.resources import Resources
 from bertsecrets.models import loading
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.models.locations import ModelRef

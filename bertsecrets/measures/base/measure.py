@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base.figures import Figure
 from bertsecrets.measures.base.needs import Requirement
+from bertsecrets.measures.base.resources import Resources
 from bertsecrets.models import loading
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.settings import Params
 from bertsecrets.texts.glue import Split
-from bertsecrets.texts.rows import TaskRows, public_origin
+from bertsecrets.texts.rows import public_origin
 from bertsecrets.texts.tasks import Task, task
 from bertsecrets.types import Initialisation, Measurement, Subject
 
@@ -35,22 +35,6 @@ class MeasureOptions(BaseModel):
     def given(self) -> dict[str, Any]:
         """Return the options that differ from their defaults, as plain data."""
         return self.model_dump(exclude_defaults=True)
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What measures draw on besides their subject.
-
-    `frames` is a file or folder of frame sentences, `spacy` the pipeline that tags and parses, `kept` the folder in
-    which parts are kept between runs.
-    """
-
-    rows: TaskRows
-    settings: Params
-    device: torch.device
-    kept: Path
-    frames: Path | None = None
-    spacy: str = ""
 
 
 @dataclass(frozen=True)

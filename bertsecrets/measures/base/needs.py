@@ -1,14 +1,12 @@
 """What a measure needs besides rows and a checkpoint: each says what is missing, and its facts for the key."""
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bertsecrets.errors import UserError
+from bertsecrets.measures.base.resources import Resources
 from bertsecrets.store.files import digest
 from bertsecrets.texts.parsing import describe, load_pipeline
-
-if TYPE_CHECKING:
-    from bertsecrets.measures.base.measure import Resources
 
 NO_FRAMES = "frame-heads needs --frames: a JSONL of frame sentences, or FrameNet's folder or archive"
 
@@ -18,11 +16,11 @@ class Requirement:
 
     compares = False
 
-    def missing(self, resources: "Resources") -> str | None:
+    def missing(self, resources: Resources) -> str | None:
         """Return why it is not there, in one line that says what to do; None where it is."""
         return None
 
-    def settings(self, resources: "Resources") -> dict[str, Any]:
+    def settings(self, resources: Resources) -> dict[str, Any]:
         """Return the facts of it that change a result."""
         return {}
 
@@ -36,7 +34,7 @@ class PretrainedTwin(Requirement):
 class FrameSentences(Requirement):
     """Sentences with a frame's target and core elements."""
 
-    def missing(self, resources: "Resources") -> str | None:
+    def missing(self, resources: Resources) -> str | None:
         """Return how to give them, where none are given."""
         return NO_FRAMES if resources.frames is None else None
 
@@ -44,11 +42,11 @@ class FrameSentences(Requirement):
 class SpacyPipeline(Requirement):
     """A spaCy pipeline that tags and parses."""
 
-    def missing(self, resources: "Resources") -> str | None:
+    def missing(self, resources: Resources) -> str | None:
         """Return why it cannot be used."""
         return pipeline_problem(resources.spacy)
 
-    def settings(self, resources: "Resources") -> dict[str, Any]:
+    def settings(self, resources: Resources) -> dict[str, Any]:
         """Return which pipeline it is."""
         return {"pipeline": pipeline_facts(resources.spacy)}
 
@@ -56,7 +54,7 @@ class SpacyPipeline(Requirement):
 class PatternWeights(Requirement):
     """The classifier of attention patterns, which comes trained."""
 
-    def missing(self, resources: "Resources") -> str | None:
+    def missing(self, resources: Resources) -> str | None:
         """Return what is wrong with its files."""
         from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, held_out_errors, read_report
 
@@ -67,7 +65,7 @@ class PatternWeights(Requirement):
             return str(error)
         return None
 
-    def settings(self, resources: "Resources") -> dict[str, Any]:
+    def settings(self, resources: Resources) -> dict[str, Any]:
         """Return which classifier it is, on which maps it was judged, and of which models these are."""
         from bertsecrets.patterns.classifier import annotated_models, chosen_folder, read_report
 
@@ -82,7 +80,7 @@ class PatternWeights(Requirement):
 class AnnotatedMaps(Requirement):
     """The suite's own annotated maps, which no wheel carries."""
 
-    def missing(self, resources: "Resources") -> str | None:
+    def missing(self, resources: Resources) -> str | None:
         """Return how to get them, where they are not here."""
         from bertsecrets.patterns.training.train import held_out_problem
 

@@ -1,0 +1,25 @@
+"""What measures draw on besides their subject."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from bertsecrets.settings import Params
+from bertsecrets.texts.rows import TaskRows
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What measures draw on besides their subject.
+
+    `frames` is a file or folder of frame sentences, `spacy` the pipeline that tags and parses, `kept` the folder in
+    which parts are kept between runs.
+    """
+
+    rows: TaskRows
+    settings: Params
+    device: torch.device
+    kept: Path
+    frames: Path | None = None
+    spacy: str = ""
