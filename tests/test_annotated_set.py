@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from bertsecrets.patterns import classifier
-from bertsecrets.patterns.annotation.agreement import agreement, set_agreement
+from bertsecrets.patterns.annotation.agreement import label_agreement, set_agreement
 from bertsecrets.patterns.annotation.map_set import ANNOTATIONS, UNSEEN, MapSet, own_maps, shards
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import read_report
@@ -105,7 +105,7 @@ def test_the_data_card_says_what_is_there(shipped):
         assert f"| {label} | {' | '.join(map(str, row))} |" in card
     votes = (shipped.labels, shipped.second_labels, shipped.third_labels)
     for one, name in ((0, "first and third"), (1, "second and third")):
-        found = agreement(votes[one], votes[2])
+        found = label_agreement(votes[one], votes[2])
         assert f"{name} {found.kappa:.2f} [{found.low:.2f}, {found.high:.2f}]" in card
     alike, apart = (sum(len(set(labels)) == kinds for labels in zip(*votes, strict=True)) for kinds in (1, 3))
     assert f"The first three agree on {alike} maps, and {apart} have three labels" in card

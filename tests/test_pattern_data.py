@@ -177,3 +177,12 @@ def test_what_needs_the_extra_names_it_in_one_line(package, name, arguments, tmp
     assert done.returncode == 2, done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert f'needs {name}: pip install "bertsecrets[patterns-training]"' in last
+
+
+def test_whether_the_classifier_can_be_judged_is_told_without_torch_or_scikit_learn():
+    code = (
+        "from bertsecrets.patterns.training.needs import held_out_problem\n"
+        "print(held_out_problem(), {'torch', 'sklearn'} & sys.modules.keys())"
+    )
+    assert alone(code).stdout.strip() == "None set()"
+    assert 'pip install "bertsecrets[patterns-training]"' in alone(code.split(", {")[0] + ")", "sklearn").stdout

@@ -18,7 +18,7 @@ from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.shares import corrected, heads_to_draw, majority, on_simplex, raw_shares
-from bertsecrets.patterns.training.audit import audit, share_interval
+from bertsecrets.patterns.training.audit import audit_shares, share_interval
 from bertsecrets.patterns.training.boosting import boost
 from bertsecrets.patterns.training.dataset import LabelledMaps
 from bertsecrets.patterns.training.regression import regress
@@ -96,15 +96,13 @@ def test_the_audit_finds_what_it_must():
     groups = np.repeat(np.arange(40), 2).astype(str)
     labels = np.tile([0, 1], 40)
     said = np.where(np.arange(80) // 2 % 2, labels, 0)  # every other head: all class 0
-    found = audit(labels, np.eye(5)[said], heads=groups, groups=groups, size=8, seed=0)
+    found = audit_shares(labels, np.eye(5)[said], heads=groups, groups=groups, size=8, seed=0)
     assert (found["heads"], found["covers"]["block"]) == (8, 1)
     assert found["raw_error"]["vertical"] == pytest.approx(25, abs=3)
     assert found["corrected_error"]["vertical"] == pytest.approx(100 * 0.25 / np.sqrt(8), rel=0.3)
     assert found["covers"]["vertical"] > 0.85
-    assert (
-        audit(labels, np.eye(5)[labels], heads=groups, groups=groups, size=8, seed=0)["corrected_error"]["diagonal"]
-        == 0
-    )
+    right = audit_shares(labels, np.eye(5)[labels], heads=groups, groups=groups, size=8, seed=0)
+    assert right["corrected_error"]["diagonal"] == 0
 
 
 def test_raw_shares_and_majorities_by_hand():
@@ -208,7 +206,7 @@ def test_the_audit_corrects_no_head_by_its_kin():
     kin = np.where(np.arange(8) < 4, "a", "b")
     labels = np.zeros(8, dtype=int)
     said = np.where(np.arange(8)[:, None] < 4, [1.0, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0])
-    found = audit(labels, said, heads=heads, groups=kin, size=1, seed=0)
+    found = audit_shares(labels, said, heads=heads, groups=kin, size=1, seed=0)
     assert found["corrected_error"]["diagonal"] > found["raw_error"]["diagonal"]
 
 

@@ -10,10 +10,10 @@ GAMMA = 0.5  # square root: a diagonal of a hundredth of the mass is seen beside
 TOP = 0.98  # this share of the map's strongest cell per row, taken over its rows, has the brightest colour
 
 
-def brightness(values: Float[np.ndarray, "tokens tokens"]) -> Float[np.ndarray, "tokens tokens"]:
+def cell_brightness(values: Float[np.ndarray, "tokens tokens"]) -> Float[np.ndarray, "tokens tokens"]:
     """Return each cell's brightness from 0 to 1, scaled to the map's own strongest cells.
 
-    >>> brightness(np.array([[1.0, 0.0], [0.75, 0.25]])).round(2).tolist()
+    >>> cell_brightness(np.array([[1.0, 0.0], [0.75, 0.25]])).round(2).tolist()
     [[1.0, 0.0], [0.87, 0.5]]
     """
     weights = values.astype(np.float64)

@@ -82,7 +82,7 @@ class AnnotatedMaps(Requirement):
 
     def missing(self, resources: Resources) -> str | None:
         """Return how to get them, where they are not here."""
-        from bertsecrets.patterns.training.train import held_out_problem
+        from bertsecrets.patterns.training.needs import held_out_problem
 
         return held_out_problem()
 

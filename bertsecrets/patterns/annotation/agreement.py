@@ -34,7 +34,7 @@ class Agreement:
         )
 
 
-def agreement(
+def label_agreement(
     first: Sequence[str],
     second: Sequence[str],
     confidence: float = 0.95,
@@ -63,7 +63,7 @@ def agreement(
 def set_agreement(maps: MapSet) -> Agreement | None:
     """Return the agreement of a set's two labels, on the maps that have both; None where none has."""
     pairs = [(one, two) for one, two in zip(maps.labels, maps.second_labels, strict=True) if one and two]
-    return agreement([one for one, _ in pairs], [two for _, two in pairs]) if pairs else None
+    return label_agreement([one for one, _ in pairs], [two for _, two in pairs]) if pairs else None
 
 
 def kappa(tables: Float[np.ndarray, "tables first second"]) -> Float[np.ndarray, " tables"]:

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from bertsecrets.patterns.brightness import brightness
+from bertsecrets.patterns.brightness import cell_brightness
 
 PALETTE = "magma"
 FULL_BAR = 0.4  # of all attention: the share of a column whose bar, under the map, has its full height
@@ -13,7 +13,7 @@ FULL_BAR = 0.4  # of all attention: the share of a column whose bar, under the m
 
 def shades(values: Float[np.ndarray, "tokens tokens"]) -> UInt8[np.ndarray, "tokens tokens"]:
     """Return a map's cells as places in the palette (0 dark, 255 bright), scaled to the map's own strongest cells."""
-    return np.round(255 * brightness(values)).astype(np.uint8)
+    return np.round(255 * cell_brightness(values)).astype(np.uint8)
 
 
 @functools.cache

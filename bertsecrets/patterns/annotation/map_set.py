@@ -35,7 +35,10 @@ FURTHER = "further labels"
 COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", *LABELS, FURTHER)
 VARIABLE = "BERTSECRETS_MAPS"  # names another folder than the checkout's for the suite's own maps
 OWN, UNSEEN = "data/patterns", "unseen"
-HOW_TO_GET = f"in a checkout `dvc pull data/patterns.dvc` brings them; {VARIABLE}=DIR names another folder of them"
+HOW_TO_GET = (
+    f"in a checkout `dvc pull data/patterns.dvc` brings them; {VARIABLE}=DIR (or train-patterns --data DIR) names "
+    "another folder of them"
+)
 AGREED = 0.8  # share of the labels that must be alike
 
 # Models whose layers come from another's, and which of its layers each was.

@@ -19,7 +19,7 @@ from bertsecrets.patterns.map_stack import MapStack
 
 
 def stack_brightness(stack: MapStack) -> Float[torch.Tensor, "maps tokens tokens"]:
-    """Return every cell's brightness from 0 to 1: `brightness.brightness`, for a stack of maps."""
+    """Return every cell's brightness from 0 to 1: `brightness.cell_brightness`, for a stack of maps."""
     peaks = stack.maps.amax(2).masked_fill(~stack.real, 2.0).sort(dim=1).values
     place = TOP * (stack.lengths - 1).float()
     low = place.floor().long()

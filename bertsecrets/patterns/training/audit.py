@@ -33,7 +33,7 @@ def share_interval(
     return central_interval(corrected(means, off), CONFIDENCE)
 
 
-def audit(
+def audit_shares(
     labels: Int[np.ndarray, " maps"],
     probabilities: Float[np.ndarray, "maps classes"],
     *,

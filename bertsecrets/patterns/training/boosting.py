@@ -28,7 +28,7 @@ def boost(table: Float[np.ndarray, "maps features"], labels: Int[np.ndarray, " m
     """
     if len(set(labels.tolist())) == 1:  # nothing to tell apart
         return _constant(int(labels[0]))
-    with from_extra("scikit-learn", "training pattern classifiers"):
+    with from_extra("scikit-learn"):
         from sklearn.ensemble import GradientBoostingClassifier
         from sklearn.utils.class_weight import compute_sample_weight
     grown = GradientBoostingClassifier(

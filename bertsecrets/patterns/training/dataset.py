@@ -99,7 +99,7 @@ class LabelledMaps:
             raise UserError(f"{groups} heads cannot make {count} folds: annotate maps of more heads")
         if (np.bincount(self.labels) >= count).sum() < 2:
             raise UserError(f"{count} folds need {count} or more maps of two classes at least: annotate more maps")
-        with from_extra("scikit-learn", "training pattern classifiers"):
+        with from_extra("scikit-learn"):
             from sklearn.model_selection import StratifiedGroupKFold
         splitter = StratifiedGroupKFold(count, shuffle=True, random_state=seed)
         yield from splitter.split(self.labels, self.labels, self.groups)

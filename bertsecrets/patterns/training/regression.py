@@ -23,7 +23,7 @@ def regress(
     Raises:
         MissingError: scikit-learn is not installed.
     """
-    with from_extra("scikit-learn", "training pattern classifiers"):
+    with from_extra("scikit-learn"):
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression
         from sklearn.preprocessing import StandardScaler

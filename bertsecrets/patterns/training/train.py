@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 from tabulate import tabulate
 
-from bertsecrets.errors import MissingError
 from bertsecrets.patterns.annotation.map_set import UNSEEN, MapSet, PatternMap, fingerprint, own_maps
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, WEIGHTS, PatternClassifier, chosen_folder
-from bertsecrets.patterns.extra import from_extra
-from bertsecrets.patterns.training.audit import audit
+from bertsecrets.patterns.training.audit import audit_shares
 from bertsecrets.patterns.training.cnn import PaperCnn
 from bertsecrets.patterns.training.crossval import (
     FOLDS,
@@ -35,17 +33,6 @@ from bertsecrets.texts.metrics import macro_f1
 
 SEED = 2019
 OURS = (WEIGHTS, REPORT)  # what a trained classifier's folder holds
-
-
-def held_out_problem() -> str | None:
-    """Return what the suite's classifier cannot be judged without; None where everything is here."""
-    try:
-        own_maps(), own_maps(UNSEEN)
-        with from_extra("scikit-learn", "training pattern classifiers"):
-            import sklearn  # noqa: F401
-    except MissingError as error:
-        return str(error)
-    return None
 
 
 def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -165,7 +152,7 @@ def _audit(judged: HeldOut, maps: MapSet) -> dict[str, Any]:
     """Return what shares and their intervals are worth, on models of as many heads as a fold holds out groups."""
     heads = np.array([_head(one) for one in maps])
     size = len(set(judged.groups.tolist())) // FOLDS
-    return audit(judged.labels, judged.probabilities, heads=heads, groups=judged.groups, size=size, seed=SEED)
+    return audit_shares(judged.labels, judged.probabilities, heads=heads, groups=judged.groups, size=size, seed=SEED)
 
 
 def _head(one: PatternMap) -> str:

@@ -1,0 +1,15 @@
+"""What judging the suite's classifier on held-out heads needs besides the classifier. Nothing here imports torch."""
+
+from bertsecrets.errors import MissingError
+from bertsecrets.patterns.annotation.map_set import UNSEEN, own_maps
+from bertsecrets.patterns.extra import extra_problem
+
+
+def held_out_problem() -> str | None:
+    """Return why the classifier cannot be judged here: maps or scikit-learn are missing; None where it can."""
+    try:
+        for part in ("", UNSEEN):
+            own_maps(part)
+    except MissingError as error:
+        return str(error)
+    return extra_problem("scikit-learn")
