@@ -83,4 +83,4 @@ class AttentionChange(AttentionMeasure):
         """Yield the map of similarities (figure 5)."""
         form = f"padded to {measurement.options['padded_to']}" if measurement.options else "cropped"
         caption = f"Similarity of each head's attention before and after fine-tuning ({form}): {{who}} (K19 figure 5)"
-        yield HeadMap(caption, measurement.values["cosine"], unit="cosine similarity", title=form)
+        yield HeadMap(caption, measurement.value("cosine"), unit="cosine similarity", title=form)
