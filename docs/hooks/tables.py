@@ -1,0 +1,147 @@
+"""The tables of the documentation that are made from the code when the site is built, so that they cannot fall behind.
+
+A page says where one goes: `<!-- table: measures -->`, `<!-- table: claims A -->`.
+"""
+
+import argparse
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from bertsecrets.claims.band import format_number
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.quantity import Need
+from bertsecrets.claims.schema import Claim, load_claims
+from bertsecrets.cli.main import build_parser
+from bertsecrets.measures.registry import get_measure, measure_names
+from bertsecrets.options import PARSING
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS
+
+PLACE = re.compile(r"^<!-- table: (\w+)(?: (\w+))? -->$", re.M)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Return a page with its tables in place; MkDocs calls this for every page.
+
+    Raises:
+        KeyError: a page asks for a table that there is not.
+    """
+    return PLACE.sub(lambda match: TABLES[match[1]](*filter(None, [match[2]])), markdown)
+
+
+def measures() -> str:
+    """Return a section for every measure: what it measures, what it needs and takes, and what it returns."""
+    return "\n".join(_measure(name) for name in sorted(measure_names()))
+
+
+def _measure(name: str) -> str:
+    measure = get_measure(name)
+    needs = [_first_line(need) for need in measure.needs]
+    options = ", ".join(f"`--{field.replace('_', '-')}`" for field in measure.Options.model_fields)
+    facts = [
+        f"Measures: {measure.title} ({measure.source}).",
+        "Runs on: "
+        + ("a task" if measure.on_task else "the bare encoder" if measure.reads_model else "the suite itself")
+        + "." + (" Part of `measure all`." if measure.common else ""),
+        *([f"Needs: {' '.join(needs)}"] if needs else []),
+        *([f"Options: {options}. {_rest(measure.Options)}"] if options else []),
+        *inspect.cleandoc(type(measure).__doc__ or "").split("\n\n"),
+    ]  # fmt: skip
+    return f"### {name}\n\n" + "\n".join(f"- {' '.join(fact.split())}" for fact in facts) + "\n"
+
+
+def quantities() -> str:
+    """Return a row for every quantity: its unit, what it is read off, what it is."""
+    rows = [
+        (
+            f"`{quantity.name}`",
+            quantity.unit,
+            "; ".join(_need(need) for need in quantity.needs.values()),
+            ", ".join(f"`{name}`" for name in quantity.arguments.parameters) or "-",
+            re.sub(r"^Return,? ", "", _first_line(quantity.function)).rstrip("."),
+        )
+        for quantity in sorted(QUANTITIES.values(), key=lambda one: one.name)
+    ]
+    return _table(("quantity", "unit", "read off", "arguments", "value"), rows)
+
+
+def _need(need: Need) -> str:
+    whose = {"own": "", "against": " of the model that the claim compares with"}.get(need.whose, f" ({need.whose})")
+    where = f" on {TASKS[need.task].title}" if need.task and need.task != ALL_TASKS else ""
+    several = f" on {len(need.tasks)} tasks" if need.tasks else ""
+    return f"`{need.measure}`{whose}{where}{several}"
+
+
+def claims(family: str) -> str:
+    """Return a row for every claim of a family: what it says, what is read off, what must hold, what is published."""
+    rows = [
+        (
+            claim.name,
+            claim.statement,
+            f"`{claim.quantity}`" if claim.quantity else "not implemented",
+            _expected(claim),
+            _published(claim),
+        )
+        for claim in load_claims()
+        if claim.id.startswith(family)
+    ]
+    return _table(("claim", "statement", "quantity", "must be", "published"), rows)
+
+
+def _expected(claim: Claim) -> str:
+    if claim.expect is None:
+        return "-"
+    if claim.expect.kind == "around":
+        return "within the band"
+    return f"{'>' if claim.expect.kind == 'above' else '<'} {format_number(claim.expect.value)}"
+
+
+def _published(claim: Claim) -> str:
+    figures = [
+        (f"{TASKS[name].title} " if name in TASKS else "") + format_number(figure.published)
+        for name, figure in claim.tasks.items()
+        if figure.published is not None
+    ]
+    return ", ".join(figures) or "the order only"
+
+
+def options() -> str:
+    """Return a row for every option of a run: its spelling on the command line, its name in Python, its meaning."""
+    rows = []
+    for name, parsing in PARSING.items():
+        value = parsing.get("metavar", "NAME" if parsing.get("action") != "store_true" else "")
+        rows.append((f"`--{name.replace('_', '-')} {value}`".replace(" `", "`"), f"`{name}`", parsing["help"]))
+    return _table(("option", "keyword in Python", "meaning"), rows)
+
+
+def commands() -> str:
+    """Return a row for every command and what it does."""
+    return _table(("command", "what it does"), [(f"`bertsecrets {name}`", text) for name, text in _commands()])
+
+
+def _commands() -> Iterable[tuple[str, str]]:
+    parsers = next(a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return [(action.dest, action.help or "") for action in parsers._choices_actions]
+
+
+def _first_line(of: object) -> str:
+    return (inspect.getdoc(of) or "").split("\n")[0]
+
+
+def _rest(of: object) -> str:
+    return " ".join((inspect.getdoc(of) or "").split())
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+TABLES: dict[str, Callable[..., str]] = {
+    "measures": measures,
+    "quantities": quantities,
+    "claims": claims,
+    "options": options,
+    "commands": commands,
+}
