@@ -1,21 +1,15 @@
-"""Measures are registered where they are defined, and every implemented claim is collected as a benchmark."""
+"""Measures are registered where they are defined."""
 
-import os
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.claims.schema import cases, load_claims
+from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import Measure
 from bertsecrets.measures.registry import get_measure, measure, measure_names
-
-ROOT = Path(__file__).parents[1]
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 
 def test_names_are_known_without_importing_a_measure():
@@ -60,18 +54,3 @@ def test_the_options_of_every_claim_are_those_of_its_measures():
             for need in QUANTITIES[claim.quantity].needs.values():
                 options = {**(claim.options if need.measure == claim.measure else {}), **need.options}
                 get_measure(need.measure).check_options(options)
-
-
-@pytest.mark.parametrize("arguments", [["benchmarks"], ["--pyargs", "bertsecrets.benchmarks"]])
-def test_every_implemented_claim_is_collected_on_each_of_its_tasks(arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments, "--collect-only", "-q", "-p", "no:cacheprovider"],
-        cwd=ROOT,
-        env={**ENVIRONMENT, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    collected = re.findall(r"::test_claim\[([^\]]+)\]$", done.stdout, re.M)
-    assert collected == [str(case) for case in cases()]
-    assert {case.claim.name for case in cases()} == {claim.name for claim in load_claims() if claim.quantity}
