@@ -43,7 +43,7 @@ VERBS = (
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
 ASIDES = ("which surprised nobody", "as the neighbours recall", "although it rained", "to everyone's delight")
 
-MOST = 1_000_000  # pairs that a user may ask for: more than any GLUE task has, and written within a minute
+MOST = 1_000_000  # pairs that a user may ask for: more than any GLUE task has
 
 
 def pair(rng: random.Random) -> tuple[str, str, str]:
