@@ -12,7 +12,7 @@ class UserError(Exception):
 
 
 class MissingError(UserError):
-    """Data or a tool that a measurement needs is missing; of many measurements, this one may be skipped."""
+    """Data or a tool that a measurement needs is missing; a run of many measurements may skip this one."""
 
 
 def first_line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""The software and the device, on which a result depends besides data and weights."""
+"""The software and the device that a result depends on, besides data and weights."""
 
 import functools
 import platform
@@ -34,7 +34,9 @@ def best_device(wanted: str | None = None) -> torch.device:
             raise RuntimeError(f"{device.type} is not one of {', '.join(COMPUTING)}")
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise UserError(f"device {wanted!r} is not available: use --device cpu, or cuda with a GPU") from error
+        raise UserError(
+            f"device {wanted!r} is not available: use --device cpu, or --device cuda on a machine with a GPU"
+        ) from error
     return device
 
 

@@ -95,7 +95,7 @@ def load_settings() -> Params:
     try:
         return Params.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise UserError(f"cannot read the settings file {path}: {error.strerror}") from error
+        raise UserError(f"cannot read the settings {path}: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error

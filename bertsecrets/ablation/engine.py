@@ -135,7 +135,9 @@ class Engine:
     ) -> Float[torch.Tensor, "sets rows outputs"]:
         """Return the logits of rows of equal length under each of the sets, which must be different."""
         if self.blocks is not None:
-            return shared_prefix.run(self.skeleton, self.blocks, sets, ids, segments, tokens=self.budget.tokens)
+            return shared_prefix.run(
+                self.skeleton, self.blocks, sets, ids=ids, segments=segments, tokens=self.budget.tokens
+            )
         return _general(self.skeleton, sets, ids, segments, tokens=self.budget.tokens)
 
 
@@ -170,7 +172,7 @@ def ablate(
     engine.check_longest(encoded)
     layers = len(engine.skeleton.layers)
     different = sorted(set(sets), key=lambda heads: (lowest_layer(heads, layers), sorted(heads)))
-    place = {heads: i for i, heads in enumerate(different)}
+    place_of = {heads: i for i, heads in enumerate(different)}
     result = np.zeros((len(different), len(encoded), engine.skeleton.model.config.num_labels), dtype=np.float32)
 
     def put(rows: np.ndarray, portion: slice, logits: torch.Tensor) -> None:
@@ -180,7 +182,7 @@ def ablate(
 
     for rows, portion in _portions(encoded, len(different), engine.budget):
         _cover(engine, encoded, different, rows=rows, portion=portion, put=put)
-    return result[[place[heads] for heads in sets]]
+    return result[[place_of[heads] for heads in sets]]
 
 
 def _portions(encoded: Encoded, sets: int, budget: Budget) -> Iterator[tuple[np.ndarray, slice]]:

@@ -76,9 +76,9 @@ class Skeleton:
         if len(frames) != layers:
             raise self._refusal(f"{len(frames)} of {layers} layers use transformers' attention interface")
         listed = {child for m in model.modules() if isinstance(m, nn.ModuleList) for child in m}
-        for i, own in enumerate(frames):
+        for i, calls in enumerate(frames):
             elsewhere = {uid for j, frame in enumerate(frames) if j != i for uid, _ in frame}
-            modules = [module for uid, module in own if uid not in elsewhere]
+            modules = [module for uid, module in calls if uid not in elsewhere]
             first = next((place for place, module in enumerate(modules) if module in listed), None)
             if first is None:
                 raise self._refusal("its layers are not in a ModuleList")
@@ -86,7 +86,7 @@ class Skeleton:
 
     def _refusal(self, why: str) -> UserError:
         return UserError(
-            f"heads of {type(self.model).__name__} cannot be disabled: {why}; models of these families can: {ABLATABLE}"
+            f"heads of {type(self.model).__name__} cannot be disabled: {why}; those of these families can: {ABLATABLE}"
         )
 
     def _watch(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[list[tuple[int, nn.Module]]]:
@@ -159,9 +159,9 @@ class Skeleton:
         def enter(hidden: Hidden) -> Hidden | None:
             nonlocal layer, expected
             layer += 1
-            given = step_in(layer, hidden) if step_in else None
-            expected += given is None
-            return given
+            replacement = step_in(layer, hidden) if step_in else None
+            expected += replacement is None
+            return replacement
 
         with self._entered(enter):
             logits = self._forward(ids, segments, see)
@@ -174,7 +174,7 @@ class Skeleton:
         """Make each layer call `enter` before it computes, within the block, and use what `enter` returns instead."""
         modules = {modules[0] for modules in self.layers}
         for module in modules:
-            module.forward = _asking(module.forward, enter)
+            module.forward = _replaceable(module.forward, enter)
         try:
             yield
         finally:
@@ -182,14 +182,14 @@ class Skeleton:
                 del module.forward
 
 
-def _asking(forward: Callable[..., Any], enter: Callable[[Hidden], Hidden | None]) -> Callable[..., Any]:
+def _replaceable(forward: Callable[..., Any], enter: Callable[[Hidden], Hidden | None]) -> Callable[..., Any]:
     """Return a `forward` that calls `enter` with the layer's input, and computes only if that returns None."""
 
-    def asked(*args: Any, **kwargs: Any) -> Any:
-        given = enter(args[0] if args else kwargs["hidden_states"])
-        return forward(*args, **kwargs) if given is None else given
+    def enter_first(*args: Any, **kwargs: Any) -> Any:
+        replacement = enter(args[0] if args else kwargs["hidden_states"])
+        return forward(*args, **kwargs) if replacement is None else replacement
 
-    return asked
+    return enter_first
 
 
 def probe(model: Any, rows: int = 2, tokens: int = 9) -> Int[torch.Tensor, "rows tokens"]:

@@ -42,7 +42,7 @@ def plan(sets: Sequence[HeadSet], layers: int) -> tuple[list[Step], list[int]]:
     >>> ends
     [0, 1, 2]
     """
-    place: dict[HeadSet, int] = {frozenset(): 0}
+    place_of: dict[HeadSet, int] = {frozenset(): 0}
     steps, used = [], 1
     for layer in range(layers):
         splits: dict[int, dict[int, Choice]] = {}
@@ -51,24 +51,24 @@ def plan(sets: Sequence[HeadSet], layers: int) -> tuple[list[Step], list[int]]:
             prefix = frozenset(head for head in heads if head[0] <= layer)
             if prefix in after:
                 continue
-            entering = place[frozenset(head for head in prefix if head[0] < layer)]
+            entering = place_of[frozenset(head for head in prefix if head[0] < layer)]
             leaving = splits.setdefault(entering, {})
             if leaving:  # the place of the entering state is taken
                 used += 1
             after[prefix] = used - 1 if leaving else entering
             leaving[after[prefix]] = tuple(sorted(head for at, head in prefix if at == layer))
-        place = after
+        place_of = after
         steps.append(Step(splits))
-    return steps, [place[heads] for heads in sets]
+    return steps, [place_of[heads] for heads in sets]
 
 
 def run(
     skeleton: Skeleton,
     blocks: Sequence[Block],
     sets: Sequence[HeadSet],
+    *,
     ids: Int[torch.Tensor, "rows tokens"],
     segments: Int[torch.Tensor, "rows tokens"] | None,
-    *,
     tokens: int,
 ) -> Float[torch.Tensor, "sets rows outputs"]:
     """Return the logits of rows of equal length under each set.
@@ -99,10 +99,10 @@ def _pass(block: Block, step: Step, states: Float[torch.Tensor, "sets rows token
         states[places] = block.finish(block.project(context).add_(x)).unflatten(0, (len(chunk), -1))
     for entering, leaving in step.splits.items():
         if len(leaving) > 1:
-            _split(block, entering, leaving, states, at_once)
+            _split(block, states, entering=entering, leaving=leaving, at_once=at_once)
 
 
-def _split(block: Block, entering: int, leaving: dict[int, Choice], states, at_once: int) -> None:
+def _split(block: Block, states, *, entering: int, leaving: dict[int, Choice], at_once: int) -> None:
     """Run one state through a layer under several choices of heads."""
     context, value = block.attend(states[entering])
     plain = block.project(context).add_(states[entering])

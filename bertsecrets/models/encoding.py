@@ -67,7 +67,7 @@ class Batch:
 def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
     """Return a split as token ids, one or two segments per example, of at most `max_length` (K19's code).
 
-    Of a pair that is too long, the longer text is cut.
+    Of a pair that is too long, the longer text is cut first.
 
     Args:
         max_length: word-pieces per example, special tokens included.

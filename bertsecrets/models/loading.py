@@ -245,12 +245,15 @@ def open_checkpoint_config(folder: Path, task: Task) -> Any:
         UserError: the folder does not exist, or has pickled weights or another number of classes.
     """
     if not folder.is_dir():
-        raise UserError(f"no checkpoint folder at {folder}")
+        raise UserError(f"no checkpoint folder at {folder}: give a folder that save_pretrained has written")
     check_folder(folder)
     config = open_config(ModelRef.in_folder(folder))
     if config.num_labels != task.outputs:
         kind = "one score" if task.regression else f"{task.outputs} classes"
-        raise UserError(f"checkpoint {folder} has {config.num_labels} outputs, but {task.title} needs {kind}")
+        raise UserError(
+            f"checkpoint {folder} has {config.num_labels} outputs, but {task.title} needs {kind}: "
+            f"give one that was trained on {task.title}"
+        )
     return config
 
 
@@ -286,7 +289,10 @@ def _order_classes(model: Any, task: Task, folder: Path) -> None:
     if all(re.fullmatch(r"label_\d+", name) for name in names) or names == list(task.labels):
         return
     if set(names) != set(task.labels):
-        raise UserError(f"checkpoint {folder} has the classes {names}, but {task.title} has {list(task.labels)}")
+        raise UserError(
+            f"checkpoint {folder} has the classes {names}, but {task.title} has {list(task.labels)}: "
+            f"give one that was trained on {task.title}"
+        )
     last: Any = [m for m in model.modules() if isinstance(m, nn.Linear) and m.out_features == task.outputs][-1]
     order = torch.tensor([names.index(label) for label in task.labels])
     with torch.no_grad():
@@ -347,7 +353,10 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
                 handle.remove()
         if modules:
             return modules, must_ask
-    raise UserError(f"{type(model).__name__} does not expose attention weights: open it with eager attention")
+    raise UserError(
+        f"{type(model).__name__} does not expose attention weights for every pair of tokens: "
+        "open it with eager attention, or measure another model"
+    )
 
 
 def weights_in(output: Any, shape: tuple[int, ...]) -> torch.Tensor | None:

@@ -105,8 +105,8 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
     with guarded_writes(folder):
         folder = Path(os.path.realpath(folder))
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as room:
-            fresh, old = Path(room) / "fresh", Path(room) / "old"
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
+            fresh, old = Path(temporary) / "fresh", Path(temporary) / "old"
             shutil.copytree(source, fresh)
             fresh.chmod(0o755)
             if folder.exists():
@@ -178,7 +178,7 @@ def guarded_writes(place: Path) -> Iterator[None]:
 
 
 def _is_near(name: str | None, place: Path) -> bool:
-    """Return whether an error names no file, or one in the place or beside it."""
+    """Return whether an error is about the place: it has no file name, or that of a file in the place or beside it."""
     return name is None or Path(os.path.realpath(name)).is_relative_to(os.path.realpath(place.parent))
 
 

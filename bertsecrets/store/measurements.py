@@ -50,7 +50,7 @@ def load(entry: Path) -> Measurement:
 
 
 def keep(measurement: Measurement, folder: Path) -> Path:
-    """Save a measurement in a folder of its own below `folder`, and return it; an older one is replaced.
+    """Save a measurement in a folder of its own below `folder`, and return that folder; an older one is replaced.
 
     Raises:
         UserError: the disk is full, the folder cannot be written, or it holds other files.
@@ -96,7 +96,7 @@ class Shelf:
         """
         measurement = self.find(measure, subject, options)
         if measurement is None:
-            raise UserError(f"no measurement {measure} of {subject} {options or ''} was saved")
+            raise UserError(f"no measurement {measure} of {subject} {options or ''} was saved: measure it with --save")
         return measurement
 
     def missing(self, measure: str, task_name: str) -> str | None:

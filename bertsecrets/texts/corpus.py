@@ -1,7 +1,7 @@
 """A small labelled corpus that the suite generates itself, so that everything runs without the hub and licensed data.
 
 Sentence pairs like RTE's, from a grammar of our own: the hypothesis follows from the premise, or contradicts it in
-the person, the thing, the place, the number, or by negation. Half of the pairs are entailments. The corpus shows that
+the place, in the number and the thing, or by negation. Half of the pairs are entailments. The corpus shows that
 the code works; it says nothing about the paper, and every result from it is marked as unofficial data.
 """
 
@@ -43,7 +43,7 @@ VERBS = (
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
 ASIDES = ("which surprised nobody", "as the neighbours recall", "although it rained", "to everyone's delight")
 
-MOST = 1_000_000  # pairs that a user may ask for: more than any GLUE task has, and written within a minute
+MOST = 1_000_000  # pairs that a user may ask for: more than any GLUE task has
 
 
 def pair(rng: random.Random) -> tuple[str, str, str]:

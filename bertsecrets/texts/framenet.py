@@ -52,8 +52,8 @@ class Frame:
 class Filters:
     """The conditions that a sentence must meet to be chosen (K19 section 4.2). Tokens are separated by white space.
 
-    The defaults give K19's own 473 sentences (found by comparing them with FrameNet 1.5, where they give 433 of the
-    441 that are in it, and 5 others): `core` elements are the members of a frame's core sets, and every overt element,
+    The defaults were found by comparing K19's own 473 sentences with FrameNet 1.5: of the 441 sentences that it has,
+    they choose 433, and 5 others. `core` elements are the members of a frame's core sets, and every overt element,
     core or not, must be short and far from the target. The paper's wording, taken literally, is
     `Filters(core="core_type", every_element=False)`; it chooses ten times as many.
     """

@@ -20,7 +20,7 @@ TEXT = re.compile(rb"<text>(.*?)</text>", re.DOTALL)
 FRAME_OF_UNIT = re.compile(rb"<lexUnit\b[^>]*?\bframe=\"([^\"]+)\"", re.DOTALL)
 NAMESPACE = re.compile(rb"\sxmlns=\"[^\"]*\"")
 NEEDED = 'a FrameNet folder holds "lu" and "frame" with .xml files'
-GET = "python -m nltk.downloader -d DIR framenet_v17, then give DIR/corpora/framenet_v17"
+GET = "get it with python -m nltk.downloader -d DIR framenet_v17, then give DIR/corpora/framenet_v17"
 
 
 def open_frames(path: Path, filters: Filters | None = None) -> Chosen:

@@ -98,7 +98,7 @@ class Source:
         split = load_folder(self._folder(task, name), task, name) if self.glue else load_hub(task, name, self.offline)
         problem = official_problem(split)
         if problem and not self.allow_unofficial:
-            raise UserError(f"{split.origin}: {problem}; --allow-unofficial-data uses it, marked as such")
+            raise UserError(f"{split.origin}: {problem}; --allow-unofficial-data uses them, marked as such")
         return replace(split, official=not problem)
 
     def missing(self, task: Task) -> str | None:
@@ -145,7 +145,9 @@ def find_file(glue: Path, task: Task, name: str) -> Path:
     for folder in folders:
         if (folder / file_name).is_file():
             return folder / file_name
-    raise UserError(f"no {task.folder}/{file_name} in {glue}: {task.title} needs it")
+    raise UserError(
+        f"no {task.folder}/{file_name} in {glue}: {task.title} needs it; give the folder that holds {task.folder}"
+    )
 
 
 def load_folder(glue: Path, task: Task, name: str) -> Split:

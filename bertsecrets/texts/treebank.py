@@ -57,6 +57,16 @@ class Node:
         return {part for part in re.split(r"[-=]", self.name)[1:] if not part.isdigit()}
 
 
+@dataclass
+class _Draft:
+    """A sentence that is being labelled; `heads` and `labels` are changed in place, the root's head is -1."""
+
+    words: list[str]
+    tags: list[str]
+    heads: list[int]
+    labels: list[str]
+
+
 def read_treebank(folder: Path) -> list[Parsed]:
     """Return all sentences of NLTK's `treebank` and `dependency_treebank` in `folder` (zipped or not), in file order.
 
@@ -104,7 +114,10 @@ def _members(folder: Path, package: str, suffix: str) -> dict[str, str]:
                 return {PurePosixPath(n).stem: archive.read(n).decode("utf-8") for n in names}
         if unpacked.is_dir():
             return {p.stem: p.read_text(encoding="utf-8") for p in sorted(unpacked.rglob(f"*{suffix}"))}
-    raise UserError(f"no {package}.zip in {folder}: python -m nltk.downloader -d DIR {TREES} {HEADS}; give DIR/corpora")
+    raise UserError(
+        f"no {package}.zip in {folder}: get it with python -m nltk.downloader -d DIR {TREES} {HEADS} "
+        "and give DIR/corpora"
+    )
 
 
 def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
@@ -172,12 +185,12 @@ def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Pa
     if any(len(column) < 3 or column[2] not in numbers for column in columns):
         raise ValueError(f"a row without a tag or a head at {beginning}")
     tags = [column[1] for column in columns]
-    heads = [numbers[column[2]] for column in columns]
     labels = ["punct" if tag in PUNCTUATION else "dep" for tag in tags]
-    _lift_main_verbs(tree, tags, heads, labels)
-    _label(tree, None, words, tags, heads, labels)
-    heads = [head if head >= 0 else i for i, head in enumerate(heads)]
-    labels = ["ROOT" if head == i else label for i, (head, label) in enumerate(zip(heads, labels, strict=True))]
+    draft = _Draft(words, tags, [numbers[column[2]] for column in columns], labels)
+    _lift_main_verbs(tree, draft)
+    _label(tree, None, draft)
+    heads = [head if head >= 0 else i for i, head in enumerate(draft.heads)]
+    labels = ["ROOT" if head == i else label for i, (head, label) in enumerate(zip(heads, draft.labels, strict=True))]
     surface = [BRACKETS.get(word, word.replace("\\/", "/")) for word in words]
     return Parsed(surface, spacing(words), tags, heads, labels)
 
@@ -188,12 +201,12 @@ def head_of(node: Node, heads: list[int]) -> int | None:
     return outside[0] if len(outside) == 1 else None
 
 
-def _lift_main_verbs(node: Node, tags: list[str], heads: list[int], labels: list[str]) -> None:
+def _lift_main_verbs(node: Node, draft: _Draft) -> None:
     """Turn `will -> join` into `join -> will` and `who -> study` into `study -> who`, innermost constituents first."""
     for child in node.children:
-        _lift_main_verbs(child, tags, heads, labels)
+        _lift_main_verbs(child, draft)
     if node.category == "VP":
-        upper = [c for c in node.children if c.word and VERBAL.fullmatch(tags[c.start])]
+        upper = [c for c in node.children if c.word and VERBAL.fullmatch(draft.tags[c.start])]
         lower = [c for c in node.children if c.category == "VP" and not c.word]
     elif node.category == "SBAR":
         upper = [c for c in node.children if c.category == "WHNP"]
@@ -202,36 +215,37 @@ def _lift_main_verbs(node: Node, tags: list[str], heads: list[int], labels: list
         return
     if len(upper) != 1 or len(lower) != 1:
         return
+    heads = draft.heads
     above, main = head_of(upper[0], heads), head_of(lower[0], heads)
     if above is None or main is None or heads[main] != above:
         return
-    own = range(upper[0].start, upper[0].stop)
+    within = range(upper[0].start, upper[0].stop)
     heads[main] = heads[above]
-    heads[:] = [main if head == above and i not in own else head for i, head in enumerate(heads)]
+    heads[:] = [main if head == above and i not in within else head for i, head in enumerate(heads)]
     heads[above] = main
     if node.category == "VP":
-        labels[above] = "aux"
+        draft.labels[above] = "aux"
 
 
-def _label(node: Node, parent: Node | None, words: list[str], tags: list[str], heads: list[int], labels: list[str]):
-    head = head_of(node, heads)
+def _label(node: Node, parent: Node | None, draft: _Draft) -> None:
+    """Label the heads of a constituent and of all constituents in it."""
+    head = head_of(node, draft.heads)
     if parent is not None and head is not None:
-        relation = _relation(node, parent, head, words, tags, heads, labels)
+        relation = _relation(node, parent, head, draft)
         if relation:
-            labels[head] = relation
+            draft.labels[head] = relation
     for child in node.children:
-        _label(child, node, words, tags, heads, labels)
+        _label(child, node, draft)
 
 
-def _relation(
-    node: Node, parent: Node, head: int, words: list[str], tags: list[str], heads: list[int], labels: list[str]
-) -> str | None:
+def _relation(node: Node, parent: Node, head: int, draft: _Draft) -> str | None:
     """Return the label that a constituent's function tag and place give to its head word; None if they give none."""
+    tags, heads = draft.tags, draft.heads
     functions, nominal = node.functions, node.category in {"NP", "QP", "WHNP", "UCP", "NX"}
     if "SBJ" in functions:
         if tags[head] == "EX":
             return "expl"
-        passive = "pass" if _is_passive(heads[head], words, tags, heads, labels) else ""
+        passive = "pass" if _is_passive(heads[head], draft) else ""
         return ("nsubj" if nominal else "csubj") + passive
     if node.category == "PP" and any("LGS" in child.functions for child in node.children):
         return "agent"
@@ -247,10 +261,11 @@ def _relation(
     return "dative" if "DTV" in functions or (later and "PRD" not in later[0].functions) else "dobj"
 
 
-def _is_passive(verb: int, words: list[str], tags: list[str], heads: list[int], labels: list[str]) -> bool:
-    if verb < 0 or tags[verb] != "VBN":
+def _is_passive(verb: int, draft: _Draft) -> bool:
+    """Return whether a word is a past participle with a form of `be` or `get` as its auxiliary."""
+    if verb < 0 or draft.tags[verb] != "VBN":
         return False
-    auxiliaries = [words[i].lower() for i, head in enumerate(heads) if head == verb and labels[i] == "aux"]
+    auxiliaries = [draft.words[i].lower() for i, h in enumerate(draft.heads) if h == verb and draft.labels[i] == "aux"]
     return any(word in BE for word in auxiliaries)
 
 
