@@ -50,7 +50,7 @@ def test_identity_is_told_with_the_best_three():
     assert verdict("B1-all", paper_like()).reason.endswith(
         "the best are layer 7 head 6 0.209, layer 1 head 2 0.201, layer 1 head 9 0.130"
     )
-    assert "no seed plays a part" in verdict("B1-all", paper_like()).power
+    assert "seeds make no difference" in verdict("B1-all", paper_like()).power
 
 
 def test_heads_of_another_shape_are_not_the_papers():
