@@ -62,8 +62,8 @@ class PatternObserver:
         Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_<class>`, `corrected_<class>`.
 
         `majority` is a head's most frequent class, `agreement` the share of examples that have it; `raw_...` and
-        `corrected_...` are shares of all maps. Samples: `predicted` [example, layer, head]; `expected` [example, class], the mean of the
-        maps' probabilities; `errors` [annotated head, class].
+        `corrected_...` are shares of all maps. Samples: `predicted` [example, layer, head]; `expected` [example,
+        class], the mean of the maps' probabilities; `errors` [annotated head, class].
         """
         values: dict[str, Any] = {f"share_{key(c)}": (self.predicted == i).mean(0) for i, c in enumerate(CLASSES)}
         values["majority"], values["agreement"] = majority(self.predicted)
