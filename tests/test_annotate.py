@@ -228,8 +228,8 @@ def test_the_command_draws_a_set_and_refuses_what_it_cannot_do(tiny_bert, tiny_g
     assert main(["annotate", str(set_folder), *draw, "--draw-only"]) == 0
     assert len(MapSet.load(set_folder)) == 7
     for arguments, message in [
-        ([str(set_folder), *draw], "holds a set already"),
-        ([str(tmp_path / "absent")], "no set of maps at"),
+        ([str(set_folder), *draw], "already holds a set"),
+        ([str(tmp_path / "absent")], "no set of maps in"),
         ([str(tmp_path)], "no maps in"),
         ([str(tmp_path), *draw], "holds other files"),
         ([str(set_folder / ANNOTATIONS), *draw, "--draw-only"], "a file stands where a folder is needed"),

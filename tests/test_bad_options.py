@@ -37,7 +37,7 @@ def test_a_seed_that_none_can_use_is_refused_by_every_command(capsys, shared, tm
         ["finetune", "--task", "rte", *shared],
         ["measure", "scores", "--task", "rte", *shared],
     ):
-        assert f"--seed {seed} cannot be used" in told(capsys, *command, "--seed", seed)
+        assert f"--seed {seed} is out of range" in told(capsys, *command, "--seed", seed)
     assert not (tmp_path / "out").exists()
 
 
@@ -49,7 +49,7 @@ def test_what_is_measured_without_training_has_no_task_initialisation_or_seed(ca
 
 def test_what_looks_at_annotated_maps_takes_no_checkpoint(capsys, shared, tmp_path):
     line = told(capsys, "measure", "pattern-quality", *shared, "--checkpoint", tmp_path)
-    assert "annotated maps, at no model: leave out --checkpoint" in line
+    assert "annotated maps and no model: leave out --checkpoint" in line
 
 
 def test_another_corpus_that_is_there_is_neither_replaced_nor_taken_for_the_one_asked_for(capsys, tmp_path):
@@ -57,7 +57,7 @@ def test_another_corpus_that_is_there_is_neither_replaced_nor_taken_for_the_one_
     first = run(capsys, *call)
     before = (tmp_path / "glue" / "RTE" / "dev.tsv").read_bytes()
     line = told(capsys, "corpus", tmp_path / "glue", "--train-rows", 50, "--dev-rows", 30)
-    assert "holds 5 and 3 pairs already, not 50 training and 30 validation pairs: name a new folder" in line
+    assert "already holds 5 and 3 pairs, not 50 training and 30 validation pairs: name a new folder" in line
     assert run(capsys, *call) == first
     assert (tmp_path / "glue" / "RTE" / "dev.tsv").read_bytes() == before
 
@@ -82,7 +82,7 @@ def shelf(tmp_path):
 
 @pytest.mark.parametrize("options", [[], ["--model", "minilm"], ["--model", "m", "--seeds", 3]])
 def test_models_and_seeds_that_were_kept_are_named_where_others_are_asked_for(capsys, shelf, options):
-    assert f"{shelf} has m (seeds 1 2 4): choose among them" in told(
+    assert f"{shelf} has m (seeds 1 2 4): choose among these with" in told(
         capsys, "report", "--measurements", shelf, *options
     )
 

@@ -77,7 +77,7 @@ def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny
         "--benchmark-json", room / "d.json", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert code in (0, 1), output
-    assert "1 claims:" in output
+    assert "1 claim:" in output
     assert "needs --frames" in output
     assert [one["extra_info"]["id"] for one in json.loads((room / "d.json").read_text())["benchmarks"]] == ["D2-rte"]
     frames = room / "frames.jsonl"

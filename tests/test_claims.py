@@ -136,9 +136,9 @@ def test_variants_of_one_id_stand_side_by_side(tmp_path):
         (GOOD.replace("published: -0.2", "published: high"), 8, "tasks.rte.published: Input should be a valid number"),
         (GOOD.replace("published: -0.2", "seed_std: 1"), 8, "seed_std needs its seed_source"),
         (GOOD.replace("kind: below", "kind: around").replace("published: -0.2", ""), 2, "needs a published figure"),
-        (GOOD.replace("  expect: {kind: below}\n", ""), 2, "quantity and expect come together"),
-        (GOOD + GOOD, 10, "claim C1 stands twice"),
-        (GOOD + "  known: [{model: m, task: mrpc, evidence: seen in ten runs}]\n", 2, "on mrpc, which the claim does"),
+        (GOOD.replace("  expect: {kind: below}\n", ""), 2, "give both quantity and expect"),
+        (GOOD + GOOD, 10, "claim C1 is defined twice"),
+        (GOOD + "  known: [{model: m, task: mrpc, evidence: seen in ten runs}]\n", 2, "on mrpc, which is not among"),
         (
             GOOD + "  known: [{model: m, task: rte, evidence: few}]\n",
             9,
@@ -163,9 +163,9 @@ def test_a_mistake_is_named_with_file_and_line(tmp_path, text, line, message):
         assert f", line {line}: " in told
 
 
-def test_an_id_may_not_stand_twice_even_in_two_files(tmp_path):
+def test_no_id_is_defined_twice_even_in_two_files(tmp_path):
     expected(tmp_path, GOOD)
-    with pytest.raises(UserError, match=r"E\.yaml, line 2: claim C1 stands twice"):
+    with pytest.raises(UserError, match=r"E\.yaml, line 2: claim C1 is defined twice"):
         load_claims(expected(tmp_path, GOOD, "E.yaml"))
 
 

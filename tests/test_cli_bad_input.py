@@ -68,7 +68,7 @@ def test_a_wrong_call_is_one_line(capsys, arguments):
     ],
 )  # fmt: skip
 def test_an_empty_path_is_refused(capsys, arguments):
-    assert "an empty path: name a file or folder" in told(capsys, *arguments)
+    assert "the path is empty: name a file or folder" in told(capsys, *arguments)
 
 
 def test_a_measure_on_a_task_needs_one(capsys, shared):
@@ -215,7 +215,9 @@ def test_output_that_cannot_be_written_is_one_line(unbuffered):
             stderr=subprocess.PIPE,
             text=True,
         )
-    assert done.stderr == "bertsecrets: cannot write the output: No space left on device: send it elsewhere\n"
+    assert (
+        done.stderr == "bertsecrets: cannot write the output (No space left on device): redirect it to another place\n"
+    )
     assert done.returncode == 2
 
 

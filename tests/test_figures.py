@@ -65,7 +65,7 @@ def test_heads_are_drawn_as_a_map_and_in_order_of_their_harm():
 
 def test_frame_heads_are_drawn_as_a_map_and_with_their_intervals():
     (by_place, one), (in_order, other) = draw(found("frame-heads", "all", max_weight=GRID))
-    assert all(part in by_place for part in ("target", "figure 3", "here/tiny, the encoder alone"))
+    assert all(part in by_place for part in ("target", "figure 3", "here/tiny, without a task"))
     assert "95 % interval over sentences" in in_order
     assert one.startswith("<svg")
     names = [f"{place // GRID.shape[1] + 1}.{place % GRID.shape[1] + 1}" for place in GRID.argsort(None, kind="stable")]

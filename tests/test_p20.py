@@ -66,7 +66,7 @@ def test_the_command_replaces_neither_labels_nor_files(source, tmp_path, capsys)
     thesis = tmp_path / "thesis.txt"
     thesis.write_text("years of work")
     for target, message in (
-        (tmp_path / "set", "holds a set already: name a new folder"),
+        (tmp_path / "set", "already holds a set: name a new folder"),
         (tmp_path, "holds other files"),
         (thesis, "a file stands where a folder is needed"),
     ):

@@ -87,7 +87,7 @@ def test_the_number_of_seeds_that_decides_by_hand():
     assert power(of(2.0, 0.5, 3.0), (0, math.inf), 0.95).startswith("10 seeds would decide this at 95% (by the cited")
     assert power(of(-2.0, 0.5, 3.0, seeds=3), (-math.inf, 0), 0.95).startswith("10 seeds")
     assert "the seeds' own" in power(of(2.0, 0.5, 3.0, seeds=3), (0, math.inf), 0.95)
-    assert power(of(5.0, 0.1, 0.1), (0, math.inf), 0.95).startswith("1 seed would")
+    assert power(of(5.0, 0.1, 0.1), (0, math.inf), 0.95).startswith("one seed is enough")
     # a band: the nearer edge counts
     assert power(of(60.0, 0.5, 3.0), (58.0, 70.0), 0.95).startswith("10 seeds")
     # what a single seed with a cited spread decides, seeds of their own spread decide from two on
@@ -119,13 +119,13 @@ def test_a_band_that_nothing_could_miss_is_said_to_decide_nothing():
     wide = of_id("D1-mrpc-untrained")
     verdict = judged(wide, scored([0] * 408, [1] * 279 + [0] * 129, "mrpc"))
     assert verdict.outcome == "inconclusive"
-    assert verdict.power == "no number of seeds decides this"
-    assert "cannot be decided" in width_in_words(wide, SETTINGS.confidence)
+    assert verdict.power == "more seeds would not help: the band is too wide"
+    assert "not judged: the band is so wide" in width_in_words(wide, SETTINGS.confidence)
 
 
 def test_examples_too_few_for_any_number_of_seeds():
-    assert "no number of seeds" in power(of(1.0, 0.7, 3.0), (0, math.inf), 0.95)
-    assert "spread unknown" in power(of(1.0, 0.1, None), (0, math.inf), 0.95)
+    assert "more seeds would not decide this" in power(of(1.0, 0.7, 3.0), (0, math.inf), 0.95)
+    assert "measure the seed-to-seed spread" in power(of(1.0, 0.1, None), (0, math.inf), 0.95)
 
 
 def test_a_verdict_says_how_many_seeds_it_takes():
@@ -139,7 +139,7 @@ def test_a_verdict_says_how_many_seeds_it_takes():
     assert (
         verdict.power
         == verdict.as_json()["power"]
-        == "1 seed would decide this at 95% (by the cited seed-to-seed spread)"
+        == "one seed is enough to decide this at 95% (by the cited seed-to-seed spread)"
     )
 
 

@@ -48,9 +48,9 @@ def test_figure_3_itself_reproduces_and_other_heads_do_not(name):
 
 def test_identity_is_told_with_the_best_three():
     assert verdict("B1-all", paper_like()).reason.endswith(
-        "the best are layer 7 head 6 0.209, layer 1 head 2 0.201, layer 1 head 9 0.130"
+        "the best heads are layer 7 head 6 0.209, layer 1 head 2 0.201, layer 1 head 9 0.130"
     )
-    assert "no seed plays a part" in verdict("B1-all", paper_like()).power
+    assert "seeds make no difference" in verdict("B1-all", paper_like()).power
 
 
 def test_heads_of_another_shape_are_not_the_papers():
@@ -66,7 +66,7 @@ def test_the_weight_of_a_head_and_of_a_rank():
     with pytest.raises(NotApplicableError, match="none of rank 9"):
         read("ranked-frame-weight", found, rank=9)
     note = estimand("frame-weight", found, layer=2, head=1).notes[0]
-    assert note == "by other pairings zip 0.400, reverse 0.400, reverse zip 0.400"
+    assert note == "by the other pairings: zip 0.400, reverse 0.400, reverse zip 0.400"
 
 
 def test_a_figure_is_reproduced_only_within_sampling_error_and_rounding():

@@ -32,7 +32,7 @@ def test_every_measure_is_called_after_its_file_and_says_what_it_is(name):
 
 
 def test_a_name_is_given_once():
-    with pytest.raises(ValueError, match="there is a measure called 'scores' already"):
+    with pytest.raises(ValueError, match="two measures are called 'scores'"):
 
         @measure("scores", title="another", source="nowhere")
         class Other(Measure):  # type: ignore[misc]

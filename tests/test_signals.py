@@ -49,11 +49,11 @@ def test_an_interrupted_training_leaves_nothing_behind(shared, tmp_path, number,
         process.send_signal(number)
         _, told = process.communicate(timeout=60)
     assert process.returncode == code
-    assert told == "bertsecrets: interrupted; what was finished is in the store\n"
+    assert told == "bertsecrets: interrupted; finished results are in the store\n"
     assert [path for path in (tmp_path / "runs" / "checkpoints").iterdir() if path.is_dir()] == []
 
 
 def test_an_interrupt_while_the_commands_are_imported_is_one_line():
     done = subprocess.run([sys.executable, "-c", AT_ONCE], env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 130
-    assert done.stderr == "bertsecrets: interrupted; what was finished is in the store\n"
+    assert done.stderr == "bertsecrets: interrupted; finished results are in the store\n"

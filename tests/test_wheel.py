@@ -76,7 +76,7 @@ def test_its_benchmarks_run_without_a_checkout(installed, tmp_path, tiny_bert, t
         "--offline", "--allow-unofficial-data", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    assert "1 claims: " in done.stdout
+    assert "1 claim: " in done.stdout
     assert (tmp_path / "runs" / "verdicts" / "D2-rte-tiny-bert.json").is_file()
 
 
