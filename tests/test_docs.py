@@ -232,3 +232,21 @@ def test_links_between_pages_lead_somewhere():
         prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
         for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", prose):
             assert os.path.exists(page.parent / target), (page, target)
+
+
+def test_the_glossary_has_the_words_that_pages_and_messages_use():
+    terms = set(re.findall(r"\*\*([^*]+)\*\*", (DOCS / "glossary.md").read_text(encoding="utf-8").lower()))
+    assert terms >= {
+        "k19",
+        "p20",
+        "head",
+        "map",
+        "band",
+        "verdict",
+        "estimand",
+        "subject",
+        "seed",
+        "measure",
+        "quantity",
+    }
+    assert terms >= {"need", "gain", "block", "claim", "case", "measurement", "store", "points", "constant answer"}
