@@ -14,7 +14,7 @@ Names are imported when they are used, so that `import bertsecrets` and `bertsec
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from bertsecrets.claims.estimand import Estimand

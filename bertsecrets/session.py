@@ -229,7 +229,7 @@ class Session:
         rows, device = self.resources.rows, self.resources.device
         fused = "sdpa" if device.type == "cuda" else "eager"  # on a CPU dropout makes SDPA the slower one
         opened = loading.open_classifier(
-            self.ref(subject.model), task(subject.task), subject.initialisation, subject.seed, fused
+            self.ref(subject.model), task(subject.task), subject.initialisation, subject.seed, attention=fused
         )
         trained = subject.initialisation != "untrained"
         give_back()  # what earlier measurements have left

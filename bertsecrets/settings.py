@@ -1,6 +1,6 @@
-"""The settings in `params.yaml`: found, checked, and handed out as typed objects.
+"""The settings in `params.yaml`, read, checked and returned as typed objects.
 
-A file named by `BERTSECRETS_PARAMS` comes first, then the project's own, which a wheel carries along.
+A file named by `BERTSECRETS_PARAMS` takes precedence over the project's own, which a wheel contains too.
 """
 
 import os
@@ -21,7 +21,7 @@ class _Section(BaseModel):
 
 
 class FinetuneParams(_Section):
-    """How a checkpoint is trained; units stand beside each value in `params.yaml`."""
+    """Settings for training a checkpoint; `params.yaml` has the unit beside each value."""
 
     batch_size: PositiveInt
     epochs: PositiveInt
@@ -34,20 +34,20 @@ class FinetuneParams(_Section):
 
 
 class ScoreParams(_Section):
-    """How inputs are cut for scoring."""
+    """Settings for scoring: the length that inputs are cut to."""
 
     max_length: PositiveInt
 
 
 class AttentionParams(_Section):
-    """Which inputs attention maps are read on."""
+    """Settings for reading attention maps: how many inputs, cut to which length."""
 
     examples: PositiveInt
     max_length: PositiveInt
 
 
 class JudgeParams(_Section):
-    """How a measurement is judged."""
+    """Settings for judging a measurement."""
 
     confidence: float = Field(gt=0.5, lt=1)
     decided: float = Field(gt=0.5, lt=1)
@@ -56,7 +56,7 @@ class JudgeParams(_Section):
 
 
 class DemoParams(_Section):
-    """The corner that runs with neither hub nor GPU."""
+    """Settings for the demo, which needs neither the hub nor a GPU."""
 
     model: str
     tasks: list[str]
@@ -79,7 +79,7 @@ class Params(_Section):
 
 
 def project_path(name: str) -> Path:
-    """Where a file or folder of the project lies: in the checkout, or inside an installed wheel."""
+    """Return the path of a file or folder of the project, in the checkout or inside an installed wheel."""
     package = Path(__file__).resolve().parent
     checkout = package.parent / name
     return checkout if checkout.exists() else package / "data" / name

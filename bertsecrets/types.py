@@ -14,17 +14,17 @@ from bertsecrets.errors import UserError
 
 Initialisation = Literal["pretrained", "random", "frozen", "untrained"]
 INITIALISATIONS: tuple[str, ...] = get_args(Initialisation)
-SEEDS = 2**32  # numpy takes none from here on
-Span = tuple[int, int]  # characters of a text, from the first to behind the last
+SEEDS = 2**32  # seeds are below this number; numpy accepts no larger ones
+Span = tuple[int, int]  # characters of a text: start and end, the end excluded, as in a slice
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured: one model on one task, with its initialisation and seed (K19 section 3, table 1).
+    """A model on a task, with its initialisation and seed: what a measurement is about (K19 section 3, table 1).
 
     `initialisation` is `pretrained` (pretrained and fine-tuned), `random` (normal weights and fine-tuned),
     `frozen` (pretrained encoder, only the classifier trained) or `untrained` (pretrained encoder under a
-    fresh classifier, no step taken: the "pretrained" column of K19's table 1 as its code computes it).
+    fresh classifier, without any training step: the "pretrained" column of K19's table 1 as its code computes it).
     """
 
     model: str
@@ -38,12 +38,12 @@ class Subject:
 
 @dataclass(frozen=True)
 class Measurement:
-    """The outcome of one measure on one subject: made once, stored, judged many times.
+    """The result of one measure on one subject: made once, stored, judged many times.
 
-    `values` are the figures themselves (scalars, or arrays laid out [layer, head]); `samples` hold what
-    resampling needs, one row per example (e.g. `cosine`: [example, layer, head]). `settings` come from `params.yaml`,
-    `options` change what is measured (e.g. `padded_to`). Scores are fractions. `origin` names the folder that it was
-    loaded from, for messages.
+    `values` are the results themselves (scalars, or arrays of shape [layers, heads]); `samples` hold what
+    resampling needs, one row per example (e.g. `cosine`: [examples, layers, heads]). `settings` come from
+    `params.yaml`, `options` change what is measured (e.g. `padded_to`). Scores are fractions, not percentages.
+    `origin` is the folder that the measurement was loaded from, for messages.
     """
 
     measure: str
@@ -58,7 +58,7 @@ class Measurement:
     origin: str = ""
 
     def value(self, name: str) -> Any:
-        """Return one of the values.
+        """Return the value of this name.
 
         Raises:
             UserError: the measurement lacks it, because it is damaged or was made by another version.
@@ -68,7 +68,7 @@ class Measurement:
         return self.values[name]
 
     def sample(self, name: str) -> np.ndarray:
-        """Return one of the samples.
+        """Return the sample of this name, one row per example.
 
         Raises:
             UserError: the measurement lacks it, because it is damaged or was made by another version.
@@ -78,11 +78,11 @@ class Measurement:
         return self.samples[name]
 
     def _incomplete(self, name: str) -> UserError:
-        where = self.origin or f"the measurement {self.measure} of {self.subject}"
-        return UserError(f"{where} is incomplete or from another version (no {name!r}): make it again")
+        place = self.origin or f"the measurement {self.measure} of {self.subject}"
+        return UserError(f"{place} is incomplete or from another version (no {name!r}): make it again")
 
     def as_json(self) -> dict[str, Any]:
-        """The public JSON form; its first five names are fixed, because others script against them."""
+        """Return the public JSON form; its first five names are fixed, because scripts rely on them."""
         return {
             "measure": self.measure,
             "model": self.subject.model,
@@ -96,15 +96,15 @@ class Measurement:
         }
 
     def _repr_html_(self) -> str | None:
-        """In a notebook: values, provenance and figures."""
+        """Return what a notebook shows: values, provenance and figures."""
         return as_html(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> "Measurement":
-        """The inverse of `as_json`; nested lists become arrays again.
+        """Return the measurement that `as_json` wrote; nested lists become arrays again.
 
         Raises:
-            KeyError, TypeError, ValueError: the data are no measurement's.
+            KeyError, TypeError, ValueError: the data do not describe a measurement.
         """
         values = {k: _array(v) if isinstance(v, list) else v for k, v in dict(data["values"]).items()}
         return cls(
@@ -120,24 +120,34 @@ class Measurement:
 
 
 def _array(value: list[Any]) -> Any:
-    """Nested lists of numbers as an array; a list of names as it is."""
+    """Return nested lists of numbers as an array, and a list of names unchanged."""
     return value if value and isinstance(value[0], str) else np.array(value, dtype=float)
 
 
 @functools.singledispatch
 def as_html(shown: object) -> str | None:
-    """Return what a notebook shows of an object: nothing of its own, until the report says how it is drawn."""
+    """Return the HTML that a notebook shows of an object; None unless `report.notebook` has registered its type."""
     return None
 
 
 def plain(value: Any) -> Any:
-    """Arrays and numpy scalars as what JSON knows; anything else unchanged."""
+    """Return arrays and numpy scalars as plain Python values, for JSON; anything else unchanged.
+
+    >>> plain(np.array([[1.0, 2.0]]))
+    [[1.0, 2.0]]
+    """
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return value
 
 
 def slug(text: str) -> str:
-    """A name for files: the last part of a path or hub name, with only letters, digits, `.`, `_`, `-`."""
+    """Return a name for files: the last part of a path or hub name, with only letters, digits, `.`, `_` and `-`.
+
+    >>> slug("google-bert/bert-base-uncased")
+    'bert-base-uncased'
+    >>> slug("runs/my model/")
+    'my-model'
+    """
     last = text.rstrip("/").rsplit("/", 1)[-1]
     return "".join(c if c.isalnum() or c in "._-" else "-" for c in last) or "model"

@@ -23,7 +23,9 @@ def test_a_name_that_no_model_can_have_is_named(capsys, shared, name):
 
 
 def test_a_device_that_computes_nothing_is_none(capsys, shared):
-    assert "no device 'meta'" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--device", "meta")
+    assert "device 'meta' is not available" in told(
+        capsys, "measure", "scores", "--task", "rte", *shared, "--device", "meta"
+    )
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])
@@ -105,7 +107,7 @@ def test_options_of_measuring_are_refused_beside_measurements(capsys, shelf, opt
 @pytest.mark.parametrize(
     ("option", "line"),
     [
-        (("--device", "cuda:77"), "device: missing; no device 'cuda:77' here"),
+        (("--device", "cuda:77"), "device: missing; device 'cuda:77' is not available"),
         (("--glue", "nowhere"), "GLUE: missing; no GLUE folder at nowhere: give the folder that holds RTE/dev.tsv"),
         (("--store", __file__), f"store: missing; {__file__} is a file where a folder is needed"),
         (("--store", f"{__file__}/deep"), f"store: missing; {__file__} is a file where a folder is needed"),

@@ -83,19 +83,19 @@ def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny
     frames = room / "frames.jsonl"
     frames.write_text("{")
     code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "B1 or rte and C2 and not C2p", "--allow-unofficial-data",
+        room / "runs", tiny_glue, tiny_bert, "-k", "B1 or A2-rte and not block", "--allow-unofficial-data",
         "--frames", frames, "--benchmark-json", room / "e.json", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert (code, f"{frames}, line 1" in output) == (2, True), output
-    assert [one["extra_info"]["id"] for one in json.loads((room / "e.json").read_text())["benchmarks"]] == ["C2-rte"]
+    assert [one["extra_info"]["id"] for one in json.loads((room / "e.json").read_text())["benchmarks"]] == ["A2-rte"]
     frames.write_text('{"sentence": "He was here and agitated", "target": "agitated", "core_elements": ["He"]}')
     code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "B1 or rte and C2 and not C2p", "--allow-unofficial-data",
+        room / "runs", tiny_glue, tiny_bert, "-k", "B1 or A2-rte and not block", "--allow-unofficial-data",
         "--frames", frames, "--benchmark-json", room / "f.json", started_by=("-c", INTERRUPTED),
         BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert (code, "KeyboardInterrupt" in output) == (2, True), output
-    assert [one["extra_info"]["id"] for one in json.loads((room / "f.json").read_text())["benchmarks"]] == ["C2-rte"]
+    assert [one["extra_info"]["id"] for one in json.loads((room / "f.json").read_text())["benchmarks"]] == ["A2-rte"]
     code, output = bench(room / "runs", tiny_glue, tiny_bert, "--seeds", 0, "--benchmark-json", room / "none.json")
     assert code == 2
     assert "Traceback" not in output

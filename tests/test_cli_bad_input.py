@@ -80,7 +80,9 @@ def test_no_seeds(capsys, shared):
 
 
 def test_no_such_device(capsys, shared):
-    assert "no device 'cuda:77'" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--device", "cuda:77")
+    assert "device 'cuda:77' is not available" in told(
+        capsys, "measure", "scores", "--task", "rte", *shared, "--device", "cuda:77"
+    )
 
 
 def test_measure_all_wants_a_place(capsys, shared):

@@ -17,12 +17,27 @@ pytest.importorskip("dvc")
 PROJECT = Path(__file__).resolve().parent.parent
 
 
+# Code whose change must make DVC run a stage again.
+CODE = {
+    "texts/glue.py": "finetune@",
+    "models/loading.py": "finetune@",
+    "models/encoding.py": "measure@",
+    "models/attention.py": "measure@",
+    "measures/attention_change.py": "measure@",
+    "patterns/classifier.py": "measure@",
+    "session.py": "measure@",
+    "bootstrap.py": "verify",
+    "claims/judge.py": "verify",
+    "report/html.py": "verify",
+}
+
+
 @pytest.fixture
 def checkout(tmp_path, tiny_bert):
     """A copy of the pipeline whose demo corner is one tiny subject."""
     folder = tmp_path / "checkout"
     folder.mkdir()
-    for name in ("dvc.yaml", "expected", "bertsecrets"):
+    for name in ("dvc.yaml", ".dvcignore", "expected", "bertsecrets"):
         source = PROJECT / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
     text = (PROJECT / "params.yaml").read_text()
@@ -52,6 +67,7 @@ def run(folder: Path, *arguments: str) -> str:
         "BERTSECRETS_PARAMS": str(folder / "params.yaml"),
         "HF_HUB_OFFLINE": "1",
         "DVC_NO_ANALYTICS": "1",
+        "PYTHONDONTWRITEBYTECODE": "",  # compiled code beside the source must not count as a change
     }
     done = subprocess.run(
         [sys.executable, "-m", "dvc", *arguments],
@@ -69,6 +85,14 @@ def test_pipeline_runs_once_and_its_outputs_travel_through_a_remote(checkout, tm
     run(checkout, "init", "--no-scm", "--quiet")
     run(checkout, "repro")
     assert "up to date" in run(checkout, "repro")
+
+    for module, stage in CODE.items():
+        path = checkout / "bertsecrets" / module
+        unchanged = path.read_bytes()
+        path.write_bytes(unchanged + b"# changed\n")
+        assert stage in run(checkout, "status"), module
+        path.write_bytes(unchanged)
+    assert "up to date" in run(checkout, "status")
 
     metrics = json.loads((checkout / "runs/dvc/metrics.json").read_text())
     assert "C1-rte" in metrics["claims"]

@@ -90,5 +90,5 @@ def test_scores_are_learnt_as_a_regression(tiny_bert, tmp_path):
 
 @pytest.mark.parametrize("name", ["cuda:77", "tpu", "xyz:1"])
 def test_an_absent_device_is_one_line(name):
-    with pytest.raises(UserError, match=f"no device '{name}' here"):
+    with pytest.raises(UserError, match=f"device '{name}' is not available"):
         best_device(name)

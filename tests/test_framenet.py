@@ -203,9 +203,12 @@ def test_json_lines_are_read_with_spans(tmp_path):
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("{", "line 2: no JSON"),
-        ("[" * 100_000, "line 2: no JSON .maximum recursion depth"),
-        ('{"sentence": "a \\ud800", "target": "a", "core_elements": ["\\ud800"]}', "line 2: no JSON .*surrogates"),
+        ("{", "line 2: not valid JSON"),
+        ("[" * 100_000, "line 2: not valid JSON .maximum recursion depth"),
+        (
+            '{"sentence": "a \\ud800", "target": "a", "core_elements": ["\\ud800"]}',
+            "line 2: not valid JSON .*surrogates",
+        ),
         ("[1]", "line 2: a JSON list"),
         ('{"sentence": "a b", "target": "a"}', "line 2: an entry is missing"),
         ('{"sentence": "a b", "target": "a", "core_elements": []}', "line 2: an entry is missing"),

@@ -34,7 +34,7 @@ def compute(sets, progress):
     log.write_text("".join(line + "\\n" for line in [*computed, " ".join(map(label, sets))]))
     return np.array([[len(heads), sum(layer * 4 + head for layer, head in heads)] for heads in sets])
 
-grid = Grid.open(folder, [BASELINE, *single_heads(3, 4)], 3, 2, {"model": "none"})
+grid = Grid.open(folder, [BASELINE, *single_heads(3, 4)], layers=3, size=2, about={"model": "none"})
 print(grid.fill(compute).tolist())
 """
 EXPECTED = [[0, 0], *([1, place] for place in range(12))]
@@ -77,7 +77,7 @@ def count(sets, progress):
 
 def test_a_finished_grid_is_only_read_and_a_damaged_portion_made_anew(tmp_path):
     sets = [*nested([(2, 0), (0, 1), (1, 3)]), *whole_layers(3, 4)]
-    grid = Grid.open(tmp_path, sets, 3, 2, {})
+    grid = Grid.open(tmp_path, sets, layers=3, size=2, about={})
     seen: list[float] = []
     assert grid.fill(count, seen.append).tolist() == [1, 2, 3, 4, 4, 4]
     assert sum(seen) == 6
@@ -88,15 +88,15 @@ def test_a_finished_grid_is_only_read_and_a_damaged_portion_made_anew(tmp_path):
         computed.extend(some)
         return count(some, progress)
 
-    assert Grid.open(tmp_path, sets, 3, 2, {}).fill(noting).tolist() == [1, 2, 3, 4, 4, 4]
+    assert Grid.open(tmp_path, sets, layers=3, size=2, about={}).fill(noting).tolist() == [1, 2, 3, 4, 4, 4]
     assert len(computed) == 2
 
 
 def test_a_folder_with_another_grid_is_refused(tmp_path):
-    Grid.open(tmp_path, SETS, 3, 2, {"weights": "one"})
+    Grid.open(tmp_path, SETS, layers=3, size=2, about={"weights": "one"})
     for sets, about in ((SETS, {"weights": "other"}), (SETS[1:], {"weights": "one"})):
         with pytest.raises(UserError, match="holds another grid"):
-            Grid.open(tmp_path, sets, 3, 2, about)
+            Grid.open(tmp_path, sets, layers=3, size=2, about=about)
 
 
 def test_what_people_write_is_counted_from_one():

@@ -6,13 +6,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import bertsecrets
 
+ROOT = Path(__file__).parents[1]
 PACKAGE = Path(bertsecrets.__file__).parent
 # From left to right; each imports only from those on its left, and from itself.
 ORDER = (
-    *("errors", "types", "bootstrap", "settings", "provenance", "store", "texts", "models", "ablation", "patterns"),
-    *("measures", "claims", "report", "options", "session", "cli", "benchmarks"),
+    *("errors", "types", "extras", "bootstrap", "settings", "provenance", "store", "texts", "models", "ablation"),
+    *("patterns", "measures", "claims", "report", "options", "session", "cli", "benchmarks"),
 )
 FACES = ("__init__", "__main__")  # the package's own face hands on what lies anywhere in it
 
@@ -92,3 +95,31 @@ def test_the_command_line_starts_without_what_computes():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "module", ["texts.framenet", "texts.parsing", "texts.tasks", "claims.schema", "store.verdicts"]
+)
+def test_what_only_reads_imports_nothing_that_computes(module):
+    code = (
+        f"import sys, bertsecrets.{module};"
+        "heavy = {'torch', 'transformers', 'scipy', 'spacy'} & sys.modules.keys();"
+        "sys.exit(f'imported {sorted(heavy)}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("place", ["bertsecrets/models/new.py", "tests/test_new.py", "benchmarks/new.py"])
+def test_an_undefined_name_fails_the_lint_wherever_it_stands(place):
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--stdin-filename", place, "-"]
+    for text, code in (("print(undefined_name)\n", 1), ("print(1)\n", 0)):
+        done = subprocess.run(command, cwd=ROOT, input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout
+    assert "name-defined" not in (ROOT / "pyproject.toml").read_text(encoding="utf-8")  # nor do types look away
+
+
+def test_continuous_integration_names_no_folder_of_anyones():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "BERTSECRETS_GLUE" in script
+    assert "shared" not in script

@@ -169,7 +169,7 @@ def test_a_trained_pipeline_parses_caches_and_says_who_it_is(pipeline, tmp_path)
     first, second = parse_pairs(texts[:1], texts[1:2], pipeline, cache)
     assert first.sentences + second.sentences == parses.sentences[:2]
     assert parse_pairs(texts[:1], None, pipeline, cache)[1] is None
-    with pytest.raises(UserError, match="there already"):
+    with pytest.raises(UserError, match="already exists"):
         train_pipeline(tmp_path, tmp_path / "pipeline")
 
 

@@ -174,7 +174,7 @@ def test_a_claim_over_all_tasks_asks_for_those_that_are_there():
 def test_a_shelf_misses_what_was_not_kept():
     shelf = Shelf((Measurement("scores", Subject("m", "rte"), 0, {}),))
     assert shelf.missing("scores", "rte") is None
-    assert shelf.missing("scores", "mrpc") == "no measurement scores of mrpc was kept"
+    assert shelf.missing("scores", "mrpc") == "no measurement scores of mrpc was saved"
     assert not is_kept(shelf, of_id("D2-all-mean"), "m", [1])
 
 

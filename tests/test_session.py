@@ -171,7 +171,7 @@ def test_kept_measurements_are_judged_without_model_or_data(bench, subject, tmp_
         tmp_path / "kept" / "a" / f"attention-change-{subject}-padded_to-60"
     )
     assert shelf.find("attention-change", subject, {}) is None
-    with pytest.raises(UserError, match=r"no measurement attention-change of .* was kept"):
+    with pytest.raises(UserError, match=r"no measurement attention-change of .* was saved"):
         shelf.measurement("attention-change", subject)
     with pytest.raises(UserError, match="no measurements below"):
         Shelf.read(tmp_path / "none")

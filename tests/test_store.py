@@ -66,10 +66,10 @@ def test_an_interrupted_entry_leaves_nothing(tmp_path, error):
         (lambda folder: (folder / "sub" / "file.txt").write_text("hello!"), "sub/file.txt has changed"),
         (lambda folder: (folder / "sub" / "file.txt").unlink(), "sub/file.txt is missing"),
         (lambda folder: (folder / "manifest.json").unlink(), r"has no manifest\.json"),
-        (lambda folder: (folder / "manifest.json").write_text("{"), "is no JSON"),
+        (lambda folder: (folder / "manifest.json").write_text("{"), "is not valid JSON"),
         (lambda folder: (folder / "manifest.json").write_text("{}"), "lists no files"),
         (lambda folder: (folder / "manifest.json").write_text("[]"), "manifest"),
-        (lambda folder: (folder / "manifest.json").write_bytes(b"\xff"), "is no JSON"),
+        (lambda folder: (folder / "manifest.json").write_bytes(b"\xff"), "is not valid JSON"),
     ],
 )
 def test_a_damaged_entry_is_named_kept_aside_and_remade(tmp_path, damage, message):
@@ -128,7 +128,7 @@ def test_json_knows_no_nan(tmp_path):
     assert json.loads((tmp_path / "x.json").read_text()) == {"a": [1.5, None, [None]], "b": "\u00e9"}
     assert finite(-math.inf) is None
     (tmp_path / "x.json").write_text("[")
-    with pytest.raises(UserError, match="is no JSON"):
+    with pytest.raises(UserError, match="is not valid JSON"):
         read_json(tmp_path / "x.json")
     with pytest.raises(UserError, match="cannot read"):
         read_json(tmp_path / "none.json")

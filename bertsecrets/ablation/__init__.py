@@ -1,1 +1,1 @@
-"""What a classifier answers when heads are disabled: exact, and without doing work twice."""
+"""A classifier's logits with heads disabled: exact, and without doing any work twice."""

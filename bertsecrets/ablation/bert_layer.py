@@ -1,7 +1,8 @@
-"""The layers of BERT's own kind, as the matrices that ablation computes with.
+"""Layers that are built like BERT's, as the matrices that ablation computes with.
 
-A layer counts when it has BERT's parts under one of the names below. That alone proves nothing (rotary positions or
-adapters may hide beside them), so whoever uses blocks compares them with the model itself on a probe first.
+A layer is recognised by having BERT's parts, under the names that `families.py` lists. That does not prove anything
+(it may have rotary positions or adapters besides), so the engine compares blocks with the model itself on a probe
+before it uses them.
 """
 
 import math
@@ -22,7 +23,7 @@ PerHead = Float[torch.Tensor, "rows heads tokens size"]
 
 @dataclass(frozen=True)
 class Block:
-    """One post-norm transformer layer: `norm(outer(activation(inner(y))) + y)`, `y` the normed sum after attention."""
+    """One post-norm transformer layer: `norm(outer(activation(inner(y))) + y)`, `y` being the normed attention sum."""
 
     heads: int
     query: nn.Linear
@@ -37,28 +38,28 @@ class Block:
 
     @classmethod
     def of(cls, module: nn.Module, heads: int) -> "Block | None":
-        """The module seen as a block; None where it lacks a part."""
+        """Return the module as a block; None if it lacks a part."""
         for names in BERT_LAYOUTS.values():
             try:
                 parts = [attrgetter(name)(module) for name in names]
             except AttributeError:
                 continue
-            rest = parts[:ACTIVATION] + parts[ACTIVATION + 1 :]
-            if all(type(part) in (nn.Linear, nn.LayerNorm) for part in rest):
+            weights = parts[:ACTIVATION] + parts[ACTIVATION + 1 :]
+            if all(type(part) in (nn.Linear, nn.LayerNorm) for part in weights):
                 return cls(heads, *parts)
         return None
 
     @property
     def scale(self) -> float:
-        """What attention logits are multiplied by."""
+        """The factor of attention logits: 1 / root of the size of a head."""
         return 1 / math.sqrt(self.query.out_features // self.heads)
 
     def split(self, x: Float[torch.Tensor, "rows tokens width"]) -> PerHead:
-        """The heads of projected tokens."""
+        """Return projected tokens, head by head."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def attend(self, x: Hidden, keep: Bool[torch.Tensor, "rows heads"] | None = None) -> tuple[PerHead, PerHead]:
-        """Each head's context, and its values; heads not kept attend uniformly."""
+        """Return each head's context and its values; heads that are not kept attend uniformly."""
         query = self.split(self.query(x))
         if keep is not None:
             query = query * keep[:, :, None, None]
@@ -68,10 +69,11 @@ class Block:
     def attend_first(
         self, x: Hidden, keep: Bool[torch.Tensor, "rows heads"] | None = None
     ) -> tuple[Float[torch.Tensor, "rows heads size"], Float[torch.Tensor, "rows heads size"]]:
-        """The first token's context, head by head, and the mean of the values, without keys or values for each token.
+        """Return the first token's context and the mean of the values, head by head.
 
-        The key projection is absorbed into the one query, the value projection into the one context. A key's bias adds
-        the same to all logits of a row and drops out of the softmax.
+        No token's keys or values are computed: there is only one query and one context, so the key projection is
+        applied to the query and the value projection to the context. The key's bias adds the same number to all
+        logits of a row, so the softmax does not depend on it.
         """
         key = self.key.weight.unflatten(0, (self.heads, -1))  # [heads, size, width]
         value = self.value.weight.unflatten(0, (self.heads, -1))
@@ -80,27 +82,27 @@ class Block:
             query = query * keep[:, :, None]
         absorbed = torch.bmm(query.transpose(0, 1), key).transpose(0, 1)  # [rows, heads, width]
         weights = torch.bmm(absorbed, x.transpose(1, 2)).softmax(-1, dtype=torch.float32).to(x.dtype)
-        seen = torch.bmm(weights, x)
-        context = torch.bmm(seen.transpose(0, 1), value.transpose(1, 2)).transpose(0, 1)
+        attended = torch.bmm(weights, x)
+        context = torch.bmm(attended.transpose(0, 1), value.transpose(1, 2)).transpose(0, 1)
         if self.value.bias is not None:
             context = context + self.value.bias.unflatten(0, (self.heads, -1))
         return context, self.value(x.mean(1)).unflatten(-1, (self.heads, -1))
 
     def deltas(
         self, context: PerHead, value: PerHead, heads: list[int]
-    ) -> Float[torch.Tensor, "some rows tokens width"]:
-        """What disabling each of `heads` adds to the output projection: W_o[h] (mean of V - context_h)."""
+    ) -> Float[torch.Tensor, "chosen rows tokens width"]:
+        """Return what disabling each of `heads` adds to the output projection: W_o[h] (mean of V - context_h)."""
         change = value[:, heads].mean(2, keepdim=True) - context[:, heads]
-        parts = self.output.weight.unflatten(1, (self.heads, -1))[:, heads]  # [width, some, size]
+        parts = self.output.weight.unflatten(1, (self.heads, -1))[:, heads]  # [width, chosen, size]
         rows, _, tokens, size = change.shape
         flat = change.transpose(0, 1).reshape(len(heads), rows * tokens, size)
         return torch.bmm(flat, parts.permute(1, 2, 0)).unflatten(1, (rows, tokens))
 
     def project(self, context: PerHead) -> Hidden:
-        """The output projection of all heads together."""
+        """Return the output projection of all heads together."""
         return self.output(context.transpose(1, 2).flatten(2))
 
     def finish(self, mixed: Float[torch.Tensor, "*batch width"]) -> Float[torch.Tensor, "*batch width"]:
-        """The rest of the layer, from the sum of its input and the projected attention (which is overwritten)."""
+        """Return the layer's output, from the sum of its input and the projected attention (which is overwritten)."""
         mixed = self.attention_norm(mixed)
         return self.norm(self.outer(self.activation(self.inner(mixed))).add_(mixed))

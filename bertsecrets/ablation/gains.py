@@ -1,4 +1,4 @@
-"""Gains: the score with a set of heads disabled minus the baseline, in points, read off kept predictions.
+"""Gains: the score with a set of heads disabled minus the baseline, in points, from stored predictions.
 
 The metric is that of K19's figure 8: F1 for MRPC and QQP, correlation for STS-B, accuracy otherwise. Everything is
 paired on the same examples. Nothing here imports torch.
@@ -19,16 +19,16 @@ Gains = Callable[[np.ndarray], np.ndarray]
 
 
 def metric_of(measurement: Measurement) -> Metric:
-    """Return the metric of the measured task, as a fraction."""
+    """Return the metric of the measured task, a function of the means of moments."""
     return METRICS[TASKS[measurement.subject.task].metric]
 
 
 def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: slice = WHOLE) -> tuple[Block, Gains]:
-    """Return a block of moments, and the function from the block's means ([..., k]) to gains [..., set] in points.
+    """Return a block of moments, and the function from the block's means ([..., k]) to gains ([..., sets], in points).
 
     Args:
-        sets: the places of the sets that are wanted; all, by default.
-        rows: the examples that are wanted; all, by default.
+        sets: the numbers of the wanted sets, from 0; all, by default.
+        rows: the wanted examples; all, by default.
     """
     metric = TASKS[measurement.subject.task].metric
     predicted, target = measurement.sample("predicted"), measurement.sample("target")[rows]
@@ -45,6 +45,6 @@ def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: 
 
 
 def all_gains(measurement: Measurement, rows: slice = WHOLE) -> Float[np.ndarray, " sets"]:
-    """Return the gain of every set on the examples as they are."""
+    """Return the gain of every set in points, on the examples themselves (not resampled)."""
     block, gains = gains_of(measurement, None, rows)
     return gains(block.mean(0))

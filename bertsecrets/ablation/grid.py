@@ -1,8 +1,9 @@
-"""A long list of sets of heads, worked off in portions that survive an interruption and that processes share.
+"""A long list of sets of heads, computed in portions that survive an interruption and that processes can share.
 
-A grid is a folder: `grid.json` says what it is a grid of, and each finished portion is a folder that appears whole
-(`portion-0003/predicted.npz`). Who works on a portion holds a lock on it; the system lets go of the lock when the
-process ends, however it ends. So nothing is done twice, and whatever was not finished is simply still to be done.
+A grid is a folder: `grid.json` records its sets and inputs, and each finished portion is a folder that is written
+completely or not at all (`portion-0003/predicted.npz`). A process that computes a portion holds a lock on it, which the
+operating system releases when the process ends, however it ends. So nothing is computed twice, and the next run
+computes whatever is missing.
 """
 
 import json
@@ -23,26 +24,27 @@ from bertsecrets.errors import UserError
 from bertsecrets.store.files import guarded_writes, whole_folder, write_whole
 
 Compute = Callable[[Sequence[HeadSet], Callable[[float], Any]], Shaped[np.ndarray, " sets *rest"]]
-WAIT = 0.5  # seconds between looks at what other processes hold
+WAIT = 0.5  # seconds, after which the portions that other processes hold are checked again
 RESULT = "predicted.npz"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Sets of heads in a folder, in `portions`: the places in `sets` that are computed together."""
+    """Sets of heads in a folder; each of the `portions` lists the numbers, in `sets`, of those computed together."""
 
     folder: Path
     sets: Sequence[HeadSet]
     portions: Sequence[Sequence[int]]
 
     @classmethod
-    def open(cls, folder: Path, sets: Sequence[HeadSet], layers: int, size: int, about: dict[str, Any]) -> "Grid":
-        """The grid in `folder`, made there where it is not yet.
+    def open(cls, folder: Path, sets: Sequence[HeadSet], *, layers: int, size: int, about: dict[str, Any]) -> "Grid":
+        """Return the grid in `folder`, which is created if it does not exist.
 
         Args:
-            layers: of the model; sets with the same lowest layer share the most work and go together.
-            size: sets per portion, at most. An interruption loses the portions being worked on.
-            about: whatever else determines the results (weights, inputs); JSON.
+            layers: number of layers of the model; sets with the same lowest layer are computed together, because they
+                share the most work.
+            size: sets per portion, at most; an interruption loses the portions that were being computed.
+            about: everything else that determines the results (weights, inputs), as JSON data.
 
         Raises:
             UserError: the folder holds another grid, or cannot be written.
@@ -59,35 +61,39 @@ class Grid:
                     write_whole(folder / "grid.json", facts)
                 elif (folder / "grid.json").read_text(encoding="utf-8") != facts:
                     raise UserError(
-                        f"{folder} holds another grid (see its grid.json): name another folder, or delete it"
+                        f"{folder} holds another grid (see its grid.json): name another folder, or delete this one"
                     )
         return cls(folder, sets, portions)
 
     def fill(
         self, compute: Compute, progress: Callable[[float], Any] | None = None
     ) -> Shaped[np.ndarray, " sets *rest"]:
-        """Compute what is still missing, and return all results in the order of `sets`.
+        """Compute what is missing, and return all results in the order of `sets`.
 
         Args:
-            compute: results for some sets; it calls its second argument with the number of sets' worth of work done.
-            progress: called with the number of sets done since the last call, by whomever.
+            compute: returns the results of the sets that it is given, and calls its second argument with the number
+                of sets (or parts of sets) done since the last call.
+            progress: called with the number of sets done since the last call, by this or another process.
+
+        Raises:
+            UserError: the disk is full, or the folder cannot be written.
         """
         report = progress or (lambda _done: None)
-        found: dict[int, np.ndarray] = {}
-        while len(found) < len(self.portions):
-            before = len(found)
+        results: dict[int, np.ndarray] = {}
+        while len(results) < len(self.portions):
+            before = len(results)
             for number, places in enumerate(self.portions):
-                if number not in found:
+                if number not in results:
                     result = self._portion(number, [self.sets[i] for i in places], compute, report)
                     if result is not None:
-                        found[number] = result
-            if len(found) == before:
-                time.sleep(WAIT)  # others hold all that is left
-        joined = np.concatenate([found[number] for number in range(len(self.portions))])
+                        results[number] = result
+            if len(results) == before:
+                time.sleep(WAIT)  # other processes are computing all that is missing
+        joined = np.concatenate([results[number] for number in range(len(self.portions))])
         return joined[np.argsort(np.concatenate([np.asarray(places) for places in self.portions]))]
 
     def _portion(self, number: int, sets, compute: Compute, report: Callable[[float], Any]) -> np.ndarray | None:
-        """One portion's results; None where another process is at work on it."""
+        """Return one portion's results; None while another process computes it."""
         place = self.folder / f"portion-{number:04d}"
         result = _read(place)
         if result is None:
@@ -105,7 +111,7 @@ class Grid:
 
 
 def _read(place: Path) -> np.ndarray | None:
-    """A finished portion; None where it is not finished, or damaged."""
+    """Return a finished portion; None if it is unfinished or damaged."""
     try:
         with np.load(place / RESULT, allow_pickle=False) as file:
             return file["predicted"]
@@ -114,8 +120,8 @@ def _read(place: Path) -> np.ndarray | None:
 
 
 def _write(place: Path, result: np.ndarray) -> None:
-    """Keep a finished portion, in the place of a damaged one and of what a killed process left half written."""
-    for old in [place, *(each for each in place.parent.glob(f".{place.name}.*") if each.is_dir())]:
+    """Write a finished portion, and remove a damaged one and what a killed process has left behind."""
+    for old in [place, *(path for path in place.parent.glob(f".{place.name}.*") if path.is_dir())]:
         shutil.rmtree(old, ignore_errors=True)
     with guarded_writes(place), whole_folder(place) as temporary:
         np.savez_compressed(temporary / RESULT, predicted=result)

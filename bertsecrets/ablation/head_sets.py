@@ -1,6 +1,6 @@
-"""Which heads are switched off together: single heads, layers, pairs, nested sets, or a list someone typed.
+"""Sets of heads that are disabled together: single heads, layers, pairs, nested sets, or sets that a user typed.
 
-In code a head is (layer, head), counted from 0; what people read and write is counted from 1.
+In code a head is (layer, head), counted from 0; in texts that people read and write, both are counted from 1.
 """
 
 import itertools
@@ -16,37 +16,49 @@ BASELINE: HeadSet = frozenset()
 
 
 def single_heads(layers: int, heads: int) -> list[HeadSet]:
-    """Every head on its own, layer by layer (K19 section 4.6, figure 8)."""
+    """Return a set for every single head, layer by layer (K19 section 4.6, figure 8)."""
     return [frozenset({(layer, head)}) for layer in range(layers) for head in range(heads)]
 
 
 def whole_layers(layers: int, heads: int) -> list[HeadSet]:
-    """All heads of one layer, for every layer (K19 section 4.6, figure 9)."""
+    """Return a set for every layer, with all its heads (K19 section 4.6, figure 9)."""
     return [frozenset((layer, head) for head in range(heads)) for layer in range(layers)]
 
 
 def head_pairs(layer: int, heads: int) -> list[HeadSet]:
-    """All pairs of heads of one layer, `layer` counted from 0."""
+    """Return a set for every pair of heads of one layer, `layer` counted from 0."""
     return [frozenset({(layer, a), (layer, b)}) for a, b in itertools.combinations(range(heads), 2)]
 
 
 def nested(order: Sequence[Head]) -> list[HeadSet]:
-    """The first head of `order`, the first two, and so on: what pruning in that order disables step by step."""
+    """Return the first head of `order`, the first two, and so on: the sets of pruning step by step in that order.
+
+    >>> [label(heads) for heads in nested([(0, 1), (6, 5)])]
+    ['1.2', '1.2+7.6']
+    """
     return [frozenset(order[:count]) for count in range(1, len(order) + 1)]
 
 
 def parse_sets(text: str, layers: int, heads: int) -> list[HeadSet]:
-    """Sets as people write them: `1.2 7.6 1.2+7.6 5` is head 2 of layer 1, head 6 of layer 7, both, and layer 5.
+    """Return the sets that a user typed, each once.
 
-    `pairs:3` is every pair of heads of layer 3; `nested:1.2,7.6,2` is 1.2, then 1.2+7.6, then these and layer 2's heads
-    one by one. A set named twice stands once.
+    `1.2 7.6 1.2+7.6 5` is head 2 of layer 1, head 6 of layer 7, both together, and all heads of layer 5. `pairs:3` is
+    every pair of heads of layer 3. `nested:1.2,7.6,2` is 1.2, then 1.2+7.6, then layer 2's heads are added one by one.
+
+    Args:
+        layers, heads: number of layers of the model, and of heads in each.
 
     Raises:
-        UserError: something else than that, or a head that the model does not have.
+        UserError: the text is anything else, or names a head that the model does not have.
+
+    >>> [label(heads) for heads in parse_sets("1.2 1.2+2.1 2", layers=2, heads=2)]
+    ['1.2', '1.2+2.1', '2.1+2.2']
     """
-    sets = list(dict.fromkeys(each for item in text.split() for each in _parse_item(item, layers, heads)))
+    sets = list(dict.fromkeys(head_set for item in text.split() for head_set in _parse_item(item, layers, heads)))
     if not sets:
-        raise UserError("no heads named: write LAYER.HEAD, or LAYER for a whole layer, counted from 1 (1.2 1.2+7.6 5)")
+        raise UserError(
+            "no heads named: write LAYER.HEAD, or LAYER for a whole layer, counted from 1, such as 1.2 1.2+7.6 5"
+        )
     return sets
 
 
@@ -57,17 +69,17 @@ def _parse_item(item: str, layers: int, heads: int) -> list[HeadSet]:
     if kind == "nested":
         return nested(list(dict.fromkeys(head for part in rest.split(",") for head in _parse(part, layers, heads))))
     if kind == "pairs" and rest.isdecimal():
-        found = head_pairs(_parse(rest, layers, heads)[0][0], heads)
-        if found:
-            return found
-        raise UserError(f"{item!r} names no pair: a layer of this model has one head")
-    raise UserError(f"{item!r} names no heads: write 1.2, 1.2+7.6, 5 for a layer, pairs:5, or nested:1.2,7.6")
+        pairs = head_pairs(_parse(rest, layers, heads)[0][0], heads)
+        if pairs:
+            return pairs
+        raise UserError(f"{item!r} has no pairs: a layer of this model has only one head")
+    raise UserError(f"{item!r} is not a set of heads: write 1.2, 1.2+7.6, 5 for a layer, pairs:5, or nested:1.2,7.6")
 
 
 def _parse(part: str, layers: int, heads: int) -> list[Head]:
     match = re.fullmatch(r"(\d+)(?:\.(\d+))?", part)
     if match is None:
-        raise UserError(f"{part!r} names no head: write LAYER.HEAD, or LAYER for a whole layer, counted from 1")
+        raise UserError(f"{part!r} is not a head: write LAYER.HEAD, or LAYER for a whole layer, counted from 1")
     layer, head = int(match[1]), int(match[2]) if match[2] else None
     if not 1 <= layer <= layers or (head is not None and not 1 <= head <= heads):
         raise UserError(f"{part!r} is not in this model: it has layers 1 to {layers} and heads 1 to {heads} in each")
@@ -75,20 +87,24 @@ def _parse(part: str, layers: int, heads: int) -> list[Head]:
 
 
 def label(heads: HeadSet) -> str:
-    """A set as `parse_sets` reads it, counted from 1; `none` for the empty one."""
+    """Return a set as text that `parse_sets` reads, counted from 1; `none` for the empty set.
+
+    >>> label(frozenset({(0, 1), (6, 5)}))
+    '1.2+7.6'
+    """
     return "+".join(f"{layer + 1}.{head + 1}" for layer, head in sorted(heads)) or "none"
 
 
 def lowest_layer(heads: HeadSet, layers: int) -> int:
-    """The first layer a set changes anything in; `layers` for the empty set."""
+    """Return the lowest layer, from 0, in which the set has a head; `layers` for the empty set."""
     return min((layer for layer, _ in heads), default=layers)
 
 
 def check_sets(sets: Iterable[HeadSet], layers: int, heads: int) -> None:
-    """Make sure that a model has all the heads named.
+    """Make sure that a model has all heads of the sets.
 
     Raises:
-        UserError: it lacks one.
+        UserError: it lacks one of them.
     """
     for layer, head in itertools.chain.from_iterable(sets):
         if not (0 <= layer < layers and 0 <= head < heads):

@@ -1,9 +1,9 @@
-"""A classifier's layers in calling order, and the power to step in for them, whatever the architecture.
+"""A classifier's layers in calling order, with hooks that replace a layer's work, for any architecture.
 
-Nothing is known by name. One tiny forward pass shows which module calls belong to which layer; from then on a
-forward pass can start at any layer, and the attention of any head can be made uniform: every model here hands
-queries, keys and values to transformers' attention interface, and a head with zeroed queries has equal logits,
-so its softmax is exactly 1/L over the tokens it may look at (K19 section 4.6).
+No layer is looked up by name. A tiny forward pass shows which module calls belong to which layer; after that a
+forward pass can start at any layer, and the attention of any head can be made uniform: every supported model passes
+queries, keys and values to transformers' attention interface, and a head with zeroed queries has equal logits, so its
+softmax is exactly 1/L over the tokens that it may attend to (K19 section 4.6).
 """
 
 from collections.abc import Callable, Iterator
@@ -30,11 +30,15 @@ _see: ContextVar[Callable[[], torch.Tensor | None]] = ContextVar("see")
 
 
 class PositionTermError(Exception):
-    """Attention logits have a term without the query, so that a zeroed query does not make them equal."""
+    """Attention logits have a term without the query, so a zeroed query does not make them equal."""
 
 
 def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
-    """transformers' SDPA attention, with the queries of disabled heads set to zero."""
+    """Return transformers' SDPA attention, with the queries of disabled heads set to zero.
+
+    Raises:
+        PositionTermError: the logits have a term besides query times key.
+    """
     keep = _see.get()()
     additive = attention_mask is not None and attention_mask.dtype != torch.bool
     if any(kwargs.get(name) is not None for name in LOGIT_TERMS) or (
@@ -47,13 +51,14 @@ def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
 
 
 AttentionInterface.register(NAME, uniform_where_disabled)
-AttentionMaskInterface.register(NAME, sdpa_mask)  # without it transformers builds no mask at all
+AttentionMaskInterface.register(NAME, sdpa_mask)  # without this, transformers makes no mask at all
 
 
 class Skeleton:
-    """The layers of a sequence classifier.
+    """The layers of a sequence classifier, from 0.
 
-    `layers[i]` holds the modules that are at work in layer i alone, outermost first (ALBERT repeats the same ones).
+    `layers[i]` holds the modules that are called in layer i and in no other, outermost first; they are identified by
+    their calls, so the modules that all of ALBERT's layers share are listed for every layer.
     """
 
     def __init__(self, model: Any, layers: int, heads: int):
@@ -64,36 +69,36 @@ class Skeleton:
         self.model, self.heads = model, heads
         self.layers: list[list[nn.Module]] = []
         if model.training:
-            raise UserError("the model is in training mode: its dropout would change every answer; call eval() first")
+            raise UserError("the model is in training mode, where dropout changes every result: call eval() first")
         if getattr(model.config, "is_encoder_decoder", False):
             raise self._refusal("it is an encoder-decoder")
         frames = self._watch(probe(model))
         if len(frames) != layers:
             raise self._refusal(f"{len(frames)} of {layers} layers use transformers' attention interface")
         listed = {child for m in model.modules() if isinstance(m, nn.ModuleList) for child in m}
-        for i, own in enumerate(frames):
-            others = {uid for j, other in enumerate(frames) if j != i for uid, _ in other}
-            mine = [module for uid, module in own if uid not in others]
-            first = next((place for place, module in enumerate(mine) if module in listed), None)
+        for i, calls in enumerate(frames):
+            elsewhere = {uid for j, frame in enumerate(frames) if j != i for uid, _ in frame}
+            modules = [module for uid, module in calls if uid not in elsewhere]
+            first = next((place for place, module in enumerate(modules) if module in listed), None)
             if first is None:
-                raise self._refusal("its layers are not a ModuleList")
-            self.layers.append(mine[first:])
+                raise self._refusal("its layers are not in a ModuleList")
+            self.layers.append(modules[first:])
 
     def _refusal(self, why: str) -> UserError:
         return UserError(
-            f"heads of {type(self.model).__name__} cannot be disabled: {why}; families that can be: {ABLATABLE}"
+            f"heads of {type(self.model).__name__} cannot be disabled: {why}; those of these families can: {ABLATABLE}"
         )
 
     def _watch(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[list[tuple[int, nn.Module]]]:
-        """For every call of attention, the module calls around it: (number of the call, module), outermost first."""
+        """Return the module calls around each call of attention, as (number of the call, module), outermost first."""
         uids = count()
         stack: list[tuple[int, nn.Module]] = []
         frames: list[list[tuple[int, nn.Module]]] = []
 
-        def come(module: nn.Module, _inputs: Any) -> None:
+        def enter(module: nn.Module, _inputs: Any) -> None:
             stack.append((next(uids), module))
 
-        def go(*_: Any) -> None:
+        def leave(*_: Any) -> None:
             stack.pop()
 
         def see() -> None:
@@ -101,7 +106,7 @@ class Skeleton:
 
         handles = []
         for module in self.model.modules():
-            handles += [module.register_forward_pre_hook(come), module.register_forward_hook(go)]
+            handles += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
         try:
             self._forward(ids, None, see)
         finally:
@@ -132,12 +137,12 @@ class Skeleton:
         disabled: Bool[torch.Tensor, "rows layers heads"] | None = None,
         step_in: StepIn | None = None,
     ) -> Float[torch.Tensor, "rows outputs"]:
-        """Logits of unpadded rows.
+        """Return the logits of rows without padding.
 
         Args:
             disabled: the heads whose attention is made uniform, row by row.
-            step_in: called with each layer's number and input; a tensor it returns is the layer's output, and the
-                layer itself is not run.
+            step_in: called with each layer's number and input; if it returns a tensor, that is the layer's output, and
+                the layer itself does not run.
 
         Raises:
             RuntimeError: attention was not called once in every layer that ran.
@@ -154,9 +159,9 @@ class Skeleton:
         def enter(hidden: Hidden) -> Hidden | None:
             nonlocal layer, expected
             layer += 1
-            given = step_in(layer, hidden) if step_in else None
-            expected += given is None
-            return given
+            replacement = step_in(layer, hidden) if step_in else None
+            expected += replacement is None
+            return replacement
 
         with self._entered(enter):
             logits = self._forward(ids, segments, see)
@@ -166,10 +171,10 @@ class Skeleton:
 
     @contextmanager
     def _entered(self, enter: Callable[[Hidden], Hidden | None]) -> Iterator[None]:
-        """While open, each layer asks `enter` before it computes."""
+        """Make each layer call `enter` before it computes, within the block, and use what `enter` returns instead."""
         modules = {modules[0] for modules in self.layers}
         for module in modules:
-            module.forward = _asking(module.forward, enter)
+            module.forward = _replaceable(module.forward, enter)
         try:
             yield
         finally:
@@ -177,16 +182,18 @@ class Skeleton:
                 del module.forward
 
 
-def _asking(forward: Callable[..., Any], enter: Callable[[Hidden], Hidden | None]) -> Callable[..., Any]:
-    def asked(*args: Any, **kwargs: Any) -> Any:
-        given = enter(args[0] if args else kwargs["hidden_states"])
-        return forward(*args, **kwargs) if given is None else given
+def _replaceable(forward: Callable[..., Any], enter: Callable[[Hidden], Hidden | None]) -> Callable[..., Any]:
+    """Return a `forward` that calls `enter` with the layer's input, and computes only if that returns None."""
 
-    return asked
+    def enter_first(*args: Any, **kwargs: Any) -> Any:
+        replacement = enter(args[0] if args else kwargs["hidden_states"])
+        return forward(*args, **kwargs) if replacement is None else replacement
+
+    return enter_first
 
 
 def probe(model: Any, rows: int = 2, tokens: int = 9) -> Int[torch.Tensor, "rows tokens"]:
-    """Arbitrary but fixed token ids without special ones, to try a model on."""
+    """Return fixed token ids, drawn at random but without special ones, to test a model on."""
     config = model.config
     special = {config.pad_token_id, config.eos_token_id, config.bos_token_id} | set(range(5))
     ordinary = torch.tensor([i for i in range(min(config.vocab_size, 1000)) if i not in special])

@@ -1,10 +1,10 @@
-"""The fast path of ablation, for models of BERT's own kind: whatever two sets of heads share is computed once.
+"""The fast path of ablation, for models built like BERT: work that two sets of heads have in common is done once.
 
-Two sets are the same run of the model up to the first layer in which they differ. So the runs form a tree: one state
-(the hidden tokens of some rows) enters layer 0, and every layer splits a state into one per choice of its own heads.
-A state that splits has its attention computed once, and each choice only adds W_o[h] (mean of V - context_h). In the
-last layer only the first token is computed, for that is all that the classifier reads. Rows have equal lengths, so
-there is no padding and no mask.
+Up to the first layer in which two sets differ, they are the same run of the model. So the runs form a tree: one state
+(the hidden vectors of all tokens) enters layer 0, and every layer splits a state into one for each choice of its own
+heads. The attention of a state that splits is computed once, and each choice only adds W_o[h] (mean of V - context_h).
+In the last layer only the first token is computed, because the classifier reads nothing else. Rows have equal
+lengths, so there is no padding and no mask.
 """
 
 from collections.abc import Sequence
@@ -18,60 +18,70 @@ from bertsecrets.ablation.bert_layer import Block
 from bertsecrets.ablation.head_sets import HeadSet
 from bertsecrets.ablation.layers import Skeleton
 
-Choice = tuple[int, ...]  # the heads disabled in one layer
+Choice = tuple[int, ...]  # the heads that are disabled in one layer
 
 
 @dataclass(frozen=True)
 class Step:
-    """One layer: every state that enters it, with the states that leave it, each under its choice of heads.
+    """One layer's work: `splits[entering][leaving]` is the choice of heads that leads from one state to another.
 
-    States live in numbered places. The first to leave takes the place of the one that entered, others take new ones.
+    States are numbered by their places in one tensor. A layer reads an entering state before it writes the states that
+    leave it, so the first of these takes over its place and only the others need new places. That is why no more
+    places are needed than there are sets: a tensor for all states of all layers would be several times as large.
     """
 
     splits: dict[int, dict[int, Choice]]
 
 
 def plan(sets: Sequence[HeadSet], layers: int) -> tuple[list[Step], list[int]]:
-    """The tree of runs, layer by layer, and the place in which each set ends; sets must differ."""
-    place: dict[HeadSet, int] = {frozenset(): 0}
+    """Return the tree of runs, layer by layer, and the place in which each set ends; all sets must be different.
+
+    >>> steps, ends = plan([frozenset(), frozenset({(0, 1)}), frozenset({(1, 0)})], layers=2)
+    >>> [step.splits for step in steps]
+    [{0: {0: (), 1: (1,)}}, {0: {0: (), 2: (0,)}, 1: {1: ()}}]
+    >>> ends
+    [0, 1, 2]
+    """
+    place_of: dict[HeadSet, int] = {frozenset(): 0}
     steps, used = [], 1
     for layer in range(layers):
         splits: dict[int, dict[int, Choice]] = {}
         after: dict[HeadSet, int] = {}
         for heads in sets:
-            upto = frozenset(head for head in heads if head[0] <= layer)
-            if upto in after:
+            prefix = frozenset(head for head in heads if head[0] <= layer)
+            if prefix in after:
                 continue
-            start = place[frozenset(head for head in upto if head[0] < layer)]
-            leaving = splits.setdefault(start, {})
-            if leaving:
+            entering = place_of[frozenset(head for head in prefix if head[0] < layer)]
+            leaving = splits.setdefault(entering, {})
+            if leaving:  # the place of the entering state is taken
                 used += 1
-            after[upto] = used - 1 if leaving else start
-            leaving[after[upto]] = tuple(sorted(h for at, h in upto if at == layer))
-        place = after
+            after[prefix] = used - 1 if leaving else entering
+            leaving[after[prefix]] = tuple(sorted(head for at, head in prefix if at == layer))
+        place_of = after
         steps.append(Step(splits))
-    return steps, [place[heads] for heads in sets]
+    return steps, [place_of[heads] for heads in sets]
 
 
 def run(
     skeleton: Skeleton,
     blocks: Sequence[Block],
     sets: Sequence[HeadSet],
+    *,
     ids: Int[torch.Tensor, "rows tokens"],
     segments: Int[torch.Tensor, "rows tokens"] | None,
     tokens: int,
 ) -> Float[torch.Tensor, "sets rows outputs"]:
-    """Logits of rows of equal length under each set.
+    """Return the logits of rows of equal length under each set.
 
     Args:
-        tokens: about how many token places to compute at once.
+        tokens: about this many tokens are computed at a time.
     """
     steps, ends = plan(sets, len(blocks))
     at_once = max(1, tokens // ids.numel())
     with torch.inference_mode():
-        first = _embed(skeleton, ids, segments)
-        states = first.new_empty(len(sets), *first.shape)
-        states[0] = first
+        embedded = _embed(skeleton, ids, segments)
+        states = embedded.new_empty(len(sets), *embedded.shape)
+        states[0] = embedded
         for block, step in zip(blocks[:-1], steps[:-1], strict=True):
             _pass(block, step, states, at_once)
         last = _pass_last(blocks[-1], steps[-1], states, at_once)[ends]
@@ -80,49 +90,48 @@ def run(
 
 
 def _pass(block: Block, step: Step, states: Float[torch.Tensor, "sets rows tokens width"], at_once: int) -> None:
-    """Take all states through a layer."""
-    straight = [(start, leaving[start]) for start, leaving in step.splits.items() if len(leaving) == 1]
-    for some in _chunks(straight, at_once):
-        x = states[[start for start, _ in some]].flatten(0, 1)
-        context, _ = block.attend(x, _keep(block, [choice for _, choice in some], states))
-        states[[start for start, _ in some]] = block.finish(block.project(context).add_(x)).unflatten(
-            0, (len(some), -1)
-        )
-    for start, leaving in step.splits.items():
+    """Run all states through a layer, in place."""
+    unsplit = [(entering, leaving[entering]) for entering, leaving in step.splits.items() if len(leaving) == 1]
+    for chunk in _chunks(unsplit, at_once):
+        places = [place for place, _ in chunk]
+        x = states[places].flatten(0, 1)
+        context, _ = block.attend(x, _keep(block, [choice for _, choice in chunk], states))
+        states[places] = block.finish(block.project(context).add_(x)).unflatten(0, (len(chunk), -1))
+    for entering, leaving in step.splits.items():
         if len(leaving) > 1:
-            _split(block, start, leaving, states, at_once)
+            _split(block, states, entering=entering, leaving=leaving, at_once=at_once)
 
 
-def _split(block: Block, start: int, leaving: dict[int, Choice], states, at_once: int) -> None:
-    """Take one state through a layer under several choices of heads."""
-    context, value = block.attend(states[start])
-    plain = block.project(context).add_(states[start])
-    named = sorted({head for choice in leaving.values() for head in choice})
-    deltas = block.deltas(context, value, named).flatten(1)
-    for some in _chunks(list(leaving.items()), at_once):
-        member = deltas.new_tensor([[head in choice for head in named] for _, choice in some])
-        mixed = (member @ deltas).view(len(some), *plain.shape).add_(plain)
-        states[[place for place, _ in some]] = block.finish(mixed)
+def _split(block: Block, states, *, entering: int, leaving: dict[int, Choice], at_once: int) -> None:
+    """Run one state through a layer under several choices of heads."""
+    context, value = block.attend(states[entering])
+    plain = block.project(context).add_(states[entering])
+    disabled = sorted({head for choice in leaving.values() for head in choice})
+    deltas = block.deltas(context, value, disabled).flatten(1)
+    for chunk in _chunks(list(leaving.items()), at_once):
+        member = deltas.new_tensor([[head in choice for head in disabled] for _, choice in chunk])
+        mixed = (member @ deltas).view(len(chunk), *plain.shape).add_(plain)
+        states[[place for place, _ in chunk]] = block.finish(mixed)
 
 
 def _pass_last(block: Block, step: Step, states, at_once: int) -> Float[torch.Tensor, "sets rows width"]:
-    """The first token of every set after the last layer."""
+    """Return the first token of every state after the last layer, by place."""
     after = states.new_empty(states.shape[0], states.shape[1], states.shape[3])
-    for some in _chunks(list(step.splits.items()), at_once):
-        x = states[[start for start, _ in some]]
-        context, mean = (each.unflatten(0, x.shape[:2]) for each in block.attend_first(x.flatten(0, 1)))
-        parent = [number for number, (_, leaving) in enumerate(some) for _ in leaving]
-        choices = [choice for _, leaving in some for choice in leaving.values()]
+    for chunk in _chunks(list(step.splits.items()), at_once):
+        x = states[[entering for entering, _ in chunk]]
+        context, mean = (vectors.unflatten(0, x.shape[:2]) for vectors in block.attend_first(x.flatten(0, 1)))
+        parent = [number for number, (_, leaving) in enumerate(chunk) for _ in leaving]
+        choices = [choice for _, leaving in chunk for choice in leaving.values()]
         disabled = torch.tensor(_table(block, choices), device=x.device)[:, None, :, None]
         mixed = torch.where(disabled, mean[parent], context[parent]).flatten(2)
-        after[[place for _, leaving in some for place in leaving]] = block.finish(
+        after[[place for _, leaving in chunk for place in leaving]] = block.finish(
             block.output(mixed).add_(x[:, :, 0][parent])
         )
     return after
 
 
 def _table(block: Block, choices: Sequence[Choice]) -> np.ndarray:
-    """[choice, head]: whether it is disabled."""
+    """Return a table [choice, head] that says whether the head is disabled."""
     table = np.zeros((len(choices), block.heads), dtype=bool)
     for row, choice in enumerate(choices):
         table[row, list(choice)] = True
@@ -130,7 +139,7 @@ def _table(block: Block, choices: Sequence[Choice]) -> np.ndarray:
 
 
 def _keep(block: Block, choices: Sequence[Choice], states) -> torch.Tensor | None:
-    """[choice x row, head]: whether it is left alone; None where all are."""
+    """Return a table [choice x row, head] that says whether the head is kept; None if all are."""
     if not any(choices):
         return None
     keep = torch.tensor(~_table(block, choices), device=states.device)
@@ -142,21 +151,28 @@ def _chunks(items: list, size: int):
 
 
 def _embed(skeleton: Skeleton, ids, segments) -> Float[torch.Tensor, "rows tokens width"]:
-    """What enters layer 0."""
-    found = []
+    """Return the input of layer 0; every layer hands on its input, so that none computes."""
+    inputs = []
 
     def step_in(layer, hidden):
         if layer == 0:
-            found.append(hidden)
+            inputs.append(hidden)
         return hidden
 
     skeleton.run(ids, segments, step_in=step_in)
-    return found[0]
+    return inputs[0]
 
 
 def _classify(skeleton: Skeleton, first, ids, segments) -> Float[torch.Tensor, "rows outputs"]:
-    """The classifier's answer to first tokens that have been through all layers."""
-    one = ids[:1, :1].expand(len(first), 1)
-    kind = None if segments is None else segments[:1, :1].expand(len(first), 1)
+    """Return the classifier's logits for first tokens that have been through all layers.
+
+    What follows the last layer (a norm, a pooler, dropout, the classifier) has other names and another order in every
+    family, and only the model itself knows it. So the model runs on one dummy token per row, no layer computes, and
+    `first` takes the place of the last layer's output: the rest of the model then does its own work on it.
+    """
+    dummy = ids[:1, :1].expand(len(first), 1)
+    dummy_segments = None if segments is None else segments[:1, :1].expand(len(first), 1)
     last = len(skeleton.layers) - 1
-    return skeleton.run(one, kind, step_in=lambda i, hidden: first[:, None] if i == last else hidden)
+    return skeleton.run(
+        dummy, dummy_segments, step_in=lambda layer, hidden: first[:, None] if layer == last else hidden
+    )

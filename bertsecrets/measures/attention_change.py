@@ -25,7 +25,7 @@ from bertsecrets.types import Measurement
 def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
     """Return the cosine similarity of two sets of maps, head by head; places that are 0 in both do not count.
 
-    >>> map_cosine(torch.eye(2)[None, None], torch.eye(2)[None, None])
+    >>> map_cosine(torch.eye(2)[None, None], torch.eye(2)[None, None]).round(decimals=6)
     tensor([[1.]])
     """
     a, b = one.flatten(2), other.flatten(2)
@@ -83,4 +83,4 @@ class AttentionChange(AttentionMeasure):
         """Yield the map of similarities (figure 5)."""
         form = f"padded to {measurement.options['padded_to']}" if measurement.options else "cropped"
         caption = f"Similarity of each head's attention before and after fine-tuning ({form}): {{who}} (K19 figure 5)"
-        yield HeadMap(caption, measurement.values["cosine"], unit="cosine similarity", title=form)
+        yield HeadMap(caption, measurement.value("cosine"), unit="cosine similarity", title=form)

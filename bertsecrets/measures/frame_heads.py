@@ -68,7 +68,7 @@ class FrameHeads(EncoderMeasure):
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield the map of weights (figure 3), and all heads in order."""
-        values, sample = np.asarray(measurement.values["max_weight"]), measurement.samples["max_weight"]
+        values, sample = np.asarray(measurement.value("max_weight")), measurement.sample("max_weight")
         yield HeadMap(
             "Maximum attention from core frame elements to their target, mean over sentences: {who} (K19 figure 3)",
             values,

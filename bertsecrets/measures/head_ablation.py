@@ -48,7 +48,7 @@ class HeadAblation(AblationMeasure):
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield the map of gains (figure 8), and all heads from the most harmful to lose; none of a list of sets."""
-        shape = np.shape(measurement.values["score"])
+        shape = np.shape(measurement.value("score"))
         if len(shape) != 2:
             return
         block, gains = gains_of(measurement)
@@ -59,7 +59,7 @@ class HeadAblation(AblationMeasure):
             f"What disabling each head changes, in points of {metric}: {{who}} (K19 figure 8)",
             points,
             unit="points",
-            title=f"baseline {measurement.values['baseline']:.3f}",
+            title=f"baseline {measurement.value('baseline'):.3f}",
             low=-reach,
             high=reach,
             signed=True,

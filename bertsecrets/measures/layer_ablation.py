@@ -31,5 +31,5 @@ class LayerAblation(AblationMeasure):
             block,
             gains,
             unit="points",
-            title=f"baseline {measurement.values['baseline']:.3f}",
+            title=f"baseline {measurement.value('baseline'):.3f}",
         )

@@ -109,11 +109,11 @@ class Patterns(AttentionMeasure):
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield the shares by layer (figure 2), and every head's most frequent class."""
-        shares = {name: np.asarray(measurement.values[f"share_{key(name)}"]).mean(1) for name in CLASSES}
+        shares = {name: np.asarray(measurement.value(f"share_{key(name)}")).mean(1) for name in CLASSES}
         yield StackedShares("Share of each class of attention maps by layer: {who} (K19 figure 2)", shares)
         yield ClassMap(
             "Most frequent class of each head's maps; pale where other classes are frequent too: {who}",
-            np.asarray(measurement.values["majority"], dtype=int),
-            np.asarray(measurement.values["agreement"]),
+            np.asarray(measurement.value("majority"), dtype=int),
+            np.asarray(measurement.value("agreement")),
             CLASSES,
         )

@@ -61,9 +61,9 @@ class SpecialTokens(AttentionMeasure):
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield both curves over the layers (figure 6); none where the model has no such tokens."""
         curves = {
-            f"[{name.upper()}]": np.asarray(measurement.values[name]).mean(1)
+            f"[{name.upper()}]": np.asarray(measurement.value(name)).mean(1)
             for name in ("cls", "sep")
-            if not np.isnan(measurement.values[name]).all()
+            if not np.isnan(measurement.value(name)).all()
         }
         if curves:
             caption = "Attention to [CLS] and [SEP] by layer, mean over heads: {who} (K19 figure 6)"

@@ -1,1 +1,1 @@
-"""Encoders and classifiers: where they are, how they are opened, encoded for, trained and observed."""
+"""Encoders and classifiers: locating, opening and training them, encoding their inputs, reading their attention."""

@@ -1,7 +1,7 @@
-"""Words to word-pieces: which tokens of an encoded text a span of its characters became.
+"""Words to word-pieces: the tokens that a span of a text's characters became.
 
-Found by the tokenizer's own character offsets, never by comparing strings: a contraction, an accent or a word that
-occurs twice cannot lead it astray. A token belongs to a span if they share a character.
+They are found by the tokenizer's own character offsets, never by comparing strings, so contractions, accents and words
+that occur twice do no harm. A token belongs to a span if they share a character.
 """
 
 from collections.abc import Sequence
@@ -19,22 +19,23 @@ Marks = Bool[np.ndarray, "examples tokens"]
 
 @dataclass(frozen=True)
 class Alignment:
-    """Where each token of each example stands in its text.
+    """The place of each token of each example in its text.
 
-    `offsets` are first and behind-last character, `part` says in which text (0 or 1; -1 for special tokens and beyond
-    the example's end). There are as many tokens as the longest example has.
+    `offsets` are the token's start and end (excluded) in characters; `part` is the text that it is in (0 or 1; -1 for
+    special tokens and beyond the example's end). There are as many columns as the longest example has tokens.
     """
 
     offsets: Int[np.ndarray, "examples tokens 2"]
     part: Int[np.ndarray, "examples tokens"]
 
     def mark(self, spans: Sequence[Sequence[Span]], part: int = 0) -> Marks:
-        """The tokens that share a character with any of an example's spans.
+        """Return the tokens that share a character with any of their example's spans.
 
         Args:
-            spans: of each example, in its first (`part` 0) or second (1) text; those cut off have no tokens.
+            spans: the spans of each example, in its first (`part` 0) or second (1) text; where the text was cut off,
+                they have no tokens.
         """
-        flat = [(i, *span) for i, of_one in enumerate(spans) for span in of_one]
+        flat = [(i, *span) for i, of_example in enumerate(spans) for span in of_example]
         table = np.array(flat, dtype=np.int64).reshape(-1, 3)
         span, token = np.nonzero(self._hits(table[:, 0], table[:, 1:], part))
         marks = np.zeros(self.part.shape, dtype=bool)
@@ -42,7 +43,7 @@ class Alignment:
         return marks
 
     def tokens(self, token_ids: Sequence[Sequence[int]], wanted: int | None) -> Marks:
-        """The tokens with the given id ([CLS], [SEP]); none where the model has no such token (None)."""
+        """Return the tokens with the given id, such as that of [CLS]; none if the model has no such token (None)."""
         marks = np.zeros(self.part.shape, dtype=bool)
         if wanted is not None:
             for example, ids in enumerate(token_ids):
@@ -50,8 +51,8 @@ class Alignment:
         return marks
 
     def links(self, spans: Sequence[Sequence[tuple[Span, Span]]], part: int = 0) -> "TokenPairs":
-        """All token pairs of an example's linked spans: every token of the first with every token of the second."""
-        flat = [(i, *one, *other) for i, of_one in enumerate(spans) for one, other in of_one]
+        """Return the token pairs of linked spans: every token of the first span with every token of the second."""
+        flat = [(i, *first, *second) for i, of_example in enumerate(spans) for first, second in of_example]
         table = np.array(flat, dtype=np.int64).reshape(-1, 5)
         link, source = np.nonzero(self._hits(table[:, 0], table[:, 1:3], part))
         place, target = np.nonzero(self._hits(table[link, 0], table[link, 3:5], part))
@@ -60,14 +61,14 @@ class Alignment:
     def _hits(
         self, examples: Int[np.ndarray, " spans"], spans: Int[np.ndarray, "spans 2"], part: int
     ) -> Bool[np.ndarray, "spans tokens"]:
-        """Which tokens of its example each span shares a character with."""
+        """Return, for each span, the tokens of its example that share a character with it."""
         start, stop = self.offsets[examples, :, 0], self.offsets[examples, :, 1]
         return (self.part[examples] == part) & (start < spans[:, 1:]) & (stop > spans[:, :1]) & (stop > start)
 
 
 @dataclass(frozen=True)
 class TokenPairs:
-    """Pairs of tokens to look at, over all examples, sorted by example: row `source`, column `target` of the map."""
+    """Pairs of tokens in all examples, sorted by example: row `source` and column `target` of the attention map."""
 
     example: Int[np.ndarray, " pairs"]
     source: Int[np.ndarray, " pairs"]
@@ -75,24 +76,24 @@ class TokenPairs:
 
     @classmethod
     def of(cls, example: np.ndarray, source: np.ndarray, target: np.ndarray) -> "TokenPairs":
-        """Sorted, each pair once."""
+        """Return the pairs, sorted and without repetition."""
         table = np.unique(np.stack([example, source, target], axis=1).astype(np.int64).reshape(-1, 3), axis=0)
         return cls(table[:, 0], table[:, 1], table[:, 2])
 
     @property
     def reverse(self) -> "TokenPairs":
-        """The same pairs, looked at the other way."""
+        """The same pairs with source and target exchanged."""
         return TokenPairs.of(self.example, self.target, self.source)
 
     def __add__(self, other: "TokenPairs") -> "TokenPairs":
-        """The pairs of both."""
+        """Return the pairs of both."""
         sides = [(self.example, other.example), (self.source, other.source), (self.target, other.target)]
         return TokenPairs.of(*(np.concatenate(side) for side in sides))
 
     def of_rows(
         self, indices: Int[np.ndarray, " rows"]
-    ) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " some"], Int[np.ndarray, " some"]]:
-        """The pairs of some examples as (row, source, target); a row is a place in `indices`."""
+    ) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
+        """Return the pairs of the given examples as (row, source, target); a row is a place in `indices`."""
         first = np.searchsorted(self.example, indices)
         counts = np.searchsorted(self.example, indices, side="right") - first
         rows = np.repeat(np.arange(len(indices)), counts)
@@ -101,7 +102,7 @@ class TokenPairs:
 
 
 def all_pairs(sources: Marks, targets: Marks) -> TokenPairs:
-    """Every marked source with every other marked target of the same example."""
+    """Return every marked source with every marked target of the same example, but no token with itself."""
     example, source = np.nonzero(sources)
     pair, target = np.nonzero(targets[example])
     apart = source[pair] != target
@@ -109,7 +110,7 @@ def all_pairs(sources: Marks, targets: Marks) -> TokenPairs:
 
 
 def zipped_pairs(sources: Marks, targets: Marks) -> TokenPairs:
-    """The k-th marked source with the k-th marked target only, up to the shorter of the two: K19's code."""
+    """Return the k-th marked source with the k-th marked target, as far as both go; K19's code pairs tokens so."""
     rank = np.where(sources, sources.cumsum(1), 0)[:, :, None]
     same = (rank > 0) & (rank == np.where(targets, targets.cumsum(1), -1)[:, None, :])
     return TokenPairs.of(*np.nonzero(same))
@@ -118,7 +119,7 @@ def zipped_pairs(sources: Marks, targets: Marks) -> TokenPairs:
 def encode_words(
     tokenizer: Any, first: Sequence[str], second: Sequence[str] | None = None, max_length: int = 512
 ) -> tuple[Encoded, Alignment]:
-    """Texts (or pairs of texts) as token ids, exactly as `encoding.encode` makes them, with their alignment.
+    """Return texts (or pairs of texts) as token ids, the same as those of `encoding.encode`, and their alignment.
 
     Args:
         max_length: word-pieces per example, special tokens included; the longest text is cut first.
@@ -129,5 +130,5 @@ def encode_words(
     part = np.full((len(encoded), longest), -1, dtype=np.int64)
     for example, encoding in enumerate(encodings):
         offsets[example, : len(encoding.ids)] = encoding.offsets
-        part[example, : len(encoding.ids)] = [-1 if s is None else s for s in encoding.sequence_ids]
+        part[example, : len(encoding.ids)] = [-1 if text is None else text for text in encoding.sequence_ids]
     return encoded, Alignment(offsets, part)

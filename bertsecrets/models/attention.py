@@ -1,7 +1,7 @@
-"""Attention streaming past, layer by layer and batch by batch, so that no one ever holds all maps.
+"""A stream of attention maps, layer by layer and batch by batch, so that they are never all in memory.
 
-One pass over the data feeds every observer that wants it. An observer sees one layer of one batch at a time,
-of the fine-tuned model and (if it asks for `pairs`) of the pretrained one beside it, and keeps only sums.
+One pass over the data feeds every observer. An observer sees one layer of one batch at a time, of the fine-tuned model
+and (if it asks for `pairs`) of the pretrained one too, and keeps only sums.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,26 +17,26 @@ from bertsecrets.models.encoding import Batch, Encoded, batches
 from bertsecrets.models.loading import OpenModel, attention_modules, weights_in
 
 Maps = Float[torch.Tensor, "rows heads tokens tokens"]
-MAP_BYTES = 192 * 2**20  # of one model's maps for one batch: what a pass over two models holds at a time
+MAP_BYTES = 192 * 2**20  # largest size of the maps that a pass holds at a time: one batch, all layers of one model
 
 
 @runtime_checkable
 class Observer(Protocol):
-    """What a pass feeds. `pairs` says whether it also needs the second model's maps."""
+    """The receiver of a pass. `pairs` says whether it also needs the second model's maps."""
 
     pairs: bool
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """See one layer (from 0) of one batch. Padding rows and columns of `maps` are there, but 0."""
+        """Take in one layer (from 0) of one batch. `maps` include the rows and columns of padding, which are 0."""
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return values ([layer, head] arrays) and samples (one row per example)."""
+        """Return values (arrays of shape [layers, heads]) and samples (one row per example)."""
 
 
 class Tap:
-    """The attention weights of a model, handed to a callback the moment each layer has them.
+    """A model whose attention weights are passed to a callback as soon as each layer has computed them.
 
-    The model must have been opened with eager attention: fused kernels never form the weights.
+    The model must have been opened with eager attention: fused kernels never compute the weights.
     """
 
     def __init__(self, model: Any, layers: int, keep_padding_rows: bool = False):
@@ -53,11 +53,11 @@ class Tap:
         self.modules, self.must_ask = attention_modules(model)
 
     def run(self, batch: Batch, see: Callable[[int, Maps], None]) -> None:
-        """One forward pass; `see(layer, maps)` is called once per layer, in order.
+        """Run the model once; `see(layer, maps)` is called once per layer, in order.
 
         Raises:
-            RuntimeError: a layer was missed, a row does not sum to 1, or padding is attended to. Any of these means
-                that the maps are not what the model computed with.
+            RuntimeError: a layer was missed, a row does not sum to 1, or padding receives attention. Each of these
+                means that the maps are not those that the model computed with.
         """
         rows, tokens = batch.input_ids.shape
         shape = (rows, self.model.config.num_attention_heads, tokens, tokens)
@@ -89,11 +89,11 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
     """Make sure that the rows of real tokens are distributions over the real tokens.
 
     Raises:
-        RuntimeError: they are not, so the maps are not what the model computed with.
+        RuntimeError: they are not, so the maps are not those that the model computed with.
     """
     tolerance = 1e-4 if maps.dtype == torch.float32 else 2e-2
     real = batch.mask[:, None, :, None]
-    on_real = maps @ real.to(maps.dtype)  # each row's weight on real tokens, in one reading of the maps
+    on_real = maps @ real.to(maps.dtype)  # each row's weight on real tokens; reads the maps once
     off = (on_real - 1).abs().masked_fill(~real, 0).max()
     if off <= tolerance:
         return
@@ -104,9 +104,9 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
 
 
 def _crop(maps: Maps, batch: Batch) -> Maps:
-    """Maps with the rows of padding tokens set to 0, so that only the L x L part of each example counts.
+    """Return the maps with the rows of padding tokens set to 0, so that only the L x L part of each example counts.
 
-    In place: the model has used its weights by now, and a copy of all maps would cost as much as a measure.
+    The maps are changed in place: the model no longer needs them, and a copy would take as long as a measure.
     """
     return maps if bool(batch.mask.all()) else maps.masked_fill_(~batch.mask[:, None, :, None], 0)
 
@@ -115,8 +115,8 @@ def _crop(maps: Maps, batch: Batch) -> Maps:
 class Pass:
     """One pass over encoded examples with one model, or two side by side.
 
-    `padded_to` reproduces K19's notebook: every example is padded to that many tokens and the rows of padding
-    tokens count too. None, the default, crops to the real tokens.
+    With `padded_to`, every example is padded to that many tokens and the rows of padding tokens count too, as in the
+    notebook of K19's authors. None, the default, counts real tokens only.
     """
 
     model: OpenModel
@@ -126,10 +126,14 @@ class Pass:
     def feed(
         self, encoded: Encoded, observers: Sequence[Observer], progress: Callable[[int], Any] | None = None
     ) -> None:
-        """Run every example once and let every observer see every layer.
+        """Run every example once, and pass every layer to every observer.
 
         Args:
-            progress: called with the number of examples done after each batch.
+            progress: called after each batch with its number of examples.
+
+        Raises:
+            UserError: there are no observers, or an architecture does not expose its attention weights.
+            RuntimeError: the maps are not those that the model computed with: see `Tap.run`.
         """
         if not observers:
             raise UserError("nothing to observe: name at least one measure")
@@ -138,28 +142,28 @@ class Pass:
         second = Tap(self.other.model, layers, padding_rows) if self.other is not None else None
         device = next(self.model.model.parameters()).device
         for batch in _bounded(encoded, self.model.heads, layers if second else 1, self.padded_to):
-            there = batch.to(device)
+            on_device = batch.to(device)
             held: list[Maps] = []
 
             def hold(_layer: int, maps: Maps, held=held) -> None:
                 held.append(maps)
 
-            def see(layer: int, maps: Maps, there=there, held=held) -> None:
-                other = held[layer] if held else None
+            def see(layer: int, maps: Maps, on_device=on_device, held=held) -> None:
+                second_maps = held[layer] if held else None
                 for observer in observers:
-                    observer.update(there, layer, maps, other if observer.pairs else None)
+                    observer.update(on_device, layer, maps, second_maps if observer.pairs else None)
                 if held:
-                    held[layer] = torch.empty(0)  # the second model's layer has been compared: let go of it
+                    held[layer] = torch.empty(0)  # frees the second model's maps, which have been compared
 
             if second is not None:
-                second.run(there, hold)
-            main.run(there, see)
+                second.run(on_device, hold)
+            main.run(on_device, see)
             if progress:
                 progress(len(batch.indices))
 
 
 def _bounded(encoded: Encoded, heads: int, held_layers: int, width: int | None):
-    """Batches whose held maps (layers x rows x heads x tokens x tokens float32) stay within MAP_BYTES."""
+    """Return batches whose held maps (layers x rows x heads x tokens x tokens float32) stay within MAP_BYTES."""
     longest = max(int(encoded.lengths.max(initial=1)), width or 1)
     per_token_place = 4 * heads * held_layers * longest
     return batches(encoded, tokens=max(longest, min(4096, MAP_BYTES // per_token_place)), width=width)

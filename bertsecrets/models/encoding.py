@@ -1,7 +1,7 @@
-"""Text to batches of token ids: sorted by length, with next to no padding, the original order restored.
+"""Texts as batches of token ids: sorted by length, so with hardly any padding; results in the original order.
 
-A `Batch` is what a model eats; `indices` says which example each row is. Batches hold a bounded number of
-tokens, not of rows, so memory does not depend on how long the texts are.
+A `Batch` is the input of a model; `indices` says which example each row is. Batches hold a limited number of tokens,
+not of rows, so memory does not depend on how long the texts are.
 """
 
 import copy
@@ -17,7 +17,7 @@ from tokenizers import Encoding, Tokenizer
 
 from bertsecrets.texts.glue import Split
 
-DEFAULT_TOKENS = 4096
+DEFAULT_TOKENS = 4096  # per batch, padding included
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Encoded:
 
     @property
     def lengths(self) -> Int[np.ndarray, " examples"]:
-        """Real tokens per example, special tokens included."""
+        """Tokens per example, special tokens included."""
         return np.array([len(ids) for ids in self.input_ids], dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some examples as tensors; `mask` is True on real tokens, `indices` are the examples' places."""
+    """Examples as tensors; `mask` is True on real tokens, `indices` are the examples' numbers in the split."""
 
     indices: Int[np.ndarray, " rows"]
     input_ids: Int[torch.Tensor, "rows tokens"]
@@ -48,24 +48,26 @@ class Batch:
 
     @property
     def lengths(self) -> Int[torch.Tensor, " rows"]:
-        """Real tokens per row."""
+        """Tokens per row, without padding."""
         return self.mask.sum(1)
 
     def inputs(self) -> dict[str, torch.Tensor]:
-        """The keyword arguments of a transformers model."""
+        """Return the batch as keyword arguments of a transformers model."""
         inputs = {"input_ids": self.input_ids, "attention_mask": self.mask.long()}
         if self.segments is not None:
             inputs["token_type_ids"] = self.segments
         return inputs
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device."""
+        """Return the same batch on another device."""
         segments = None if self.segments is None else self.segments.to(device)
         return Batch(self.indices, self.input_ids.to(device), segments, self.mask.to(device))
 
 
 def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
-    """Return a split as token ids, one or two segments each, cut longest first to `max_length` (K19's code).
+    """Return a split as token ids, one or two segments per example, of at most `max_length` (K19's code).
+
+    Of a pair that is too long, the longer text is cut first.
 
     Args:
         max_length: word-pieces per example, special tokens included.
@@ -76,7 +78,11 @@ def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
 def tokenize(
     tokenizer: Any, first: Sequence[str], second: Sequence[str] | None, max_length: int
 ) -> tuple[Encoded, Sequence[Encoding]]:
-    """Return texts (or pairs of texts) as token ids, and what the tokenizer itself says of each example."""
+    """Return texts (or pairs of texts) as token ids, and the tokenizer's own encoding of each example.
+
+    Args:
+        max_length: word-pieces per example, special tokens included.
+    """
     pairs = {"text_pair": list(second)} if second is not None else {}
     coded = tokenizer(list(first), **pairs, truncation="longest_first", max_length=max_length)
     padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
@@ -84,13 +90,13 @@ def tokenize(
 
 
 def lower_cases(tokenizer: Any) -> bool:
-    """Whether a fast tokenizer lower-cases its text."""
+    """Return whether a fast tokenizer lower-cases its text."""
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     return backend["normalizer"] is not None and without_lower_casing(backend["normalizer"]) != backend["normalizer"]
 
 
 def cased(tokenizer: Any) -> Any:
-    """A copy of a fast tokenizer with its lower-casing off and its vocabulary as it is (claim D6)."""
+    """Return a copy of a fast tokenizer that keeps capitals; its vocabulary stays the same (claim D6)."""
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     backend["normalizer"] = backend["normalizer"] and without_lower_casing(backend["normalizer"])
     copied = copy.deepcopy(tokenizer)
@@ -99,7 +105,11 @@ def cased(tokenizer: Any) -> Any:
 
 
 def without_lower_casing(normalizer: dict[str, Any]) -> dict[str, Any]:
-    """A normalizer of the `tokenizers` library, as data, that leaves capitals (and BERT's accents) alone."""
+    """Return a normalizer of the `tokenizers` library, as data, that keeps capitals (and, for BERT, accents).
+
+    >>> without_lower_casing({"type": "BertNormalizer", "lowercase": True})
+    {'type': 'BertNormalizer', 'lowercase': False}
+    """
     if normalizer["type"] == "Sequence":
         parts = [without_lower_casing(part) for part in normalizer["normalizers"] if part["type"] != "Lowercase"]
         return {**normalizer, "normalizers": parts}
@@ -111,12 +121,16 @@ def without_lower_casing(normalizer: dict[str, Any]) -> dict[str, Any]:
 def batches(
     encoded: Encoded, tokens: int = DEFAULT_TOKENS, rows: int = 256, width: int | None = None
 ) -> Iterator[Batch]:
-    """The examples as batches of similar length, shortest first, each example once.
+    """Yield the examples in batches of similar length, shortest first, each example once.
 
     Args:
-        tokens: at most this many token places per batch, padding included (a longer example goes alone).
+        tokens: at most this many tokens per batch, padding included; a longer example has a batch of its own.
         rows: at most this many examples per batch.
         width: pad every batch to this many tokens (or to its longest example, where that is longer).
+
+    >>> encoded = Encoded([[1, 2, 3], [4], [5, 6]], None, padding_id=0)
+    >>> [(batch.indices.tolist(), batch.input_ids.tolist()) for batch in batches(encoded, tokens=4)]
+    [([1, 2], [[4, 0], [5, 6]]), ([0], [[1, 2, 3]])]
     """
     order = np.argsort(encoded.lengths, kind="stable")
     lengths = np.maximum(encoded.lengths, width or 0)
@@ -130,7 +144,7 @@ def batches(
 
 
 def collate(encoded: Encoded, indices: Int[np.ndarray, " rows"], width: int | None = None) -> Batch:
-    """The named examples as one batch, padded on the right to the longest of them, or to `width` tokens."""
+    """Return the examples of these numbers as one batch, padded on the right to the longest, or to `width` tokens."""
     width = max(width or 0, *(len(encoded.input_ids[i]) for i in indices))
     ids = torch.full((len(indices), width), encoded.padding_id, dtype=torch.long)
     segments = torch.zeros_like(ids) if encoded.segments is not None else None
@@ -145,7 +159,7 @@ def collate(encoded: Encoded, indices: Int[np.ndarray, " rows"], width: int | No
 
 
 def predict(model: Any, encoded: Encoded, device: torch.device | str = "cpu") -> Float[np.ndarray, "examples outputs"]:
-    """The classifier's logits for every example, in the original order (float32)."""
+    """Return the classifier's logits for every example, in the original order (float32)."""
     logits: np.ndarray | None = None
     with torch.inference_mode():
         for batch in batches(encoded):

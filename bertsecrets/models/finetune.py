@@ -1,7 +1,7 @@
-"""How one checkpoint is trained: K19's settings, on transformers' Trainer.
+"""Training of one checkpoint with K19's settings, by transformers' Trainer.
 
-Batches are drawn by length, so that they hold next to no padding; on a CPU the same seed gives the same
-weights. The result is written to a folder that any transformers script opens.
+Examples of similar length are batched together, so there is hardly any padding; on a CPU the same seed gives the same
+weights. The result is written to a folder that any transformers script can open.
 """
 
 import shutil
@@ -24,7 +24,7 @@ from bertsecrets.types import Initialisation
 
 
 class _Examples(Dataset):
-    """An encoded split as the Trainer wants it: one dictionary per example."""
+    """An encoded split in the form that the Trainer expects: one dictionary per example."""
 
     def __init__(self, encoded: Encoded, targets: list[float] | list[int]):
         self.encoded, self.targets = encoded, targets
@@ -40,7 +40,7 @@ class _Examples(Dataset):
 
 
 class _Progress(TrainerCallback):
-    """One bar over the steps of one checkpoint: loss, examples per second, time left."""
+    """A progress bar over the steps of one checkpoint: loss, examples per second, time left."""
 
     def __init__(self, title: str, batch_size: int):
         self.title, self.batch_size = title, batch_size
@@ -78,13 +78,13 @@ def finetune(
     device: torch.device,
     title: str = "fine-tuning",
 ) -> dict[str, Any]:
-    """Train a classifier on a split and save it, with its tokenizer, into `folder` (K19 section 3).
+    """Train a classifier on a split and save it, with its tokenizer, in `folder` (K19 section 3).
 
-    AdamW stands in for the original BertAdam, which left out the bias correction. Without a split no step is
-    taken (`untrained`).
+    The optimizer is AdamW instead of the original BertAdam, which had no bias correction. Without a split the
+    classifier is saved as it is (`untrained`).
 
     Returns:
-        What happened: steps, mean training loss of each logged stretch, seconds, device, precision.
+        Facts for the manifest: steps, mean training loss between logged steps, seconds, device, precision.
     """
     began = time.monotonic()
     facts: dict[str, Any] = {"steps": 0, "loss": [], "device": str(device), "precision": "float32"}

@@ -1,7 +1,7 @@
-"""How a model is opened: as a bare encoder, under a fresh classifier, or as a fine-tuned checkpoint.
+"""Opening of models: as an encoder without a classifier, with a new classifier, or as a fine-tuned checkpoint.
 
-What is known of architectures by name stands in `families.py`. What else the suite needs of a model (its layers, its
-heads, the modules that hold attention weights) is found by looking at a tiny forward pass.
+Knowledge about particular architectures is in `families.py`. The rest of what the suite needs of a model (its layers,
+its heads, the modules that hold attention weights) is found by observing a tiny forward pass.
 """
 
 import os
@@ -20,19 +20,22 @@ from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import Initialisation
 
-os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # a pickle is refused, never converted on the quiet
+os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # pickled weights are refused, never silently converted
 
 
 @dataclass(frozen=True)
 class OpenModel:
-    """An encoder or sequence classifier, ready to run: the model (eval mode), its tokenizer, its weights' identity."""
+    """An encoder or sequence classifier, ready to run: the model (in eval mode) and its tokenizer.
+
+    `fingerprint` identifies the weights: a digest of local files, or the hub name and commit.
+    """
 
     model: Any
     tokenizer: Any
     fingerprint: str
 
     def fit(self, tokens: int) -> int:
-        """A number of tokens, cut to what the model has positions for."""
+        """Return a number of tokens, reduced to the number of positions that the model has."""
         config = self.model.config
         positions = getattr(config, "max_position_embeddings", None) or tokens
         if config.model_type in POSITIONS_AFTER_PADDING:
@@ -55,13 +58,17 @@ class OpenModel:
         return self
 
 
-def _load(ref: ModelRef, what: Any, **options: Any) -> Any:
-    """`what.from_pretrained` with the options that keep it honest; every failure becomes one line."""
+def _load(ref: ModelRef, cls: Any, **options: Any) -> Any:
+    """Return what `cls.from_pretrained` returns, without remote code and, where asked, without the network.
+
+    Raises:
+        UserError: it fails, for whatever reason.
+    """
     from safetensors import SafetensorError
 
     ref = ref.resolved()
     try:
-        return what.from_pretrained(
+        return cls.from_pretrained(
             ref.path,
             revision=ref.revision or "main",
             local_files_only=ref.offline or ref.local or ref.cached,
@@ -69,21 +76,21 @@ def _load(ref: ModelRef, what: Any, **options: Any) -> Any:
             **options,
         )
     except SafetensorError as error:
-        raise UserError(f"{ref.path}: model.safetensors is damaged ({error}): get or save it again") from error
+        raise UserError(f"{ref.path}: model.safetensors is damaged ({error}): download or save it again") from error
     except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
         raise UserError(f"{ref.path} cannot be opened as a model: {first_line(error)}") from error
 
 
 def open_config(ref: ModelRef) -> Any:
-    """Return a model's configuration; the cheap way to see whether the model is available at all.
+    """Return a model's configuration, which is also a quick way to see whether the model is available.
 
     Raises:
-        UserError: it is not.
+        UserError: it is not available.
     """
     import transformers
     from transformers import AutoConfig
 
-    transformers.logging.set_verbosity_error()  # what matters is checked here and said in one line
+    transformers.logging.set_verbosity_error()  # what matters in its warnings is checked here and reported in one line
     transformers.logging.disable_progress_bar()
 
     return _load(ref, AutoConfig)
@@ -93,13 +100,13 @@ def open_tokenizer(ref: ModelRef) -> Any:
     """Return a model's own fast tokenizer.
 
     Raises:
-        UserError: it is not available, or only as a slow one.
+        UserError: it is not available, or only in the slow form.
     """
     from transformers import AutoTokenizer
 
     tokenizer = _load(ref, AutoTokenizer)
     if not tokenizer.is_fast:
-        raise UserError(f"{ref.name} has no fast tokenizer, which word alignment needs")
+        raise UserError(f"{ref.name} has no fast tokenizer, which is needed to align words: save one as tokenizer.json")
     return tokenizer
 
 
@@ -108,15 +115,19 @@ def open_classifier(
     task: Task,
     initialisation: Initialisation = "pretrained",
     seed: int = 1,
+    *,
     attention: str = "eager",
 ) -> OpenModel:
-    """Return a model under a fresh classifier for `task`, before any training (K19 section 3, table 1).
+    """Return a model with a new classifier for `task`, before any training (K19 section 3, table 1).
 
-    The classifier's weights, and with `random` all weights, are drawn from the seed as the architecture itself
-    initialises (normal with the config's `initializer_range`).
+    The classifier's weights, and with `random` all weights, are drawn with this seed in the way that the architecture
+    initialises them (from a normal distribution with the config's `initializer_range`).
+
+    Args:
+        attention: the implementation, `eager` or `sdpa`; only `eager` exposes attention weights.
 
     Raises:
-        UserError: the model is not available, is pickled, or cannot classify sequences.
+        UserError: the model is not available, has pickled weights, or cannot classify sequences.
     """
     from transformers import AutoModelForSequenceClassification
 
@@ -130,14 +141,14 @@ def open_classifier(
     if config.pad_token_id is None:
         config.pad_token_id = tokenizer.pad_token_id
     torch.manual_seed(seed)
-    fresh = partial(
+    new_model = partial(
         AutoModelForSequenceClassification.from_config,
         config,
         attn_implementation=_kernel(config, attention),
         dtype=torch.float32,
     )
     if initialisation == "random":
-        model = fresh()
+        model = new_model()
     else:
         model, info = _load(
             ref,
@@ -147,21 +158,21 @@ def open_classifier(
             dtype=torch.float32,
             use_safetensors=True,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # of a classifier that the folder holds; the encoder's are refused below
+            ignore_mismatched_sizes=True,  # may occur in a saved classifier; in the encoder it is an error, see below
         )
         encoder = f"{model.base_model_prefix}."
         drawn = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
         _refuse_drawn(ref.path, [key for key in drawn if key.startswith(encoder) and ".pooler." not in key])
         torch.manual_seed(seed)
         head = [key for key in model.state_dict() if not key.startswith(encoder)]
-        if not drawn.issuperset(head):  # the folder holds a classifier already, which is not the fresh one
-            weights = fresh().state_dict()
+        if not drawn.issuperset(head):  # the folder has a classifier of its own, which the new one replaces
+            weights = new_model().state_dict()
             model.load_state_dict({key: weights[key] for key in head}, strict=False)
     return OpenModel(model.eval(), tokenizer, ref.identity())
 
 
 def _kernel(config: Any, attention: str) -> str:
-    """The attention implementation asked for; where the architecture has none that is fused, the plain one."""
+    """Return the wanted attention implementation, or `eager` if the architecture does not support `sdpa`."""
     from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING as CLASSIFIERS
 
     known = CLASSIFIERS.get(type(config), None)
@@ -169,20 +180,24 @@ def _kernel(config: Any, attention: str) -> str:
 
 
 def _refuse_drawn(path: str, names: list[str]) -> None:
-    """Raise where weights were not, or not in this shape, in the file: transformers then draws them on the quiet."""
+    """Refuse weights that the file lacks or has in another shape, since transformers silently draws random ones.
+
+    Raises:
+        UserError: there are such weights.
+    """
     if names:
         first = sorted(names)[0]
         raise UserError(
             f"{path}: {first} is missing from model.safetensors or has another shape there "
-            f"({len(names)} tensors in all): get or save the model again"
+            f"({len(names)} tensors in all): download or save the model again"
         )
 
 
 def open_encoder(ref: ModelRef) -> OpenModel:
-    """Return an encoder without any classifier on top, with eager attention.
+    """Return an encoder without a classifier, with eager attention.
 
     Raises:
-        UserError: the model is not available, or pickled.
+        UserError: the model is not available, or has pickled weights.
     """
     from transformers import AutoModel
 
@@ -194,13 +209,14 @@ def open_encoder(ref: ModelRef) -> OpenModel:
 
 
 def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, attention: str = "eager") -> OpenModel:
-    """Return a fine-tuned classifier from any local folder that transformers opens.
+    """Return a fine-tuned classifier from any local folder that transformers can open.
 
-    A checkpoint that names its classes in another order is put in the task's order; one without a tokenizer takes the
-    base model's.
+    If the checkpoint's classes are in another order than the task's, its outputs are reordered; if it has no
+    tokenizer, the base model's is used.
 
     Raises:
-        UserError: pickled weights, another number of classes, other class names, or another vocabulary than the base.
+        UserError: it has pickled weights, another number of classes, other class names, or another vocabulary than
+            the base model.
     """
     from transformers import AutoModelForSequenceClassification
 
@@ -215,7 +231,7 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
         dtype=torch.float32,
         use_safetensors=True,
         output_loading_info=True,
-        ignore_mismatched_sizes=True,  # refused below, by name
+        ignore_mismatched_sizes=True,  # refused below, with their names
     )
     _refuse_drawn(ref.path, [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])])
     _order_classes(model, task, folder)
@@ -226,47 +242,57 @@ def open_checkpoint_config(folder: Path, task: Task) -> Any:
     """Return a checkpoint's configuration, checked for the task before any weights are read.
 
     Raises:
-        UserError: no such folder, pickled weights, or another number of classes.
+        UserError: the folder does not exist, or has pickled weights or another number of classes.
     """
     if not folder.is_dir():
-        raise UserError(f"no checkpoint folder at {folder}")
+        raise UserError(f"no checkpoint folder at {folder}: give a folder that save_pretrained has written")
     check_folder(folder)
     config = open_config(ModelRef.in_folder(folder))
     if config.num_labels != task.outputs:
         kind = "one score" if task.regression else f"{task.outputs} classes"
-        raise UserError(f"checkpoint {folder} has {config.num_labels} outputs, but {task.title} needs {kind}")
+        raise UserError(
+            f"checkpoint {folder} has {config.num_labels} outputs, but {task.title} needs {kind}: "
+            f"give one that was trained on {task.title}"
+        )
     return config
 
 
 def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> Any:
     folder = Path(ref.path)
     own = open_tokenizer(ref) if ref.vocabulary() else None
-    other = open_tokenizer(base) if base is not None else None
-    if own is None and other is None:
+    of_base = open_tokenizer(base) if base is not None else None
+    if own is None and of_base is None:
         raise UserError(f"checkpoint {folder} holds no tokenizer: save one beside the weights")
-    if own is not None and other is not None and own.get_vocab() != other.get_vocab():
+    if own is not None and of_base is not None and own.get_vocab() != of_base.get_vocab():
         raise UserError(
             f"checkpoint {folder} has another vocabulary ({len(own)} entries) than {base.name if base else ''} "
-            f"({len(other)}): measure it with the --model it was trained from"
+            f"({len(of_base)}): name the model that it was trained from with --model"
         )
-    tokenizer: Any = own if own is not None else other
+    tokenizer: Any = own if own is not None else of_base
     if max(tokenizer.get_vocab().values()) >= config.vocab_size:
         raise UserError(
             f"checkpoint {folder} embeds {config.vocab_size} tokens, but the vocabulary has {len(tokenizer)}: "
-            "measure it with the --model it was trained from"
+            "name the model that it was trained from with --model"
         )
     return tokenizer
 
 
 def _order_classes(model: Any, task: Task, folder: Path) -> None:
-    """Put the classifier's outputs in the task's order, where the checkpoint names them and orders them otherwise."""
+    """Put the classifier's outputs in the task's order, if the checkpoint names its classes in another order.
+
+    Raises:
+        UserError: its classes have other names.
+    """
     if task.regression:
         return
     names = [str(model.config.id2label[i]).lower().replace("-", "_") for i in range(task.outputs)]
     if all(re.fullmatch(r"label_\d+", name) for name in names) or names == list(task.labels):
         return
     if set(names) != set(task.labels):
-        raise UserError(f"checkpoint {folder} knows the classes {names}, but {task.title} has {list(task.labels)}")
+        raise UserError(
+            f"checkpoint {folder} has the classes {names}, but {task.title} has {list(task.labels)}: "
+            f"give one that was trained on {task.title}"
+        )
     last: Any = [m for m in model.modules() if isinstance(m, nn.Linear) and m.out_features == task.outputs][-1]
     order = torch.tensor([names.index(label) for label in task.labels])
     with torch.no_grad():
@@ -276,13 +302,13 @@ def _order_classes(model: Any, task: Task, folder: Path) -> None:
 
 
 def freeze_encoder(model: Any) -> None:
-    """Leave only the classifier on top of the encoder trainable (the `frozen` setting)."""
+    """Make only the classifier trainable, not the encoder (the `frozen` initialisation)."""
     for parameter in model.base_model.parameters():
         parameter.requires_grad_(False)
 
 
 def same_shape(one: OpenModel, other: OpenModel) -> str | None:
-    """Why two models' attention maps cannot be compared head by head; None where they can."""
+    """Return why two models' attention maps cannot be compared head by head; None where they can."""
     if (one.layers, one.heads) != (other.layers, other.heads):
         return f"{one.layers} layers x {one.heads} heads against {other.layers} x {other.heads}"
     return None
@@ -290,13 +316,13 @@ def same_shape(one: OpenModel, other: OpenModel) -> str | None:
 
 @torch.no_grad()
 def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
-    """The modules whose output carries attention weights, and whether the model must be asked for them.
+    """Return the modules whose output contains attention weights, and whether the model must be asked for them.
 
-    Found by one tiny forward pass: a module counts when it is the first to return a tuple with a
-    [1, heads, tokens, tokens] tensor. A module shared by all layers (ALBERT) appears once.
+    They are found by a tiny forward pass: a module counts if it is the first to return a tuple with a
+    [1, heads, tokens, tokens] tensor. A module that all layers share (ALBERT) appears once.
 
     Returns:
-        The modules in calling order, and True where they return weights only under `output_attentions=True`.
+        The modules in the order of their calls, and True if they return weights only with `output_attentions=True`.
 
     Raises:
         UserError: the architecture does not expose its attention weights.
@@ -305,15 +331,15 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
     device = next(model.parameters()).device
     ids = torch.full((1, tokens), 3, device=device)
     for must_ask in (False, True):
-        found: list[nn.Module] = []
-        seen: list[torch.Tensor] = []  # held, so that no later layer's weights can be mistaken for an earlier one's
+        modules: list[nn.Module] = []
+        seen: list[torch.Tensor] = []  # kept alive, so that a later tensor cannot be mistaken for an earlier one
 
-        def note(module, _, output, found=found, seen=seen):
+        def note(module, _, output, modules=modules, seen=seen):
             weights = weights_in(output, (1, heads, tokens, tokens))
             if weights is not None and not any(weights is earlier for earlier in seen):
                 seen.append(weights)
-                if module not in found:
-                    found.append(module)
+                if module not in modules:
+                    modules.append(module)
 
         handles = [module.register_forward_hook(note) for module in model.modules() if module is not model]
         try:
@@ -325,13 +351,16 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
         finally:
             for handle in handles:
                 handle.remove()
-        if found:
-            return found, must_ask
-    raise UserError(f"{type(model).__name__} does not expose attention weights: open it with eager attention")
+        if modules:
+            return modules, must_ask
+    raise UserError(
+        f"{type(model).__name__} does not expose attention weights for every pair of tokens: "
+        "open it with eager attention, or measure another model"
+    )
 
 
 def weights_in(output: Any, shape: tuple[int, ...]) -> torch.Tensor | None:
-    """The attention weights among a module's outputs: the tensor of the given [rows, heads, tokens, tokens] shape."""
+    """Return the attention weights among a module's outputs: the tensor of shape [rows, heads, tokens, tokens]."""
     if isinstance(output, tuple):
         for item in output[1:]:
             if torch.is_tensor(item) and item.dtype.is_floating_point and tuple(item.shape) == shape:
@@ -340,7 +369,10 @@ def weights_in(output: Any, shape: tuple[int, ...]) -> torch.Tensor | None:
 
 
 def special_ids(tokenizer: Any) -> dict[str, int | None]:
-    """The ids of the tokens that play [CLS] and [SEP] (`<s>`, `</s>` in RoBERTa; `<|endoftext|>` as both in GPT-2)."""
+    """Return the ids of the tokens in the roles of [CLS] and [SEP], such as RoBERTa's `<s>` and `</s>`, by role.
+
+    In GPT-2, `<|endoftext|>` has both roles; None where a tokenizer has no token for a role.
+    """
     first = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
     last = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
     return {"cls": first, "sep": last}

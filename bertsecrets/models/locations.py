@@ -1,6 +1,6 @@
-"""Where a model's files are: the hub at a pinned revision, a local folder, or the packaged MiniLM.
+"""The location of a model's files: the hub at a pinned revision, a local folder, or the packaged MiniLM.
 
-A name is resolved once, by `locate`; whoever needs the model is handed the `ModelRef`.
+A name is resolved once, by `locate`; from then on the `ModelRef` is passed around.
 """
 
 import functools
@@ -33,9 +33,10 @@ WAYS_ON = "use --model minilm (packaged, no hub needed) or --model FOLDER (confi
 
 @dataclass(frozen=True)
 class ModelRef:
-    """Where a model's files are: `path` is a folder or a hub name, `revision` a commit of the hub repository.
+    """The location of a model: `path` is a folder or a hub name, `revision` a commit of the hub repository.
 
-    `name` is what the user called it; `offline` forbids the network, `cached` says that the hub's cache has the files.
+    `name` is the name that the user gave; `offline` forbids the network, `cached` says that the hub's cache has the
+    files.
     """
 
     name: str
@@ -52,18 +53,18 @@ class ModelRef:
     @property
     def local(self) -> bool:
         """Whether the files lie in a folder on this machine."""
-        return os.path.isdir(self.path)  # False, where Path.is_dir raises: a name too long for any folder
+        return os.path.isdir(self.path)  # Path.is_dir raises an error for names that are too long
 
     def resolved(self) -> "ModelRef":
-        """Return a hub model at the commit that will be used; a local one as it is.
+        """Return the reference with the commit of a hub model; that of a local model unchanged.
 
         Raises:
-            UserError: it is neither cached nor reachable, or the name is not one that a hub model could have.
+            UserError: the model is neither cached nor reachable, or its name cannot be that of a hub model.
         """
         return self if self.local else _resolve(self)
 
     def identity(self) -> str:
-        """Return what identifies the weights: a digest of the files, or hub name and commit.
+        """Return the identity of the weights: a digest of the files, or hub name and commit.
 
         Raises:
             UserError: as `resolved`.
@@ -76,7 +77,7 @@ class ModelRef:
         return hashlib.sha256("".join(file_sha256(p) for p in files).encode()).hexdigest()
 
     def folder(self) -> Path:
-        """Return the folder that holds the files; a hub model is fetched into the hub's own cache first.
+        """Return the folder that holds the files; a hub model is downloaded to the hub's cache first.
 
         Raises:
             UserError: it is not available.
@@ -98,7 +99,7 @@ class ModelRef:
         return hashlib.sha256("".join(file_sha256(p) for p in files).encode()).hexdigest() if files else None
 
     def manifest(self) -> dict[str, Any]:
-        """Return what a checkpoint made by this suite says of itself; empty for others."""
+        """Return the manifest of a checkpoint that this suite made; empty for other models."""
         try:
             return json.loads((Path(self.path) / MANIFEST).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -106,11 +107,14 @@ class ModelRef:
 
 
 def locate(name: str, offline: bool = False) -> ModelRef:
-    """Resolve `NAME_OR_FOLDER[@revision]`, an alias, or `minilm`.
+    """Return the reference for `NAME[@REVISION]`, a folder, an alias, or `minilm`.
 
     Raises:
-        UserError: a folder that does not exist or holds no safetensors model; a revision without a name; MiniLM not
-            installed or altered.
+        UserError: the folder does not exist or holds no safetensors model, a revision has no name before it, or MiniLM
+            is not installed or has changed.
+
+    >>> locate("bert-base-uncased").path
+    'google-bert/bert-base-uncased'
     """
     if name == "minilm":
         return ModelRef(name, str(_minilm_folder()), offline=offline)
@@ -121,7 +125,7 @@ def locate(name: str, offline: bool = False) -> ModelRef:
         raise UserError(f"no model folder at {name}: {WAYS_ON}")
     repository, _, revision = name.partition("@")
     if not repository:
-        raise UserError(f"--model {name} names no model before the @: {WAYS_ON}")
+        raise UserError(f"--model {name} has no model name before the @: {WAYS_ON}")
     repository = ALIASES.get(repository, repository)
     return ModelRef(name, repository, revision or PINNED.get(repository), offline=offline)
 
@@ -152,7 +156,7 @@ def check_folder(folder: Path) -> None:
 
 @functools.cache
 def _resolve(ref: ModelRef) -> ModelRef:
-    """A hub model at the commit that will be used: the cached one, or (online) the one its revision names now."""
+    """Return a hub model's reference with its commit: the cached one, or (online) the current one of its revision."""
     from huggingface_hub import HfApi, try_to_load_from_cache
 
     try:
@@ -163,7 +167,7 @@ def _resolve(ref: ModelRef) -> ModelRef:
             raise OSError("offline")
         commit = HfApi().model_info(ref.path, revision=ref.revision, timeout=10).sha
         return replace(ref, revision=commit)
-    except Exception as error:  # whichever client the hub library uses, its errors mean the same here
+    except Exception as error:  # the errors depend on the hub library's HTTP client, but all mean the same here
         at = f" at revision {ref.revision}" if ref.revision else ""
         hint = near_matches(ref.name, ["minilm", *ALIASES, *PINNED])
         hint = f" ({hint})" if hint.startswith("did you") and ref.path not in PINNED else ""

@@ -1,4 +1,4 @@
-"""How much is computed at once: token places from the memory there is, halved whenever it was too much."""
+"""How much is computed at a time: a number of tokens from the available memory, halved whenever that was too much."""
 
 import ctypes
 import gc
@@ -13,26 +13,26 @@ import torch
 
 from bertsecrets.errors import UserError
 
-# A CPU works fastest on what stays near its caches; a GPU wants to be full.
+# Tokens per step: a CPU is fastest if the data fit into its caches; a GPU needs many at a time.
 CPU_TOKENS, GPU_TOKENS = 2048, 65536
-M_MMAP_THRESHOLD = -3  # GNU's name for the size from which a block is the system's
-APART, USUAL = 16 * 2**20, 32 * 2**20  # bytes; to get a block from the system costs time, smaller ones too often
-CPU_BYTES = 512 * 2**20  # more brings nothing on a CPU
+M_MMAP_THRESHOLD = -3  # option of GNU's mallopt: blocks from this size on are requested from the system
+APART, USUAL = 16 * 2**20, 32 * 2**20  # bytes; each request to the system takes time, so the size is not smaller
+CPU_BYTES = 512 * 2**20  # more memory makes a CPU no faster
 
 
 @dataclass
 class Budget:
-    """How many token places one step computes (`tokens`), and how many are kept between layers (`kept`)."""
+    """The number of tokens that one step computes (`tokens`), and that are kept between layers (`kept`)."""
 
     tokens: int
     kept: int
 
     @classmethod
     def of(cls, device: torch.device, width: int) -> "Budget":
-        """What fits into half of the free memory.
+        """Return the budget that fits into half of the free memory.
 
         Args:
-            width: the model's hidden size; a token place in work takes about 24 times as many float32 values.
+            width: the model's hidden size; computing a token takes about 24 times as many float32 values.
         """
         gpu = device.type == "cuda"
         free = torch.cuda.mem_get_info(device)[0] // 2 if gpu else min(available_bytes() // 2, CPU_BYTES)
@@ -40,11 +40,11 @@ class Budget:
         return cls(tokens, max(1, free // (2 * 4 * 3 * width)))
 
     def halve(self, error: BaseException) -> None:
-        """Take half as much from now on, because memory ran out.
+        """Halve the budget, because memory ran out.
 
         Raises:
             UserError: not even one example with one set of heads fits.
-            BaseException: the error itself, where it is another one.
+            BaseException: the given error, if it has another cause.
         """
         if not ran_out(error):
             raise error
@@ -56,22 +56,22 @@ class Budget:
 
 
 def too_small(error: BaseException) -> UserError:
-    """What to say where not even one example fits."""
-    said = next(iter(str(error).splitlines()), "out of memory")
-    return UserError(f"not enough memory for a single example ({said}): cut inputs shorter, or use --device cpu")
+    """Return the error for a single example that does not fit into memory."""
+    reason = next(iter(str(error).splitlines()), "out of memory")
+    return UserError(f"not enough memory for a single example ({reason}): cut inputs shorter, or use --device cpu")
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether an error says that memory ran out: torch has a class for it on a GPU, and only words on a CPU."""
+    """Return whether an error says that memory ran out; torch has a class for it on GPUs, on CPUs only a message."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 @contextmanager
 def large_blocks_apart() -> Iterator[None]:
-    """Within it, large blocks come from the system and go back when freed, where the C library is GNU's.
+    """Make freed large blocks of memory return to the system at once within the block, if the C library is GNU's.
 
-    Else its heap grows with every size of batch that training meets, and a small model takes over 3 GB. It changes
-    where numbers lie, never the numbers.
+    Otherwise its heap grows with every new size of batch, and the training of a small model takes over 3 GB. Only the
+    place of numbers in memory changes, never the numbers.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
@@ -85,7 +85,7 @@ def large_blocks_apart() -> Iterator[None]:
 
 
 def give_back() -> None:
-    """Hand freed memory back to the system, where the C library can: after training it keeps over a gigabyte."""
+    """Return freed memory to the system if the C library can; after training it would keep over a gigabyte."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
@@ -93,7 +93,7 @@ def give_back() -> None:
 
 
 def available_bytes() -> int:
-    """Memory that may still be used on this machine, or in this container; 2 GiB where nobody says."""
+    """Return the memory that is available on this machine or in this container, in bytes; 2 GiB if unknown."""
     free = [2**31]
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

@@ -4,14 +4,11 @@ import functools
 import io
 from collections.abc import Mapping, Sequence
 
-import matplotlib as mpl
 import numpy as np
 from jaxtyping import Float, Int
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from bertsecrets.bootstrap import central_interval, column_means, resampled_means
+from bertsecrets.extras import from_extra
 from bertsecrets.measures.base.figures import (
     ClassMap,
     HeadMap,
@@ -26,6 +23,12 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.settings import JudgeParams
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
+
+with from_extra("matplotlib"):
+    import matplotlib as mpl
+    from matplotlib.colors import to_rgb
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
 mpl.rcParams["svg.hashsalt"] = "bertsecrets"  # the same figure gives the same file
 KINDS = ("#4477aa", "#ee6677", "#aa3377", "#ccbb44", "#bbbbbb")  # of the five classes of maps, told apart by all eyes

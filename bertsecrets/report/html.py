@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 
-from jinja2 import Environment, PackageLoader, select_autoescape
-
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.extras import from_extra
 from bertsecrets.report.figures import figures_of
 from bertsecrets.report.json import unique
 from bertsecrets.report.text import count_line, task_title, verdict_row
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
+
+with from_extra("jinja2"):
+    from jinja2 import Environment, PackageLoader, select_autoescape
 
 
 def page(verdicts: Sequence[Verdict], model: str, settings: JudgeParams) -> str:

@@ -25,7 +25,7 @@ def layer_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     for measurement in unique([m for verdict in verdicts for m in verdict.measurements]):
         if measurement.subject.initialisation == "pretrained" and not measurement.options:
             for name in get_measure(measurement.measure).curves:
-                curves.setdefault(name, []).append(np.asarray(measurement.values[name]).mean(1))
+                curves.setdefault(name, []).append(np.asarray(measurement.value(name)).mean(1))
     means = {name: np.mean(lines, axis=0) for name, lines in curves.items()}
     depth = len(next(iter(means.values()), ()))
     return [{"layer": i + 1, **{name: float(line[i]) for name, line in means.items()}} for i in range(depth)]

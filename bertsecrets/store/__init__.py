@@ -1,1 +1,1 @@
-"""What is kept: files that appear whole, entries of a store, measurements, the last verdicts."""
+"""Everything that is stored: complete files, the entries of a store, measurements, the last verdicts."""

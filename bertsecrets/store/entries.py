@@ -1,8 +1,8 @@
-"""Where checkpoints and measurements live, under which key, and how they stay whole.
+"""The store of checkpoints and measurements: an entry is complete and undamaged, or it does not exist.
 
 An entry is a folder named after its subject and the digest of everything that determines it. It is written under
-a temporary name and renamed into place when complete, its manifest last; the manifest has the sha256 of each
-file. A reader checks them: an entry is there whole, or it is not there.
+a temporary name and renamed when it is complete. Its manifest is written last and lists the sha256 of each file;
+every reader checks them.
 """
 
 import json
@@ -20,21 +20,21 @@ from bertsecrets.store.files import MANIFEST, digest, file_sha256, guarded_write
 
 
 class DamagedEntryWarning(UserWarning):
-    """A stored entry was not what its manifest says; it is remade, and the old one kept aside."""
+    """A stored entry does not match its manifest; it is recreated, and the old one is kept beside it."""
 
 
 class Store:
-    """A folder of entries, by kind: `checkpoints` and `measurements`."""
+    """A folder of entries, sorted by kind: `checkpoints` and `measurements`."""
 
     def __init__(self, root: Path):
         self.root = root
 
     def folder(self, kind: str, name: str, key: dict[str, Any]) -> Path:
-        """Where the entry for `key` belongs: <root>/<kind>/<readable name>-<digest of the key>."""
+        """Return the folder for the entry of `key`: <root>/<kind>/<readable name>-<digest of the key>."""
         return self.root / kind / f"{name}-{digest(key)[:12]}"
 
     def find(self, kind: str, name: str, key: dict[str, Any]) -> Path | None:
-        """The whole, undamaged entry for `key`, or None. A damaged one is named in a warning and set aside."""
+        """Return the undamaged entry for `key`, or None. A damaged one is renamed, and a warning says so."""
         folder = self.folder(kind, name, key)
         if not folder.is_dir():
             return None
@@ -45,7 +45,7 @@ class Store:
         shutil.rmtree(aside, ignore_errors=True)
         folder.rename(aside)
         warnings.warn(
-            f"stored entry {folder} is damaged ({problem}); it is made anew",
+            f"stored entry {folder} is damaged ({problem}); it is recreated",
             DamagedEntryWarning,
             stacklevel=2,
         )
@@ -54,21 +54,24 @@ class Store:
     def get_or_make(
         self, kind: str, name: str, key: dict[str, Any], make: Callable[[Path], dict[str, Any]]
     ) -> tuple[Path, bool]:
-        """The entry for `key`, made where it is not there yet; two processes never make the same one.
+        """Return the entry for `key` and make it if it does not exist; two processes never make the same one.
 
         Args:
-            make: fills the folder it is given and returns what the manifest should say besides the key.
+            make: fills the folder that it is given, and returns what the manifest records besides the key.
 
         Returns:
-            The entry's folder, and whether it had been there.
+            The entry's folder, and whether it existed before.
+
+        Raises:
+            UserError: the disk is full or the store cannot be written.
         """
         folder = self.folder(kind, name, key)
         with guarded_writes(self.root):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(folder.with_name(f".{folder.name}.lock")):
-                found = self.find(kind, name, key)
-                if found:
-                    return found, True
+                entry = self.find(kind, name, key)
+                if entry:
+                    return entry, True
                 with whole_folder(folder) as temporary:
                     facts = make(temporary)
                     write_manifest(temporary, {"kind": kind, "name": name, "settings": key, **facts})
@@ -76,27 +79,27 @@ class Store:
 
 
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
-    """Write the manifest, with the sha256 of every other file of the folder."""
+    """Write the manifest: the given facts, and the sha256 of every file already in the folder."""
     files = {str(p.relative_to(folder)): file_sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}
     (folder / MANIFEST).write_text(json.dumps({**facts, "files": files}, indent=1, default=str), encoding="utf-8")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """An entry's manifest.
+    """Return an entry's manifest.
 
     Raises:
-        UserError: it is missing or is no JSON.
+        UserError: it is missing or is not valid JSON.
     """
     try:
         return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"{folder} has no {MANIFEST}: it is no entry of a store") from error
+        raise UserError(f"{folder} has no {MANIFEST}: it is not an entry of a store") from error
     except ValueError as error:
-        raise UserError(f"{folder / MANIFEST} is no JSON: delete the folder to have it made anew") from error
+        raise UserError(f"{folder / MANIFEST} is not valid JSON: delete the folder to recreate it") from error
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with an entry: a missing or altered file, an unreadable manifest. None where it is whole."""
+    """Return what is wrong with an entry (a missing or altered file, an unreadable manifest), or None."""
     try:
         files = read_manifest(folder)["files"]
     except UserError as error:
@@ -112,26 +115,30 @@ def damage(folder: Path) -> str | None:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write JSON, whole or not at all; NaN, which JSON does not know, becomes null."""
+    """Write JSON completely or not at all; NaN and infinity, which JSON does not have, become null."""
     write_whole(path, json.dumps(finite(data), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON.
+    """Return the content of a JSON file.
 
     Raises:
-        UserError: the file is missing or is no JSON.
+        UserError: the file is missing or is not valid JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
-        raise UserError(f"{path} is no JSON ({error})") from error
+        raise UserError(f"{path} is not valid JSON ({error})") from error
 
 
 def finite(data: Any) -> Any:
-    """The same data with None for every NaN and infinity."""
+    """Return the same data with None for every NaN and infinity.
+
+    >>> finite({"score": float("nan"), "counts": (1, 2)})
+    {'score': None, 'counts': [1, 2]}
+    """
     if isinstance(data, float):
         return data if math.isfinite(data) else None
     if isinstance(data, dict):

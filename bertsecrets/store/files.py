@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and their digests. The only place that knows how a disk fails."""
+"""Files that are written completely or not at all, and their digests; errors of the disk, in one line."""
 
 import errno
 import functools
@@ -16,11 +16,11 @@ from safetensors import SafetensorError
 
 from bertsecrets.errors import UserError
 
-MANIFEST = "manifest.json"  # of an entry of a store
+MANIFEST = "manifest.json"  # in every entry of a store
 
 
 def file_sha256(path: Path) -> str:
-    """The sha256, in hex, of a file; computed again only when its size or time of change differs.
+    """Return the sha256 of a file, in hex; computed again only when its size or modification time changes.
 
     Raises:
         UserError: it cannot be read.
@@ -39,13 +39,17 @@ def _sha256(path: Path, _size: int, _changed: int) -> str:
 
 
 def digest(data: Any) -> str:
-    """A sha256, in hex, of anything JSON can hold; equal data give equal digests whatever the key order."""
+    """Return the sha256, in hex, of anything that JSON can hold; the order of keys does not matter.
+
+    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    True
+    """
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
 
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that becomes `folder` when the block ends well, and vanishes when it does not."""
+    """Yield a temporary folder that is renamed to `folder` when the block succeeds, and removed when it fails."""
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     temporary.chmod(0o755)
     try:
@@ -60,28 +64,28 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def check_free(folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
-    """Make sure, before anything long starts, that a folder can be written: it is new, empty, or one of ours.
+    """Make sure, before any long work, that a folder can be written: it is new, empty, or an earlier result.
 
     Args:
-        ours: the files that an earlier one has, every one of them; by default those that its manifest lists.
-        more: files that it may have besides.
+        ours: the files that an earlier result has, all of them; by default those that its manifest lists.
+        more: files that it may have in addition.
 
     Raises:
-        UserError: a file stands there, or other files are in it.
+        UserError: a file has that name, or the folder holds other files.
     """
     with guarded_writes(folder):
-        there = next(place for place in (folder, *folder.parents) if place.exists())
-        if not there.is_dir():
+        nearest = next(place for place in (folder, *folder.parents) if place.exists())
+        if not nearest.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        found = {path.name for path in folder.iterdir()} if there == folder else set()
+        held = {path.name for path in folder.iterdir()} if nearest == folder else set()
     expected = _listed(folder) if ours is None else set(ours)
-    if found and not expected <= found <= expected.union(more):
-        other = min(found - expected.union(more) or found)
-        raise UserError(f"{folder} holds other files ({other}), which would be lost: name a new folder")
+    if held and not expected <= held <= expected.union(more):
+        foreign = min(held - expected.union(more) or held)
+        raise UserError(f"{folder} holds other files ({foreign}), which would be lost: name a new folder")
 
 
 def _listed(folder: Path) -> set[str]:
-    """The files that a folder's manifest lists, and itself; none where there is no such manifest."""
+    """Return the manifest and the files that it lists; nothing where a folder has no readable manifest."""
     try:
         return {MANIFEST, *json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]}
     except (OSError, ValueError, KeyError, TypeError):
@@ -89,20 +93,20 @@ def _listed(folder: Path) -> set[str]:
 
 
 def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
-    """Copy a folder so that the copy appears complete or not at all; an earlier copy that was there is replaced.
+    """Copy a folder completely or not at all; an earlier copy is replaced.
 
     Args:
-        ours: what tells an earlier copy from a user's folder, as `more`: see `check_free`.
+        ours, more: the files by which an earlier copy is recognised, as for `check_free`.
 
     Raises:
-        UserError: the disk is full, the place cannot be written, or other files are there.
+        UserError: the disk is full, the folder cannot be written, or it holds other files.
     """
     check_free(folder, ours, more)
     with guarded_writes(folder):
         folder = Path(os.path.realpath(folder))
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as room:
-            fresh, old = Path(room) / "fresh", Path(room) / "old"
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
+            fresh, old = Path(temporary) / "fresh", Path(temporary) / "old"
             shutil.copytree(source, fresh)
             fresh.chmod(0o755)
             if folder.exists():
@@ -111,12 +115,12 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file so that it appears complete or not at all; through a link, in the place that it leads to.
+    """Write a file completely or not at all; a link stays a link, and its target is replaced.
 
-    What is there and is no regular file, such as a pipe or /dev/stdout, is written straight into.
+    Anything that exists and is not a regular file, such as a pipe or /dev/stdout, is written to directly.
 
     Raises:
-        UserError: the disk is full or the place cannot be written.
+        UserError: the disk is full or the file cannot be written.
     """
     data = content.encode() if isinstance(content, str) else content
     with guarded_writes(path):
@@ -140,10 +144,13 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def guarded_writes(place: Path) -> Iterator[None]:
-    """Turn what the system says of a write that failed into one line that says what to do.
+    """Turn the error of a failed write to `place` into one line that says what to do.
 
-    Errors of connections and of pipes that nobody reads, those without a number, and those of other files, such as one
-    that is missing, are not the place's and pass.
+    Errors that have another cause are raised unchanged: those of connections and of pipes that nobody reads, those
+    without a number, and those of other files, such as one that is missing.
+
+    Raises:
+        UserError: the disk is full, or the place cannot be written.
     """
     try:
         yield
@@ -158,7 +165,7 @@ def guarded_writes(place: Path) -> Iterator[None]:
             errno.ENOTDIR: "a file stands where a folder is needed: name another place",
             errno.EEXIST: "a file stands where a folder is needed: name another place",
             errno.EISDIR: "a folder stands where a file is needed: name another file",
-            errno.EFBIG: "larger than files may be here: lift the limit, or name another place",
+            errno.EFBIG: "the file would be larger than this system allows: raise the limit, or name another place",
         }.get(error.errno)
         if advice is None and not _is_near(error.filename, place):
             raise
@@ -171,7 +178,7 @@ def guarded_writes(place: Path) -> Iterator[None]:
 
 
 def _is_near(name: str | None, place: Path) -> bool:
-    """Whether an error names no file, or one beside the place or in it."""
+    """Return whether an error is about the place: it has no file name, or that of a file in the place or beside it."""
     return name is None or Path(os.path.realpath(name)).is_relative_to(os.path.realpath(place.parent))
 
 

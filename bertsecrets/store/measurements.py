@@ -1,4 +1,4 @@
-"""A measurement as a folder: its JSON for people and other programs, its samples beside it for judging again."""
+"""Measurements as folders: JSON for people and other programs, and the samples, from which claims are judged again."""
 
 import tempfile
 import zipfile
@@ -22,7 +22,11 @@ DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, Value
 
 
 def save(measurement: Measurement, folder: Path) -> dict[str, Any]:
-    """Write a measurement into a folder and return what its manifest should say of it."""
+    """Write a measurement into a folder, and return the facts for its manifest.
+
+    Raises:
+        UserError: the disk is full or the folder cannot be written.
+    """
     with guarded_writes(folder):
         write_json(folder / VALUES, measurement.as_json())
         np.savez_compressed(folder / SAMPLES, **measurement.samples)  # type: ignore[arg-type]
@@ -30,10 +34,10 @@ def save(measurement: Measurement, folder: Path) -> dict[str, Any]:
 
 
 def load(entry: Path) -> Measurement:
-    """Return a stored measurement; one that is asked for a value or sample that it lacks names its folder.
+    """Return a stored measurement; its errors about missing values or samples name the folder.
 
     Raises:
-        UserError: the folder holds none, or a damaged one.
+        UserError: the folder holds no measurement, or a damaged one.
     """
     try:
         with np.load(entry / SAMPLES) as samples:
@@ -46,19 +50,23 @@ def load(entry: Path) -> Measurement:
 
 
 def keep(measurement: Measurement, folder: Path) -> Path:
-    """Keep a measurement in a folder of its own below `folder`, whole or not at all; an older one is replaced."""
+    """Save a measurement in a folder of its own below `folder`, and return that folder; an older one is replaced.
+
+    Raises:
+        UserError: the disk is full, the folder cannot be written, or it holds other files.
+    """
     options = ((key, str(value)) for key, value in measurement.options.items())
     marks = (f"{key}-{value if slug(value) == value else digest(value)[:8]}" for key, value in options)
     name = "-".join([measurement.measure, str(measurement.subject), *marks])
-    with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
-        save(measurement, Path(room))
-        copy_whole(Path(room), folder / name, (VALUES, SAMPLES))
+    with guarded_writes(folder), tempfile.TemporaryDirectory() as temporary:
+        save(measurement, Path(temporary))
+        copy_whole(Path(temporary), folder / name, (VALUES, SAMPLES))
     return folder / name
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """Measurements that were kept in folders (`measure --save`), to be judged where neither model nor data are."""
+    """Measurements saved by `measure --save`, which can be judged without the model and the data."""
 
     kept: tuple[Measurement, ...]
 
@@ -67,36 +75,36 @@ class Shelf:
         """Return every measurement below a folder.
 
         Raises:
-            UserError: there is none, or one is damaged.
+            UserError: there are none, or one is damaged.
         """
         entries = sorted(path.parent for path in folder.rglob(VALUES))
         if not entries:
-            raise UserError(f"no measurements below {folder}: `bertsecrets measure ... --save DIR` keeps them")
+            raise UserError(f"no measurements below {folder}: save some with `bertsecrets measure ... --save DIR`")
         return cls(tuple(replace(load(entry), reused=True) for entry in entries))
 
     def find(self, measure: str, subject: Subject, options: Mapping[str, Any]) -> Measurement | None:
-        """Return the kept measurement; None where there is none."""
+        """Return the saved measurement, or None."""
         wanted = (measure, subject, dict(options))
-        kept = (one for one in self.kept if (one.measure, one.subject, one.options) == wanted)
-        return next(kept, None)
+        matching = (m for m in self.kept if (m.measure, m.subject, m.options) == wanted)
+        return next(matching, None)
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
-        """Return the kept measurement.
+        """Return the saved measurement.
 
         Raises:
-            UserError: it was not kept.
+            UserError: it was not saved.
         """
         measurement = self.find(measure, subject, options)
         if measurement is None:
-            raise UserError(f"no measurement {measure} of {subject} {options or ''} was kept")
+            raise UserError(f"no measurement {measure} of {subject} {options or ''} was saved: measure it with --save")
         return measurement
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return which measure of which task was not kept; None where one was."""
-        kept = any((one.measure, one.subject.task) == (measure, task_name) for one in self.kept)
-        return None if kept else f"no measurement {measure} of {task_name} was kept"
+        """Return a line that says which measure of which task was not saved; None where one was."""
+        kept = any((m.measure, m.subject.task) == (measure, task_name) for m in self.kept)
+        return None if kept else f"no measurement {measure} of {task_name} was saved"
 
     def seeds(self) -> dict[str, list[int]]:
-        """Return the models that were measured, each with its seeds."""
-        pairs = sorted({(one.subject.model, one.subject.seed) for one in self.kept})
+        """Return the models that were measured, each with its seeds in ascending order."""
+        pairs = sorted({(m.subject.model, m.subject.seed) for m in self.kept})
         return {model: [seed for _, seed in of_model] for model, of_model in groupby(pairs, itemgetter(0))}

@@ -1,7 +1,7 @@
 """The last verdict on each claim, task and model, one small JSON file each in the store: `verdicts/E1-rte-minilm.json`.
 
-Whoever judges with a store keeps them; `bertsecrets explain` and `claims` show them. They are a record, never an input:
-no verdict is taken from here.
+Every run that has a store writes them; `bertsecrets explain` and `bertsecrets claims` show them. They are a record and
+never an input: claims are always judged from measurements.
 """
 
 import time
@@ -18,7 +18,7 @@ FOLDER = "verdicts"
 
 
 class KeptVerdict(BaseModel):
-    """What is shown of a kept verdict: of its data, and who was judged when."""
+    """The parts of a kept verdict that are shown, with the model and the time of judging."""
 
     id: str
     model: str
@@ -35,10 +35,13 @@ class KeptVerdict(BaseModel):
 
 
 def keep_verdict(root: Path, data: Mapping[str, Any], model: str) -> Path:
-    """Write a verdict, whole or not at all, in place of the last one on the same claim, task and model.
+    """Write a verdict to its file, in place of the last one on the same claim, task and model; return the path.
 
     Args:
         data: the verdict as data, with its `id`.
+
+    Raises:
+        UserError: the disk is full or the store cannot be written.
     """
     path = root / FOLDER / f"{data['id']}-{slug(model)}.json"
     write_json(path, {**data, "model": model, "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
@@ -46,12 +49,12 @@ def keep_verdict(root: Path, data: Mapping[str, Any], model: str) -> Path:
 
 
 def read_verdicts(root: Path, tasks: Mapping[str, str], model: str | None = None) -> list[dict[str, Any]]:
-    """Return the kept verdicts of one model or of all, in the order of the ids.
+    """Return the kept verdicts of one model (or of all, if None), in the order of the ids.
 
-    What cannot be read is no verdict: the next run writes it again.
+    Unreadable files are skipped: the next run writes them again.
 
     Args:
-        tasks: the ids that are wanted, such as `E1-rte`, each with its task.
+        tasks: the wanted ids, such as `E1-rte`, each with its task.
     """
     verdicts = []
     for wanted, task_name in tasks.items():

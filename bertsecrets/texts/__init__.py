@@ -1,1 +1,1 @@
-"""What is read: GLUE tasks, frame sentences, parses, the suite's own corpus."""
+"""All texts that are read: GLUE tasks, frame sentences, their parses, the suite's own corpus."""

@@ -1,4 +1,4 @@
-"""What goes wrong with zip and tar archives, of which Python has an error of its own for every kind of damage."""
+"""Errors of damaged zip and tar archives, in one line; Python has a different error for each kind of damage."""
 
 import lzma
 import tarfile
@@ -10,16 +10,16 @@ from pathlib import Path
 
 from bertsecrets.errors import UserError, first_line
 
-# RuntimeError stands for an encrypted zip, or one packed in a way that is not known here.
+# zipfile raises RuntimeError for encrypted archives and unknown compression methods.
 UNREADABLE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError)
 
 
 @contextmanager
 def unpacking(path: Path, advice: str) -> Iterator[None]:
-    """Read an archive, or the folder that it was unpacked to, in this block.
+    """Turn errors of reading an archive, or the folder that it was unpacked to, into one line that ends with `advice`.
 
     Raises:
-        UserError: it is damaged, encrypted, no archive or not readable; the line ends with the advice.
+        UserError: it is damaged, encrypted, not an archive or not readable.
     """
     try:
         yield

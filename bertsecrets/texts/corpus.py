@@ -1,8 +1,8 @@
-"""A small labelled corpus that the suite writes itself, so that the whole of it runs with no hub and no licence.
+"""A small labelled corpus that the suite generates itself, so that everything runs without the hub and licensed data.
 
 Sentence pairs like RTE's, from a grammar of our own: the hypothesis follows from the premise, or contradicts it in
-who did it, to whom, where, how many or whether. Half of the pairs are entailments. It proves that the machinery works;
-it says nothing about the paper, and every result from it is marked as unofficial data.
+the place, in the number and the thing, or by negation. Half of the pairs are entailments. The corpus shows that
+the code works; it says nothing about the paper, and every result from it is marked as unofficial data.
 """
 
 import random
@@ -43,12 +43,12 @@ VERBS = (
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
 ASIDES = ("which surprised nobody", "as the neighbours recall", "although it rained", "to everyone's delight")
 
-MOST = 1_000_000  # pairs in all, more than any GLUE task has; the grammar has billions, but nobody waits for them
+MOST = 1_000_000  # pairs that a user may ask for: more than any GLUE task has
 
 
 def pair(rng: random.Random) -> tuple[str, str, str]:
-    """One premise, hypothesis and label (`entailment` or `not_entailment`)."""
-    who, other = rng.sample(PEOPLE + JOBS, 2)
+    """Return one premise, hypothesis and label (`entailment` or `not_entailment`)."""
+    who, bystander = rng.sample(PEOPLE + JOBS, 2)
     past, base = rng.choice(VERBS)
     number, wrong_number = rng.sample(NUMBERS, 2)
     thing, wrong_thing = rng.sample(THINGS, 2)
@@ -58,7 +58,7 @@ def pair(rng: random.Random) -> tuple[str, str, str]:
     if rng.random() < 0.5:
         premise += f", {rng.choice(ASIDES)}"
     if rng.random() < 0.4:
-        premise += f", while {other} {rng.choice(VERBS)[0]} {wrong_number} {rng.choice(THINGS)}"
+        premise += f", while {bystander} {rng.choice(VERBS)[0]} {wrong_number} {rng.choice(THINGS)}"
     true = [
         f"{who} {past} {thing}",
         f"{who} {past} {number} {thing} {place}",
@@ -79,12 +79,12 @@ def pair(rng: random.Random) -> tuple[str, str, str]:
 
 
 def write_corpus(folder: Path, train_rows: int, dev_rows: int, seed: int = 2019) -> Path:
-    """Write a GLUE folder whose RTE task is the corpus; the same arguments give the same bytes.
+    """Write a GLUE folder whose RTE task is the corpus, and return it; the same arguments give the same bytes.
 
-    No pair of the validation set is in the training set. An existing folder is left as it is.
+    No validation pair is in the training set. An existing RTE folder is left as it is.
 
     Raises:
-        UserError: the disk is full or the place cannot be written.
+        UserError: the disk is full or the folder cannot be written.
     """
     target = folder / "RTE"
     with guarded_writes(folder):
@@ -96,11 +96,11 @@ def write_corpus(folder: Path, train_rows: int, dev_rows: int, seed: int = 2019)
     while len(pairs) < train_rows + dev_rows:
         pairs[pair(rng)] = None
     rows = list(pairs)
-    with guarded_writes(folder), whole_folder(target) as room:
-        for name, part in (("train", rows[:train_rows]), ("dev", rows[train_rows:])):
+    with guarded_writes(folder), whole_folder(target) as temporary:
+        for name, split_rows in (("train", rows[:train_rows]), ("dev", rows[train_rows:])):
             lines = [
                 "index\tsentence1\tsentence2\tlabel",
-                *("\t".join((str(i), *row)) for i, row in enumerate(part)),
+                *("\t".join((str(i), *row)) for i, row in enumerate(split_rows)),
             ]
-            (room / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            (temporary / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder

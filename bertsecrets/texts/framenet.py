@@ -1,7 +1,7 @@
-"""The sentences of K19's frame-semantic experiment: a target word and its core frame elements, far from it.
+"""The sentences of K19's frame-semantic experiment: each has a target word and core frame elements far from it.
 
-Read from JSON lines, or chosen from FrameNet's own exemplars by the paper's filters. Choosing is a pure function of
-annotations; `bertsecrets.texts.framenet_xml` reads these from a FrameNet distribution.
+They are read from JSON lines, or chosen from FrameNet's own example sentences by the paper's filters. Choosing is a
+pure function of annotations, which `bertsecrets.texts.framenet_xml` reads from a FrameNet distribution.
 """
 
 import json
@@ -26,13 +26,13 @@ class FrameSentence:
     core_elements: tuple[Span, ...]
 
     def words(self) -> tuple[str, tuple[str, ...]]:
-        """The target and the core elements as text."""
+        """Return the target and the core elements as text."""
         return self.sentence[slice(*self.target)], tuple(self.sentence[slice(*s)] for s in self.core_elements)
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """One annotated exemplar: `elements` are the overt frame elements of the first layer, by name and span."""
+    """One annotated sentence: `elements` are its overt frame elements (first layer of annotation), by name and span."""
 
     sentence: str
     frame: str
@@ -42,7 +42,7 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Frame:
-    """What the filters need to know of a frame: its elements typed `Core`, and those in one of its core sets."""
+    """The elements of a frame that the filters ask for: those typed `Core`, and those in one of its core sets."""
 
     core_type: frozenset[str] = frozenset()
     core_set: frozenset[str] = frozenset()
@@ -50,17 +50,17 @@ class Frame:
 
 @dataclass(frozen=True)
 class Filters:
-    """Which exemplars are chosen (K19 section 4.2). Tokens are what stands between white space.
+    """The conditions that a sentence must meet to be chosen (K19 section 4.2). Tokens are separated by white space.
 
-    The defaults give K19's own 473 sentences (found by comparing them with FrameNet 1.5, where they give 433 of the
-    441 that are in it, and 5 others): `core` elements are the members of a frame's core sets, and every overt element,
-    core or not, must be short and far from the target. The paper's words alone would be
-    `Filters(core="core_type", every_element=False)` and let through ten times as many.
+    The defaults were found by comparing K19's own 473 sentences with FrameNet 1.5: of the 441 sentences that it has,
+    they choose 433, and 5 others. `core` elements are the members of a frame's core sets, and every overt element,
+    core or not, must be short and far from the target. The paper's wording, taken literally, is
+    `Filters(core="core_type", every_element=False)`; it chooses ten times as many.
     """
 
     tokens: int = 12
     element_tokens: int = 3
-    distance: int = 2  # an element with a token this near to the target, or nearer, is too near
+    distance: int = 2  # an element is too near if one of its tokens is this many tokens from the target, or fewer
     target_tokens: int | None = 1
     core: Core = "core_set"
     every_element: bool = True
@@ -68,28 +68,28 @@ class Filters:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The sentences chosen, and why the others were not."""
+    """The chosen sentences, and how many others were refused for which reason."""
 
     sentences: list[FrameSentence]
     refused: dict[str, int] = field(default_factory=dict)
 
 
 def choose(annotations: Iterable[Annotation], frames: Mapping[str, Frame], filters: Filters | None = None) -> Chosen:
-    """The exemplars that pass the filters, in order; annotations of unknown frames have no core elements."""
+    """Return the sentences that pass the filters, in order; annotations of unknown frames have no core elements."""
     filters = filters or Filters()
     sentences: list[FrameSentence] = []
     refused: dict[str, int] = {}
     for annotation in annotations:
-        found = _judge(annotation, frames.get(annotation.frame, Frame()), filters)
-        if isinstance(found, FrameSentence):
-            sentences.append(found)
+        outcome = _judge(annotation, frames.get(annotation.frame, Frame()), filters)
+        if isinstance(outcome, FrameSentence):
+            sentences.append(outcome)
         else:
-            refused[found] = refused.get(found, 0) + 1
+            refused[outcome] = refused.get(outcome, 0) + 1
     return Chosen(sentences, refused)
 
 
 def _judge(annotation: Annotation, frame: Frame, filters: Filters) -> FrameSentence | str:
-    """The sentence, or the reason why it is not chosen."""
+    """Return the sentence, or the reason why it is not chosen."""
     text, core = annotation.sentence, getattr(frame, filters.core)
     if len(text.split()) > filters.tokens:
         return f"more than {filters.tokens} tokens"
@@ -106,14 +106,18 @@ def _judge(annotation: Annotation, frame: Frame, filters: Filters) -> FrameSente
     ]
     if filters.every_element and len(passing) < len(annotation.elements):
         return "an element too long or too near the target"
-    elements = tuple(span for name, span in sorted(passing, key=lambda found: found[1]) if name in core)
+    elements = tuple(span for name, span in sorted(passing, key=lambda element: element[1]) if name in core)
     if not elements:
         return "no core element that is short and far from the target"
     return FrameSentence(text, annotation.targets[0], elements)
 
 
 def token_range(text: str, span: Span) -> range:
-    """Which white-space tokens of a text a span touches, counted from 0."""
+    """Return the white-space tokens that a span touches, as a range of their numbers, counted from 0.
+
+    >>> token_range("She sold the old boat .", (9, 16))
+    range(2, 4)
+    """
     first = len(re.findall(r"\S+", text[: span[0]]))
     if span[0] > 0 and not text[span[0] - 1].isspace() and not text[span[0] : span[0] + 1].isspace():
         first -= 1
@@ -121,18 +125,24 @@ def token_range(text: str, span: Span) -> range:
 
 
 def distance(one: range, other: range) -> int:
-    """Tokens from one range to the nearest of the other: 0 where they overlap, 1 for neighbours."""
+    """Return how many tokens apart two ranges are: 0 where they overlap, 1 for neighbours.
+
+    >>> distance(range(0, 2), range(4, 5))
+    3
+    >>> distance(range(4, 5), range(3, 6))
+    0
+    """
     return max(0, other.start - one.stop + 1, one.start - other.stop + 1)
 
 
 def read_jsonl(path: Path) -> list[FrameSentence]:
-    """Sentences from JSON lines with `sentence`, `target` and `core_elements` (texts that occur in the sentence).
+    """Return the sentences of JSON lines with `sentence`, `target` and `core_elements` (texts that the sentence has).
 
-    A target that occurs more than once as whole words is taken where it first does; of a core element's places the one
-    nearest to the target, but outside its neighbourhood, counts. On 432 of 433 sentences that is where FrameNet has it.
+    Where the target occurs more than once (as whole words), the first occurrence counts; of a core element, the one
+    nearest to the target but outside its neighbourhood. In 432 of 433 sentences FrameNet has them in the same places.
 
     Raises:
-        UserError: the file cannot be read, or a line is no such record; the message names file and line.
+        UserError: the file cannot be read, or a line is not such a record; the message names file and line.
     """
     try:
         lines = path.read_bytes().decode("utf-8-sig").splitlines()
@@ -141,44 +151,50 @@ def read_jsonl(path: Path) -> list[FrameSentence]:
     except UnicodeDecodeError as error:
         line = path.read_bytes()[: error.start].count(b"\n") + 1
         raise UserError(f"{path}, line {line}: not UTF-8: save the file as UTF-8") from error
-    found = [_record(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
-    if not found:
-        raise UserError(f"{path} holds no sentences: expected one JSON object a line")
-    return found
+    sentences = [_record(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
+    if not sentences:
+        raise UserError(f"{path} holds no sentences: expected one JSON object per line")
+    return sentences
 
 
 def _record(line: str, where: str) -> FrameSentence:
     form = 'expected {"sentence": text, "target": text, "core_elements": [text, ...]}'
     try:
         record: Any = json.loads(line)
-        json.dumps(record, ensure_ascii=False).encode()  # half of a pair such as "\ud800" is JSON, but no text
+        json.dumps(record, ensure_ascii=False).encode()  # "\ud800", half of a pair, is valid JSON but not text
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: no JSON ({error}): {form}") from error
+        raise UserError(f"{where}: not valid JSON ({error}): {form}") from error
     if not isinstance(record, dict):
-        raise UserError(f"{where}: a JSON {type(record).__name__}: {form}")
+        raise UserError(f"{where}: a JSON {type(record).__name__}, not an object: {form}")
     sentence: Any = record.get("sentence")
     target: Any = record.get("target")
     elements: Any = record.get("core_elements")
     texts = [sentence, target, *(elements if isinstance(elements, list) else [None])]
     if not elements or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise UserError(f"{where}: an entry is missing, empty or no text: {form}")
+        raise UserError(f"{where}: an entry is missing, empty or not a text: {form}")
     target_at = find_words(sentence, target)
     if not target_at:
         raise UserError(f"{where}: target {target!r} is not in the sentence {sentence!r}")
-    near = token_range(sentence, target_at[0])
+    target_tokens = token_range(sentence, target_at[0])
     spans = []
     for element in elements:
         places = find_words(sentence, element)
         if not places:
             raise UserError(f"{where}: core element {element!r} is not in the sentence {sentence!r}")
-        away = {place: distance(token_range(sentence, place), near) for place in places}
-        far = [place for place in places if away[place] > Filters.distance]
-        spans.append(min(far or places, key=away.__getitem__))
+        distances = {place: distance(token_range(sentence, place), target_tokens) for place in places}
+        far = [place for place in places if distances[place] > Filters.distance]
+        spans.append(min(far or places, key=distances.__getitem__))
     return FrameSentence(sentence, target_at[0], tuple(spans))
 
 
 def find_words(text: str, wanted: str) -> list[Span]:
-    """Where a text stands in another as whole words; failing that, anywhere."""
-    plain = re.escape(wanted.strip())
-    whole = [m.span() for m in re.finditer(rf"(?<!\w){plain}(?!\w)", text)]
-    return whole or [m.span() for m in re.finditer(plain, text)]
+    """Return the spans at which a text occurs in another as whole words; if nowhere, those inside words.
+
+    >>> find_words("art is an art", "art")
+    [(0, 3), (10, 13)]
+    >>> find_words("the parts", "art")
+    [(5, 8)]
+    """
+    pattern = re.escape(wanted.strip())
+    whole = [m.span() for m in re.finditer(rf"(?<!\w){pattern}(?!\w)", text)]
+    return whole or [m.span() for m in re.finditer(pattern, text)]

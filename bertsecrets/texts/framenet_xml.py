@@ -1,7 +1,7 @@
-"""FrameNet's exemplars from its distribution: the XML folder, as unpacked by NLTK or by hand, or the archive itself.
+"""The example sentences of a FrameNet distribution: the XML folder that NLTK or a user unpacked, or the archive.
 
 The files of lexical units hold 580 MB, nearly all of it in sentences that are too long. So each sentence is cut out
-as bytes and parsed only if it is short enough; a file that does not end as it should is an error all the same.
+as bytes and parsed only if it is short enough; a file that does not end as it should is still an error.
 """
 
 import html
@@ -20,14 +20,14 @@ TEXT = re.compile(rb"<text>(.*?)</text>", re.DOTALL)
 FRAME_OF_UNIT = re.compile(rb"<lexUnit\b[^>]*?\bframe=\"([^\"]+)\"", re.DOTALL)
 NAMESPACE = re.compile(rb"\sxmlns=\"[^\"]*\"")
 NEEDED = 'a FrameNet folder holds "lu" and "frame" with .xml files'
-GET = "python -m nltk.downloader -d DIR framenet_v17, then give DIR/corpora/framenet_v17"
+GET = "get it with python -m nltk.downloader -d DIR framenet_v17, then give DIR/corpora/framenet_v17"
 
 
 def open_frames(path: Path, filters: Filters | None = None) -> Chosen:
-    """Frame sentences from JSON lines (a `.jsonl` file), a FrameNet folder, or an archive of one.
+    """Return the frame sentences of a `.jsonl` file, a FrameNet folder, or an archive of one.
 
     Raises:
-        UserError: nothing is there, or it is none of these, or it is damaged, or no sentence passes.
+        UserError: the file is missing, damaged or none of these, or no sentence passes the filters.
     """
     if path.suffix.lower() in {".jsonl", ".json"}:
         return Chosen(read_jsonl(path))
@@ -35,16 +35,16 @@ def open_frames(path: Path, filters: Filters | None = None) -> Chosen:
     chosen = choose(annotations, frames, filters)
     if not chosen.sentences:
         raise UserError(
-            f"none of the {len(annotations)} short exemplars of {path} passes the filters: {chosen.refused}"
+            f"none of the {len(annotations)} short example sentences of {path} passes the filters: {chosen.refused}"
         )
     return chosen
 
 
 def read_framenet(path: Path, tokens: int = Filters.tokens) -> tuple[list[Annotation], dict[str, Frame]]:
-    """The annotated exemplars of at most `tokens` white-space tokens, ordered by lexical unit, and all frames.
+    """Return the annotated sentences of at most `tokens` white-space tokens, by lexical unit, and all frames.
 
     Raises:
-        UserError: no FrameNet there, or a damaged file, which the message names.
+        UserError: the path holds no FrameNet, or a damaged file, which the message names.
     """
     units: list[tuple[int, list[Annotation]]] = []
     frames: dict[str, Frame] = {}
@@ -61,14 +61,19 @@ def read_framenet(path: Path, tokens: int = Filters.tokens) -> tuple[list[Annota
     if not units or not frames:
         raise UserError(f"no FrameNet in {path}: {NEEDED}; {GET}")
     units.sort(key=lambda unit: unit[0])
-    return [annotation for _, found in units for annotation in found], frames
+    return [annotation for _, annotations in units for annotation in annotations], frames
 
 
 def exemplars(content: bytes, tokens: int) -> Iterator[Annotation]:
-    """The annotations of the short sentences in one lexical unit's file.
+    """Yield the annotations of the short sentences in the file of one lexical unit.
+
+    Args:
+        content: the XML file.
+        tokens: at most this many white-space tokens per sentence.
 
     Raises:
-        ValueError: it is no complete file of a lexical unit; ElementTree.ParseError: its XML is broken.
+        ValueError: the file is incomplete, or not that of a lexical unit.
+        ElementTree.ParseError: its XML is broken.
     """
     unit = FRAME_OF_UNIT.search(content)
     if unit is None or not content.rstrip().endswith(b"</lexUnit>"):
@@ -94,19 +99,20 @@ def _annotations(sentence: ElementTree.Element, frame: str) -> Iterator[Annotati
 
 
 def _spans(annotated: ElementTree.Element, layer: str, rank: str | None) -> Iterator[tuple[str, tuple[int, int]]]:
-    for found in annotated.iterfind("layer"):
-        if found.get("name") == layer and (rank is None or found.get("rank") == rank):
-            for label in found.iterfind("label"):
+    for element in annotated.iterfind("layer"):
+        if element.get("name") == layer and (rank is None or element.get("rank") == rank):
+            for label in element.iterfind("label"):
                 start, end = label.get("start"), label.get("end")
-                if start is not None and end is not None:  # elements left unsaid have no place
+                if start is not None and end is not None:  # elements that the sentence leaves out have none
                     yield label.get("name", ""), (int(start), int(end) + 1)
 
 
 def read_frame(content: bytes) -> tuple[str, Frame]:
-    """A frame's name, its core elements and the members of its core sets.
+    """Return a frame's name, its core elements and the members of its core sets.
 
     Raises:
-        ElementTree.ParseError: its XML is broken; ValueError: it is no frame.
+        ElementTree.ParseError: the XML is broken.
+        ValueError: it is not a frame.
     """
     root = ElementTree.fromstring(NAMESPACE.sub(b"", content, count=1))
     if root.tag != "frame" or not root.get("name"):
@@ -117,7 +123,7 @@ def read_frame(content: bytes) -> tuple[str, Frame]:
 
 
 def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The XML files of the folders `lu` and `frame`, wherever in a folder, zip or tar archive these are."""
+    """Yield name and content of the XML files in `lu` and `frame`, at any depth of a folder, zip or tar archive."""
     if not path.exists():
         raise UserError(f"no FrameNet at {path}: {NEEDED}; {GET}")
     with unpacking(path, f"{NEEDED}, or an archive (.zip, .tar.xz) of one"):

@@ -1,7 +1,7 @@
-"""Where texts come from: the hub at a pinned revision, or a local folder in GLUE's own TSV layout.
+"""The GLUE data, from the hub at a pinned revision or from a local folder in GLUE's own TSV layout.
 
-Either way the result is one canonical `Split`, checked against the official row and class counts. Local files
-are read as GLUE wrote them: tab-separated, unquoted (a `"` is text), UTF-8, one header line.
+Either way the result is a `Split`, checked against the official row and class counts. Local files are read as GLUE
+wrote them: tab-separated, unquoted (a `"` is text), UTF-8, one header line.
 """
 
 import contextlib
@@ -27,8 +27,8 @@ class Split:
     """One split of one task, in file order.
 
     `labels` are class names, or scores from 0 to 5 for STS-B. `official` says whether row and class counts
-    are GLUE's own; results from other data carry the mark on. `fingerprint` is a sha256 over texts and
-    labels, so the hub and a local copy of the same rows agree.
+    are GLUE's own; results from other data are marked as unofficial. `fingerprint` is a sha256 over texts and
+    labels, so that the hub and a local copy of the same rows agree.
     """
 
     task: Task
@@ -44,7 +44,7 @@ class Split:
 
     @property
     def fingerprint(self) -> str:
-        """sha256, in hex, over every text and label in order."""
+        """The sha256, in hex, of every text and label in order."""
         sha = hashlib.sha256(f"{self.task.name} {self.name}".encode())
         second = self.sentence2 or [""] * len(self)
         for row in zip(self.sentence1, second, self.labels, strict=True):
@@ -52,14 +52,14 @@ class Split:
         return sha.hexdigest()
 
     def targets(self) -> list[float] | list[int]:
-        """Labels as a model's loss wants them: class numbers in `task.labels` order, or scores."""
+        """Return the labels as numbers for a model's loss: class numbers in the order of `task.labels`, or scores."""
         if self.task.regression:
             return [float(score) for score in self.labels]
         index = {name: i for i, name in enumerate(self.task.labels)}
         return [index[str(label)] for label in self.labels]
 
     def head(self, limit: int | None) -> "Split":
-        """The first `limit` rows in file order (all, where there are fewer or `limit` is None).
+        """Return the first `limit` rows in file order (all, where there are fewer or `limit` is None).
 
         Raises:
             UserError: `limit` is below 1.
@@ -78,10 +78,10 @@ class Split:
 
 @dataclass(frozen=True)
 class Source:
-    """Where splits are to be had: local GLUE folders, or (without one) the hub.
+    """The places that splits are read from: local GLUE folders, or (without one) the hub.
 
-    A split is taken from `glue`, or from the first folder of `beside` that has it: official files in one folder, what
-    only a part exists of in another.
+    A split is read from `glue`, or else from the first folder of `beside` that has it; so one folder may hold the
+    official files, and another those that are incomplete.
     """
 
     glue: Path | None = None
@@ -90,7 +90,7 @@ class Source:
     beside: tuple[Path, ...] = ()
 
     def split(self, task: Task, name: str) -> Split:
-        """Load one split (`train` or `dev`) and check it.
+        """Return one split (`train` or `dev`), loaded and checked.
 
         Raises:
             UserError: the data are missing, malformed or unofficial; the message names file, line and column.
@@ -98,11 +98,11 @@ class Source:
         split = load_folder(self._folder(task, name), task, name) if self.glue else load_hub(task, name, self.offline)
         problem = official_problem(split)
         if problem and not self.allow_unofficial:
-            raise UserError(f"{split.origin}: {problem}; --allow-unofficial-data goes on with it, marked as such")
+            raise UserError(f"{split.origin}: {problem}; --allow-unofficial-data uses them, marked as such")
         return replace(split, official=not problem)
 
     def missing(self, task: Task) -> str | None:
-        """Why `task` cannot be had from a local folder (None where it can, or where the hub will be asked)."""
+        """Return why the local folders cannot provide `task`; None where they can, or where the hub is asked."""
         if self.glue is None:
             return None
         try:
@@ -113,7 +113,7 @@ class Source:
         return None
 
     def _folder(self, task: Task, name: str) -> Path:
-        """The first folder that holds a split; `glue`, where none does."""
+        """Return the first folder that holds a split, or `glue` if none does."""
         assert self.glue is not None
         for folder in (self.glue, *self.beside):
             with contextlib.suppress(UserError):
@@ -123,20 +123,20 @@ class Source:
 
 
 def check_glue(folder: Path) -> None:
-    """Make sure that a GLUE folder is there.
+    """Make sure that a GLUE folder exists.
 
     Raises:
-        UserError: it is not.
+        UserError: it does not.
     """
     if not folder.is_dir():
-        raise UserError(f"no GLUE folder at {folder}: give the folder that holds RTE/dev.tsv and its like")
+        raise UserError(f"no GLUE folder at {folder}: give the folder that holds RTE/dev.tsv and the like")
 
 
 def find_file(glue: Path, task: Task, name: str) -> Path:
-    """The TSV file of a split in a GLUE folder, whatever the case and hyphens of the task's folder name.
+    """Return the TSV file of a split in a GLUE folder; case and hyphens of the task's folder name do not matter.
 
     Raises:
-        UserError: no such folder or file.
+        UserError: there is no such folder or file.
     """
     check_glue(glue)
     wanted = task.folder.lower().replace("-", "")
@@ -145,14 +145,16 @@ def find_file(glue: Path, task: Task, name: str) -> Path:
     for folder in folders:
         if (folder / file_name).is_file():
             return folder / file_name
-    raise UserError(f"no {task.folder}/{file_name} in {glue}: {task.title} needs it")
+    raise UserError(
+        f"no {task.folder}/{file_name} in {glue}: {task.title} needs it; give the folder that holds {task.folder}"
+    )
 
 
 def load_folder(glue: Path, task: Task, name: str) -> Split:
-    """One split from GLUE's own TSV layout.
+    """Return one split from a folder in GLUE's own TSV layout.
 
     Raises:
-        UserError: a missing file or column, broken encoding, a short row, an unknown label, a score outside 0 to 5.
+        UserError: a missing file or column, a wrong encoding, a short row, an unknown label, a score outside 0 to 5.
     """
     path = find_file(glue, task, name)
     firsts: list[str] = []
@@ -210,15 +212,15 @@ def _label(task: Task, code: str, where: str) -> str | float:
     except ValueError:
         score = float("nan")
     if not 0 <= score <= 5:
-        raise UserError(f"{where}: {code!r} is no score from 0 to 5")
+        raise UserError(f"{where}: {code!r} is not a score between 0 and 5")
     return score
 
 
 def load_hub(task: Task, name: str, offline: bool) -> Split:
-    """One split of `nyu-mll/glue` at the pinned revision, from the local cache where it is there.
+    """Return one split of `nyu-mll/glue` at the pinned revision, from the local cache if it is there.
 
     Raises:
-        UserError: neither cached nor reachable.
+        UserError: the split is neither cached nor reachable.
     """
     import datasets
 
@@ -235,22 +237,25 @@ def load_hub(task: Task, name: str, offline: bool) -> Split:
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(
             f"GLUE's {task.title} is neither cached nor reachable on the hub ({type(error).__name__}): "
-            "give a local GLUE folder with --glue DIR, or run once with network"
+            "give a local GLUE folder with --glue DIR, or run once with a network connection"
         ) from error
     return from_hub_table(task, name, table)
 
 
 def from_hub_table(task: Task, name: str, table) -> Split:
-    """The canonical split from the hub's own table, whose labels are numbers with names attached."""
+    """Return the split of a hub table, whose labels are numbers with names attached.
+
+    Raises:
+        UserError: the table has other label names than the task.
+    """
     first, second = task.hub_columns
     if task.regression:
-        labels = [
-            float(str(np.float32(score))) for score in table["label"]
-        ]  # the decimals that the float32 was made of
+        # The hub stores float32; its shortest decimal form is the score that GLUE's file has.
+        labels = [float(str(np.float32(score))) for score in table["label"]]
     else:
         names = table.features["label"].names
         if set(names) != set(task.labels):
-            raise UserError(f"{GLUE_HUB} {task.name}: labels {names} where {list(task.labels)} were expected")
+            raise UserError(f"{GLUE_HUB} {task.name}: its labels are {names}, but {list(task.labels)} were expected")
         labels = [names[number] for number in table["label"]]
     return Split(
         task,
@@ -264,14 +269,14 @@ def from_hub_table(task: Task, name: str, table) -> Split:
 
 
 def official_problem(split: Split) -> str | None:
-    """How a split differs from the official one in rows or class counts; None where it does not."""
+    """Return how a split differs from the official one in rows or class counts; None where it does not."""
     task = split.task
     expected = task.dev_rows if split.name == "dev" else task.train_rows
     if len(split) != expected:
         return f"{len(split)} rows where {task.title}'s official {split.name} split has {expected}"
     counts = task.dev_counts if split.name == "dev" else task.train_counts
-    found = Counter(split.labels)
+    held = Counter(split.labels)
     for label, count in counts.items():
-        if found[label] != count:
-            return f"{found[label]} rows labelled {label} where {task.title}'s official {split.name} split has {count}"
+        if held[label] != count:
+            return f"{held[label]} rows labelled {label} where {task.title}'s official {split.name} split has {count}"
     return None

@@ -1,7 +1,7 @@
-"""The metrics of GLUE, each a function of means over examples, so that resampling one is a matrix product.
+"""The metrics of GLUE, each a function of means over examples, so that resampling is a matrix product.
 
-A classifier's answers become *moments*, a few numbers per example; every metric follows from their means. Scores are
-fractions. Pure numpy.
+A classifier's predictions become *moments*, a few numbers per example; every metric follows from their means. Scores
+are fractions. Pure numpy.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ Metric = Callable[[np.ndarray], Number]
 
 
 def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0) -> np.ndarray:
-    """Return F1, the harmonic mean of precision and recall; `empty` where nothing is, or should be, positive.
+    """Return F1, the harmonic mean of precision and recall; `empty` where no example is positive or predicted so.
 
     Args:
-        hits: how many (or what share of all) examples are positive and named so.
-        named: how many are named positive.
-        true: how many are positive.
+        hits: number (or share) of examples that are positive and predicted so.
+        named: number (or share) predicted positive.
+        true: number (or share) that are positive.
 
     >>> float(f1(np.array(2.0), np.array(3.0), np.array(5.0)))
     0.5
@@ -31,23 +31,31 @@ def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0
 
 
 def f1_by_class(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any classes"]:
-    """Return each class's F1 from confusion matrices [true, predicted]; NaN for a class that occurs in neither."""
+    """Return each class's F1 from confusion matrices [true, predicted]; NaN for a class that occurs in neither.
+
+    >>> f1_by_class(np.array([[3.0, 1, 0], [1, 3, 0], [0, 0, 0]])).tolist()
+    [0.75, 0.75, nan]
+    """
     return f1(np.diagonal(confusion, axis1=-2, axis2=-1), confusion.sum(-2), confusion.sum(-1), np.nan)
 
 
 def macro_f1(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any"]:
-    """Return the mean F1 of the classes that occur or are predicted, from confusion matrices [true, predicted]."""
+    """Return the mean F1 of the classes that occur or are predicted, from confusion matrices [true, predicted].
+
+    >>> float(macro_f1(np.array([[3.0, 1, 0], [1, 3, 0], [0, 0, 0]])))
+    0.75
+    """
     return np.asarray(np.nanmean(f1_by_class(confusion), axis=-1))
 
 
 def class_moments(predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples 4"]:
-    """Return, per example, whether it is right, a true positive of class 1, named class 1, and of class 1."""
+    """Return four flags per example: predicted rightly, a true positive of class 1, predicted class 1, of class 1."""
     p, t = predicted.astype(float), target.astype(float)
     return np.stack([p == t, (p == 1) & (t == 1), p == 1, t == 1], axis=1).astype(float)
 
 
 def score_moments(predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples 5"]:
-    """Return, per example, the products of predicted and true score that a correlation is made of."""
+    """Return the five terms of a correlation per example: predicted p, target t, p * p, t * t and p * t."""
     p, t = predicted.astype(float), target.astype(float)
     return np.stack([p, t, p * p, t * t, p * t], axis=1)
 
@@ -73,22 +81,22 @@ METRICS: dict[str, Metric] = {"accuracy": accuracy, "f1": positive_f1, "pearson"
 
 
 def moments(metric: str, predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples k"]:
-    """Return the moments that the metric of this name is a function of."""
+    """Return the moments, per example, that the metric of this name is computed from."""
     return score_moments(predicted, target) if metric == "pearson" else class_moments(predicted, target)
 
 
 def decide(task: Task, logits: Float[np.ndarray, "examples outputs"]) -> np.ndarray:
-    """Return predicted class numbers, or predicted scores for a regression task."""
+    """Return the predicted class numbers, or the predicted scores of a regression task."""
     return logits[:, 0].astype(np.float64) if task.regression else logits.argmax(1)
 
 
 def score(metric: str, predicted: np.ndarray, target: np.ndarray) -> float:
-    """Return one metric as a fraction; a correlation with a constant is undefined and given as 0.
+    """Return one metric as a fraction; the correlation with a constant, which is undefined, is returned as 0.
 
     >>> score("accuracy", np.array([0, 1, 1]), np.array([0, 1, 0]))
     0.6666666666666666
     """
-    if metric == "pearson":  # which no shift changes: centred scores lose no digits in their squares
+    if metric == "pearson":  # a shift does not change it, and the squares of centred scores lose no digits
         predicted, target = predicted - np.mean(predicted), target - np.mean(target)
     return float(METRICS[metric](moments(metric, predicted, target).mean(0)))
 

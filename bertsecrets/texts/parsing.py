@@ -1,8 +1,8 @@
 """Words of a text with their character spans, part-of-speech tags and grammatical relations, by a spaCy pipeline.
 
-Any pipeline that the user has installed (or a folder of one) will do, as long as it has Penn tags and a dependency
-parser; `bertsecrets.texts.train_parser` trains a small one where none is available. spaCy is an optional extra and is
-imported only when it is used. Parses are kept on disk under the digest of texts and pipeline.
+Any installed pipeline (or a folder that holds one) will do, as long as it has Penn tags and a dependency parser;
+`bertsecrets.texts.train_parser` trains a small one where none is available. spaCy is an optional extra and is
+imported only when it is used. Parses are cached on disk under a digest of texts and pipeline.
 """
 
 import json
@@ -24,15 +24,15 @@ OBJECTS = frozenset({"dobj", "iobj", "dative", "attr", "oprd"})
 NEGATIONS = frozenset({"neither", "nor", "not", "never", "none", "nothing", "nowhere"})
 DEFAULT = "en_core_web_sm"
 INSTALL = 'pip install "spacy>=3.7"'
-ACCURACY = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object"})  # what results say of a pipeline
-CACHE_VERSION = 1  # of the layout of cached parses
+ACCURACY = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object"})  # what results record of a pipeline
+CACHE_VERSION = 1  # of the layout of cached parses; a new number makes old ones unused
 
 
 @dataclass(frozen=True)
 class Word:
-    """One word: its text, where it stands (characters `start` to `stop`), its Penn tag, its relation to `head`.
+    """One word: its text, its place (characters `start` to `stop`), its Penn tag, its relation to `head`.
 
-    `head` is the place of the governing word among the text's words; a root is its own head.
+    `head` is the number of the governing word among the text's words, from 0; a root is its own head.
     """
 
     text: str
@@ -53,24 +53,27 @@ Sentence = tuple[Word, ...]
 
 @dataclass(frozen=True)
 class Parses:
-    """The words of each text, in the texts' order, and the pipeline that found them."""
+    """The words of each text, in the order of the texts, and a description of the pipeline that found them."""
 
     sentences: list[Sentence]
     pipeline: dict[str, Any]
 
     def spans(self, wanted: Callable[[Word], bool]) -> list[list[Span]]:
-        """The spans of the wanted words of each text."""
+        """Return the spans of the wanted words, text by text."""
         return [[word.span for word in words if wanted(word)] for words in self.sentences]
 
 
 def is_negation(word: Word) -> bool:
-    """Whether a word is one of K19's negations: `not`, `never`, ... or a contraction in `n't`, written either way."""
+    """Return whether a word is one of K19's negations: `not`, `never`, ... or a contraction ending in `n't`.
+
+    The apostrophe may be straight or curly.
+    """
     text = word.text.lower().replace("\u2019", "'")
     return text in NEGATIONS or text.endswith("n't") or text == "cannot"
 
 
 def is_punctuation(word: Word) -> bool:
-    """Whether a word is made of punctuation alone; signs that are read as words (`%`, `#`, `&`, `@`) are none."""
+    """Return whether a word consists of punctuation; signs that are read as words (`%`, `#`, `&`, `@`) do not count."""
     return bool(word.text) and all(c == "`" or (category(c)[0] == "P" and c not in "%#&@") for c in word.text)
 
 
@@ -86,9 +89,9 @@ FEATURES: dict[str, Callable[[Word], bool]] = {
 
 
 def verb_subject_links(words: Sentence) -> list[tuple[Span, Span]]:
-    """The (verb, subject) pairs of a text: each subject word with the verb it depends on (K19 section 4.5).
+    """Return the (verb, subject) pairs of a text: each subject with the verb it depends on (K19 section 4.5).
 
-    Only words labelled `nsubj` (active) whose governor is a verb count, as in K19's code.
+    As in K19's code, only subjects of active clauses (`nsubj`) that depend on a verb count.
     """
     governed = [(words[word.head], word) for word in words if word.relation == "nsubj"]
     return [(verb.span, subject.span) for verb, subject in governed if verb.tag.startswith("VB")]
@@ -98,14 +101,15 @@ def parse(
     texts: Sequence[str],
     pipeline: str = DEFAULT,
     cache: Path | None = None,
+    *,
     progress: Callable[[int], None] | None = None,
 ) -> Parses:
-    """Tag and parse texts with a spaCy pipeline, each different text once.
+    """Return texts tagged and parsed by a spaCy pipeline; a text that occurs repeatedly is parsed once.
 
     Args:
         pipeline: name of an installed pipeline, or a folder that holds one.
-        cache: folder where parses are kept between runs; None keeps nothing.
-        progress: called with 1 after each text that is parsed now.
+        cache: folder for parses between runs; None caches nothing.
+        progress: called with 1 after each text that is not in the cache.
 
     Raises:
         UserError: spaCy or the pipeline is missing, or it has no tagger or parser.
@@ -117,16 +121,17 @@ def parse(
     if cache is not None:
         key = digest([CACHE_VERSION, facts["fingerprint"], different])
         path = cache / f"{slug(facts['name'])}-{key[:16]}.json"
-    found = _read_cache(path, len(different)) if path else None
-    if found is None:
-        found = []
+    sentences = _read_cache(path, len(different)) if path else None
+    if sentences is None:
+        sentences = []
         for doc in nlp.pipe(different, batch_size=256):
-            found.append(tuple(Word(t.text, t.idx, t.idx + len(t), t.tag_, t.dep_, t.head.i) for t in doc))
+            sentences.append(tuple(Word(t.text, t.idx, t.idx + len(t), t.tag_, t.dep_, t.head.i) for t in doc))
             if progress:
                 progress(1)
         if path:
-            write_whole(path, json.dumps([[astuple(word) for word in words] for words in found], ensure_ascii=False))
-    by_text = dict(zip(different, found, strict=True))
+            rows = [[astuple(word) for word in words] for words in sentences]
+            write_whole(path, json.dumps(rows, ensure_ascii=False))
+    by_text = dict(zip(different, sentences, strict=True))
     return Parses([by_text[text] for text in texts], facts)
 
 
@@ -135,16 +140,17 @@ def parse_pairs(
     second: Sequence[str] | None,
     pipeline: str = DEFAULT,
     cache: Path | None = None,
+    *,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Parses, Parses | None]:
-    """The parses of a split's first and (where it has them) second texts, in one go; arguments as for `parse`."""
-    both = parse([*first, *(second or [])], pipeline, cache, progress)
-    one = Parses(both.sentences[: len(first)], both.pipeline)
-    return one, None if second is None else Parses(both.sentences[len(first) :], both.pipeline)
+    """Return the parses of a split's first and (where it has them) second texts; arguments as for `parse`."""
+    both = parse([*first, *(second or [])], pipeline, cache, progress=progress)
+    of_first = Parses(both.sentences[: len(first)], both.pipeline)
+    return of_first, None if second is None else Parses(both.sentences[len(first) :], both.pipeline)
 
 
 def spacy_module() -> Any:
-    """The spaCy package, imported when it is needed.
+    """Return the spaCy package, which is imported only when it is needed.
 
     Raises:
         UserError: it is not installed.
@@ -157,7 +163,7 @@ def spacy_module() -> Any:
 
 
 def load_pipeline(name: str) -> Any:
-    """An installed spaCy pipeline, or one in a folder, without the parts that nothing here needs.
+    """Return a spaCy pipeline, installed or from a folder, without the components that are not used here.
 
     Raises:
         UserError: spaCy or the pipeline is missing, or it has no tagger or parser.
@@ -165,14 +171,14 @@ def load_pipeline(name: str) -> Any:
     spacy = spacy_module()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("default")  # made for a neighbouring version of spaCy: say so, but go on
+            warnings.simplefilter("default")  # a pipeline for a slightly different spaCy: warn and continue
             nlp = spacy.load(name, exclude=["ner", "lemmatizer", "senter", "textcat"])
     except (OSError, ValueError) as error:
         if Path(name).is_dir():
             raise UserError(f"{name} cannot be opened as a spaCy pipeline: {str(error).splitlines()[0]}") from error
         raise UserError(
             f"spaCy pipeline {name!r} is not installed: python -m spacy download {name}, "
-            "or name another one or a folder with --spacy"
+            "or name another pipeline, or a folder with one, with --spacy"
         ) from error
     lacking = [part for part in ("tagger", "parser") if part not in nlp.pipe_names]
     if lacking:
@@ -181,7 +187,7 @@ def load_pipeline(name: str) -> Any:
 
 
 def describe(nlp: Any) -> dict[str, Any]:
-    """What identifies a pipeline in results: name, version, spaCy's version, its own accuracy figures, a digest."""
+    """Return what identifies a pipeline in results: names, versions, its accuracy by its own account, a digest."""
     meta = nlp.meta
     facts = {
         "name": f"{meta['lang']}_{meta['name']}",
@@ -194,10 +200,10 @@ def describe(nlp: Any) -> dict[str, Any]:
 
 
 def _read_cache(path: Path, expected: int) -> list[Sentence] | None:
-    """Cached parses; None where there are none or the file is not what it should be, so that it is made anew."""
+    """Return the cached parses; None where the file is missing or damaged, so that it is recreated."""
     try:
         rows: Iterable = json.loads(path.read_text(encoding="utf-8"))
-        found = [tuple(Word(*fields) for fields in words) for words in rows]
+        sentences = [tuple(Word(*fields) for fields in words) for words in rows]
     except (OSError, ValueError, TypeError):
         return None
-    return found if len(found) == expected else None
+    return sentences if len(sentences) == expected else None

@@ -1,4 +1,4 @@
-"""The rows of GLUE tasks that a session trains and measures on, cut to its limits."""
+"""The rows of GLUE tasks that a session trains and measures on, limited to the number that it asks for."""
 
 import functools
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from bertsecrets.texts.tasks import ALL_TASKS, task
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Where rows come from, and how many of them are read.
+    """The source of rows, and how many of them are read.
 
     `limit` keeps the first validation rows, `train_limit` the first training rows, both in file order; `grid_limit`
     keeps fewer validation rows where every head or layer is disabled in turn.
@@ -22,9 +22,9 @@ class TaskRows:
     train_limit: int | None = None
     grid_limit: int | None = None
 
-    @functools.cache  # noqa: B019 - rows live as long as their session
+    @functools.cache  # noqa: B019 - rows are needed as long as their session
     def split(self, task_name: str, name: str) -> Split:
-        """Return a checked split (`train` or `dev`), cut to its limit.
+        """Return a checked split (`train` or `dev`), limited to the rows that are read.
 
         Raises:
             UserError: the data are missing, malformed or unofficial.
@@ -33,23 +33,27 @@ class TaskRows:
 
     @functools.cache  # noqa: B019
     def whole(self, task_name: str, name: str) -> Split:
-        """Return a checked split with all its rows."""
+        """Return a checked split with all its rows.
+
+        Raises:
+            UserError: as `split`.
+        """
         return self.source.split(task(task_name), name)
 
     def _limit(self, name: str) -> int | None:
         return self.train_limit if name == "train" else self.limit
 
     def cut(self, task_name: str, name: str) -> int | None:
-        """Return the limit on a split where it leaves rows out; None where it does not."""
+        """Return the limit on a split if it leaves rows out, else None."""
         limit = self._limit(name)
         return limit if limit is not None and limit < len(self.whole(task_name, name)) else None
 
     def missing(self, task_name: str) -> str | None:
-        """Return why a task's rows are not available; None where they are, and for what is about no single task."""
+        """Return why a task's rows are not available; None where they are, and for `all` tasks together."""
         return None if task_name == ALL_TASKS else self.source.missing(task(task_name))
 
     def facts(self, task_name: str, names: tuple[str, ...]) -> dict[str, Any]:
-        """Return origin and size of a task's splits, for the record of a checkpoint."""
+        """Return origin and size of a task's splits, which a checkpoint's manifest records."""
         splits = {name: self.split(task_name, name) for name in names}
         return {
             "origin": {name: public_origin(split) for name, split in splits.items()},
@@ -59,5 +63,5 @@ class TaskRows:
 
 
 def public_origin(split: Split) -> str:
-    """Return a split's origin without the folders above it, which say nothing to others."""
+    """Return a split's origin without the folders of this machine, which mean nothing to others."""
     return "/".join(Path(split.origin).parts[-2:]) if Path(split.origin).is_file() else split.origin

@@ -1,14 +1,14 @@
 """The seven GLUE tasks of K19: columns, label names, metric, official row and class counts.
 
-This table is the only place that knows them. Labels are kept by name; the order of `labels` is the order
-of the classes in a model's output and equals the hub's (`nyu-mll/glue`).
+No other module knows them. Labels are stored by name; the order of `labels` is the order of the classes in a model's
+output, and the order on the hub (`nyu-mll/glue`).
 """
 
 from dataclasses import dataclass
 
 from bertsecrets.errors import UserError, near_matches
 
-ALL_TASKS = "all"  # stands for the task of what is not about one task
+ALL_TASKS = "all"  # the task name of measurements and claims that are not about a single task
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,9 @@ class Task:
     """One GLUE task.
 
     `train_rows` and `dev_rows` are the official counts; `dev_counts` and `train_counts` the official number
-    of rows per label (empty for regression, or where we have no checked figure). `label_codes` maps what GLUE's own
-    TSV files write to the label's name.
+    of rows per label (empty for regression, or where there is no verified count). `label_codes` maps the codes in
+    GLUE's own TSV files to the names of labels. With `skips_short_rows`, rows with too few fields are left out, as in
+    the official counts.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Task:
 
     @property
     def outputs(self) -> int:
-        """How many logits a classifier for this task has."""
+        """The number of logits of a classifier for this task."""
         return len(self.labels) or 1
 
 
@@ -102,10 +103,13 @@ TASKS: dict[str, Task] = {
 
 
 def task(name: str) -> Task:
-    """The task called `name`, in any of its usual spellings (`sst2`, `SST-2`, `mnli-m` ...).
+    """Return the task called `name`, in any of its usual spellings (`sst2`, `SST-2`, `mnli-m` ...).
 
     Raises:
-        UserError: no such task.
+        UserError: there is no such task.
+
+    >>> task("MNLI-m").title, task("sst_2").metric
+    ('MNLI-m', 'accuracy')
     """
     folded = name.lower().replace("-", "").replace("_", "")
     folded = {"mnlim": "mnli", "mnlimatched": "mnli", "sts": "stsb", "sst": "sst2"}.get(folded, folded)

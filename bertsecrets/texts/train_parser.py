@@ -1,8 +1,8 @@
-"""A small tagger and parser, trained here and now on the Penn Treebank sample, for where no pipeline can be had.
+"""Training of a small tagger and parser on the Penn Treebank sample, for use where no spaCy pipeline is available.
 
-Seeded and on one CPU thread: the same treebank, spaCy version and seed give the same pipeline. It has seen about 3500
-newspaper sentences, so it is weaker than a released pipeline; its accuracy on the held-out sentences is written
-into its `meta.json`, and every result says which pipeline was used.
+Training is seeded and runs on one CPU thread: the same treebank, spaCy version and seed give the same pipeline. It is
+trained on about 3500 newspaper sentences, so it is weaker than a released pipeline; its accuracy on the held-out
+sentences is written into its `meta.json`, and every result names the pipeline that was used.
 """
 
 import random
@@ -16,36 +16,36 @@ from bertsecrets.texts.parsing import OBJECTS, SUBJECTS, spacy_module
 from bertsecrets.texts.treebank import Parsed, read_treebank
 
 NAME = "treebank_small"
-EPOCHS = 10  # each sees every sentence once, in lower case every other time or so, as SST-2 is written
-HELD_OUT = 0.1  # share of the sentences, the last in file order: whole articles that were not trained on
+EPOCHS = 10  # passes over all sentences; about half of the time in lower case, because SST-2 is written so
+HELD_OUT = 0.1  # share of the sentences kept for testing: the last in file order, so from articles not trained on
 WIDTH = 96  # of the shared token vectors
 BATCH_WORDS = 800
 DROPOUT = 0.15
 
 
 def train_pipeline(
-    treebank: Path, folder: Path, seed: int = 1, epochs: int = EPOCHS, sentences: int | None = None
+    treebank: Path, folder: Path, *, seed: int = 1, epochs: int = EPOCHS, sentences: int | None = None
 ) -> dict[str, Any]:
-    """Train a tagger and a parser and write them to `folder`, which `--spacy FOLDER` then takes.
+    """Train a tagger and a parser, write them to `folder` (for `--spacy FOLDER`) and return their accuracy.
 
     Args:
         treebank: folder with NLTK's `treebank` and `dependency_treebank`, zipped or not.
-        sentences: only the first so many of the treebank (all of them, if None).
+        sentences: use only this many sentences, the first of the treebank (all of them, if None).
 
     Returns:
         Accuracy on the held-out sentences, as in `meta.json`: `tag_acc`, `dep_uas`, `dep_las`, and precision, recall
         and F of `subject`, `object` and `root` words.
 
     Raises:
-        UserError: the treebank or spaCy is missing, the treebank is damaged or holds a single sentence, or `folder` is
-            there already.
+        UserError: the treebank or spaCy is missing, the treebank is damaged or holds a single sentence, or `folder`
+            exists.
     """
     spacy = spacy_module()
     if folder.exists():
-        raise UserError(f"{folder} is there already: name a new folder for the pipeline")
+        raise UserError(f"{folder} already exists: name a new folder for the pipeline")
     parsed = read_treebank(treebank)[:sentences]
     if len(parsed) < 2:
-        raise UserError(f"{treebank} holds a single sentence: training takes one, and holding out another")
+        raise UserError(f"{treebank} holds a single sentence: at least 2 are needed, to train and to test")
     cut = min(len(parsed) - 1, round(len(parsed) * (1 - HELD_OUT)))
     spacy.util.fix_random_seed(seed)
     nlp = _blank(spacy)
@@ -53,7 +53,7 @@ def train_pipeline(
     try:
         _fit(nlp, train, epochs, seed)
     except ValueError as error:
-        raise UserError(f"spaCy cannot learn from {treebank} ({first_line(error)}): fetch it again") from error
+        raise UserError(f"spaCy cannot be trained on {treebank} ({first_line(error)}): fetch it again") from error
     scores = evaluate(nlp, parsed[cut:])
     nlp.meta.update(
         name=NAME,
@@ -77,7 +77,7 @@ def train_pipeline(
 
 
 def _blank(spacy: Any) -> Any:
-    """An English pipeline whose tagger and parser share one small convolutional encoder."""
+    """Return an English pipeline whose tagger and parser share one small convolutional encoder."""
     nlp = spacy.blank("en")
     embed = {"@architectures": "spacy.HashEmbedCNN.v2", "pretrained_vectors": None, "width": WIDTH, "depth": 4}
     embed |= {"embed_size": 2000, "window_size": 1, "maxout_pieces": 3, "subword_features": True}
@@ -91,7 +91,7 @@ def _blank(spacy: Any) -> Any:
 
 
 def _example(nlp: Any, sentence: Parsed, lower: bool = False) -> Any:
-    """A sentence as spaCy learns from it: its own tokens against the treebank's."""
+    """Return a sentence as a training example of spaCy: its own tokens with the treebank's annotation."""
     from spacy.tokens import Doc
     from spacy.training import Example
 
@@ -112,16 +112,16 @@ def _fit(nlp: Any, train: list[tuple[Any, Any]], epochs: int, seed: int) -> None
 
 
 def evaluate(nlp: Any, sentences: Sequence[Parsed]) -> dict[str, Any]:
-    """How well a pipeline tags and parses known sentences, and finds the words that K19's features are made of."""
+    """Return a pipeline's accuracy on annotated sentences, and its precision, recall and F for the words K19 uses."""
     examples = [_example(nlp, sentence) for sentence in sentences]
     general = nlp.evaluate(examples)
     docs = list(nlp.pipe(e.reference.text for e in examples))
     scores: dict[str, Any] = {k: round(float(general[k] or 0), 4) for k in ("tag_acc", "dep_uas", "dep_las")}
     for kind, labels in {"subject": SUBJECTS, "object": OBJECTS, "root": {"ROOT"}}.items():
-        found = {(n, t.idx) for n, doc in enumerate(docs) for t in doc if t.dep_ in labels}
+        predicted = {(n, t.idx) for n, doc in enumerate(docs) for t in doc if t.dep_ in labels}
         true = {(n, t.idx) for n, e in enumerate(examples) for t in e.reference if t.dep_ in labels}
-        hits = len(found & true)
-        precision, recall = hits / max(len(found), 1), hits / max(len(true), 1)
-        f = 2 * hits / max(len(found) + len(true), 1)
+        hits = len(predicted & true)
+        precision, recall = hits / max(len(predicted), 1), hits / max(len(true), 1)
+        f = 2 * hits / max(len(predicted) + len(true), 1)
         scores[kind] = {"precision": round(precision, 4), "recall": round(recall, 4), "f": round(f, 4)}
     return scores

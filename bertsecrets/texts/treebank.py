@@ -1,11 +1,10 @@
 """The Penn Treebank sample as sentences with tags, heads and grammatical relations, to train a small parser on.
 
-NLTK ships the sample twice: `treebank` has constituents with function tags (`NP-SBJ`), `dependency_treebank` has a
-head for every word but no labels. Laid over each other they give labelled dependencies: a constituent's head is its
-one word that depends on a word outside, and the function tag says what that word is. Two conventions of the
-pipelines that users have installed are followed: auxiliaries depend on their main verb, and labels are called
-`nsubj`, `nsubjpass`, `csubj`, `csubjpass`, `expl`, `agent`, `dobj`, `dative`, `attr`, `oprd`; what none of them
-covers is `ROOT`, `aux`, `punct` or `dep`.
+NLTK distributes the sample twice: `treebank` has constituents with function tags (`NP-SBJ`), `dependency_treebank` has
+a head for every word but no labels. Together they give labelled dependencies: a constituent's head is its one word
+that depends on a word outside, and the function tag says what that word is. Two conventions of released pipelines are
+followed: auxiliaries depend on their main verb, and labels are called `nsubj`, `nsubjpass`, `csubj`, `csubjpass`,
+`expl`, `agent`, `dobj`, `dative`, `attr`, `oprd`; all other words are `ROOT`, `aux`, `punct` or `dep`.
 """
 
 import itertools
@@ -28,7 +27,7 @@ BE = {"be", "is", "are", "was", "were", "been", "being", "am", "'s", "'re", "'m"
 
 @dataclass(frozen=True)
 class Parsed:
-    """One sentence: `heads[i]` is the word that word i depends on (itself for the root); `spaces[i]` follows it."""
+    """One sentence: word i depends on word `heads[i]` (the root on itself); `spaces[i]`: whether a space follows it."""
 
     words: list[str]
     spaces: list[bool]
@@ -39,7 +38,7 @@ class Parsed:
 
 @dataclass
 class Node:
-    """A constituent over the words `start` to `stop`; traces have no words and are left out."""
+    """A constituent over the words `start` to `stop` (excluded); traces have no words and are left out."""
 
     name: str
     start: int
@@ -58,26 +57,36 @@ class Node:
         return {part for part in re.split(r"[-=]", self.name)[1:] if not part.isdigit()}
 
 
+@dataclass
+class _Draft:
+    """A sentence that is being labelled; `heads` and `labels` are changed in place, the root's head is -1."""
+
+    words: list[str]
+    tags: list[str]
+    heads: list[int]
+    labels: list[str]
+
+
 def read_treebank(folder: Path) -> list[Parsed]:
-    """All sentences of NLTK's `treebank` and `dependency_treebank`, zipped or unpacked in `folder`, in file order.
+    """Return all sentences of NLTK's `treebank` and `dependency_treebank` in `folder` (zipped or not), in file order.
 
     Raises:
         UserError: one of the two is missing, a file is damaged, or they do not hold the same sentences.
     """
     trees, heads = _members(folder, TREES, ".mrg"), _members(folder, HEADS, ".dp")
-    found: list[Parsed] = []
+    sentences: list[Parsed] = []
     for name in sorted(heads.keys() & trees.keys()):
         try:
-            found += _sentences(trees[name], heads[name])
+            sentences += _sentences(trees[name], heads[name])
         except (ValueError, RecursionError) as error:
             raise UserError(f"{folder}: {name} is damaged ({error}): fetch both NLTK packages again") from error
-    if not found:
+    if not sentences:
         raise UserError(f"{folder}: no file is in both {TREES} and {HEADS}: fetch both NLTK packages again")
-    return found
+    return sentences
 
 
 def _sentences(trees: str, heads: str) -> list[Parsed]:
-    """The sentences of a file that both packages have.
+    """Return the sentences of a file that both packages have.
 
     Raises:
         ValueError: one of the two is malformed, or they do not fit together.
@@ -96,7 +105,7 @@ def _sentences(trees: str, heads: str) -> list[Parsed]:
 
 
 def _members(folder: Path, package: str, suffix: str) -> dict[str, str]:
-    """The texts of a package's files by stem, from `<package>.zip` or the folder `<package>`."""
+    """Return the texts of a package's files by stem, from `<package>.zip` or the folder `<package>`."""
     packed, unpacked = folder / f"{package}.zip", folder / package
     with unpacking(packed if packed.is_file() else unpacked, "fetch it again"):
         if packed.is_file():
@@ -105,18 +114,21 @@ def _members(folder: Path, package: str, suffix: str) -> dict[str, str]:
                 return {PurePosixPath(n).stem: archive.read(n).decode("utf-8") for n in names}
         if unpacked.is_dir():
             return {p.stem: p.read_text(encoding="utf-8") for p in sorted(unpacked.rglob(f"*{suffix}"))}
-    raise UserError(f"no {package}.zip in {folder}: python -m nltk.downloader -d DIR {TREES} {HEADS}; give DIR/corpora")
+    raise UserError(
+        f"no {package}.zip in {folder}: get it with python -m nltk.downloader -d DIR {TREES} {HEADS} "
+        "and give DIR/corpora"
+    )
 
 
 def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
-    """The bracketed trees of a file, each with its words; traces (`-NONE-`) and what holds nothing else are out.
+    """Yield the bracketed trees of a file, each with its words, without traces (`-NONE-`) and what holds only traces.
 
     Raises:
-        IndexError: brackets that do not match.
+        IndexError: the brackets do not match.
     """
     stack: list[Node] = []
     words: list[str] = []
-    moved: dict[str, str] = {}  # index of a trace -> what the word that moved away was
+    moved: dict[str, str] = {}  # index of a trace -> function of the word that moved away from it
     tokens = re.findall(r"\(|\)|[^\s()]+", text)
     for place, token in enumerate(tokens):
         if token == "(":
@@ -140,7 +152,7 @@ def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
 
 
 def _role(trace: Node, parent: Node) -> str:
-    """What a trace says of the word that moved away from it: subject, object or nothing of use."""
+    """Return the function of the word that moved away from a trace: `SBJ`, `OBJ`, or nothing that is used here."""
     if "SBJ" in trace.functions:
         return "SBJ"
     plain = trace.category == "NP" and parent.category == "VP" and not trace.functions & (ADVERBIAL | {"PRD"})
@@ -157,44 +169,44 @@ def _name_moved(node: Node, moved: dict[str, str]) -> None:
 
 
 def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Parsed:
-    """Lay constituents over unlabelled dependencies.
+    """Return a sentence with labelled dependencies, from its constituents and its unlabelled dependencies.
 
     Args:
         words: the tree's words, without traces.
         columns: word, tag and head (from 1, 0 for the root) of each word.
 
     Raises:
-        ValueError: tree and columns hold different words; a row without a tag, or without a head in the sentence.
+        ValueError: tree and columns have different words, or a row has no tag or no head in the sentence.
     """
-    first = repr(" ".join(words[:6]))
+    beginning = repr(" ".join(words[:6]))
     if words != [column[0] for column in columns]:
-        raise ValueError(f"tree and dependencies differ at {first}")
+        raise ValueError(f"tree and dependencies differ at {beginning}")
     numbers = {str(place): place - 1 for place in range(len(words) + 1)}
     if any(len(column) < 3 or column[2] not in numbers for column in columns):
-        raise ValueError(f"a row without a tag or a head at {first}")
+        raise ValueError(f"a row without a tag or a head at {beginning}")
     tags = [column[1] for column in columns]
-    heads = [numbers[column[2]] for column in columns]
     labels = ["punct" if tag in PUNCTUATION else "dep" for tag in tags]
-    _lift_main_verbs(tree, tags, heads, labels)
-    _label(tree, None, words, tags, heads, labels)
-    heads = [head if head >= 0 else i for i, head in enumerate(heads)]
-    labels = ["ROOT" if head == i else label for i, (head, label) in enumerate(zip(heads, labels, strict=True))]
+    draft = _Draft(words, tags, [numbers[column[2]] for column in columns], labels)
+    _lift_main_verbs(tree, draft)
+    _label(tree, None, draft)
+    heads = [head if head >= 0 else i for i, head in enumerate(draft.heads)]
+    labels = ["ROOT" if head == i else label for i, (head, label) in enumerate(zip(heads, draft.labels, strict=True))]
     surface = [BRACKETS.get(word, word.replace("\\/", "/")) for word in words]
     return Parsed(surface, spacing(words), tags, heads, labels)
 
 
 def head_of(node: Node, heads: list[int]) -> int | None:
-    """The one word of a constituent that depends on a word outside it; None where there are several."""
+    """Return the one word of a constituent that depends on a word outside it; None where there are several."""
     outside = [i for i in range(node.start, node.stop) if not node.start <= heads[i] < node.stop]
     return outside[0] if len(outside) == 1 else None
 
 
-def _lift_main_verbs(node: Node, tags: list[str], heads: list[int], labels: list[str]) -> None:
+def _lift_main_verbs(node: Node, draft: _Draft) -> None:
     """Turn `will -> join` into `join -> will` and `who -> study` into `study -> who`, innermost constituents first."""
     for child in node.children:
-        _lift_main_verbs(child, tags, heads, labels)
+        _lift_main_verbs(child, draft)
     if node.category == "VP":
-        upper = [c for c in node.children if c.word and VERBAL.fullmatch(tags[c.start])]
+        upper = [c for c in node.children if c.word and VERBAL.fullmatch(draft.tags[c.start])]
         lower = [c for c in node.children if c.category == "VP" and not c.word]
     elif node.category == "SBAR":
         upper = [c for c in node.children if c.category == "WHNP"]
@@ -203,36 +215,37 @@ def _lift_main_verbs(node: Node, tags: list[str], heads: list[int], labels: list
         return
     if len(upper) != 1 or len(lower) != 1:
         return
+    heads = draft.heads
     above, main = head_of(upper[0], heads), head_of(lower[0], heads)
     if above is None or main is None or heads[main] != above:
         return
-    own = range(upper[0].start, upper[0].stop)
+    within = range(upper[0].start, upper[0].stop)
     heads[main] = heads[above]
-    heads[:] = [main if head == above and i not in own else head for i, head in enumerate(heads)]
+    heads[:] = [main if head == above and i not in within else head for i, head in enumerate(heads)]
     heads[above] = main
     if node.category == "VP":
-        labels[above] = "aux"
+        draft.labels[above] = "aux"
 
 
-def _label(node: Node, parent: Node | None, words: list[str], tags: list[str], heads: list[int], labels: list[str]):
-    head = head_of(node, heads)
+def _label(node: Node, parent: Node | None, draft: _Draft) -> None:
+    """Label the heads of a constituent and of all constituents in it."""
+    head = head_of(node, draft.heads)
     if parent is not None and head is not None:
-        relation = _relation(node, parent, head, words, tags, heads, labels)
+        relation = _relation(node, parent, head, draft)
         if relation:
-            labels[head] = relation
+            draft.labels[head] = relation
     for child in node.children:
-        _label(child, node, words, tags, heads, labels)
+        _label(child, node, draft)
 
 
-def _relation(
-    node: Node, parent: Node, head: int, words: list[str], tags: list[str], heads: list[int], labels: list[str]
-) -> str | None:
-    """The label that a constituent's function tag and place give to its head word; None where they say nothing."""
+def _relation(node: Node, parent: Node, head: int, draft: _Draft) -> str | None:
+    """Return the label that a constituent's function tag and place give to its head word; None if they give none."""
+    tags, heads = draft.tags, draft.heads
     functions, nominal = node.functions, node.category in {"NP", "QP", "WHNP", "UCP", "NX"}
     if "SBJ" in functions:
         if tags[head] == "EX":
             return "expl"
-        passive = "pass" if _is_passive(heads[head], words, tags, heads, labels) else ""
+        passive = "pass" if _is_passive(heads[head], draft) else ""
         return ("nsubj" if nominal else "csubj") + passive
     if node.category == "PP" and any("LGS" in child.functions for child in node.children):
         return "agent"
@@ -248,15 +261,20 @@ def _relation(
     return "dative" if "DTV" in functions or (later and "PRD" not in later[0].functions) else "dobj"
 
 
-def _is_passive(verb: int, words: list[str], tags: list[str], heads: list[int], labels: list[str]) -> bool:
-    if verb < 0 or tags[verb] != "VBN":
+def _is_passive(verb: int, draft: _Draft) -> bool:
+    """Return whether a word is a past participle with a form of `be` or `get` as its auxiliary."""
+    if verb < 0 or draft.tags[verb] != "VBN":
         return False
-    auxiliaries = [words[i].lower() for i, head in enumerate(heads) if head == verb and labels[i] == "aux"]
+    auxiliaries = [draft.words[i].lower() for i, h in enumerate(draft.heads) if h == verb and draft.labels[i] == "aux"]
     return any(word in BE for word in auxiliaries)
 
 
 def spacing(words: list[str]) -> list[bool]:
-    """Whether a space follows each word in running text: none before `,` or `n't`, none inside quotes' edges."""
+    """Return whether a space follows each word in running text: not before `,` or `n't`, not just inside quotes.
+
+    >>> spacing(["I", "do", "n't", "."])
+    [True, False, False, False]
+    """
     joins_left = re.compile(r"[,.;:?!%]|''|-R[RCS]B-|n't|'(s|re|ve|ll|d|m)?|\.\.\.", re.IGNORECASE)
     joins_right = {"``", "-LRB-", "-LCB-", "-LSB-", "$", "#"}
     after = [

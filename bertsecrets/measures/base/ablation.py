@@ -109,7 +109,7 @@ def set_ablation(
             predicted = compute(everything, progress)
         else:
             about = {"weights": weights_digest(opened), "task": task.name, "inputs": digest(encoded.input_ids)}
-            grid = Grid.open(folder, everything, opened.layers, opened.heads, about)
+            grid = Grid.open(folder, everything, layers=opened.layers, size=opened.heads, about=about)
             predicted = grid.fill(compute, progress)
     truth = np.asarray(targets)
     scores = np.array([score(task.metric, of_set, truth) for of_set in predicted])

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from bertsecrets.errors import UserError
+from bertsecrets.extras import from_extra
 from bertsecrets.patterns.annotation.colours import FULL_BAR, colours
 from bertsecrets.patterns.annotation.map_set import MapSet, PatternMap
-from bertsecrets.patterns.extra import from_extra
 from bertsecrets.store.files import write_whole
 
-with from_extra("pillow", "drawing sheets of maps"):
+with from_extra("pillow"):
     from PIL import Image, ImageDraw, ImageFont
 
 COLUMNS, ROWS = 4, 3  # a page that viewers show without scaling it down

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from bertsecrets.extras import from_extra
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.extra import from_extra
 from bertsecrets.patterns.trees import LEAF, Trees
 
 ABSENT = -30.0  # the logit of a class that training never saw

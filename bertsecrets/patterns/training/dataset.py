@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bertsecrets.errors import UserError
+from bertsecrets.extras import from_extra
 from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.extra import from_extra
 from bertsecrets.patterns.features.table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack, by_length
 

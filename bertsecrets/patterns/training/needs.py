@@ -1,8 +1,8 @@
 """What judging the suite's classifier on held-out heads needs besides the classifier. Nothing here imports torch."""
 
 from bertsecrets.errors import MissingError
+from bertsecrets.extras import extra_problem
 from bertsecrets.patterns.annotation.map_set import UNSEEN, own_maps
-from bertsecrets.patterns.extra import extra_problem
 
 
 def held_out_problem() -> str | None:

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from bertsecrets.extras import from_extra
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.extra import from_extra
 from bertsecrets.patterns.softmax import Softmax
 from bertsecrets.patterns.training.boosting import ABSENT
 

@@ -1,0 +1,116 @@
+"""The suite from Python: `import bertsecrets as bs`."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tiny import HEADS, LAYERS
+
+import bertsecrets as bs
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+@pytest.fixture
+def session(runs, tiny_bert, tiny_glue) -> bs.Session:
+    return bs.Session(model=str(tiny_bert), glue=tiny_glue, store=runs, offline=True, allow_unofficial_data=True)
+
+
+def test_every_public_name_is_there_and_importing_the_package_costs_nothing():
+    code = (
+        "import sys, bertsecrets as bs; assert not {'torch', 'numpy', 'pydantic'} & sys.modules.keys();"
+        "[getattr(bs, name) for name in bs.__all__]; assert bs.Session.__name__ == 'Session'"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(bs.__all__) <= set(dir(bs))
+    with pytest.raises(AttributeError, match="no attribute 'Sesion'"):
+        bs.Sesion  # noqa: B018
+
+
+def test_a_measurement_has_its_values_and_shows_itself_with_its_figure(session):
+    change = session.measure("attention-change", task="RTE")
+    assert np.shape(change.values["cosine"]) == (LAYERS, HEADS)
+    shown = change._repr_html_()
+    assert "<svg" in shown
+    assert "attention-change" in shown
+    assert session.measure("attention-change", task="rte").reused
+
+
+def test_options_of_a_measure_are_keywords_and_checked(session):
+    padded = session.measure("attention-change", task="rte", padded_to=40)
+    assert padded.options == {"padded_to": 40}
+    with pytest.raises(bs.UserError, match="measure attention-change has no option --padded: it takes --padded-to"):
+        session.measure("attention-change", task="rte", padded=40)
+    with pytest.raises(bs.UserError, match="--padded-to of measure attention-change: input should be greater than 0"):
+        session.measure("attention-change", task="rte", padded_to=0)
+
+
+def test_what_has_no_task_needs_none_and_what_has_one_says_so(session):
+    row = session.measure("example-sentence")
+    assert row.subject.task == "all"
+    with pytest.raises(bs.UserError, match="measure scores needs a task: one of mrpc"):
+        session.measure("scores")
+    with pytest.raises(bs.UserError, match="unknown measure 'score': did you mean scores"):
+        session.measure("score", task="rte")
+
+
+def test_a_verdict_is_judged_on_the_seeds_asked_for_kept_and_shown(session, runs):
+    verdict = session.judge("C1", task="rte", seeds=2)
+    assert verdict.outcome in ("reproduced", "deviates", "inconclusive")
+    assert verdict.as_json()["seeds"] == [1, 2]
+    assert (runs / "verdicts" / "C1-rte-tiny-bert.json").is_file()
+    shown = verdict._repr_html_()
+    assert "<svg" in shown
+    assert verdict.outcome in shown
+    assert "The last two layers change most." in shown
+
+
+def test_a_claim_that_could_be_several_is_not_guessed(session):
+    with pytest.raises(bs.UserError, match="C1 could be any of C1-mrpc, C1-stsb"):
+        session.judge("C1")
+    with pytest.raises(bs.UserError, match="D1 could be any of D1-rte-untrained, D1-rte-random"):
+        session.judge("D1", task="rte")
+    with pytest.raises(bs.UserError, match="C1 is not about qqp: its cases are C1-mrpc"):
+        session.judge("C1", task="qqp")
+    with pytest.raises(bs.UserError, match="unknown claim 'Z1'"):
+        session.judge("Z1")
+    assert str(session.judge("d1-untrained", task="rte").case) == "D1-rte-untrained"
+
+
+def test_what_is_missing_is_said_before_anything_is_trained(session, runs):
+    with pytest.raises(bs.MissingError, match="needs --frames"):
+        session.judge("B1")
+    with pytest.raises(bs.UserError, match="--seeds 0 leaves nothing to run"):
+        session.judge("C1", task="rte", seeds=0)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"limit": 0}, "--limit 0 leaves no rows"),
+        ({"seeds": 0}, "--seeds 0 leaves nothing to run"),
+        ({"glue": "nowhere"}, "no GLUE folder at nowhere"),
+        ({"frames": "nowhere"}, "nothing at nowhere"),
+        ({"device": "tpu"}, "no device 'tpu' here"),
+    ],
+)
+def test_impossible_options_are_refused_at_once(option, message):
+    with pytest.raises(bs.UserError, match=message):
+        bs.Session(**option)
+
+
+def test_options_that_are_not_given_come_from_the_environment(monkeypatch, tmp_path, tiny_glue):
+    monkeypatch.setenv("BERTSECRETS_GLUE", f"{tiny_glue}:{tmp_path}")
+    monkeypatch.setenv("BERTSECRETS_STORE", str(tmp_path / "kept"))
+    options = bs.RunOptions()
+    assert options.glue_folders == [tiny_glue, tmp_path]
+    assert options.store_folder == tmp_path / "kept"
+    assert bs.RunOptions(glue=str(tmp_path), store="mine").glue_folders == [tmp_path]
+
+
+def test_every_claim_is_there_as_data():
+    claims = bs.load_claims()
+    assert {claim.id[0] for claim in claims} >= set("ABCDEFG")
+    assert all(isinstance(claim, bs.Claim) for claim in claims)
