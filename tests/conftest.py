@@ -86,3 +86,18 @@ def shared(runs, tiny_glue, tiny_bert):
         *("--model", str(tiny_bert), "--glue", str(tiny_glue), "--store", str(runs), "--device", "cpu"),
         *("--offline", "--allow-unofficial-data"),
     ]
+
+
+@pytest.fixture
+def as_documented(tiny_bert, tiny_glue, quick, tmp_path, monkeypatch):
+    """A function that turns a page's Python into what runs here: the tiny model, the suite's own corpus."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BERTSECRETS_STORE", str(tmp_path / "runs"))
+
+    def translate(code: str) -> str:
+        code = code.replace('"minilm"', repr(str(tiny_bert)))
+        return code.replace(
+            'glue="./glue_data"', f'glue={str(tiny_glue)!r}, allow_unofficial_data=True, offline=True, device="cpu"'
+        )
+
+    return translate

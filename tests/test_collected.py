@@ -14,7 +14,9 @@ ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 
-@pytest.mark.parametrize("where", [["benchmarks"], ["--pyargs", "bertsecrets.benchmarks"]], ids=["checkout", "installed"])
+@pytest.mark.parametrize(
+    "where", [["benchmarks"], ["--pyargs", "bertsecrets.benchmarks"]], ids=["checkout", "installed"]
+)
 def test_every_implemented_claim_is_collected_on_each_of_its_tasks(where, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *where, "--collect-only", "-q", "-p", "no:cacheprovider"],

@@ -19,9 +19,16 @@ from bertsecrets.options import PARSING
 SHELL = ("sh", "bash", "console", "")
 OWN = [f"--{name.replace('_', '-')}" for name in PARSING]
 PYTESTS = ["-k", "-m", "-n", "-rs", "--pyargs", "--benchmark-json", "--collect-only"]  # options of pytest's own
-# Names that the pages give as examples, and the kind of thing that stands for them here.
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
-RUN_FOR_REAL = [(block, c) for block, c in COMMANDS if c[0] == "bertsecrets" and c[1] in ("claims", "explain", "corpus")]
+# What stands for the user's own in the messages of the page of troubles.
+YOURS = r"\b[A-Z]{2,}[\w.-]*(?:'s)?|'[^']*'|\b\d+\b|\bC1\b[-\w]*|\.\.\.|/dev\.tsv|\bdev\b|[\w.]+_model\.bin"
+RUN_FOR_REAL = [  # but for claims that a page adds, which tests/test_adding.py does
+    (block, command)
+    for block, command in COMMANDS
+    if command[0] == "bertsecrets"
+    and command[1] in ("claims", "explain", "corpus")
+    and block.page.parent.name != "adding"
+]
 
 
 def of(program: str) -> list:
@@ -91,8 +98,6 @@ def _ids_that_pages_add() -> set[str]:
 @pytest.mark.parametrize(("block", "command"), RUN_FOR_REAL, ids=lambda value: str(value)[-40:])
 def test_a_cheap_documented_command_runs(block, command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    if command[1] == "explain" and command[2] in _ids_that_pages_add():
-        pytest.skip("a claim that the page adds: tests/test_adding.py runs it")
     assert main(command[1:]) == 0
     assert capsys.readouterr().out
 
@@ -106,31 +111,20 @@ def test_every_command_has_its_help(command, capsys):
 
 
 def test_every_option_that_a_page_names_exists():
-    known = {option for parser in subparsers().values() for action in parser._actions for option in action.option_strings}
+    known = {
+        option for parser in subparsers().values() for action in parser._actions for option in action.option_strings
+    }
     known |= {*OWN, *PYTESTS, "--help", "--version"}
     for page in pages():
         prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-        named = {name for code in re.findall(r"`([^`]+)`", prose) for name in re.findall(r"(?<!\S)--[a-z][a-z-]+", code)}
+        named = {
+            name for code in re.findall(r"`([^`]+)`", prose) for name in re.findall(r"(?<!\S)--[a-z][a-z-]+", code)
+        }
         if page.name not in ("patterns-data-card.md",):  # which names options of DVC
             assert named - known - {"--strict", "--remote"} == set(), page
 
 
 # ---------------------------------------------------------------------- Python and YAML
-
-
-@pytest.fixture
-def as_documented(tiny_bert, tiny_glue, quick, tmp_path, monkeypatch):
-    """A function that turns a page's Python into what runs here: the tiny model, the suite's own corpus."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BERTSECRETS_STORE", str(tmp_path / "runs"))
-
-    def translate(code: str) -> str:
-        code = code.replace('"minilm"', repr(str(tiny_bert)))
-        return code.replace(
-            'glue="./glue_data"', f'glue={str(tiny_glue)!r}, allow_unofficial_data=True, offline=True, device="cpu"'
-        )
-
-    return translate
 
 
 @pytest.mark.parametrize("page", [PROJECT / "README.md", DOCS / "python.md"], ids=lambda page: page.name)
@@ -185,7 +179,10 @@ def test_every_table_that_a_page_asks_for_is_made(tables):
 
 
 def test_the_pages_of_reference_name_every_measure_quantity_option_and_command(tables):
-    made = {name: tables.on_page_markdown((DOCS / f"{name}.md").read_text()) for name in ("measures", "quantities", "options")}
+    made = {
+        name: tables.on_page_markdown((DOCS / f"{name}.md").read_text())
+        for name in ("measures", "quantities", "options")
+    }
     assert [name for name in measure_names() if f"### {name}\n" not in made["measures"]] == []
     assert [name for name in QUANTITIES if f"| `{name}` |" not in made["quantities"]] == []
     assert [option for option in OWN if f"| `{option}" not in made["options"]] == []
@@ -217,7 +214,7 @@ def test_troubleshooting_quotes_messages_that_the_suite_gives():
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", (DOCS / "troubleshooting.md").read_text(), re.M)[2:]
     assert len(rows) > 15
     for message in rows:
-        parts = re.split(r"\b[A-Z]{2,}[\w.-]*(?:, \.\.\.|'s)?|'[^']*'|\b\d+\b|\bC1\b[-\w]*|\.\.\.|/dev\.tsv|[\w.]+_model\.bin", message)
+        parts = re.split(YOURS, message)
         for part in (part.strip(" :,;") for part in parts):
             assert len(part) < 6 or part in sources, (message, part)
 
@@ -232,5 +229,24 @@ def test_readme_is_one_screen_and_says_who_k19_and_p20_are():
 
 def test_links_between_pages_lead_somewhere():
     for page in pages():
-        for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", prose):
             assert os.path.exists(page.parent / target), (page, target)
+
+
+def test_the_glossary_has_the_words_that_pages_and_messages_use():
+    terms = set(re.findall(r"\*\*([^*]+)\*\*", (DOCS / "glossary.md").read_text(encoding="utf-8").lower()))
+    assert terms >= {
+        "k19",
+        "p20",
+        "head",
+        "map",
+        "band",
+        "verdict",
+        "estimand",
+        "subject",
+        "seed",
+        "measure",
+        "quantity",
+    }
+    assert terms >= {"need", "gain", "block", "claim", "case", "measurement", "store", "points", "constant answer"}

@@ -1,0 +1,290 @@
+"""The exercises of the pages on adding: what they show, put into a copy of the suite, works from end to end.
+
+Each test adds exactly the files that its page names, and compares them with the page's count.
+"""
+
+import filecmp
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pages import PROJECT, blocks, titled
+from tiny import LAYERS, save_tokenizer
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+PARTS = ("bertsecrets", "expected", "params.yaml", "benchmarks/conftest.py", "benchmarks/test_claims.py")
+
+
+class Checkout:
+    """A copy of the suite in which an exercise may add and change files."""
+
+    def __init__(self, root: Path, options: list[str], params: Path):
+        self.root, self.options = root, options
+        for name in PARTS:
+            source, target = PROJECT / name, root / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, target)
+        self.environment = {**ENVIRONMENT, "PYTHONPATH": str(root), "BERTSECRETS_PARAMS": str(params)}
+
+    def add(self, page: str, name: str) -> None:
+        """Write a file as a page shows it; where the file is there already, put the block at its end."""
+        with (self.root / name).open("a", encoding="utf-8") as file:
+            file.write(("\n" if file.tell() else "") + titled(page, name))
+
+    def replace(self, name: str, pattern: str, new: str) -> None:
+        """Put a page's lines in the place of those that match."""
+        path = self.root / name
+        text, count = re.subn(pattern, lambda _: new, path.read_text(encoding="utf-8"), flags=re.M)
+        assert count == 1
+        path.write_text(text, encoding="utf-8")
+
+    @property
+    def touched(self) -> list[str]:
+        """The files that differ from the suite's, by name."""
+        here = (path.relative_to(self.root) for path in self.root.rglob("*") if path.is_file())
+        suite = (
+            path for path in here if path.parts[0] in ("bertsecrets", "expected", "benchmarks", "tests", "params.yaml")
+        )
+        return sorted(
+            str(path)
+            for path in suite
+            if "__pycache__" not in path.parts
+            and not ((PROJECT / path).exists() and filecmp.cmp(self.root / path, PROJECT / path, shallow=False))
+        )
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        """Run Python with these arguments in the copy; its output."""
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.root,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + (done.stderr if code else "")
+
+    def command(self, *arguments: str, code: int = 0) -> str:
+        """Run a command of the suite on the tiny model; its output."""
+        return self.run("-m", "bertsecrets", *arguments, *self.options, code=code)
+
+    def collected(self, chosen: str) -> list[str]:
+        """The ids that `pytest benchmarks -k ...` collects."""
+        out = self.run("-m", "pytest", "benchmarks", "-k", chosen, "--collect-only", "-q", "-p", "no:cacheprovider")
+        return re.findall(r"\[([^\]]+)\]$", out, re.M)
+
+    def verdict(self, claim: str, task: str) -> dict:
+        """The verdict of `report` on a claim."""
+        self.command("report", "--claim", claim, "--task", task, "--json", "verdicts.json", "--html", "report.html")
+        (verdict,) = json.loads((self.root / "verdicts.json").read_text())
+        return verdict
+
+
+@pytest.fixture
+def checkout(tmp_path, tiny_bert, tiny_glue, quick_params) -> Checkout:
+    """A copy of the suite, the tiny model and the suite's own corpus."""
+    options = [
+        *("--model", str(tiny_bert), "--glue", str(tiny_glue), "--store", str(tmp_path / "runs"), "--device", "cpu"),
+        *("--offline", "--allow-unofficial-data"),
+    ]
+    return Checkout(tmp_path / "checkout", options, quick_params)
+
+
+def files_said(row: str) -> str:
+    """How many files the overview says that something takes."""
+    overview = (PROJECT / "docs" / "adding" / "index.md").read_text(encoding="utf-8")
+    (files,) = re.findall(rf"^\| [^|]*{row}[^|]* \| ([^|]+) \|", overview, re.M)
+    return files.split(":")[0]
+
+
+def test_a_claim_on_an_existing_quantity_is_one_entry(checkout):
+    checkout.add("adding/claim.md", "expected/C-change.yaml")
+    assert checkout.touched == ["expected/C-change.yaml"]
+    assert files_said("on an existing quantity") == "1"
+    assert "nine heads in ten" in checkout.run("-m", "bertsecrets", "explain", "C5")
+    assert checkout.collected("C5") == ["C5-mrpc", "C5-rte"]
+    verdict = checkout.verdict("C5", "rte")
+    assert verdict["verdict"] in ("reproduced", "deviates", "inconclusive")
+    assert 0 <= verdict["observed"] <= 100
+
+
+def test_the_band_that_the_page_on_claims_shows_is_computed():
+    import yaml
+
+    from bertsecrets.claims.band import band
+    from bertsecrets.claims.schema import Claim
+
+    (entry,) = (
+        e
+        for b in blocks(PROJECT / "docs/adding/claim.md")
+        if b.language == "yaml" and not b.title
+        for e in yaml.safe_load(b.text)
+    )
+    (case,) = Claim.model_validate(entry).cases
+    half = 2.5758 * np.hypot(100 * np.sqrt(0.646 * 0.354 / 277), 2.77) + 0.05
+    assert band(case, 0.99) == pytest.approx((64.6 - half, 64.6 + half), abs=1e-3)
+
+
+def test_a_quantity_is_one_function_and_one_entry(checkout):
+    checkout.add("adding/quantity.md", "bertsecrets/claims/quantities/change_depth.py")
+    checkout.add("adding/quantity.md", "expected/C-change.yaml")
+    assert len(checkout.touched) == 2
+    assert files_said("a quantity\\]") == "2"
+    assert checkout.collected("C6") == ["C6-rte"]
+    verdict = checkout.verdict("C6", "rte")
+    measurement = checkout.command("measure", "attention-change", "--task", "rte")
+    cosine = np.array(json.loads(measurement)["values"]["cosine"])
+    assert verdict["observed"] == cosine.mean(1).argmin() / (LAYERS - 1)
+
+
+def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(checkout, as_documented):
+    checkout.add("adding/measure.md", "bertsecrets/measures/attention_entropy.py")
+    assert checkout.touched == ["bertsecrets/measures/attention_entropy.py"]
+    assert files_said("a measure\\]") == "1"
+    measured = json.loads(checkout.command("measure", "attention-entropy", "--task", "rte"))
+    entropy = np.array(measured["values"]["entropy"])
+    assert entropy.shape == (LAYERS, 4)
+    assert 0 < entropy.min() < entropy.max() < np.log2(60)
+    assert "it takes none" in checkout.command("measure", "attention-entropy", "--task", "rte", "--cased", code=2)
+
+    checkout.add("adding/measure.md", "bertsecrets/claims/quantities/entropy.py")
+    checkout.add("adding/measure.md", "expected/E-tokens.yaml")
+    assert len(checkout.touched) == 3
+    assert files_said("a measure that a claim judges") == "3"
+    assert checkout.collected("E6") == ["E6-rte"]
+    verdict = checkout.verdict("E6", "rte")
+    growth = entropy.mean(1)
+    assert verdict["observed"] == pytest.approx(growth[-1] - growth[0], abs=1e-6)
+    assert "Entropy of each head" in (checkout.root / "report.html").read_text()
+
+    (checkout.root / "tests").mkdir()
+    checkout.add("adding/measure.md", "tests/test_attention_entropy.py")
+    assert "1 passed" in checkout.run("-m", "pytest", "tests", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark")
+
+    (code,) = (b.text for b in blocks(PROJECT / "docs/adding/measure.md") if b.language == "python" and not b.title)
+    out = checkout.run("-c", as_documented(code))
+    assert out.split()[-2:] == [verdict["verdict"], str(verdict["observed"])]
+
+
+def test_the_entropy_that_the_page_computes_is_that_of_the_models_own_maps(checkout, tiny_bert):
+    """By another route: transformers' own maps of one input at a time, and numpy."""
+    checkout.add("adding/measure.md", "bertsecrets/measures/attention_entropy.py")
+    out = checkout.run(
+        "-c",
+        f"""
+import numpy as np, torch
+from bertsecrets.measures.attention_entropy import EntropyObserver
+from bertsecrets.models.attention import Pass
+from bertsecrets.models.encoding import Encoded
+from bertsecrets.models.loading import OpenModel
+from transformers import AutoModelForSequenceClassification
+model = AutoModelForSequenceClassification.from_pretrained({str(tiny_bert)!r}, attn_implementation="eager").eval()
+ids = [[2, 9, 8, 3], [2, 5, 3, 7, 30, 3]]
+observer = EntropyObserver(2, 3, 4)
+Pass(OpenModel(model, None, "")).feed(Encoded(ids, None, 0), [observer])
+for i, row in enumerate(ids):
+    maps = model(input_ids=torch.tensor([row]), output_attentions=True).attentions
+    plain = np.stack([layer[0].detach().numpy().astype(float) for layer in maps])
+    wanted = -(plain * np.log2(plain)).sum(-1).mean(-1)
+    np.testing.assert_allclose(observer.compute()[1]["entropy"][i], wanted, rtol=1e-4)
+print("equal")
+""",
+    )
+    assert out.strip() == "equal"
+
+
+@pytest.fixture
+def own_measure():
+    """The page's measure, defined outside the package and taken away again."""
+    from bertsecrets.measures import registry
+
+    names: dict[str, object] = {"__name__": "own_measure"}
+    exec(titled("adding/measure.md", "bertsecrets/measures/attention_entropy.py"), names)
+    yield names
+    del registry._REGISTERED["attention-entropy"]
+
+
+def test_a_measure_from_outside_the_package_works_like_any_other(own_measure, tiny_bert, tiny_glue, quick, tmp_path):
+    import bertsecrets as bs
+
+    session = bs.Session(
+        model=str(tiny_bert), glue=tiny_glue, store=tmp_path, device="cpu", offline=True, allow_unofficial_data=True
+    )
+    measurement = session.measure("attention-entropy", task="rte", init="untrained")
+    assert measurement.values["entropy"].shape == (LAYERS, 4)
+    assert session.measure("attention-entropy", task="rte", init="untrained").reused
+
+
+def test_a_family_opens_by_itself_and_one_that_counts_positions_otherwise_takes_one_line(checkout, tmp_path):
+    import torch
+    from transformers import RobertaPreLayerNormConfig, RobertaPreLayerNormForSequenceClassification
+
+    model = tmp_path / "prelayernorm"
+    tokenizer = save_tokenizer(model)
+    torch.manual_seed(0)
+    config = RobertaPreLayerNormConfig(
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+        max_position_embeddings=12, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    RobertaPreLayerNormForSequenceClassification(config).save_pretrained(model)
+    checkout.options[1] = str(model)
+    arguments = ("measure", "special-tokens", "--task", "rte", "--init", "untrained")
+    assert "index out of range" in checkout.command(*arguments, code=1)  # 12 positions, the first of which is taken
+    name = "bertsecrets/models/families.py"
+    checkout.replace(name, r"^POSITIONS_AFTER_PADDING = .*\n", titled("adding/family.md", name))
+    assert checkout.touched == [name]
+    assert files_said("a model family") == "0; 1 where positions are counted in another way"
+    measured = json.loads(checkout.command(*arguments))
+    assert np.shape(measured["values"]["cls"]) == (2, 4)
+
+
+def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_mean(checkout, tmp_path):
+    before = checkout.run("-m", "bertsecrets", "explain", "D2")
+    checkout.add("adding/task.md", "bertsecrets/texts/tasks.py")
+    metrics = "bertsecrets/texts/metrics.py"
+    checkout.replace(metrics, r"^METRICS: .*\n", titled("adding/task.md", metrics))
+    assert checkout.touched == ["bertsecrets/texts/metrics.py", "bertsecrets/texts/tasks.py"]
+    assert files_said("a task") == "1; 2 with a metric of its own"
+
+    folder = tmp_path / "acceptable" / "CoLA"
+    folder.mkdir(parents=True)
+    for name, rows in (("train", 64), ("dev", 24)):
+        lines = [
+            f"g\t{i % 3 and 1}\t\tthe {'nurse sold' if i % 3 else 'sold nurse'} {i % 7} letters" for i in range(rows)
+        ]
+        (folder / f"{name}.tsv").write_text("source\tlabel\tmark\tsentence\n" + "\n".join(lines) + "\n")
+    checkout.options[3] = str(folder.parent)
+    checkout.command("measure", "scores", "--task", "cola", "--save", "kept", "--json", "scores.json")
+    scores = json.loads((checkout.root / "scores.json").read_text())
+    assert set(scores["values"]) == {"accuracy", "matthews", "constant", "majority", "entropy"}
+    (samples,) = (np.load(path) for path in (checkout.root / "kept").rglob("*.npz"))
+    from sklearn.metrics import matthews_corrcoef
+
+    assert scores["values"]["matthews"] == pytest.approx(matthews_corrcoef(samples["target"], samples["predicted"]))
+    checkout.add("adding/task.md", "expected/D-scores.yaml")
+    assert checkout.verdict("D9", "cola")["unit"] == "points"
+    assert json.loads(checkout.command("measure", "layer-ablation", "--task", "cola"))["values"][
+        "baseline"
+    ] == pytest.approx(scores["values"]["matthews"])
+
+    assert checkout.run("-m", "bertsecrets", "explain", "D2") == before
+    assert "7 tasks" in checkout.run(
+        "-c",
+        """
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.texts.tasks import TASKS
+needs = QUANTITIES["mean-score-difference"].needs.values()
+assert "cola" in TASKS and all("cola" not in need.tasks for need in needs)
+print({f"{len(need.tasks)} tasks" for need in needs})
+""",
+    )

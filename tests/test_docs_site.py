@@ -1,0 +1,69 @@
+"""The documentation site: it builds with warnings as errors, says what the API is, and loads nothing from outside."""
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from pages import DOCS, PROJECT
+
+import bertsecrets
+
+for package in ("mkdocs", "material", "mkdocstrings_handlers.python"):
+    pytest.importorskip(package, reason='the site needs pip install "bertsecrets[docs]"', exc_type=ImportError)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The site, built as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=PROJECT,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+class Loaded(HTMLParser):
+    """What a browser loads by itself for a page: scripts, style sheets, pictures and the like, but no link."""
+
+    def __init__(self, page: Path):
+        super().__init__()
+        self.addresses: list[str] = []
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        """Note the address that a tag loads."""
+        given = dict(attrs)
+        name = {"link": "href", "object": "data"}.get(tag, "src")
+        if tag != "a" and given.get(name) and given.get("rel") not in ("canonical", "next", "prev"):
+            self.addresses.append(given[name])
+
+
+def test_every_page_is_there_and_loads_nothing_from_outside(site):
+    for source in DOCS.rglob("*.md"):
+        page = site / source.relative_to(DOCS).with_suffix(".html")
+        loaded = Loaded(page).addresses
+        assert len(loaded) > 3
+        assert [address for address in loaded if re.match(r"(https?:)?//", address)] == [], page
+        assert [a for a in loaded if not (page.parent / a.split("?")[0].split("#")[0]).resolve().exists()] == [], page
+    for sheet in site.rglob("*.css"):
+        assert re.findall(r"url\(\s*[\"']?(?:https?:)?//|@import", sheet.read_text(encoding="utf-8")) == [], sheet
+
+
+def test_the_api_page_has_every_public_name(site):
+    page = (site / "api.html").read_text(encoding="utf-8")
+    assert [name for name in bertsecrets.__all__ if f'id="bertsecrets.{name}"' not in page] == []
+
+
+def test_what_makes_the_tables_is_not_on_the_site(site):
+    assert not (site / "hooks").exists()
+    assert "attention-change" in (site / "measures.html").read_text(encoding="utf-8")
