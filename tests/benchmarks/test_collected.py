@@ -10,7 +10,7 @@ import pytest
 
 from bertsecrets.claims.schema import cases
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 

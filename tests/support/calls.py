@@ -30,7 +30,7 @@ def run(capsys, *arguments) -> str:
 
 def started(code: str, **environment: str) -> subprocess.Popen[str]:
     """A Python of its own that runs the code, with the suite at hand."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)],
         env={**os.environ, "PYTHONPATH": str(root), **environment},

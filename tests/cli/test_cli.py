@@ -13,7 +13,7 @@ from tiny import HEADS, LAYERS
 
 from bertsecrets.cli.main import main
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("quick")
 
 

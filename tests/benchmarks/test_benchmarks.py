@@ -11,7 +11,7 @@ import pytest
 
 from bertsecrets.texts.corpus import write_corpus
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 # A pytest of its own must not take itself for a worker of the one that runs these tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 KNOWN = """

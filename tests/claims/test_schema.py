@@ -16,7 +16,7 @@ from bertsecrets.settings import load_settings, project_path
 from bertsecrets.texts.tasks import TASKS
 
 COUNTS = {"A": 4, "B": 6, "C": 4, "D": 6, "E": 5, "F": 3, "G": 7, "H": 5}
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 GOOD = """
 - id: C1
   source: K19

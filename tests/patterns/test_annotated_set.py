@@ -17,7 +17,7 @@ from bertsecrets.patterns.training.audit import share_interval
 from bertsecrets.patterns.training.crossval import quality
 from bertsecrets.patterns.training.train import unseen
 
-CARD = Path(__file__).parent.parent / "docs" / "patterns-data-card.md"
+CARD = Path(__file__).parents[2] / "docs" / "patterns-data-card.md"
 PARTS = {  # by rows; "added" ones were chosen for their heads
     "MiniLM, drawn": slice(640), "MiniLM, added": slice(640, 900),
     "MiniLM, drawn, other tasks": slice(900, 1008), "MiniLM, added, other tasks": slice(1008, 1200),

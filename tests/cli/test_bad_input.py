@@ -13,7 +13,7 @@ from tiny import save_bert
 
 from bertsecrets.session import Session
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("quick")
 
 

@@ -12,7 +12,7 @@ import pytest
 from calls import run, told
 from measurements import judged, of_id, scored
 from patterned import pattern_set
-from test_linguistics import HEADS, TREES
+from treebank_sample import HEADS, TREES
 
 from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.classes import CLASSES

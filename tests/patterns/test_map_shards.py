@@ -24,7 +24,7 @@ from bertsecrets.patterns.annotation.map_set import (
 )
 from bertsecrets.session import Session
 
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 def test_the_maps_are_those_and_in_that_order_on_which_the_classifier_was_trained():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parent.parent / "bertsecrets"
+PACKAGE = Path(__file__).resolve().parents[2] / "bertsecrets"
 PATTERNS = PACKAGE / "patterns"
 
 
