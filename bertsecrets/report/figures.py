@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from bertsecrets.bootstrap import central_interval, column_means, resampled_means
+from bertsecrets.claims.estimate import with_interval
 from bertsecrets.extras import from_extra
 from bertsecrets.measures.base.figures import (
     ClassMap,
     HeadMap,
     LayerBars,
     LayerCurves,
-    PerHead,
     RankedHeads,
     StackedShares,
 )
@@ -82,18 +81,6 @@ def _(figure: StackedShares, settings: JudgeParams) -> str:
 @draw.register
 def _(figure: ClassMap, settings: JudgeParams) -> str:
     return class_map(figure.majority, figure.agreement, figure.names)
-
-
-def with_interval(
-    block: Float[np.ndarray, "examples k"], statistic: PerHead, settings: JudgeParams
-) -> tuple[Float[np.ndarray, " heads"], Float[np.ndarray, " heads"], Float[np.ndarray, " heads"]]:
-    """Return each head's number with both ends of its 95 % bootstrap interval over examples.
-
-    The intervals are not corrected for their number: of 144 intervals at 95 %, about seven miss the truth.
-    """
-    values = statistic(column_means(block)[0])
-    replicates = resampled_means(block, np.random.default_rng(settings.seed), settings.resamples)
-    return values, *central_interval(statistic(replicates), 0.95)
 
 
 def heat_map(
