@@ -114,7 +114,7 @@ def test_the_second_annotator_is_blind_until_the_end(folder, serve):
         right = first[work.order[place]]
         _, state = ask(server, "/label", {"place": place, "label": right if place else "block"})
     agreed = first[work.order[0]] == "block"
-    assert f"{'100%' if agreed else '83%'} of 6 maps labelled alike" in state["agreement"]
+    assert f"same label on {'100%' if agreed else '83%'} of 6 maps" in state["agreement"]
     assert state["agreement"].startswith("Cohen's kappa ")
     found = MapSet.load(folder)
     assert found.labels == first
