@@ -17,7 +17,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.patterns.annotation.colours import shades
 from bertsecrets.patterns.annotation.map_set import ANNOTATIONS, MapSet
 from bertsecrets.patterns.annotation.server import Server
-from bertsecrets.patterns.annotation.session import Annotation, alone
+from bertsecrets.patterns.annotation.session import Annotation, exclusive
 from bertsecrets.patterns.classes import CLASSES
 
 
@@ -212,11 +212,11 @@ def test_a_port_in_use_is_named(folder, serve):
 
 
 def test_one_process_at_a_time(folder):
-    with alone(folder):
+    with exclusive(folder):
         with pytest.raises(UserError, match="is being annotated by another process"):
-            with alone(folder):
+            with exclusive(folder):
                 pass
-    with alone(folder):
+    with exclusive(folder):
         pattern_set(3).save(folder)
     assert sorted(path.name for path in folder.iterdir()) == ["annotations.tsv", "maps-0001.npz"]
 
