@@ -128,7 +128,7 @@ def test_a_larger_second_subset_goes_on_with_the_smaller_one(folder):
 
 def test_annotators_are_not_mixed_up(folder):
     Annotation.open(folder, "Anna").label(0, "block")
-    with pytest.raises(UserError, match="the labels in .* are Anna's, not Ben's: go on .* --second N, or .* --anew"):
+    with pytest.raises(UserError, match="the labels in .* are Anna's, not Ben's: continue .* --second N, or .* --anew"):
         Annotation.open(folder, "Ben")
     with pytest.raises(UserError, match="Anna is the first annotator of"):
         Annotation.open(folder, "Anna", second=3)
@@ -156,7 +156,7 @@ def test_labels_are_replaced_only_when_asked_and_only_by_the_first_key(folder):
 
 @pytest.mark.parametrize("count", [0, 11])
 def test_impossible_subsets_are_refused(folder, count):
-    with pytest.raises(UserError, match=f"a second annotator on {count} of 10 maps: give 1 to 10"):
+    with pytest.raises(UserError, match=f"--second {count} of 10 maps: give 1 to 10"):
         Annotation.open(folder, second=count)
 
 
@@ -233,8 +233,8 @@ def test_the_command_draws_a_set_and_refuses_what_it_cannot_do(tiny_bert, tiny_g
         ([str(tmp_path)], "no maps in"),
         ([str(tmp_path), *draw], "holds other files"),
         ([str(set_folder / ANNOTATIONS), *draw, "--draw-only"], "a file stands where a folder is needed"),
-        ([str(tmp_path / "new"), *draw[:4], "--per-task", "-1"], "take 0 or more"),
-        ([str(set_folder), "--second", "9"], "a second annotator on 9 of 7 maps"),
+        ([str(tmp_path / "new"), *draw[:4], "--per-task", "-1"], "must be 0 or more"),
+        ([str(set_folder), "--second", "9"], "--second 9 of 7 maps"),
         ([str(set_folder), "--port", "-1"], "--port -1 cannot be used"),
     ]:
         assert main(["annotate", *arguments]) == 2

@@ -60,7 +60,7 @@ def test_ten_maps_of_each_predicted_class(tmp_path):
     assert [path.name for path in written] == ["vertical.png", "block.png"]
     with Image.open(written[0]) as few, Image.open(written[1]) as many:
         assert many.height == 2 * few.height  # ten in two rows, three in one
-    with pytest.raises(UserError, match="judged on another set"):
+    with pytest.raises(UserError, match="give the set on which the classifier was judged"):
         write_predicted(maps, {"elsewhere": "block"}, tmp_path, 1)
 
 

@@ -176,7 +176,7 @@ def test_what_needs_the_extra_names_it_in_one_line(package, name, arguments, tmp
     done = alone(code, package)
     assert done.returncode == 2, done.stderr
     last = done.stderr.strip().splitlines()[-1]
-    assert f'needs {name}: pip install "bertsecrets[patterns-training]"' in last
+    assert f'needs {name}, which is not installed: pip install "bertsecrets[patterns-training]"' in last
 
 
 def test_whether_the_classifier_can_be_judged_is_told_without_torch_or_scikit_learn():
