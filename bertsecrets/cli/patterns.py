@@ -88,7 +88,7 @@ def annotate(options: argparse.Namespace) -> None:
         UserError: no set in the folder, or one already where a new one should be drawn.
     """
     from bertsecrets.patterns.annotation.server import Server
-    from bertsecrets.patterns.annotation.session import Annotation, alone
+    from bertsecrets.patterns.annotation.session import Annotation, exclusive
 
     if options.task:
         _check_new(options.folder, "leave out --task to continue with it, or ")
@@ -97,7 +97,7 @@ def annotate(options: argparse.Namespace) -> None:
         raise UserError(f"no set of maps in {options.folder}: give --task (and --model) to draw one")
     if options.draw_only:
         return
-    with alone(options.folder):
+    with exclusive(options.folder):
         work = Annotation.open(options.folder, options.annotator, options.second, options.anew)
         with Server(work, options.port) as server:
             print(f"{len(work)} maps, {work.done} labelled, by {work.annotator}")

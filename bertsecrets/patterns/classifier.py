@@ -3,8 +3,8 @@
 The probabilities of both are multiplied, with half the weight for the regression, and calibrated.
 
 It takes maps of any length, padded or not, on any device. Its weights are one safetensors file beside `report.json`,
-which records its quality on held-out heads; `bertsecrets train-patterns` makes both. This module loads, saves and applies
-it; `training.trees_and_regression` fits it.
+which records its quality on held-out heads; `bertsecrets train-patterns` makes both. This module loads, saves and
+applies it; `training.trees_and_regression` fits it.
 """
 
 import json
@@ -123,8 +123,8 @@ def annotated_models(report: dict[str, Any]) -> list[str]:
 def held_out_errors(report: dict[str, Any]) -> Float[np.ndarray, "annotated classes"]:
     """Return, for each annotated head, label minus probabilities of a classifier trained on others, mean over its maps.
 
-    All heads have the same weight, as they do in a model; otherwise hard heads, of which more maps were annotated, would
-    count too much. Heads of related models count separately here; only the folds keep them together.
+    All heads have the same weight, as they do in a model; otherwise hard heads, of which more maps were annotated,
+    would count too much. Heads of related models count separately here; only the folds keep them together.
 
     Raises:
         UserError: the report has no held-out map, or one without head, class or probabilities.

@@ -14,8 +14,8 @@ PLACES = 2**21  # cells of padded maps that are processed together, to bound mem
 class MapStack:
     """Attention maps, padded with zeros on the right and below.
 
-    `lengths` are the numbers of real tokens; `boundary` is the index of the first token of the second text, or the length
-    if there is only one text.
+    `lengths` are the numbers of real tokens; `boundary` is the index of the first token of the second text, or the
+    length if there is only one text.
     """
 
     maps: Float[torch.Tensor, "maps tokens tokens"]
@@ -50,8 +50,8 @@ class MapStack:
     def special(self) -> Int[torch.Tensor, "maps 3"]:
         """Return the places of [CLS], of the [SEP] that ends the first text, and of the last token.
 
-        In one-text inputs the last two are the same place. Causal models have other tokens at these places; the class of
-        a map depends on its columns, whatever their tokens.
+        In one-text inputs the last two are the same place. Causal models have other tokens at these places; the class
+        of a map depends on its columns, whatever their tokens.
         """
         return torch.stack([torch.zeros_like(self.lengths), self.boundary - 1, self.lengths - 1], dim=1)
 

@@ -1,10 +1,11 @@
 """Shares of the pattern classes, corrected for the classifier's errors.
 
-The method is prediction-powered inference (Angelopoulos, Bates, Fannjiang, Jordan, Zrnic 2023, Science 382). The mean of
-the class probabilities is corrected by the mean difference between labels and probabilities on annotated heads that the
-classifier had not seen. The error on a model depends on the heads that this model happens to have, so resamples draw
-about as many annotated heads as the model has, not as many as were annotated. The error of an annotated head is known
-from a few maps only, while a model's is the mean over many; so such intervals tend to be too wide rather than too narrow.
+The method is prediction-powered inference (Angelopoulos, Bates, Fannjiang, Jordan, Zrnic 2023, Science 382). The mean
+of the class probabilities is corrected by the mean difference between labels and probabilities on annotated heads that
+the classifier had not seen. The error on a model depends on the heads that this model happens to have, so resamples
+draw about as many annotated heads as the model has, not as many as were annotated. The error of an annotated head is
+known from a few maps only, while a model's is the mean over many; so such intervals are rather too wide if all maps of
+a head are similar.
 """
 
 import numpy as np

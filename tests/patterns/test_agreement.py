@@ -41,9 +41,9 @@ def test_equal_labels_agree_wholly():
 
 
 def test_what_cannot_be_compared_is_refused():
-    with pytest.raises(UserError, match="2 labels against 1"):
+    with pytest.raises(UserError, match="2 labels and 1 labels"):
         label_agreement(CLASSES[:2], CLASSES[:1])
-    with pytest.raises(UserError, match="0 labels against 0"):
+    with pytest.raises(UserError, match="0 labels and 0 labels"):
         label_agreement([], [])
     with pytest.raises(UserError, match="unknown class 'x'"):
         label_agreement(["x"], ["block"])

@@ -17,7 +17,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.patterns.annotation.colours import shades
 from bertsecrets.patterns.annotation.map_set import ANNOTATIONS, MapSet
 from bertsecrets.patterns.annotation.server import Server
-from bertsecrets.patterns.annotation.session import Annotation, alone
+from bertsecrets.patterns.annotation.session import Annotation, exclusive
 from bertsecrets.patterns.classes import CLASSES
 
 
@@ -114,7 +114,7 @@ def test_the_second_annotator_is_blind_until_the_end(folder, serve):
         right = first[work.order[place]]
         _, state = ask(server, "/label", {"place": place, "label": right if place else "block"})
     agreed = first[work.order[0]] == "block"
-    assert f"{'100%' if agreed else '83%'} of 6 maps labelled alike" in state["agreement"]
+    assert f"same label on {'100%' if agreed else '83%'} of 6 maps" in state["agreement"]
     assert state["agreement"].startswith("Cohen's kappa ")
     found = MapSet.load(folder)
     assert found.labels == first
@@ -128,7 +128,7 @@ def test_a_larger_second_subset_goes_on_with_the_smaller_one(folder):
 
 def test_annotators_are_not_mixed_up(folder):
     Annotation.open(folder, "Anna").label(0, "block")
-    with pytest.raises(UserError, match="the labels in .* are Anna's, not Ben's: go on .* --second N, or .* --anew"):
+    with pytest.raises(UserError, match="the labels in .* are Anna's, not Ben's: continue .* --second N, or .* --anew"):
         Annotation.open(folder, "Ben")
     with pytest.raises(UserError, match="Anna is the first annotator of"):
         Annotation.open(folder, "Anna", second=3)
@@ -156,7 +156,7 @@ def test_labels_are_replaced_only_when_asked_and_only_by_the_first_key(folder):
 
 @pytest.mark.parametrize("count", [0, 11])
 def test_impossible_subsets_are_refused(folder, count):
-    with pytest.raises(UserError, match=f"a second annotator on {count} of 10 maps: give 1 to 10"):
+    with pytest.raises(UserError, match=f"--second {count} of 10 maps: give 1 to 10"):
         Annotation.open(folder, second=count)
 
 
@@ -212,11 +212,11 @@ def test_a_port_in_use_is_named(folder, serve):
 
 
 def test_one_process_at_a_time(folder):
-    with alone(folder):
+    with exclusive(folder):
         with pytest.raises(UserError, match="is being annotated by another process"):
-            with alone(folder):
+            with exclusive(folder):
                 pass
-    with alone(folder):
+    with exclusive(folder):
         pattern_set(3).save(folder)
     assert sorted(path.name for path in folder.iterdir()) == ["annotations.tsv", "maps-0001.npz"]
 
@@ -233,8 +233,8 @@ def test_the_command_draws_a_set_and_refuses_what_it_cannot_do(tiny_bert, tiny_g
         ([str(tmp_path)], "no maps in"),
         ([str(tmp_path), *draw], "holds other files"),
         ([str(set_folder / ANNOTATIONS), *draw, "--draw-only"], "a file stands where a folder is needed"),
-        ([str(tmp_path / "new"), *draw[:4], "--per-task", "-1"], "take 0 or more"),
-        ([str(set_folder), "--second", "9"], "a second annotator on 9 of 7 maps"),
+        ([str(tmp_path / "new"), *draw[:4], "--per-task", "-1"], "must be 0 or more"),
+        ([str(set_folder), "--second", "9"], "--second 9 of 7 maps"),
         ([str(set_folder), "--port", "-1"], "--port -1 cannot be used"),
     ]:
         assert main(["annotate", *arguments]) == 2

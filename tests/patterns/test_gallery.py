@@ -36,7 +36,7 @@ def test_one_picture_per_class_and_one_of_hard_cases(tmp_path, capsys):
     assert {path.stem for path in (tmp_path / "out").iterdir()} == names
     printed = capsys.readouterr().out
     assert "40 maps: 8 vertical, 8 diagonal, 8 vertical-diagonal, 8 block, 8 heterogeneous" in printed
-    assert "75% of 40 maps labelled alike" in printed
+    assert "same label on 75% of 40 maps" in printed
     with Image.open(tmp_path / "out" / "block.png") as one, Image.open(tmp_path / "out" / "hard-cases.png") as hard:
         assert one.height * HARD / EACH == hard.height
     first = (tmp_path / "out" / "block.png").read_bytes()
@@ -60,7 +60,7 @@ def test_ten_maps_of_each_predicted_class(tmp_path):
     assert [path.name for path in written] == ["vertical.png", "block.png"]
     with Image.open(written[0]) as few, Image.open(written[1]) as many:
         assert many.height == 2 * few.height  # ten in two rows, three in one
-    with pytest.raises(UserError, match="judged on another set"):
+    with pytest.raises(UserError, match="give the set on which the classifier was judged"):
         write_predicted(maps, {"elsewhere": "block"}, tmp_path, 1)
 
 

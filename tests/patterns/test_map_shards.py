@@ -78,7 +78,7 @@ def test_a_name_that_is_taken_is_refused_and_nothing_is_written(tmp_path):
         add_draw(tmp_path, MapSet((pattern_map(3), pattern_map(9))))
     assert len(shards(tmp_path)) == 1
     (tmp_path / "maps-0002.npz").write_bytes((tmp_path / MAPS).read_bytes())
-    with pytest.raises(UserError, match="maps-0002.npz has a map 'tiny_0', which another file beside it has too"):
+    with pytest.raises(UserError, match="maps-0002.npz has a map 'tiny_0' that is also in another file"):
         MapSet.load(tmp_path)
 
 
@@ -176,7 +176,7 @@ def test_what_needs_the_extra_names_it_in_one_line(package, name, arguments, tmp
     done = alone(code, package)
     assert done.returncode == 2, done.stderr
     last = done.stderr.strip().splitlines()[-1]
-    assert f'needs {name}: pip install "bertsecrets[patterns-training]"' in last
+    assert f'needs {name}, which is not installed: pip install "bertsecrets[patterns-training]"' in last
 
 
 def test_whether_the_classifier_can_be_judged_is_told_without_torch_or_scikit_learn():

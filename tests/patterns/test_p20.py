@@ -85,7 +85,7 @@ def relabel(source: Path, old: str, new: str) -> None:
     ("old", "new", "message"),
     [
         ("mix =", "swirl =", "labels.txt, line 6: unknown label 'swirl'; expected one of vertical, diagonal"),
-        ("block = 7", "block = 7, 77", "labels.txt, line 7: no 0077.npy beside it"),
+        ("block = 7", "block = 7, 77", "labels.txt, line 7: 0077.npy is missing"),
         ("block = 7", "block = 7, 5", "labels.txt, line 7: '0005' is named twice"),
         ("block = 7", "block 7", "labels.txt, line 7: no '=' in 'block 7'"),
         (LABELS, "\n", "names no maps"),
@@ -116,7 +116,7 @@ def test_wrong_maps_are_named(source, array, message):
 
 
 def test_wrong_sources_are_refused(source, tmp_path):
-    with pytest.raises(UserError, match="nothing at"):
+    with pytest.raises(UserError, match="does not exist"):
         read_p20(tmp_path / "absent")
     with pytest.raises(UserError, match="no labels.txt in"):
         read_p20(source / "normed")

@@ -134,5 +134,5 @@ def test_no_sheets_go_where_files_are(tmp_path, capsys, mode):
 
 
 def test_no_more_sheets_than_maps(tmp_path):
-    with pytest.raises(UserError, match="4 maps of 3: ask for 1 to 3"):
+    with pytest.raises(UserError, match="--count 4 is out of range: give 1 to 3"):
         write_sheets(pattern_set(3), tmp_path / "new", 1, count=4)

@@ -159,7 +159,7 @@ def test_a_folder_with_other_files_is_not_overwritten(trained, brief, tmp_path, 
 def test_nothing_labelled_is_said(tmp_path, capsys):
     pattern_set(10, labelled=False).save(tmp_path / "data")
     assert main(["train-patterns", "--data", str(tmp_path / "data"), "--output", str(tmp_path / "made")]) == 2
-    assert "no labelled map" in capsys.readouterr().err
+    assert "no map is labelled" in capsys.readouterr().err
 
 
 def test_an_impossible_number_of_epochs_is_said(capsys):

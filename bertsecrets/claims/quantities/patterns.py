@@ -61,7 +61,7 @@ def share_gap(first: Measurement, second: Measurement, name: str = "heterogeneou
 
     Both tasks have the same heads, but the classifier may err differently on each, so errors are drawn for each task
     independently, as many as there are heads. The uncertainty of the mean error of all annotated heads affects both
-    tasks equally and cancels.
+    tasks in the same way.
     """
     place = CLASSES.index(check_class(name))
     heads = _heads(first)

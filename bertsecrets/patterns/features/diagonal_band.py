@@ -62,7 +62,7 @@ def _own_size(stack: MapStack, within: Bool[torch.Tensor, "maps tokens"]) -> Flo
 
 
 def _along(light: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torch.Tensor, "maps tokens tokens"]:
-    """Return the brightness averaged over five cells along the diagonal direction, which evens out a chequered smear."""
+    """Return the brightness averaged over five cells along the diagonal direction, which evens out chequers."""
     total = light.clone()
     for step in (1, 2):
         total[:, :-step, :-step] += light[:, step:, step:]
@@ -73,8 +73,9 @@ def _along(light: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torch.Tens
 def _slopes(stack: MapStack, weights: Float[torch.Tensor, "maps tokens tokens"], name: str) -> dict[str, Column]:
     """Return how far the centre of attention moves per row, and how closely the centres follow a straight line.
 
-    Both are 1 on a diagonal, and 0 if all rows of a text attend to the same places. Two texts are computed separately and
-    weighted by length; texts of up to five words do not count. Rows that give their text almost nothing have no centre.
+    Both are 1 on a diagonal, and 0 if all rows of a text attend to the same places. Two texts are computed separately
+    and weighted by length; texts of up to five words do not count. Rows that give their text almost nothing have no
+    centre.
     """
     texts = both_texts(stack)
     two = texts.any(2).all(1)

@@ -23,7 +23,8 @@ def block_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens toke
     square, corner = lit[:, (0, 1), (0, 1)], lit[:, (0, 1), (1, 0)].amax(1)
     larger = square.gather(1, sizes.argmax(1, keepdim=True))[:, 0]
     features = {"square_lit": square.amin(1), "corner_lit": corner, "larger_square_over": larger - corner}
-    # The brightness of each column in the rows of either text; the part common to both runs through, outside any square.
+    # The brightness of each column in the rows of either text; the part common to both runs through, outside any
+    # square.
     seen = torch.einsum("nti,nij->ntj", marks, light) / sizes.clamp(min=1)[:, :, None]
     rest = (light - seen.amin(1)[:, None, :]).clamp(min=0)
     features["square_rest"] = (quarters(rest, texts) / places)[:, (0, 1), (0, 1)].amin(1)

@@ -1,7 +1,7 @@
 """Features that compare attention between the two texts with attention at the same distance within a text.
 
-Both a smear along the diagonal and two filled squares keep attention near. They differ at the border: at equal distance,
-a smear treats tokens of one text and of two texts the same, a square does not.
+Both a smear along the diagonal and two filled squares keep attention near. They differ at the border: at equal
+distance, a smear treats tokens of one text and of two texts the same, a square does not.
 """
 
 import torch
@@ -17,9 +17,9 @@ FLOOR = 0.05  # share of the uniform weight; differences between weaker cells do
 def off_diagonal_features(stack: MapStack) -> dict[str, Column]:
     """Return the log ratio of each corner to its expected mass: that of tokens of one text at the same distances.
 
-    A corner is the rows of one text and the columns of the other. The ratio is far below 0 beside squares, and about 0 in
-    a smear. It is computed for whole corners and for their parts close to the squares; for each corner, and for the less
-    dark of the two. All are 0 for one text.
+    A corner is the rows of one text and the columns of the other. The ratio is far below 0 beside squares, and about 0
+    in a smear. It is computed for whole corners and for their parts close to the squares; for each corner, and for the
+    less dark of the two. All are 0 for one text.
     """
     within, texts = inside(stack), both_texts(stack)
     marks = texts.to(stack.maps.dtype)
