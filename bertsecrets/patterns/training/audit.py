@@ -25,9 +25,9 @@ def share_interval(
     """Return both ends of the 95 % bootstrap interval of `corrected` shares.
 
     Args:
-        expected: for each example, the mean over heads of the classifier's probabilities; a single row is taken as
-        exact. errors: for each annotated head, as returned by `classifier.held_out_errors`. heads: number of heads of
-        the model.
+        expected: for each example, the mean over heads of the classifier's probabilities; one row counts as exact.
+        errors: for each annotated head, as returned by `classifier.held_out_errors`.
+        heads: number of heads of the model.
     """
     means = resampled_means(expected, rng, resamples)
     off = resampled_means(errors, rng, resamples, drawn=heads_to_draw(heads, len(errors)))
