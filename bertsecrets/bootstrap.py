@@ -34,6 +34,7 @@ def resample_counts(
     rng: np.random.Generator,
     rows: int,
     resamples: int,
+    *,
     drawn: int | None = None,
     shares: Float[np.ndarray, " rows"] | None = None,
 ) -> Iterator[Float[np.ndarray, "draws rows"]]:
@@ -57,7 +58,7 @@ def resampled_means(
     block: Float[np.ndarray, "rows k"], rng: np.random.Generator, resamples: int, drawn: int | None = None
 ) -> Float[np.ndarray, "resamples k"]:
     """Return the column means of each resample of a block's rows; rows that are NaN in a column are left out there."""
-    counts = resample_counts(rng, len(block), resamples, drawn)
+    counts = resample_counts(rng, len(block), resamples, drawn=drawn)
     return np.concatenate([column_means(block, portion) for portion in counts])
 
 

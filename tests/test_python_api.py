@@ -70,7 +70,7 @@ def test_a_verdict_is_judged_on_the_seeds_asked_for_kept_and_shown(session, runs
 def test_a_claim_that_could_be_several_is_not_guessed(session):
     with pytest.raises(bs.UserError, match="C1 could mean C1-mrpc, C1-stsb"):
         session.judge("C1")
-    with pytest.raises(bs.UserError, match="D1 could be any of D1-rte-untrained, D1-rte-random"):
+    with pytest.raises(bs.UserError, match="D1 could mean D1-rte-untrained, D1-rte-random"):
         session.judge("D1", task="rte")
     with pytest.raises(bs.UserError, match="C1 is not about qqp: its cases are C1-mrpc"):
         session.judge("C1", task="qqp")

@@ -34,13 +34,14 @@ class ExampleSentence(EncoderMeasure):
         encoder = self.open_encoder(run)
         encoded, alignment = encode_words(encoder.tokenizer, [SENTENCE])
         sep = special_ids(encoder.tokenizer)["sep"]
-        observer = example_observer(alignment, list(encoded.input_ids[0]), sep, encoder.layers, encoder.heads)
+        ids = list(encoded.input_ids[0])
+        observer = example_observer(alignment, ids, sep, layers=encoder.layers, heads=encoder.heads)
         Pass(encoder).feed(encoded, [observer])
         return {self.name: observer.compute()}, len(encoded)
 
 
 def example_observer(
-    alignment: Alignment, token_ids: list[int], sep: int | None, layers: int, heads: int
+    alignment: Alignment, token_ids: list[int], sep: int | None, *, layers: int, heads: int
 ) -> PairObserver:
     """Return the observer of a pass over the sentence, encoded with `encode_words`."""
 

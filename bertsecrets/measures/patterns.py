@@ -34,6 +34,7 @@ class PatternObserver:
         examples: int,
         layers: int,
         heads: int,
+        *,
         classifier: PatternClassifier,
         errors: Float[np.ndarray, "annotated classes"],
         separator: int | None,
@@ -102,7 +103,8 @@ class Patterns(AttentionMeasure):
         folder = chosen_folder()
         classifier = PatternClassifier.load(folder).to(view.run.resources.device)
         errors = held_out_errors(read_report(folder))
-        return PatternObserver(*view.shape, classifier, errors, view.special_ids["sep"])
+        separator = view.special_ids["sep"]
+        return PatternObserver(*view.shape, classifier=classifier, errors=errors, separator=separator)
 
     def remarks(self, measurement: Measurement) -> list[str]:
         """Return a remark if the classifier was not trained or checked on maps of this model."""

@@ -186,4 +186,4 @@ def test_too_few_maps_of_each_class_are_said(capsys, tmp_path, classes):
     maps = pattern_set(20)
     MapSet(maps.maps, tuple(CLASSES[number % classes] for number in range(20))).save(tmp_path / "maps")
     line = told(capsys, "train-patterns", "--data", tmp_path / "maps", "--output", tmp_path / "out")
-    assert "5 or more maps of two classes" in line
+    assert "5 folds need at least 5 maps in each of two classes" in line

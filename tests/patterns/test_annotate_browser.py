@@ -127,4 +127,4 @@ def test_a_problem_is_said_on_the_page_and_nothing_is_lost(visit, folder):
     server.shutdown()
     server.server_close()
     page.keyboard.press("3")
-    sync_api.expect(page.locator("#say.error")).to_contain_text("The server is gone; what was labelled is saved")
+    sync_api.expect(page.locator("#say.error")).to_contain_text("The server does not answer; earlier labels are saved")

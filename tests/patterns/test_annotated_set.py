@@ -177,7 +177,7 @@ def test_the_data_card_says_what_shares_are_worth():
     errors, found = classifier.held_out_errors(report), unseen()
     assert f"({heads_to_draw(72, len(errors))} for 72)" in section
     shares = corrected(found.probabilities.mean(0), errors.mean(0))
-    ends = share_interval(found.probabilities, errors, 72, np.random.default_rng(0), 2000)
+    ends = share_interval(found.probabilities, errors, heads=72, rng=np.random.default_rng(0), resamples=2000)
     for said in (found.labels, found.predicted):
         assert row(100 * np.bincount(said, minlength=5) / len(said), "{:.1f}") in section
     cells = zip(*(100 * values for values in (shares, *ends)), strict=True)

@@ -70,7 +70,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         errors = (true - expected)[24:]
         examples = np.tile(expected[:24].mean(0), (50, 1))  # nothing is left to chance but the heads
         for heads, into in ((24, held), (10_000, narrow)):
-            low, high = share_interval(examples, errors, heads, np.random.default_rng(0), 300)
+            low, high = share_interval(examples, errors, heads=heads, rng=np.random.default_rng(0), resamples=300)
             truth = true[:24].mean(0)
             into.append((low <= truth) & (truth <= high))
     assert 0.9 < np.mean(held) < 0.99
@@ -141,7 +141,7 @@ def test_the_second_text_begins_after_the_first_separators_of_a_single_row():
 def test_a_pass_classifies_every_map_as_if_it_were_alone(classifier):
     """Streamed in padded batches, each map has the class that it has by itself."""
     model, encoded = family("bert"), some_inputs(9)
-    observer = PatternObserver(9, LAYERS, HEADS, classifier, np.zeros((1, 5)), 3)
+    observer = PatternObserver(9, LAYERS, HEADS, classifier=classifier, errors=np.zeros((1, 5)), separator=3)
     Pass(opened(model)).feed(encoded, [observer])
     values, samples = observer.compute()
     for i, ids in enumerate(encoded.input_ids):

@@ -11,6 +11,8 @@ from bertsecrets.errors import UserError
 from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.classes import CLASSES, check_class
 
+CONFIDENCE = 0.95  # of the interval
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -38,7 +40,7 @@ class Agreement:
 def label_agreement(
     first: Sequence[str],
     second: Sequence[str],
-    confidence: float = 0.95,
+    *,
     resamples: int = 2000,
     seed: int = 2019,
 ) -> Agreement:
@@ -58,7 +60,7 @@ def label_agreement(
     drawn = np.concatenate(list(resample_counts(rng, table.size, resamples, drawn=len(first), shares=shares)))
     kappas = kappa(drawn.reshape(resamples, *table.shape))
     kappas = kappas[np.isfinite(kappas)]
-    low, high = central_interval(kappas, confidence) if len(kappas) else (np.nan, np.nan)
+    low, high = central_interval(kappas, CONFIDENCE) if len(kappas) else (np.nan, np.nan)
     share = float(np.trace(table)) / len(first)
     return Agreement(len(first), share, float(kappa(table[None].astype(float))[0]), float(low), float(high), table)
 

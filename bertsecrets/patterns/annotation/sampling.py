@@ -98,13 +98,13 @@ def draw(
         examples, encoded = draw_inputs(
             split, classifier, count=count, rng=rng, limit=classifier.fit(max_length), max_tokens=max_tokens
         )
-        places = _pair(len(examples), turns[key], rng, count, split.origin)
-        maps += _kept_maps(subject, classifier, encoded, examples, places)
+        places = _pair(len(examples), turns[key], rng, count=count, origin=split.origin)
+        maps += _kept_maps(subject, classifier, encoded, examples=examples, places=places)
     return MapSet(tuple(maps))
 
 
 def _pair(
-    inputs: int, heads: Iterator, rng: np.random.Generator, count: int, origin: str
+    inputs: int, heads: Iterator, rng: np.random.Generator, *, count: int, origin: str
 ) -> list[tuple[int, int, int]]:
     """Return `count` different (input, layer, head), with inputs in shuffled rounds, too.
 
@@ -123,6 +123,7 @@ def _kept_maps(
     subject: Subject,
     classifier: loading.OpenModel,
     encoded: Encoded,
+    *,
     examples: Sequence[int],
     places: Sequence[tuple[int, int, int]],
 ) -> list[PatternMap]:

@@ -17,6 +17,7 @@ CONFIDENCE = 0.95
 def share_interval(
     expected: Float[np.ndarray, "examples classes"],
     errors: Float[np.ndarray, "annotated classes"],
+    *,
     heads: int,
     rng: np.random.Generator,
     resamples: int,
@@ -24,9 +25,9 @@ def share_interval(
     """Return both ends of the 95 % bootstrap interval of `corrected` shares.
 
     Args:
-        expected: for each example, the mean over heads of the classifier's probabilities; a single row is taken as
-        exact. errors: for each annotated head, as returned by `classifier.held_out_errors`. heads: number of heads of
-        the model.
+        expected: for each example, the mean over heads of the classifier's probabilities; one row counts as exact.
+        errors: for each annotated head, as returned by `classifier.held_out_errors`.
+        heads: number of heads of the model.
     """
     means = resampled_means(expected, rng, resamples)
     off = resampled_means(errors, rng, resamples, drawn=heads_to_draw(heads, len(errors)))
@@ -67,7 +68,7 @@ def audit_shares(
         ours = rng.permutation(len(true))[:size]
         rest = ~np.isin(kin, kin[ours])
         errors, expected, truth = (true - predicted)[rest], predicted[ours].mean(0), true[ours].mean(0)
-        low, high = share_interval(expected[None], errors, size, rng, RESAMPLES)
+        low, high = share_interval(expected[None], errors, heads=size, rng=rng, resamples=RESAMPLES)
         covers.append((low <= truth) & (truth <= high))
         off.append(corrected(expected, errors.mean(0)) - truth)
         raw_off.append(raw[ours].mean(0) - truth)

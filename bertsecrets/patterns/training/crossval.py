@@ -104,15 +104,14 @@ def held_out(
     method: Method,
     data: LabelledMaps,
     seed: int,
-    folds: int = FOLDS,
     progress: Callable[[str], Any] | None = None,
 ) -> HeldOut:
     """Return predictions for all maps, each fold predicted after training on the agreed maps of all others."""
     probabilities = np.zeros((len(data), len(CLASSES)))
-    for number, (learn, held) in enumerate(data.folds(folds, seed), start=1):
+    for number, (learn, held) in enumerate(data.folds(FOLDS, seed), start=1):
         probabilities[held] = method.fit(data.to_learn(learn), seed).probabilities(data.take(held))
         if progress:
-            progress(f"{method.name}: fold {number} of {folds}")
+            progress(f"{method.name}: fold {number} of {FOLDS}")
     return HeldOut(data.labels, data.groups, data.agreed, probabilities)
 
 
