@@ -1,8 +1,8 @@
-# Set-up is part of each target: a fresh machine needs no other command.
+# Each target sets up what it needs: a fresh machine needs no other command.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# With a GPU any torch will do; without one, a build for the CPU saves gigabytes. TORCH names another version or file.
+# With a GPU any torch will do; without one, a CPU build saves gigabytes. Set TORCH to another version or file.
 ifneq ($(shell nvidia-smi -L 2>/dev/null),)
 TORCH ?= torch>=2.11
 else
@@ -18,7 +18,7 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/pip install --quiet --editable ".[dev]"
 	touch $@
 
-# The annotated maps, out of data/store: no network.
+# The annotated maps come from data/store, so this needs no network.
 $(VENV)/maps: data/patterns.dvc $(VENV)/installed
 	$(BIN)/dvc pull --quiet --remote maps $<
 	touch $@

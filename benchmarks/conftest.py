@@ -1,4 +1,4 @@
-"""The benchmarks of a checkout are those of the package; speed is no claim, and runs only when its folder is named."""
+"""Benchmarks in a checkout are those of the package; those of `speed` run only if that folder is named."""
 
 from pathlib import Path
 

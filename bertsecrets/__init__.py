@@ -1,4 +1,4 @@
-"""Every claim of *Revealing the Dark Secrets of BERT* (K19, EMNLP 2019) as a benchmark that runs and can fail.
+"""Every claim of *Revealing the Dark Secrets of BERT* (Kovaleva et al. 2019, K19) as a benchmark that can fail.
 
 ```python
 import bertsecrets as bs
@@ -8,7 +8,7 @@ session.measure("attention-change", task="rte")
 session.judge("C1", task="rte", seeds=3)
 ```
 
-Names are imported when they are used, so that `import bertsecrets` and `bertsecrets --help` cost nothing.
+Names are imported on first use, which keeps `import bertsecrets` and `bertsecrets --help` fast.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Packages that only some users need, each in an extra of its own, and what to do where one is missing."""
+"""Packages that only some users need, the extras that install them, and the advice when one is missing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +17,10 @@ PACKAGES = {
 
 @contextmanager
 def from_extra(package: str) -> Iterator[None]:
-    """Import an optional package inside the block: `with from_extra("scikit-learn"): import sklearn`.
+    """Let the block import an optional package: `with from_extra("scikit-learn"): import sklearn`.
 
     Raises:
-        MissingError: it is not installed.
+        MissingError: the package is not installed.
     """
     try:
         yield
@@ -31,7 +31,7 @@ def from_extra(package: str) -> Iterator[None]:
 
 
 def extra_problem(package: str) -> str | None:
-    """Return that a package is not installed, without importing it; None where it is."""
+    """Return the advice for a package that is not installed, without importing it; None if it is installed."""
     return None if find_spec(PACKAGES[package][0]) else _advice(package)
 
 

@@ -18,13 +18,13 @@ LIMITS = ("limit", "train_limit", "grid_limit")
 
 
 def path(text: str) -> Path:
-    """Return a path, as every option takes it.
+    """Return the path that an option names.
 
     Raises:
-        argparse.ArgumentTypeError: it is empty, as from a variable that is not set, and would be the current folder.
+        argparse.ArgumentTypeError: it is empty (as from an unset shell variable), which would mean the current folder.
     """
     if not text:
-        raise argparse.ArgumentTypeError("an empty path: name a file or folder")
+        raise argparse.ArgumentTypeError("the path is empty: name a file or folder")
     return Path(text)
 
 
@@ -32,37 +32,38 @@ NUMBER: dict[str, Any] = {"type": int, "metavar": "N"}
 FOLDER: dict[str, Any] = {"type": path, "metavar": "DIR"}
 SWITCH: dict[str, Any] = {"action": "store_true"}
 
-# How a command line reads each option, and what it says of it.
+# How a command line parses each option, with its help.
 PARSING: dict[str, dict[str, Any]] = {
-    "model": {"help": "hub name, folder, or minilm; NAME@REVISION pins a commit"},
+    "model": {"help": "model: a hub name, a folder, or minilm; NAME@REVISION pins a commit"},
     "glue": {
-        "help": "local GLUE folder (default: BERTSECRETS_GLUE, else the hub); given again, for what the first lacks",
+        "help": "local GLUE folder (default: BERTSECRETS_GLUE, otherwise the hub); "
+        "repeatable: later folders fill in missing tasks",
         "action": "append",
         **FOLDER,
     },
-    "store": {"help": "where checkpoints and measurements are kept (default: runs)", **FOLDER},
-    "device": {"help": "cpu, cuda, cuda:1 (default: the GPU where there is one)"},
-    "limit": {"help": "only the first N validation rows", **NUMBER},
-    "train_limit": {"help": "only the first N training rows", **NUMBER},
-    "grid_limit": {"help": "of the validation rows, only the first N in ablation grids", **NUMBER},
+    "store": {"help": "folder of checkpoints and measurements (default: BERTSECRETS_STORE, otherwise runs)", **FOLDER},
+    "device": {"help": "cpu, cuda, cuda:1 (default: the GPU if there is one)"},
+    "limit": {"help": "use only the first N validation rows", **NUMBER},
+    "train_limit": {"help": "use only the first N training rows", **NUMBER},
+    "grid_limit": {"help": "validation rows used for disabling heads and layers, the slow part", **NUMBER},
     "frames": {
-        "help": "frame sentences: JSONL, or FrameNet's folder or archive (default: BERTSECRETS_FRAMES)",
+        "help": "frame sentences: a JSONL file, or FrameNet's folder or archive (default: BERTSECRETS_FRAMES)",
         "type": path,
         "metavar": "PATH",
     },
-    "spacy": {"help": "pipeline that tags and parses (default: en_core_web_sm)", "metavar": "NAME"},
-    "seeds": {"help": "judge on seeds 1 to N (default: params.yaml)", **NUMBER},
+    "spacy": {"help": "spaCy pipeline that tags and parses (default: en_core_web_sm)", "metavar": "NAME"},
+    "seeds": {"help": "judge on seeds 1 to N (default: those in params.yaml)", **NUMBER},
     "offline": {"help": "never touch the network", **SWITCH},
-    "allow_unofficial_data": {"help": "go on where row or class counts differ", **SWITCH},
+    "allow_unofficial_data": {"help": "accept data whose row or class counts differ from official GLUE", **SWITCH},
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What a run reads, computes on and keeps. What is not given comes from the environment or from `params.yaml`.
+    """The options of a run; those not given come from the environment or from `params.yaml`.
 
     Raises:
-        UserError: a limit, or a number of seeds, below 1.
+        UserError: a limit or a number of seeds is below 1.
     """
 
     model: str | None = None
@@ -88,29 +89,29 @@ class RunOptions:
 
     @classmethod
     def of(cls, namespace: argparse.Namespace) -> "RunOptions":
-        """Return the options among those that a command line has parsed."""
+        """Return the options of a run from a parsed command line; its other options are ignored."""
         return cls(**{name: getattr(namespace, name) for name in PARSING if hasattr(namespace, name)})
 
     @property
     def glue_folders(self) -> list[Path]:
-        """The local GLUE folders, looked into in turn; none where the hub is the source."""
+        """The local GLUE folders, in the order in which they are searched; empty if the hub is the source."""
         if self.glue is None:
             return [Path(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
         return [Path(self.glue)] if isinstance(self.glue, str | Path) else [Path(folder) for folder in self.glue]
 
     @property
     def store_folder(self) -> Path:
-        """Where checkpoints, measurements and last verdicts are kept."""
+        """The folder that keeps checkpoints, measurements and last verdicts."""
         return Path(self.store) if self.store else _from_environment(STORE_VARIABLE) or Path("runs")
 
     @property
     def frames_path(self) -> Path | None:
-        """The file or folder of frame sentences."""
+        """The file or folder of frame sentences, if any."""
         return Path(self.frames) if self.frames else _from_environment(FRAMES_VARIABLE)
 
     @property
     def whole(self) -> bool:
-        """Whether all rows of official data are asked for, so that a verdict counts in full."""
+        """True if the run uses all rows of official data, so that its verdicts count."""
         return not self.allow_unofficial_data and not any(getattr(self, name) for name in LIMITS)
 
 
@@ -118,10 +119,13 @@ def seed_range(count: int) -> range:
     """Return seeds 1 to `count`.
 
     Raises:
-        UserError: a count below 1.
+        UserError: the count is below 1.
+
+    >>> list(seed_range(3))
+    [1, 2, 3]
     """
     if count < 1:
-        raise UserError(f"--seeds {count} leaves nothing to run: give 1 or more")
+        raise UserError(f"--seeds {count} leaves no seeds to run: give 1 or more")
     return range(1, count + 1)
 
 
@@ -132,7 +136,7 @@ def check_seed(seed: int) -> None:
         UserError: it is negative or too large.
     """
     if not 0 <= seed < SEEDS:
-        raise UserError(f"--seed {seed} cannot be used: give 0 to {SEEDS - 1}")
+        raise UserError(f"--seed {seed} is out of range: give 0 to {SEEDS - 1}")
 
 
 def add_options(add: Callable[..., Any], names: Iterable[str] | None = None) -> None:

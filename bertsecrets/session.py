@@ -1,7 +1,7 @@
-"""From a subject to its measurement, from a claim to its verdict: where data, models, measures and the store meet.
+"""The session, which measures subjects and judges claims: it brings together data, models, measures and the store.
 
-Command line, benchmarks and Python all ask a `Session`; nothing is trained or measured twice. What changes a result
-(data, settings, limits, device) is part of its key and is marked in its provenance.
+The command line, the benchmarks and Python all use a `Session`. Nothing is trained or measured twice: whatever changes
+a result (data, settings, limits, device) is part of its key in the store, and is recorded in its provenance.
 """
 
 import time
@@ -42,7 +42,7 @@ notebook.show_in_notebooks()
 
 
 class Session:
-    """Everything that measurements and verdicts are made with: what is read, on which device, what is kept where.
+    """A set of options, data, device and store with which measurements and verdicts are made.
 
     ```python
     import bertsecrets as bs
@@ -57,11 +57,11 @@ class Session:
         """Open a session.
 
         Args:
-            options: of the run; without them, `given` has their fields as keywords (`model`, `glue`, `limit`, ...).
-            settings: instead of those in `params.yaml`.
+            options: of the run; alternatively, their fields as keywords (`model`, `glue`, `limit`, ...).
+            settings: used instead of those in `params.yaml`.
 
         Raises:
-            UserError: an option is impossible, or names what is not there.
+            UserError: an option has an impossible value, or names something that does not exist.
         """
         self.options = options = options or RunOptions(**given)
         self.settings = settings or load_settings()
@@ -71,7 +71,7 @@ class Session:
             check_glue(folder)
         frames = options.frames_path
         if frames is not None and not frames.exists():
-            raise UserError(f"nothing at {frames}: --frames takes a JSONL, or FrameNet's own folder or archive")
+            raise UserError(f"{frames} does not exist: --frames takes a JSONL file, or FrameNet's folder or archive")
         folders = options.glue_folders
         source = Source(
             glue=folders[0] if folders else None,
@@ -92,19 +92,19 @@ class Session:
 
     @property
     def model(self) -> str:
-        """The model asked for, or the default of `params.yaml`."""
+        """The model named in the options, or the default in `params.yaml`."""
         return self.options.model or self.settings.model
 
     @property
     def seeds(self) -> Sequence[int]:
-        """The seeds asked for, or those of `params.yaml`."""
+        """The seeds given by the options, or those in `params.yaml`."""
         return self.settings.seeds if self.options.seeds is None else seed_range(self.options.seeds)
 
     def ref(self, model: str) -> ModelRef:
-        """Return where a model's files are.
+        """Return the reference to a model's files.
 
         Raises:
-            UserError: there is no such folder, or MiniLM is not installed.
+            UserError: the folder does not exist, or MiniLM is not installed.
         """
         if model not in self._refs:
             self._refs[model] = locate(model, self.options.offline)
@@ -114,7 +114,7 @@ class Session:
         """Make sure that a model is available, before anything expensive starts.
 
         Raises:
-            UserError: it is not.
+            UserError: the model is not available.
         """
         loading.open_config(self.ref(model or self.model))
 
@@ -123,10 +123,10 @@ class Session:
     def subject(
         self, task_name: str | None, init: Initialisation = "pretrained", seed: int = 1, model: str | None = None
     ) -> Subject:
-        """Return the session's model on a task; without a task, the bare encoder.
+        """Return a subject: the session's model on a task or, without a task, the bare encoder.
 
         Raises:
-            UserError: an unknown task, or a seed that cannot be used.
+            UserError: the task is unknown, or the seed out of range.
         """
         check_seed(seed)
         if task_name is None:
@@ -143,33 +143,33 @@ class Session:
         checkpoint: Path | str | None = None,
         **options: Any,
     ) -> Measurement:
-        """Return a measurement of the session's model, from the store or made now.
+        """Return a measurement of the session's model, made now unless it is in the store.
 
         Args:
             measure: its name, such as `attention-change`.
-            task: which GLUE task; none for measures of the bare encoder and of the suite itself.
+            task: the GLUE task; not used by measures of the bare encoder and of the suite itself.
             init: `pretrained`, `random`, `frozen` or `untrained`.
             checkpoint: a folder to measure instead of the checkpoint that the suite trains.
             options: of the measure, such as `padded_to=200`.
 
         Raises:
-            UserError: an unknown measure, task or option, or anything missing that is needed.
+            UserError: the measure, task or an option is unknown, or something that is needed is missing.
         """
         if get_measure(measure).on_task and task is None:
-            raise UserError(f"measure {measure} needs a task: one of {', '.join(TASKS)}")
+            raise UserError(f"measure {measure} needs a task: give one of {', '.join(TASKS)}")
         subject = self.subject(task if get_measure(measure).on_task else None, init, seed)
         return self.measurement(measure, subject, Path(checkpoint) if checkpoint else None, **options)
 
     def judge(self, claim: str, task: str | None = None, *, seeds: int | None = None) -> Verdict:
-        """Return the verdict on a claim, measured now or taken from the store.
+        """Return the verdict on a claim; its measurements are made now unless they are in the store.
 
         Args:
-            claim: an id (`C1`), with its variant where it has several (`D1-untrained`).
-            task: which of the claim's tasks; may be left out where there is only one.
-            seeds: judge on seeds 1 to so many, instead of the session's.
+            claim: an id (`C1`), with its variant if it has several (`D1-untrained`).
+            task: one of the claim's tasks; may be left out if there is only one.
+            seeds: judge on seeds 1 to this number, instead of the session's seeds.
 
         Raises:
-            UserError: an unknown or ambiguous claim, or anything missing that is needed.
+            UserError: the claim is unknown or ambiguous, or something that is needed is missing.
         """
         case = find_case(claim, task)
         problem = plan.missing(self, case)
@@ -181,23 +181,23 @@ class Session:
     # ------------------------------------------------------------------ verdicts
 
     def measure_case(self, case: Case, seeds: Sequence[int] | None = None) -> list[dict[str, Needed]]:
-        """Return per seed the measurements that a case needs."""
+        """Return, for each seed, the measurements that a case needs, by the names of its quantity's needs."""
         return plan.measure_case(self, case, self.model, self.seeds if seeds is None else seeds)
 
     def verdict(self, case: Case, measured: list[dict[str, Needed]]) -> Verdict:
-        """Judge a case on what was measured, and keep the verdict in the store."""
+        """Judge a case on its measurements, and keep the verdict in the store."""
         verdict = judge(case, measured, self.settings.judge)
         keep_verdict(self.store.root, verdict.as_json(), self.model)
         return verdict
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return why a measure cannot be run on a task (data, frames, spaCy); None where it can."""
+        """Return why a measure cannot be run on a task (data, frames, spaCy); None if it can."""
         return get_measure(measure).missing(self.resources, task_name)
 
     # ------------------------------------------------------------------ checkpoints
 
     def checkpoint(self, subject: Subject) -> Path:
-        """Return the folder of a subject's trained checkpoint, trained now if it is not in the store."""
+        """Return the folder of a subject's checkpoint, trained now unless it is in the store."""
         folder, reused = self.store.get_or_make(
             "checkpoints", str(subject), self._checkpoint_key(subject), partial(self._train, subject)
         )
@@ -206,7 +206,7 @@ class Session:
         return folder
 
     def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
-        """Write a subject's checkpoint to a folder of the user's choice, whole or not at all."""
+        """Write a subject's checkpoint to a folder, completely or not at all."""
         copy_whole(self.checkpoint(subject), folder)
         return folder
 
@@ -223,16 +223,16 @@ class Session:
         }
 
     def _train(self, subject: Subject, folder: Path) -> dict[str, Any]:
-        """Train a subject into a folder; returns what its manifest says."""
+        """Train a subject's checkpoint into a folder; returns its manifest."""
         from bertsecrets.models.finetune import finetune  # transformers' Trainer takes seconds to import
 
         rows, device = self.resources.rows, self.resources.device
-        fused = "sdpa" if device.type == "cuda" else "eager"  # on a CPU dropout makes SDPA the slower one
+        fused = "sdpa" if device.type == "cuda" else "eager"  # on a CPU, dropout makes SDPA slower
         opened = loading.open_classifier(
             self.ref(subject.model), task(subject.task), subject.initialisation, subject.seed, attention=fused
         )
         trained = subject.initialisation != "untrained"
-        give_back()  # what earlier measurements have left
+        give_back()  # memory left over from earlier measurements
         facts = finetune(
             opened,
             rows.split(subject.task, "train") if trained else None,
@@ -256,37 +256,37 @@ class Session:
     def measurement(
         self, measure: str, subject: Subject, checkpoint: Path | None = None, **options: Any
     ) -> Measurement:
-        """Return a subject's measurement, from the store or made now.
+        """Return a subject's measurement, made now unless it is in the store.
 
         Args:
             checkpoint: a folder to measure instead of the subject's own trained checkpoint.
             options: of the measure, e.g. `padded_to=200` for `attention-change`.
 
         Raises:
-            UserError: an unknown measure or option, or anything missing that is needed.
+            UserError: the measure or an option is unknown, or something that is needed is missing.
         """
-        asked = get_measure(measure)
-        run = self._run(asked, subject, checkpoint, options)
-        name, key = _entry_name(asked, subject, checkpoint), asked.key(run)
-        run = replace(run, grid=self.store.root / "grids" / f"{asked.name}-{digest(key)[:12]}")
+        own = get_measure(measure)
+        run = self._run(own, subject, checkpoint, options)
+        name, key = _entry_name(own, subject, checkpoint), own.key(run)
+        run = replace(run, grid=self.store.root / "grids" / f"{own.name}-{digest(key)[:12]}")
         made: dict[str, Measurement] = {}
-        if asked.shared and self.store.find("measurements", name, key) is None:
-            made = self._measured(asked, run)  # before the entry's lock: processes share the work
+        if own.shared and self.store.find("measurements", name, key) is None:
+            made = self._measured(own, run)  # before locking the entry, since processes share the work
 
         def make(target: Path) -> dict[str, Any]:
             if not made:
-                made.update(self._measured(asked, run))
-            return save(made[asked.name], target)
+                made.update(self._measured(own, run))
+            return save(made[own.name], target)
 
         entry, reused = self.store.get_or_make("measurements", name, key, make)
-        for other, measurement in made.items():  # what the same pass gave beside
-            if other != asked.name:
-                companion = get_measure(other)
-                beside = replace(run, options=companion.check_options({}))
+        for companion_name, measurement in made.items():  # measured in the same pass
+            if companion_name != own.name:
+                companion = get_measure(companion_name)
+                companion_run = replace(run, options=companion.check_options({}))
                 self.store.get_or_make(
                     "measurements",
                     _entry_name(companion, subject, checkpoint),
-                    companion.key(beside),
+                    companion.key(companion_run),
                     partial(save, measurement),
                 )
         return replace(load(entry), subject=subject, reused=reused)
@@ -304,7 +304,7 @@ class Session:
         return Run(subject, checked, self.resources, ref, folder)
 
     def _measured(self, measure: Measure, run: Run) -> dict[str, Measurement]:
-        """Run a measure; returns its measurement, and those that the same work gave."""
+        """Run a measure; returns its measurement and those made in the same pass, by measure."""
         began = time.monotonic()
         with torch.inference_mode():
             results, examples = measure.run(run)
@@ -324,7 +324,7 @@ class Session:
         }
 
     def _provenance(self, measure: Measure, run: Run, seconds: float) -> dict[str, Any]:
-        """Where a measurement comes from: data, limits, checkpoint, software, device, seconds."""
+        """Return the provenance of a measurement: data, limits, checkpoint, software, device, seconds."""
         facts = measure.data_facts(self.resources, run.subject.task)
         manifest = ModelRef.in_folder(run.folder).manifest() if run.folder else {}
         return {
@@ -341,8 +341,8 @@ class Session:
 
 
 def _entry_name(measure: Measure, subject: Subject, checkpoint: Path | None) -> str:
-    """The readable part of an entry's name."""
+    """Return the readable part of an entry's name."""
     if not measure.reads_model:
         return measure.name
-    whose = str(subject) if checkpoint is None else f"{slug(str(checkpoint))}-{subject.task}"
-    return f"{measure.name}-{whose}"
+    measured = str(subject) if checkpoint is None else f"{slug(str(checkpoint))}-{subject.task}"
+    return f"{measure.name}-{measured}"

@@ -83,8 +83,8 @@ def test_patterns_that_measuring_needs_stand_below_their_annotation_and_training
 
 def test_statistics_of_examples_are_made_by_the_claims_and_never_inside_a_measure():
     for name, path in modules():
-        if name.startswith("measures"):
-            assert "bootstrap" not in set(imported(path))
+        if name.startswith(("measures", "report")):
+            assert "bootstrap" not in set(imported(path)), name
 
 
 def test_the_command_line_starts_without_what_computes():

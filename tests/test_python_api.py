@@ -50,7 +50,7 @@ def test_options_of_a_measure_are_keywords_and_checked(session):
 def test_what_has_no_task_needs_none_and_what_has_one_says_so(session):
     row = session.measure("example-sentence")
     assert row.subject.task == "all"
-    with pytest.raises(bs.UserError, match="measure scores needs a task: one of mrpc"):
+    with pytest.raises(bs.UserError, match="measure scores needs a task: give one of mrpc"):
         session.measure("scores")
     with pytest.raises(bs.UserError, match="unknown measure 'score': did you mean scores"):
         session.measure("score", task="rte")
@@ -68,7 +68,7 @@ def test_a_verdict_is_judged_on_the_seeds_asked_for_kept_and_shown(session, runs
 
 
 def test_a_claim_that_could_be_several_is_not_guessed(session):
-    with pytest.raises(bs.UserError, match="C1 could be any of C1-mrpc, C1-stsb"):
+    with pytest.raises(bs.UserError, match="C1 could mean C1-mrpc, C1-stsb"):
         session.judge("C1")
     with pytest.raises(bs.UserError, match="D1 could be any of D1-rte-untrained, D1-rte-random"):
         session.judge("D1", task="rte")
@@ -82,7 +82,7 @@ def test_a_claim_that_could_be_several_is_not_guessed(session):
 def test_what_is_missing_is_said_before_anything_is_trained(session, runs):
     with pytest.raises(bs.MissingError, match="needs --frames"):
         session.judge("B1")
-    with pytest.raises(bs.UserError, match="--seeds 0 leaves nothing to run"):
+    with pytest.raises(bs.UserError, match="--seeds 0 leaves no seeds to run"):
         session.judge("C1", task="rte", seeds=0)
 
 
@@ -90,9 +90,9 @@ def test_what_is_missing_is_said_before_anything_is_trained(session, runs):
     ("option", "message"),
     [
         ({"limit": 0}, "--limit 0 leaves no rows"),
-        ({"seeds": 0}, "--seeds 0 leaves nothing to run"),
+        ({"seeds": 0}, "--seeds 0 leaves no seeds to run"),
         ({"glue": "nowhere"}, "no GLUE folder at nowhere"),
-        ({"frames": "nowhere"}, "nothing at nowhere"),
+        ({"frames": "nowhere"}, "nowhere does not exist"),
         ({"device": "tpu"}, "no device 'tpu' here"),
     ],
 )

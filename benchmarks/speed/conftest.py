@@ -1,4 +1,4 @@
-"""Fixtures of the speed benchmarks: real rows, clocks, and tables that are printed whatever pytest captures."""
+"""Fixtures of the speed benchmarks: real rows, clocks, and a way to print past pytest's capture."""
 
 import os
 import time
@@ -13,7 +13,7 @@ from bertsecrets.texts.tasks import task
 
 
 class Seconds(NamedTuple):
-    """How long something took: on the clock, and of processor time, which other programs disturb less."""
+    """Elapsed time on the clock, and processor time, which other programs disturb less."""
 
     clock: float
     processor: float
@@ -21,7 +21,7 @@ class Seconds(NamedTuple):
 
 @pytest.fixture(scope="session")
 def rte_rows(pytestconfig):
-    """The first rows of RTE's validation set, from a GLUE folder."""
+    """Return a function that gives the first rows of RTE's validation set."""
     folder = next(iter(pytestconfig.getoption("glue", None) or ()), os.environ.get("BERTSECRETS_GLUE"))
     if not folder:
         pytest.skip("needs real rows: give a GLUE folder with --glue or BERTSECRETS_GLUE")
@@ -31,7 +31,7 @@ def rte_rows(pytestconfig):
 
 @pytest.fixture
 def timed(benchmark) -> Callable:
-    """`timed(function)` runs it once and gives (result, Seconds)."""
+    """Return `timed`: `timed(function)` calls a function once and returns (result, Seconds)."""
 
     def run(function):
         clock, processor = time.perf_counter(), time.process_time()
@@ -43,7 +43,7 @@ def timed(benchmark) -> Callable:
 
 @pytest.fixture
 def show(capsys) -> Callable[[str], None]:
-    """Print past pytest's capture."""
+    """Return a function that prints past pytest's capture."""
 
     def write(text: str) -> None:
         with capsys.disabled():

@@ -1,9 +1,9 @@
-"""How the cost of disabling every head grows with layers, heads, rows and sequence length: measured, as a table, drawn.
+"""Measure how the cost of disabling every head grows with layers, heads, rows and sequence length; make the page of it.
 
     python benchmarks/speed/growth.py docs      # writes docs/ablation-cost.md and docs/images/ablation-cost.svg
 
-At every point the results equal plain passes before anything is reported. Times are processor time on one thread, which
-other programs disturb least.
+At every point the results are first checked against plain passes. Times are processor time on one thread, which other
+programs disturb least.
 """
 
 import io
@@ -45,14 +45,14 @@ class Point:
     plain_counted: float
 
     def row(self) -> list[float]:
-        """The cells under `HEADINGS`."""
+        """Return the cells under `HEADINGS`."""
         ratio, allowed = self.plain / self.ours, self.plain_counted / self.counted
         gain = [self.ours, self.plain, ratio, allowed, self.counted / 1e9, self.counted / self.ours / 1e9]
         return [self.value, self.sets, *gain]
 
 
 def grow(axis: str) -> Iterator[Point]:
-    """The points along one axis, the other sizes at rest."""
+    """Yield the points along one axis, with the other sizes fixed."""
     for value in GROWTH[axis]:
         yield point(value, {**BASE, axis: value})
 
@@ -85,30 +85,30 @@ def point(value: int, size: dict[str, int]) -> Point:
 
 
 def seconds(function: Callable) -> tuple:
-    """A function's result and its processor time."""
+    """Return a function's result and its processor time."""
     began = time.process_time()
     result = function()
     return result, time.process_time() - began
 
 
 def table(axis: str, points: list[Point], form: str = "simple") -> str:
-    """The points of an axis as a table."""
-    return tabulate([each.row() for each in points], [axis, *HEADINGS[1:]], floatfmt=".2f", tablefmt=form)
+    """Return the points of an axis as a table."""
+    return tabulate([measured.row() for measured in points], [axis, *HEADINGS[1:]], floatfmt=".2f", tablefmt=form)
 
 
 def at_rest(axis: str) -> str:
-    """What the other axes stand at."""
+    """Return the fixed sizes of the other axes, in words."""
     return ", ".join(f"{value} {name}" for name, value in BASE.items() if name != axis)
 
 
 def draw(measured: dict[str, list[Point]]) -> str:
-    """Time against each axis, ours and plain, on logarithmic scales, as SVG text."""
+    """Return a plot of the times against each axis, ours and plain, on logarithmic scales, as SVG text."""
     mpl.rcParams["svg.hashsalt"] = "bertsecrets"
     figure = Figure(figsize=(11, 3), layout="constrained")
     for axes, (axis, points) in zip(figure.subplots(1, len(measured), sharey=True), measured.items(), strict=True):
-        sizes = [each.value for each in points]
-        axes.plot(sizes, [each.plain for each in points], marker="s", label="a plain pass per head")
-        axes.plot(sizes, [each.ours for each in points], marker="o", label="the engine")
+        sizes = [one.value for one in points]
+        axes.plot(sizes, [one.plain for one in points], marker="s", label="a plain pass per head")
+        axes.plot(sizes, [one.ours for one in points], marker="o", label="the engine")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks(sizes, [str(size) for size in sizes])

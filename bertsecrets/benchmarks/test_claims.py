@@ -1,4 +1,4 @@
-"""Every implemented claim of the paper on each of its tasks, one benchmark each."""
+"""Every implemented claim of the paper on each of its tasks, as one benchmark each."""
 
 
 def test_claim(case, judged):

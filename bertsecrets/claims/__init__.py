@@ -1,1 +1,1 @@
-"""The paper's claims as data, and how a measurement is judged against them."""
+"""The claims of the paper, K19 (Kovaleva et al. 2019), as data; and the judge of measurements against them."""

@@ -1,4 +1,4 @@
-"""Bands: between which limits a quantity must lie, from sampling error and seed spread, never typed in."""
+"""Bands: the limits between which a quantity must lie. They are computed from sampling error and seed spread."""
 
 from collections.abc import Iterable
 
@@ -10,15 +10,18 @@ from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement
 
 WIDEST = 50.0  # points: a band around a published score that is wider than half the scale decides nothing
-TOO_WIDE = f"a band of more than {WIDEST:.0f} points could hardly be missed: this figure cannot be decided"
 
 
 def band(case: Case, confidence: float, sampling_error: float = 0.0) -> tuple[float, float]:
-    """Return the band of a claim on a task, in the claim's unit.
+    """Return the band of a claim on a task, in the claim's unit; an infinite end for a claim about an order.
 
     For `around`: published +- (z * sqrt(sampling**2 + seed**2) + rounding), where `seed` is the cited seed-to-seed
     standard deviation and `sampling` the standard error of the published score on the official dev set or, where the
-    claim says `own`, that of the measurement at as many examples as the published figure has (`sampling_error`).
+    claim says `own`, that of the measurement at as many examples as the published figure has.
+
+    Args:
+        confidence: of the band; it sets z.
+        sampling_error: of the measurement, in the claim's unit (`at_published_size`).
     """
     expect, figure = case.claim.expect, case.figure
     assert expect is not None
@@ -33,7 +36,11 @@ def band(case: Case, confidence: float, sampling_error: float = 0.0) -> tuple[fl
 
 
 def z_of(confidence: float) -> float:
-    """Return how many standard deviations to each side hold the central share of a normal distribution."""
+    """Return the number of standard deviations on each side of the mean that hold this share of a normal distribution.
+
+    >>> round(z_of(0.99), 3)
+    2.576
+    """
     from scipy.special import ndtri  # scipy.stats would take five times as long to import
 
     return float(ndtri((1 + confidence) / 2))
@@ -49,12 +56,21 @@ def published_sampling(case: Case, own_error: float = 0.0) -> float:
 
 
 def too_wide(limits: tuple[float, float]) -> bool:
-    """Return whether a band around a figure could hardly be missed, so that nothing is decided by lying in it."""
+    """Return whether a band is so wide that nearly any value would lie in it.
+
+    >>> too_wide((20, 91)), too_wide((60, 70)), too_wide((0, float("inf")))
+    (True, False, False)
+    """
     return bool(np.isfinite(limits).all() and limits[1] - limits[0] > WIDEST)
 
 
+def too_wide_reason(limits: tuple[float, float]) -> str:
+    """Return, in words, that a band is too wide to decide anything."""
+    return f"not judged: the band is so wide ({limits[1] - limits[0]:.0f} points) that nearly any value would lie in it"
+
+
 def at_published_size(case: Case, observed: Estimate, measurements: Iterable[Measurement]) -> float:
-    """Return the sampling error of the observed quantity if it had as many examples as the published figure."""
+    """Return the sampling error that the observed quantity would have on as many examples as the published figure."""
     assert case.claim.expect is not None
     most = case.claim.expect.examples or np.inf
     measured = {measurement.subject.task: measurement.examples for measurement in measurements}
@@ -75,7 +91,7 @@ def score_error(task: Task, score: float) -> float:
 
 
 def format_number(number: float | None) -> str:
-    """Return a figure with the digits that matter.
+    """Return a number with one decimal from 10 on and three significant digits below; `-` for None.
 
     >>> format_number(12.345), format_number(0.0004), format_number(None)
     ('12.3', '0.0004', '-')

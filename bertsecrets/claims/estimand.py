@@ -1,4 +1,4 @@
-"""What a claim is about: one scalar, as a function of means over examples.
+"""Estimands: the one number that a claim is about, as a function of means over examples.
 
 An estimand has blocks of per-example numbers, and a statistic of the blocks' means. That one form is all that
 resampling needs, and resampling is then a matrix product.
@@ -19,19 +19,21 @@ Statistic = Callable[..., Number]  # means of blocks to one value per resample, 
 
 
 class NotApplicableError(Exception):
-    """The model cannot have this quantity; the message says why."""
+    """The model does not have this quantity; the message says why."""
 
 
 @dataclass(frozen=True)
 class Estimand:
     """One scalar, ready to be resampled.
 
-    `blocks` are independent samples, such as one per task: rows of a block are examples and are drawn together, blocks
-    apart from one another. NaN says that an example has nothing to give to a column, and is left out of its mean.
-    `statistic` takes the mean of each block ([..., k]) and gives [...]. `notes` stand beside the outcome. `sampled` is
-    False where the examples stand for nothing but themselves, as the paper's one sentence does. `drawn` says of each
-    block how many of its rows a resample draws; as many as it has, where None or nothing is said. `refuted` is the
-    reason why nothing that resampling says can speak for the claim; a value outside the band then deviates.
+    Args:
+        blocks: independent samples, such as one per task. The rows of a block are examples and are resampled together;
+            blocks are resampled independently. NaN means that an example lacks this column; its mean leaves it out.
+        statistic: takes the mean of each block ([..., k]) and returns [...].
+        notes: shown beside the outcome.
+        sampled: False where the examples are not a sample of anything larger, such as the paper's one sentence.
+        drawn: for each block, how many of its rows a resample draws; None, or an empty tuple, for all.
+        refuted: why no resampling can speak for the claim, if so; a value outside the band then deviates.
     """
 
     blocks: tuple[Float[np.ndarray, "_ _"], ...]
@@ -48,12 +50,12 @@ class Estimand:
 
     @property
     def value(self) -> float:
-        """The scalar on the examples as they are."""
+        """The number on the examples themselves, without resampling."""
         return float(self.statistic(*(column_means(block)[0] for block in self.blocks)))
 
 
 def flat(measurement: Measurement, name: str) -> Float[np.ndarray, "examples heads"]:
-    """Return a sample [example, layer, head] with the heads of all layers side by side."""
+    """Return a sample [example, layer, head] with the heads of all layers in one row."""
     sample = measurement.sample(name)
     return sample.reshape(len(sample), -1).astype(np.float64)
 

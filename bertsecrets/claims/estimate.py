@@ -1,26 +1,29 @@
-"""From estimands to an estimate: bootstrap over examples, Student's t over seeds, and how many seeds would decide."""
+"""Estimates from estimands: a bootstrap over examples, Student's t over seeds, and the seeds needed to decide."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.bootstrap import central_interval, resampled_means
+from bertsecrets.bootstrap import central_interval, column_means, resampled_means
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.settings import JudgeParams
 
-MOST_SEEDS = 1000  # that a power statement counts up to
+MOST_SEEDS = 1000  # the largest number that a power statement considers
 
 
 @dataclass(frozen=True)
 class Estimate:
     """An observed quantity: its mean over seeds, bootstrap replicates of it, and how many examples and seeds it has.
 
-    `sampling_error` is what the choice of samples alone contributes, `examples_error` that of examples without the
-    annotated heads that say how a classifier errs; `seed_std` the seed-to-seed standard deviation:
-    that of the seeds themselves where there are several, else the cited one, else None. `fewest` is the size of the
-    smallest sample that stands for more than itself; infinite where none does.
+    Args:
+        sampling_error: the standard error that comes from the choice of samples, without that of the seeds.
+        examples_error: the part of it that comes from the examples, without the annotated heads from which a
+            classifier's errors are known.
+        seed_std: the seed-to-seed standard deviation: of the seeds themselves where there are several, otherwise the
+            cited one; None where neither is known.
+        fewest: the size of the smallest block that is a sample of something larger; infinite where none is.
     """
 
     value: float
@@ -33,7 +36,7 @@ class Estimate:
     examples_error: float = 0.0
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Return the central bootstrap interval."""
+        """Return the central bootstrap interval that holds this share of the replicates."""
         low, high = central_interval(self.replicates, confidence)
         return float(low), float(high)
 
@@ -41,9 +44,9 @@ class Estimate:
 def estimate(estimands: Sequence[Estimand], settings: JudgeParams, seed_std: float | None = None) -> Estimate:
     """Return the estimate from one estimand per seed: a bootstrap over examples, and Student's t over seeds.
 
-    The examples of a block are resampled alike for every seed, since all seeds saw the same ones; blocks are resampled
-    apart. To the mean over n seeds comes t(n - 1) * spread / sqrt(n), as wide as so few seeds deserve (resampling two
-    or three seeds would be far too narrow). With a single seed the cited spread, where there is one, is added instead.
+    Every seed gets the same resamples of a block, since all seeds saw the same examples; blocks are resampled
+    independently. The mean over n seeds gets the error t(n - 1) * spread / sqrt(n), which is as wide as few seeds
+    require (resampling two or three seeds would be far too narrow). A single seed gets the cited spread, if any.
     """
     rng = np.random.default_rng(settings.seed)
     resamples = settings.resamples
@@ -74,15 +77,15 @@ def estimate(estimands: Sequence[Estimand], settings: JudgeParams, seed_std: flo
 
 
 def _rows(block: Float[np.ndarray, "rows k"]) -> float:
-    """Return how many rows have something to give."""
+    """Return the number of rows that are not all NaN."""
     return float((~np.isnan(block).all(1)).sum())
 
 
 def _replicates(estimand: Estimand, settings: JudgeParams, annotated: bool = True) -> Float[np.ndarray, " resamples"]:
-    """Return the statistic of each resample; equal for equal rows at the same place, whatever the seed of training.
+    """Return the statistic of each resample; the draws depend on a block's position and size, not on the model.
 
     Args:
-        annotated: if False, blocks with a number to draw of their own stay as they are.
+        annotated: if False, blocks that say how many rows to draw (`drawn`) are not resampled.
     """
     means = []
     for place, block in enumerate(estimand.blocks):
@@ -95,12 +98,24 @@ def _replicates(estimand: Estimand, settings: JudgeParams, annotated: bool = Tru
     return np.asarray(estimand.statistic(*means), dtype=np.float64)
 
 
-def power(observed: Estimate, limits: tuple[float, float], decided: float) -> str:
-    """Return how many seeds would decide a claim at this confidence, if the truth is what was observed, in words.
+def with_interval(
+    block: Float[np.ndarray, "examples k"], statistic: Callable[[np.ndarray], np.ndarray], settings: JudgeParams
+) -> tuple[Float[np.ndarray, " heads"], Float[np.ndarray, " heads"], Float[np.ndarray, " heads"]]:
+    """Return each head's number with both ends of its 95 % bootstrap interval over examples.
 
-    More seeds shrink the seed-to-seed part of the error (`seed_std` over the root of their number, as wide as Student's
-    t of so few makes it); the sampling error of the examples stays. A claim is decided where the nearest limit is
-    further away than both together reach. One seed alone is judged with the cited spread as if it were known.
+    The intervals are not corrected for their number: of 144 intervals at 95 %, about seven miss the truth.
+    """
+    values = statistic(column_means(block)[0])
+    replicates = resampled_means(block, np.random.default_rng(settings.seed), settings.resamples)
+    return values, *central_interval(statistic(replicates), 0.95)
+
+
+def power(observed: Estimate, limits: tuple[float, float], decided: float) -> str:
+    """Return, in words, how many seeds would decide a claim at this confidence if the observed value were the truth.
+
+    More seeds shrink the seed-to-seed part of the error (`seed_std` divided by the root of their number, times the
+    quantile of Student's t); the sampling error of the examples stays. A claim is decided if the nearest limit is
+    further away than both errors together. A single seed is judged as if the cited spread were exactly known.
     """
     from scipy import stats  # most of a second to import
 
@@ -108,13 +123,14 @@ def power(observed: Estimate, limits: tuple[float, float], decided: float) -> st
     at = f"at {decided:.0%}"
     normal = float(stats.norm.ppf(decided))
     if not np.isfinite([*finite, observed.sampling_error]).all():
-        return "no power statement: the quantity cannot be computed on all resamples"
+        return "the number of seeds needed is unknown: the quantity cannot be computed on every resample"
     if normal * observed.sampling_error >= min(finite):
         return (
-            f"no number of seeds decides this {at}: what was sampled leaves more doubt than the distance to the limit"
+            f"more seeds would not decide this {at}: the sampling error alone exceeds the distance to the limit, "
+            "so only a larger sample would"
         )
     if observed.seed_std is None:
-        return "seed-to-seed spread unknown: --seeds 2 or more measures it"
+        return "the number of seeds needed is unknown: measure the seed-to-seed spread with --seeds 2 or more"
     cited = observed.seeds == 1
     if cited and np.hypot(observed.seed_std, observed.sampling_error) * normal < min(finite):
         needed = 1
@@ -127,4 +143,5 @@ def power(observed: Estimate, limits: tuple[float, float], decided: float) -> st
             return f"more than {MOST_SEEDS} seeds would be needed to decide this {at}"
         needed = int(enough[0])
     spread = "the cited" if cited else "the seeds' own"
-    return f"{needed} seed{'s' if needed > 1 else ''} would decide this {at} (by {spread} seed-to-seed spread)"
+    enough_seeds = "one seed is enough to decide this" if needed == 1 else f"{needed} seeds would decide this"
+    return f"{enough_seeds} {at} (by {spread} seed-to-seed spread)"

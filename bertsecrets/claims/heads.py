@@ -1,4 +1,8 @@
-"""Heads by number, place and rank. A head is (layer, head), both from 1, as K19 counts; its place is that in a row."""
+"""Heads by number, place and rank.
+
+A head is (layer, head), both counted from 1 as in K19; its place, counted from 0, is its index when the heads of all
+layers stand in one row.
+"""
 
 from dataclasses import dataclass
 
@@ -10,7 +14,7 @@ from bertsecrets.types import Measurement
 
 @dataclass(frozen=True)
 class Ranked:
-    """One head among all: layer and head from 1; `rank` from 1 for the largest value."""
+    """One head with its value: layer and head count from 1; rank 1 is the largest value."""
 
     layer: int
     head: int
@@ -19,7 +23,11 @@ class Ranked:
 
 
 def ranking(grid: Float[np.ndarray, "layers heads"]) -> list[Ranked]:
-    """Return all heads, the largest value first."""
+    """Return all heads, the largest value first.
+
+    >>> ranking(np.array([[0.1, 0.4], [0.3, 0.2]]))[0]
+    Ranked(layer=1, head=2, value=0.4, rank=1)
+    """
     order = np.argsort(-grid, axis=None, kind="stable")
     places = zip(*np.unravel_index(order, grid.shape), strict=True)
     return [
@@ -29,22 +37,22 @@ def ranking(grid: Float[np.ndarray, "layers heads"]) -> list[Ranked]:
 
 
 def place(measurement: Measurement, layer: int, head: int, name: str) -> int:
-    """Return where a head stands among the heads of all layers side by side, in the value of this name."""
+    """Return the place of a head in the measurement's value of this name, [layer, head]."""
     return int(np.ravel_multi_index((layer - 1, head - 1), np.shape(measurement.value(name))))
 
 
 def name_of(measurement: Measurement, place: int, name: str) -> str:
-    """Return a head in words by its place, or a whole layer where the value of this name has one entry per layer."""
+    """Return the head at a place in words; a whole layer where the value of this name has one entry per layer."""
     layer, *head = np.unravel_index(place, np.shape(measurement.value(name)))
     return f"layer {int(layer) + 1}" + (f" head {int(head[0]) + 1}" if head else "")
 
 
 def top(measurement: Measurement, count: int, name: str) -> list[tuple[int, int]]:
-    """Return the heads of the largest values."""
+    """Return (layer, head) of the largest values of this name."""
     return [(ranked.layer, ranked.head) for ranked in ranking(np.asarray(measurement.value(name)))[:count]]
 
 
 def best_heads(measurement: Measurement, name: str, count: int = 3) -> str:
-    """Return the heads of the largest values in words, for a note."""
+    """Return the heads with the largest values of this name in words, for a note."""
     best = ranking(np.asarray(measurement.value(name)))[:count]
     return ", ".join(f"layer {ranked.layer} head {ranked.head} {ranked.value:.3f}" for ranked in best)

@@ -1,16 +1,16 @@
-"""Does a measurement agree with a claim? Intervals by resampling, held against bands.
+"""The judge: whether a measurement agrees with a claim, by comparing resampling intervals with bands.
 
 An order (`above`, `below`) is decided by the share of bootstrap resamples in which it holds. A figure (`around`) is
 decided by equivalence: the observed interval lies inside the band (reproduced), wholly outside (deviates), or across
-its edge (inconclusive). Data that are too few to decide anything never pass: fewer examples than a sign test needs are
-inconclusive, and no band grows as the measured data shrink.
+its edge (inconclusive). Too little data never pass: with fewer examples than a sign test needs the outcome is
+inconclusive, and no band becomes wider as the measured data shrink.
 """
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bertsecrets.claims.band import TOO_WIDE, at_published_size, band, format_number, too_wide
+from bertsecrets.claims.band import at_published_size, band, format_number, too_wide, too_wide_reason
 from bertsecrets.claims.estimand import Estimand, NotApplicableError
 from bertsecrets.claims.estimate import Estimate, estimate, power
 from bertsecrets.claims.quantities import QUANTITIES
@@ -68,12 +68,12 @@ def all_of(needed: Mapping[str, Needed]) -> list[Measurement]:
 def _outcome(
     estimands: Sequence[Estimand], observed: Estimate, limits: tuple[float, float], decided: float
 ) -> tuple[Outcome, str]:
-    """Return outcome and reason, where not the resamples alone decide."""
+    """Return outcome and reason, also where something else than the resamples decides."""
     if too_wide(limits):
-        return "inconclusive", TOO_WIDE
+        return "inconclusive", too_wide_reason(limits)
     least = fewest_that_decide(decided)
     if observed.fewest < least and np.isfinite(observed.replicates).all():
-        return "inconclusive", f"fewer than {least} examples decide nothing, whatever they say"
+        return "inconclusive", f"fewer than {least} examples cannot decide anything"
     outside = observed.value <= limits[0] or observed.value >= limits[1]
     if outside and all(estimand.refuted for estimand in estimands):
         return "deviates", estimands[0].refuted
@@ -83,14 +83,14 @@ def _outcome(
 def _power(measurements: Sequence[Measurement], observed: Estimate, limits: tuple[float, float], decided: float) -> str:
     """Return how many seeds would decide the claim, in words."""
     if all(get_measure(measurement.measure).seedless for measurement in measurements):
-        return "no seed plays a part: nothing is trained"
+        return "seeds make no difference: nothing is trained"
     if too_wide(limits):
-        return "no number of seeds decides this"
+        return "more seeds would not help: the band is too wide"
     return power(observed, limits, decided)
 
 
 def _notes(estimands: Sequence[Estimand]) -> list[str]:
-    """Return what the estimands say beside the outcome; by seed, where seeds differ."""
+    """Return the notes of the estimands; seed by seed where they differ."""
     by_seed = [", ".join(estimand.notes) for estimand in estimands]
     if len(set(by_seed)) == 1:
         return [note for note in by_seed[:1] if note]
@@ -98,7 +98,7 @@ def _notes(estimands: Sequence[Estimand]) -> list[str]:
 
 
 def fewest_that_decide(decided: float) -> int:
-    """Return the least number of examples of which a sign test could reach this confidence, if all of them agreed.
+    """Return the smallest number of examples with which a sign test can reach this confidence, if all of them agree.
 
     >>> fewest_that_decide(0.95)
     5
@@ -120,12 +120,12 @@ def decide(observed: Estimate, limits: tuple[float, float], decided: float) -> t
         inside = ((observed.replicates > low) & (observed.replicates < high)).mean()
         ties = ((observed.replicates == low) | (observed.replicates == high)).mean()
         if ties == 1:
-            return "inconclusive", "every resample gives exactly the limit: no example speaks for or against"
-        share = float(inside + ties / 2)  # a tie speaks for neither side
+            return "inconclusive", "nothing to judge: every resample equals the limit exactly"
+        share = float(inside + ties / 2)  # a tie counts for both sides equally
         reason = f"holds in {share:.1%} of the resamples"
         if share >= decided:
             return "reproduced", reason
-        return ("deviates", reason) if share <= 1 - decided else ("inconclusive", reason + ", which decides nothing")
+        return ("deviates", reason) if share <= 1 - decided else ("inconclusive", reason + ", which is not decisive")
     tail = 1 - decided
     left, right = observed.interval(1 - 2 * tail)
     shown = f"the {1 - 2 * tail:.0%} interval [{format_number(left)}, {format_number(right)}]"
@@ -137,7 +137,7 @@ def decide(observed: Estimate, limits: tuple[float, float], decided: float) -> t
 
 
 def shape_problem(case: Case, measurement: Measurement) -> str | None:
-    """Return why a claim about single layers or heads does not fit the measured model; None where it does."""
+    """Return why a claim about particular layers or heads cannot be judged on the measured model; None if it can."""
     wanted = case.claim.needs_shape
     if wanted is None:
         return None

@@ -1,7 +1,7 @@
-"""What Kovaleva et al. 2019 (K19) measured on: constants of the claims, whatever else the suite may come to know."""
+"""The tasks and heads of K19 (Kovaleva et al. 2019), fixed even if the suite learns more tasks."""
 
 SEVEN_TASKS = ("mrpc", "stsb", "sst2", "qqp", "rte", "qnli", "mnli")  # table 1
 ONE_SENTENCE_TASK = "sst2"
 TWO_SENTENCE_TASKS = tuple(name for name in SEVEN_TASKS if name != ONE_SENTENCE_TASK)
 FRAME_HEADS = ((7, 6), (1, 2))  # (layer, head) from 1: section 4.2, figure 3
-HARMFUL_HEADS = ((4, 1), (2, 12))  # (layer, head) from 1, on STS-B and RTE alike: section 4.6
+HARMFUL_HEADS = ((4, 1), (2, 12))  # (layer, head) from 1, on both STS-B and RTE: section 4.6

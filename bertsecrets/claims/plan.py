@@ -1,4 +1,4 @@
-"""From a claim to its verdict: which measurements it needs, for every seed, and what they say."""
+"""From a claim to its verdict: the measurements that it needs, for every seed, and their judgement."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,20 +18,20 @@ from bertsecrets.types import Initialisation, Measurement, Subject
 
 @runtime_checkable
 class Bench(Protocol):
-    """What hands out measurements: a session that makes them, or a shelf that has them."""
+    """A source of measurements: a session that makes them, or a shelf that has them."""
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
         """Return a subject's measurement."""
         ...
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return why there can be no such measurement on a task; None where there can."""
+        """Return why the measure cannot be had on a task; None if it can."""
         ...
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One measurement that a case needs, but for model and seed; `need` is the name of the need that it serves."""
+    """One measurement that a case needs, without model and seed; `need` is the name of the quantity's need."""
 
     need: str
     measure: str
@@ -40,7 +40,7 @@ class Wanted:
     options: dict[str, Any]
 
     def subject(self, model: str, seed: int) -> Subject:
-        """Return whom it is measured on; the bare encoder has no seed: it is measured once, as seed 1."""
+        """Return the subject to measure; a measure without seeds is taken once, as seed 1."""
         return Subject(model, self.task, self.initialisation, 1 if get_measure(self.measure).seedless else seed)
 
 
@@ -48,7 +48,7 @@ def plan(bench: Bench, case: Case) -> list[Wanted]:
     """Return the measurements that a case needs, in the order of its quantity's needs and, of each, of its tasks.
 
     Raises:
-        MissingError: the data or tools of one that cannot be left out are not there.
+        MissingError: data or tools are missing for one that cannot be left out.
     """
     claim = case.claim
     assert claim.quantity is not None
@@ -78,10 +78,10 @@ def _initialisation(claim: Claim, need: Need) -> Initialisation:
 
 
 def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
-    """Return the tasks that a need is measured on: those whose data are there.
+    """Return the tasks on which a need is measured: those with data.
 
     Raises:
-        MissingError: they are too few.
+        MissingError: too few tasks have data.
     """
     names = need.tasks or (need.task or case.task,)
     problems = {name: bench.missing(need.measure, name) for name in names}
@@ -93,7 +93,7 @@ def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
 
 
 def missing(bench: Bench, case: Case) -> str | None:
-    """Return why a case cannot be measured here; None where it can."""
+    """Return why a case cannot be measured here; None if it can."""
     try:
         plan(bench, case)
     except MissingError as error:
@@ -104,11 +104,11 @@ def missing(bench: Bench, case: Case) -> str | None:
 def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[dict[str, Needed]]:
     """Return, per seed, the measurements that a claim needs on a task, by the names of its quantity's needs.
 
-    A subject on which no step is taken has the same attention whatever the seed, but not the same classifier, so
-    every seed has its own. What has no seed at all is measured once.
+    An untrained subject has the same attention for every seed, but not the same classifier, so every seed is measured.
+    Measures without seeds are taken once.
 
     Raises:
-        UserError: something that is needed is not there, or cannot be made.
+        UserError: something that is needed is missing, or cannot be made.
     """
     wanted = plan(bench, case)
     return [
@@ -118,7 +118,7 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
 
 
 def _subjects(wanted: Sequence[Wanted], model: str, seeds: Sequence[int]) -> Iterator[list[tuple[Wanted, Subject]]]:
-    """Yield, per seed, what is wanted and of whom; once alone where no seed plays a part."""
+    """Yield, per seed, the measurements wanted, each with its subject; only once if no measure depends on the seed."""
     for seed in [1] if all(get_measure(one.measure).seedless for one in wanted) else seeds:
         yield [(one, one.subject(model, seed)) for one in wanted]
 
@@ -144,7 +144,7 @@ def verdict(bench: Bench, case: Case, model: str, seeds: Sequence[int], *, setti
 def plan_kept(
     shelf: Shelf, cases: Iterable[Case], model: str, seeds: Sequence[int] | None
 ) -> list[tuple[Case, Sequence[int]]]:
-    """Return the cases of which everything was kept for these seeds; without any named, for which seeds it was."""
+    """Return the cases that can be judged from a shelf, each with its seeds: those given, or all that are complete."""
     if seeds is not None:
         return [(case, seeds) for case in cases if is_kept(shelf, case, model, seeds)]
     measured = shelf.seeds().get(model, [])
@@ -153,7 +153,7 @@ def plan_kept(
 
 
 def is_kept(shelf: Shelf, case: Case, model: str, seeds: Sequence[int]) -> bool:
-    """Return whether everything that a case needs is on the shelf."""
+    """Return whether the shelf has everything that a case needs for these seeds."""
     if missing(shelf, case) is not None:
         return False
     return all(

@@ -1,4 +1,4 @@
-"""The published figures that were read off their pixels, and how like them a measured map is."""
+"""The published figures, read off their pixels, and the correlation of measured maps with them."""
 
 import json
 from functools import cache
@@ -20,7 +20,11 @@ def published_figures() -> dict[str, Any]:
 
 
 def correlation(means: Float[np.ndarray, "... k"], figure: Float[np.ndarray, " k"], ranks: bool = False) -> Number:
-    """Return Pearson's correlation of each row with a figure, or Spearman's (`ranks`)."""
+    """Return Pearson's correlation of each row with a figure, or Spearman's (`ranks`); NaN for a constant row.
+
+    >>> float(correlation(np.array([1.0, 2.0, 4.0]), np.array([10.0, 20.0, 40.0])).round(3))
+    1.0
+    """
     if ranks:
         from scipy.stats import rankdata
 
@@ -31,7 +35,7 @@ def correlation(means: Float[np.ndarray, "... k"], figure: Float[np.ndarray, " k
 
 
 def likeness(block: Float[np.ndarray, "examples k"], figure: Float[np.ndarray, " k"], ranks: bool = False) -> Estimand:
-    """Return the correlation of a block's means with a figure; the other kind of correlation stands in the notes."""
+    """Return the correlation of a block's means with a figure; the notes give the other kind of correlation."""
     of_other_kind = float(correlation(column_means(block)[0], figure, not ranks))
     note = f"{'Pearson' if ranks else 'Spearman'} correlation {of_other_kind:.3f}"
     return Estimand.of(block, lambda mean: correlation(mean, figure, ranks), note)

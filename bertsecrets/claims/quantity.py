@@ -1,6 +1,6 @@
 """Quantities: named functions from measurements to an estimand, registered where they are defined.
 
-A claim names the quantity that it is about; the quantity names the measurements that it is read off.
+A claim names its quantity; the quantity names the measurements from which it is computed.
 """
 
 import inspect
@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.types import Initialisation, Measurement
 
-Needed = Measurement | tuple[Measurement, ...]  # what is handed over for one need: several where it names tasks
+Needed = Measurement | tuple[Measurement, ...]  # what one need gets: a tuple if it names several tasks
 Function = TypeVar("Function", bound=Callable[..., Estimand])
 
 REGISTERED: dict[str, "Quantity"] = {}
@@ -19,11 +19,16 @@ REGISTERED: dict[str, "Quantity"] = {}
 
 @dataclass(frozen=True)
 class Need:
-    """A measurement that a quantity is read off, on one task or several.
+    """A measurement that a quantity is computed from, on one task or several.
 
-    `whose` is the initialisation: the claim's `own`, the one it is held `against`, or a fixed one. `options` are the
-    measure's, besides those of the claim. The task is the claim's own, or the one named by `task`; with `tasks`, it is
-    each of these; with `least` too, those of them whose data are there, if they are at least so many.
+    Args:
+        measure: its name.
+        whose: the initialisation of the subject: the claim's `own`, the one it is compared with (`against`), or a
+            fixed one.
+        options: of the measure, in addition to those of the claim.
+        task: the task; by default the claim's own.
+        tasks: several tasks instead; all of them are needed.
+        least: with `tasks`, how many of them are enough; those with data are then used.
     """
 
     measure: str
@@ -36,7 +41,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A function that reads one scalar off the measurements that it names; its other parameters are arguments."""
+    """A function that computes one estimand from the measurements it names; its other parameters are arguments."""
 
     name: str
     unit: str
@@ -52,8 +57,8 @@ class Quantity:
             arguments: the claim's.
 
         Raises:
-            NotApplicableError: the model cannot have this quantity.
-            UserError: a measurement lacks what is read off it.
+            NotApplicableError: the model does not have this quantity.
+            UserError: a measurement is incomplete.
         """
         return self.function(**measurements, **arguments)
 
@@ -61,7 +66,7 @@ class Quantity:
         """Make sure that the function takes a claim's arguments.
 
         Raises:
-            TypeError: it takes others, or one is missing.
+            TypeError: an argument is unknown, or one is missing.
         """
         self.arguments.bind(**arguments)
 
@@ -74,7 +79,7 @@ def quantity(name: str, /, *, unit: str, **needs: Need) -> Callable[[Function], 
 
     Raises:
         TypeError: the function does not take a measurement by its need's name.
-        ValueError: another quantity has the name.
+        ValueError: another quantity already has this name.
     """  # fmt: skip
 
     def register(function: Function) -> Function:

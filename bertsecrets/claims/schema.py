@@ -1,4 +1,4 @@
-"""What `expected/` says: every claim of the paper as data, checked on load, with file and line of a mistake.
+"""The claims of the paper as data, read from `expected/` and checked; mistakes are reported with file and line.
 
 A claim is one YAML entry; a `Case` is that claim on one task, which is what a benchmark runs and a table shows.
 """
@@ -19,9 +19,9 @@ from bertsecrets.settings import project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 from bertsecrets.types import Initialisation
 
-ANY_MODEL = "any"  # a deviation that no model can mend, such as one of the suite's own classifier
+ANY_MODEL = "any"  # a deviation that does not depend on the model, such as one of the suite's own classifier
 Outcome = Literal["reproduced", "deviates", "inconclusive", "not applicable"]
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, eight times as fast, where it is there
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where installed, is eight times as fast
 
 
 class _Entry(BaseModel):
@@ -29,12 +29,12 @@ class _Entry(BaseModel):
 
 
 class Expectation(_Entry):
-    """What the claim predicts of its quantity.
+    """The claim's prediction for its quantity.
 
-    `above` and `below` are orders: the quantity lies beyond `value`. `around` is a figure: the quantity lies within the
-    band around the published one, whose width is computed (`band.band`), never typed in: from the sampling error
-    of the published `score`, or of the measurement's `own` examples, and the figure's seed spread and rounding.
-    `examples` is how many the published figure was measured on at most, where not on whole validation sets.
+    `above` and `below` are orders: the quantity lies beyond `value`. `around` is a figure: the quantity lies within a
+    band around the published one. The band's width is always computed (`band.band`): from the sampling error of the
+    published `score`, or of the measurement's `own` examples, and from the figure's seed spread and rounding.
+    `examples` is the largest number of examples behind the published figure, if not whole validation sets.
     """
 
     kind: Literal["above", "below", "around"]
@@ -46,9 +46,9 @@ class Expectation(_Entry):
 class TaskFigure(_Entry):
     """The published figure of a claim on one task.
 
-    `published` is in the claim's unit and None where the source gives only an order. `rounding` is half the last
-    digit given. `seed_std` is the seed-to-seed standard deviation, from `seed_source`. `constant_answer` marks a figure
-    that equals the score of one and the same answer to every example of the validation set.
+    `published` is in the claim's unit, None where the source gives only an order. `rounding` is half a unit of the last
+    digit given. `seed_std` is the seed-to-seed standard deviation, from `seed_source`. `second` is the figure of a
+    second source. `constant_answer` marks a figure that equals the score of giving every example the same answer.
     """
 
     published: float | None = None
@@ -67,9 +67,9 @@ class TaskFigure(_Entry):
 
 
 class Known(_Entry):
-    """What has been seen before of a model on a task, with its evidence.
+    """An outcome already known for a model on a task, with its evidence.
 
-    Of a deviation the benchmark is then expected to fail, and speaks up when it does not.
+    Where a deviation is known, the benchmark is expected to fail, and reports it when it does not.
     """
 
     model: str
@@ -81,7 +81,7 @@ class Known(_Entry):
 class Claim(_Entry):
     """One claim, as its entry in `expected/` says it.
 
-    `options` are the measure's (what is measured), `arguments` the quantity's (what is read off it).
+    `options` go to the measure (how it is measured), `arguments` to the quantity (how it is computed from that).
     """
 
     id: str = Field(pattern=r"^[A-I][0-9]+p?$")
@@ -110,7 +110,7 @@ class Claim(_Entry):
         if self.measure is not None and self.measure not in measure_names():
             raise ValueError(f"unknown measure {self.measure!r}: {near_matches(self.measure, measure_names())}")
         if (self.quantity is None) != (self.expect is None):
-            raise ValueError("quantity and expect come together, or neither where the claim is not implemented")
+            raise ValueError("give both quantity and expect, or neither if the claim is not implemented")
         if self.quantity is not None and self.quantity not in QUANTITIES:
             raise ValueError(f"unknown quantity {self.quantity!r}: {near_matches(self.quantity, QUANTITIES)}")
         if self.quantity is not None:
@@ -121,15 +121,15 @@ class Claim(_Entry):
         if self.expect is not None and self.expect.kind == "around":
             bare = [name for name, figure in self.tasks.items() if figure.published is None]
             if bare:
-                raise ValueError(f"an `around` band needs a published figure for {bare[0]}")
+                raise ValueError(f"task {bare[0]} needs a published figure, because the claim expects `around`")
         for known in self.known:
             if known.task not in self.tasks:
-                raise ValueError(f"a known deviation on {known.task}, which the claim does not cover")
+                raise ValueError(f"a known outcome on {known.task}, which is not among the claim's tasks")
         return self
 
     @property
     def implemented(self) -> bool:
-        """Whether there is something that runs and can fail."""
+        """True if the claim has a quantity, so that a benchmark of it can run and fail."""
         return self.quantity is not None
 
     @property
@@ -178,7 +178,7 @@ def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
     `BERTSECRETS_EXPECTED` names another folder.
 
     Raises:
-        UserError: a malformed file (with its line), or an id that stands twice.
+        UserError: a malformed file (with its line), or an id that is used twice.
     """
     folder = folder or Path(os.environ.get("BERTSECRETS_EXPECTED") or project_path("expected"))
     files = sorted(folder.glob("*.yaml"))
@@ -189,7 +189,7 @@ def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
         for line, claim in _read(file):
             if (claim.id, claim.variant) in claims:
                 raise UserError(
-                    f"{file}, line {line}: claim {claim.id} {claim.variant} stands twice".replace("  ", " ")
+                    f"{file}, line {line}: claim {claim.name} is defined twice: give each its own id or variant"
                 )
             claims[claim.id, claim.variant] = claim
     return tuple(claims.values())
@@ -207,7 +207,7 @@ def _read(file: Path) -> list[tuple[int, Claim]]:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
         raise UserError(f"{file}, line {line}: not valid YAML: {getattr(error, 'problem', None) or error}") from error
-    except (OSError, ValueError) as error:  # the latter of a broken encoding, or of a day such as 2019-99-99
+    except (OSError, ValueError) as error:  # ValueError: a broken encoding, or a date such as 2019-99-99
         raise UserError(f"cannot read {file}: {error}") from error
     if not isinstance(data, list) or node is None:
         raise UserError(f"{file}, line 1: expected a list of claims, each starting with `- id:`")
@@ -226,7 +226,7 @@ def _read(file: Path) -> list[tuple[int, Claim]]:
 
 
 def _parse(text: str) -> tuple[yaml.Node | None, Any]:
-    """Return a YAML document as nodes, which know their lines, and as data."""
+    """Return a YAML document twice: as nodes, which know their lines, and as data."""
     loader = LOADER(text)
     try:
         node = loader.get_single_node()
@@ -236,7 +236,7 @@ def _parse(text: str) -> tuple[yaml.Node | None, Any]:
 
 
 def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int | None:
-    """Return the line of the deepest part of `path` that stands in the file."""
+    """Return the line of the deepest part of `path` that the file contains."""
     line = node.start_mark.line + 1
     for step in path:
         if isinstance(node, yaml.MappingNode):
@@ -290,8 +290,8 @@ def find_case(wanted: str, task_name: str | None = None) -> Case:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise UserError(f"{wanted} could be any of {', '.join(map(str, fitting))}: name one of them")
+        raise UserError(f"{wanted} could mean {', '.join(map(str, fitting))}: name one of them")
     if known:
         raise UserError(f"{wanted} is not about {task_name}: its cases are {', '.join(map(str, known))}")
     claims = find_claims(wanted)
-    raise UserError(f"claim {claims[0].id} is not implemented")
+    raise UserError(f"claim {claims[0].id} is not implemented: see bertsecrets claims for those that are")

@@ -1,4 +1,4 @@
-"""A verdict: what became of a claim on a task, as an object and as data."""
+"""A verdict: the outcome of a claim on a task, as an object and as data."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from bertsecrets.types import Measurement, as_html
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim on a task."""
+    """The outcome of a claim on a task, with its reason and the measurements behind it."""
 
     case: Case
     outcome: Outcome
@@ -26,7 +26,7 @@ class Verdict:
 
     @property
     def remarks(self) -> list[str]:
-        """What a reader must know beside the outcome: limited or unofficial data, constant predictors, reuse."""
+        """Remarks that a reader needs beside the outcome: limited or unofficial data, constant predictors, reuse."""
         remarks: list[str] = []
         for measurement in self.measurements:
             provenance = measurement.provenance
@@ -43,7 +43,7 @@ class Verdict:
         return list(dict.fromkeys(remarks))
 
     def _repr_html_(self) -> str | None:
-        """In a notebook: the verdict, why, and the figures of what it rests on."""
+        """Return the HTML that a notebook shows: the verdict, its reason, and the figures of its measurements."""
         return as_html(self)
 
     @property

@@ -1,4 +1,4 @@
-"""The commands that show claims: all in a table, or one whole with its bands and last verdicts."""
+"""The commands that show claims: `claims` lists all of them, `explain` shows one with its bands and verdicts."""
 
 import argparse
 
@@ -7,32 +7,34 @@ from bertsecrets.options import RunOptions, add_options
 
 def add_parsers(commands) -> None:
     """Add the commands' options to the command line."""
-    listing = commands.add_parser("claims", help="list every claim and what is known of it")
-    listing.add_argument("--model", help="only what is known of this model")
+    listing = commands.add_parser("claims", help="list every claim with its status")
+    listing.add_argument("--model", help="show only known outcomes and verdicts of this model")
     add_options(listing.add_argument, ("store",))
     listing.set_defaults(run=claims)
 
-    whole = commands.add_parser("explain", help="print one claim whole")
-    whole.add_argument("claim", help="its id, e.g. C1")
-    add_options(whole.add_argument, ("store",))
-    whole.set_defaults(run=explain)
+    one = commands.add_parser(
+        "explain", help="print everything about one claim: figures, bands, known outcomes, last verdicts"
+    )
+    one.add_argument("claim", help="its id, such as C1")
+    add_options(one.add_argument, ("store",))
+    one.set_defaults(run=explain)
 
 
 def claims(options: argparse.Namespace) -> None:
-    """List every claim."""
+    """Print every claim with its status."""
     from bertsecrets.claims.schema import load_claims
     from bertsecrets.report.text import claim_table
     from bertsecrets.store.verdicts import read_verdicts
 
-    every, root = load_claims(), RunOptions.of(options).store_folder
-    kept = [read_verdicts(root, claim.case_ids, options.model) for claim in every]
-    print(claim_table(every, options.model, kept))
-    ready = sum(claim.implemented for claim in every)
-    print(f"\n{len(every)} claims, {ready} implemented, {len(every) - ready} not implemented")
+    listed, root = load_claims(), RunOptions.of(options).store_folder
+    kept = [read_verdicts(root, claim.case_ids, options.model) for claim in listed]
+    print(claim_table(listed, options.model, kept))
+    ready = sum(claim.implemented for claim in listed)
+    print(f"\n{len(listed)} claims, {ready} implemented, {len(listed) - ready} not implemented")
 
 
 def explain(options: argparse.Namespace) -> None:
-    """Print one claim whole."""
+    """Print everything about one claim, all its variants."""
     from bertsecrets.claims.schema import find_claims
     from bertsecrets.report.text import claim_lines
     from bertsecrets.settings import load_settings

@@ -1,4 +1,7 @@
-"""`bertsecrets doctor`: what is here, what is missing and how to get it. What is missing is a line, never the end."""
+"""`bertsecrets doctor`: shows what is available, what is missing and how to get it.
+
+Whatever is missing gets a line; nothing ends the command early.
+"""
 
 import argparse
 import importlib.util
@@ -24,13 +27,13 @@ EXTRAS = {
 
 def add_parsers(commands) -> None:
     """Add the command's options to the command line."""
-    parser = commands.add_parser("doctor", help="what is here, what is missing, how to get it")
+    parser = commands.add_parser("doctor", help="show what is available, what is missing and how to get it")
     add_options(parser.add_argument, (*ROW_OPTIONS, "frames", "spacy"))
     parser.set_defaults(run=doctor)
 
 
 def doctor(options: argparse.Namespace) -> None:
-    """Say what is here and what is missing."""
+    """Print what is available and what is missing."""
     from bertsecrets.models.loading import open_config
     from bertsecrets.models.locations import locate
     from bertsecrets.provenance import software

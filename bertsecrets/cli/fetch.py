@@ -1,4 +1,4 @@
-"""The commands that get things ready: `fetch`, `corpus`, `finetune`, `train-parser`."""
+"""The commands that prepare data and models: `fetch`, `corpus`, `finetune`, `train-parser`."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ from bertsecrets.options import RunOptions, add_options, path
 from bertsecrets.texts.tasks import TASKS, task
 from bertsecrets.types import INITIALISATIONS
 
-# What a command that computes on rows takes; `measure` and `report` take texts besides.
+# The options of every command that computes on rows; `measure` and `report` add those of frames and spaCy.
 ROW_OPTIONS = (
     *("model", "glue", "store", "device", "limit", "train_limit", "grid_limit"),
     *("offline", "allow_unofficial_data"),
@@ -17,18 +17,18 @@ ROW_OPTIONS = (
 
 def add_parsers(commands) -> None:
     """Add the commands' options to the command line."""
-    corpus_parser = commands.add_parser("corpus", help="write the suite's own small corpus as a GLUE folder")
+    corpus_parser = commands.add_parser("corpus", help="write the suite's own small synthetic corpus as a GLUE folder")
     corpus_parser.add_argument("folder", type=path)
-    corpus_parser.add_argument("--train-rows", type=int, help="training pairs (default: params.yaml)")
-    corpus_parser.add_argument("--dev-rows", type=int, help="validation pairs (default: params.yaml)")
+    corpus_parser.add_argument("--train-rows", type=int, help="number of training pairs (default: params.yaml)")
+    corpus_parser.add_argument("--dev-rows", type=int, help="number of validation pairs (default: params.yaml)")
     corpus_parser.set_defaults(run=corpus)
 
-    fetch_parser = commands.add_parser("fetch", help="get a model and GLUE tasks ahead of time, and check them")
-    fetch_parser.add_argument("--task", action="append", help="may be given several times (default: all seven)")
+    fetch_parser = commands.add_parser("fetch", help="download a model and GLUE tasks, and check them")
+    fetch_parser.add_argument("--task", action="append", help="repeatable (default: all seven tasks)")
     add_options(fetch_parser.add_argument, ROW_OPTIONS)
     fetch_parser.set_defaults(run=fetch)
 
-    training = commands.add_parser("finetune", help="train one checkpoint")
+    training = commands.add_parser("finetune", help="fine-tune one checkpoint")
     training.add_argument("--task", required=True)
     training.add_argument("--init", choices=INITIALISATIONS, default="pretrained")
     training.add_argument("--seed", type=int, default=1)
@@ -36,16 +36,20 @@ def add_parsers(commands) -> None:
     add_options(training.add_argument, ROW_OPTIONS)
     training.set_defaults(run=finetune)
 
-    parser_training = commands.add_parser("train-parser", help="train a small spaCy pipeline where none is available")
+    parser_training = commands.add_parser("train-parser", help="train a small spaCy pipeline if none can be downloaded")
     parser_training.add_argument(
         "treebank", type=path, help="folder with NLTK's dependency_treebank.zip and treebank.zip"
     )
-    parser_training.add_argument("folder", type=path, help="where the pipeline goes; --spacy FOLDER then uses it")
+    parser_training.add_argument("folder", type=path, help="new folder for the pipeline; use it with --spacy FOLDER")
     parser_training.set_defaults(run=train_parser)
 
 
 def corpus(options: argparse.Namespace) -> None:
-    """Write the suite's own corpus."""
+    """Write the suite's own corpus.
+
+    Raises:
+        UserError: impossible numbers of rows, or the folder holds another corpus.
+    """
     from bertsecrets.settings import load_settings
     from bertsecrets.texts.corpus import MOST, write_corpus
     from bertsecrets.texts.glue import SPLITS, load_folder
@@ -55,27 +59,27 @@ def corpus(options: argparse.Namespace) -> None:
         demo.train_rows if options.train_rows is None else options.train_rows,
         demo.dev_rows if options.dev_rows is None else options.dev_rows,
     )
-    asked = f"{rows[0]} training and {rows[1]} validation pairs"
+    wanted = f"{rows[0]} training and {rows[1]} validation pairs"
     if min(rows) < 1 or sum(rows) > MOST:
-        raise UserError(f"a corpus of {asked}: give 1 or more of each, and at most {MOST} in all")
+        raise UserError(f"cannot write {wanted}: give 1 or more of each, and at most {MOST} in total")
     folder = write_corpus(options.folder, *rows)
     written = tuple(len(load_folder(folder, task("rte"), name)) for name in SPLITS)
     if written != rows:
-        raise UserError(f"{folder} holds {written[0]} and {written[1]} pairs already, not {asked}: name a new folder")
-    print(f"{folder}: RTE, {asked}")
+        raise UserError(f"{folder} already holds {written[0]} and {written[1]} pairs, not {wanted}: name a new folder")
+    print(f"{folder}: RTE, {wanted}")
 
 
 def fetch(options: argparse.Namespace) -> None:
-    """Get and check a model and tasks."""
+    """Download and check a model and tasks."""
     from bertsecrets.models.loading import open_classifier
     from bertsecrets.session import Session
 
     session = Session(RunOptions.of(options))
-    wanted = [task(name) for name in options.task or TASKS]
+    tasks = [task(name) for name in options.task or TASKS]
     ref = session.ref(session.model)
-    open_classifier(ref, wanted[0])
+    open_classifier(ref, tasks[0])
     print(f"{ref.name}: {ref.path}{'@' + ref.revision if ref.revision else ''}")
-    for one in wanted:
+    for one in tasks:
         for name in ("train", "dev"):
             split = session.resources.rows.split(one.name, name)
             mark = "" if split.official else " (unofficial)"
@@ -83,7 +87,7 @@ def fetch(options: argparse.Namespace) -> None:
 
 
 def finetune(options: argparse.Namespace) -> None:
-    """Train one checkpoint."""
+    """Fine-tune one checkpoint, unless it is in the store."""
     from bertsecrets.session import Session
     from bertsecrets.store.files import check_free
 
@@ -97,7 +101,7 @@ def finetune(options: argparse.Namespace) -> None:
 
 
 def train_parser(options: argparse.Namespace) -> None:
-    """Train a small tagger and parser."""
+    """Train a small spaCy pipeline that tags and parses, and print its scores."""
     from bertsecrets.texts.train_parser import train_pipeline
 
     scores = train_pipeline(options.treebank, options.folder)

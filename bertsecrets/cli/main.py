@@ -1,7 +1,7 @@
-"""The suite by command: `bertsecrets claims | explain | fetch | finetune | measure | report | doctor` and others.
+"""The command line: `bertsecrets claims | explain | fetch | finetune | measure | report | doctor` and others.
 
-Nothing heavy is imported before a command needs it, so that `--help` answers at once. Bad input ends in one line and
-exit code 2.
+Nothing heavy is imported before a command needs it, which keeps `--help` fast. Bad input ends in one line and exit
+code 2.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError
 from bertsecrets.options import check_seed
 
-# How writing to a standard output fails that is a file or a device; no path is named then.
+# Errors of writing to standard output when it is a file or a device; they name no path.
 OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
@@ -29,7 +29,8 @@ class _Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands and their options."""
     parser = _Parser(
-        prog="bertsecrets", description='"Revealing the Dark Secrets of BERT", as benchmarks that can fail.'
+        prog="bertsecrets",
+        description='"Revealing the Dark Secrets of BERT" (Kovaleva et al. 2019) as benchmarks that can fail.',
     )
     parser.add_argument("--version", action="version", version=f"bertsecrets {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
@@ -39,9 +40,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, 2 where the user can put something right, 128 and the signal's number.
+    """Run a command and return the exit code: 0; 2 for an error that the user can fix; 128 plus a signal's number.
 
-    A signal to end is taken as Ctrl-C is: what was begun is cleared away.
+    SIGTERM is treated like Ctrl-C: unfinished work is cleaned up.
     """
     options = build_parser().parse_args(argv)
     with as_interrupt():
@@ -58,7 +59,7 @@ def _run(options: argparse.Namespace) -> int:
         print(f"bertsecrets: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as signalled:
-        print("bertsecrets: interrupted; what was finished is in the store", file=sys.stderr)
+        print("bertsecrets: interrupted; finished results are in the store", file=sys.stderr)
         return 128 + (signalled.args[0] if signalled.args else signal.SIGINT)
     except BrokenPipeError:
         _drop_output()
@@ -66,13 +67,13 @@ def _run(options: argparse.Namespace) -> int:
         if error.filename is not None or error.errno not in OUTPUT_FAILS:
             raise
         _drop_output()
-        print(f"bertsecrets: cannot write the output: {error.strerror}: send it elsewhere", file=sys.stderr)
+        print(f"bertsecrets: cannot write the output ({error.strerror}): redirect it to another place", file=sys.stderr)
         return 2
     return 0
 
 
 def _drop_output() -> None:
-    """Let whatever is still to be written go nowhere, so that it raises no second error at the end."""
+    """Discard output that is still buffered, so that it raises no second error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

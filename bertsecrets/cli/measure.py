@@ -15,32 +15,57 @@ ALL = "all"
 
 def add_parsers(commands) -> None:
     """Add the command's options to the command line."""
-    parser = commands.add_parser("measure", help="run one measure on one subject")
+    parser = commands.add_parser("measure", help="run one measure, or all, on one model and task")
     parser.add_argument("measure", help="scores, attention-change, special-tokens, ... or all")
-    parser.add_argument("--task", help="required by all but frame-heads, example-sentence and pattern-quality")
-    parser.add_argument("--cased", action="store_true", help="scores with the tokenizer's lower-casing off (claim D6)")
-    parser.add_argument("--checkpoint", type=path, help="any folder that opens as a sequence classifier")
+    parser.add_argument(
+        "--task", help="GLUE task; all measures need it except frame-heads, example-sentence and pattern-quality"
+    )
+    parser.add_argument(
+        "--cased", action="store_true", help="for scores: switch off the tokenizer's lower-casing (claim D6)"
+    )
+    parser.add_argument(
+        "--checkpoint", type=path, help="measure this folder of a sequence classifier instead of fine-tuning one"
+    )
     parser.add_argument("--init", choices=INITIALISATIONS, default="pretrained")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--padded-to", type=int, metavar="TOKENS", help="attention-change as the paper's notebook has it (200)"
+        "--padded-to",
+        type=int,
+        metavar="TOKENS",
+        help="for attention-change: pad every input, as the paper's notebook does (200)",
     )
     parser.add_argument(
         "--heads",
         metavar="SETS",
-        help="head-ablation of these sets: 1.2 1.2+7.6 5 (a layer) pairs:5 nested:1.2,7.6, counted from 1",
+        help="for head-ablation: the sets to disable, such as 1.2 1.2+7.6 5 (a layer) pairs:5 nested:1.2,7.6, "
+        "counted from 1",
     )
     parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="any other option of a measure"
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other option of the measure; repeatable",
     )
-    parser.add_argument("--json", type=path, metavar="FILE", help="write the measurement here (default: print it)")
-    parser.add_argument("--save", type=path, metavar="DIR", help="also keep it whole, with samples, in this folder")
+    parser.add_argument(
+        "--json", type=path, metavar="FILE", help="write the measurement to this file (default: print it)"
+    )
+    parser.add_argument(
+        "--save",
+        type=path,
+        metavar="DIR",
+        help="also save it with its samples in this folder, for `report --measurements`",
+    )
     add_options(parser.add_argument, (*ROW_OPTIONS, "frames", "spacy"))
     parser.set_defaults(run=measure)
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Run one measure, or all that fit the subject."""
+    """Run one measure, or all that fit the subject.
+
+    Raises:
+        UserError: options that do not go together, or something that is needed is missing.
+    """
     from bertsecrets.measures.registry import get_measure, measure_names
     from bertsecrets.session import Session
     from bertsecrets.store.entries import finite, write_json
@@ -49,9 +74,11 @@ def measure(options: argparse.Namespace) -> None:
     given = _given(options)
     if options.measure == ALL:
         if options.save is None or options.json is not None:
-            raise UserError("measure all keeps what it measures in --save DIR; --json takes one measure")
+            raise UserError("measure all needs --save DIR and cannot write --json: name a single measure for that")
         if given:
-            raise UserError(f"--{next(iter(given)).replace('_', '-')} belongs to a single measure, not to all")
+            raise UserError(
+                f"--{next(iter(given)).replace('_', '-')} is an option of a single measure: leave it out with all"
+            )
         chosen = [get_measure(name) for name in measure_names() if get_measure(name).common]
         chosen = [one for one in chosen if one.fits(options.init)]
     else:
@@ -59,15 +86,15 @@ def measure(options: argparse.Namespace) -> None:
         chosen[0].check_options(given)
     on_task = chosen[0].on_task
     if on_task and options.task is None:
-        raise UserError(f"measure {options.measure} needs --task: one of {', '.join(TASKS)}")
+        raise UserError(f"measure {options.measure} needs --task: give one of {', '.join(TASKS)}")
     if not on_task and (options.task, options.init, options.seed) != (None, "pretrained", 1):
-        raise UserError(f"{options.measure} has neither task nor training: leave out --task, --init and --seed")
+        raise UserError(f"measure {options.measure} uses no task and no training: leave out --task, --init and --seed")
     reads_model = any(one.reads_model for one in chosen)
     if not reads_model and options.checkpoint is not None:
-        raise UserError(f"{options.measure} looks at annotated maps, at no model: leave out --checkpoint")
+        raise UserError(f"measure {options.measure} uses annotated maps and no model: leave out --checkpoint")
     compares = any(one.compares for one in chosen)
     if options.init == "untrained" and compares and options.checkpoint is None:
-        raise UserError(f"{options.measure} compares with the untrained model itself: choose another --init")
+        raise UserError(f"measure {options.measure} compares with the untrained model: choose another --init")
     if options.model is None and options.checkpoint is not None and not compares:
         options.model = str(options.checkpoint)  # a checkpoint that is compared with nothing needs no other model
     session = Session(RunOptions.of(options))
@@ -90,12 +117,16 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """The measure's own options that were given."""
+    """Return the options of the measure itself that were given.
+
+    Raises:
+        UserError: an `--option` that is not NAME=VALUE.
+    """
     named = {"padded_to": options.padded_to, "heads": options.heads, "cased": options.cased or None}
     given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     for text in options.option:
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise UserError(f"--option {text}: write NAME=VALUE")
+            raise UserError(f"--option {text!r} is not of the form NAME=VALUE")
         given[name.replace("-", "_")] = value
     return given

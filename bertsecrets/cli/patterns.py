@@ -19,71 +19,89 @@ if TYPE_CHECKING:
 
 def add_parsers(commands) -> None:
     """Add the commands' options to the command line."""
-    annotating = commands.add_parser("annotate", help="label attention maps by eye, on a local page")
-    annotating.add_argument("folder", type=path, help="a set of maps; drawn now with --task where there is none")
-    annotating.add_argument("--task", action="append", help="draw maps on this task; may be given several times")
-    annotating.add_argument("--per-task", type=int, default=128, metavar="N", help="maps of each fine-tuned checkpoint")
+    annotating = commands.add_parser("annotate", help="label attention maps by eye, on a local web page")
+    annotating.add_argument("folder", type=path, help="a set of maps; with --task a new set is drawn first")
+    annotating.add_argument("--task", action="append", help="draw maps on this task; repeatable")
+    annotating.add_argument(
+        "--per-task", type=int, default=128, metavar="N", help="maps drawn from each fine-tuned checkpoint"
+    )
     annotating.add_argument(
         "--pretrained-per-task",
         type=int,
         default=32,
         metavar="N",
-        help="of the pretrained model, on each task's inputs",
+        help="maps drawn from the pretrained model, on each task's inputs",
     )
-    annotating.add_argument("--max-tokens", type=int, default=100, metavar="N", help="pass over longer inputs")
-    annotating.add_argument("--seed", type=int, default=1, help="of the draw")
-    annotating.add_argument("--draw-only", action="store_true", help="draw the set and end")
-    annotating.add_argument("--annotator", metavar="NAME", help="who labels")
+    annotating.add_argument("--max-tokens", type=int, default=100, metavar="N", help="skip longer inputs")
+    annotating.add_argument("--seed", type=int, default=1, help="seed of the draw")
+    annotating.add_argument("--draw-only", action="store_true", help="draw the set, but do not start the page")
+    annotating.add_argument("--annotator", metavar="NAME", help="name of the annotator")
     annotating.add_argument("--second", type=int, metavar="N", help="label N maps blind, as the second annotator")
     annotating.add_argument(
-        "--anew", action="store_true", help="replace the labels that are there, from the first key on"
+        "--anew",
+        action="store_true",
+        help="discard this annotator's earlier labels as soon as a first new label is given",
     )
-    annotating.add_argument("--port", type=int, default=0, help="of the page (default: any that is free)")
+    annotating.add_argument("--port", type=int, default=0, help="port of the page (default: any free one)")
     add_options(annotating.add_argument, ROW_OPTIONS)
     annotating.set_defaults(run=annotate)
 
-    importer = commands.add_parser("import-patterns", help="take over annotated maps in the form that P20 published")
-    importer.add_argument("source", type=path, help="folder or .tar.gz with labels.txt and one .npy a map")
-    importer.add_argument("folder", type=path, help="where the set goes")
+    importer = commands.add_parser(
+        "import-patterns", help="import annotated maps in the format of P20 (Prasanna et al. 2020)"
+    )
+    importer.add_argument("source", type=path, help="folder or .tar.gz with labels.txt and one .npy file for each map")
+    importer.add_argument("folder", type=path, help="new folder for the set")
     importer.set_defaults(run=import_patterns)
 
-    training = commands.add_parser("train-patterns", help="judge and train the classifier of attention patterns")
-    training.add_argument("--data", type=path, metavar="DIR", help="annotated maps (default: the suite's own)")
-    training.add_argument("--output", type=path, metavar="DIR", default=Path("pattern-classifier"))
-    training.add_argument("--cnn-epochs", type=int, metavar="N", help="of the paper's classifier; 0 leaves it out")
+    training = commands.add_parser(
+        "train-patterns", help="cross-validate and train the classifier of attention patterns"
+    )
+    training.add_argument(
+        "--data", type=path, metavar="DIR", help="folder of annotated maps (default: the suite's own)"
+    )
+    training.add_argument("--output", type=path, metavar="DIR", default=Path("pattern-classifier"), help="new folder")
+    training.add_argument(
+        "--cnn-epochs", type=int, metavar="N", help="epochs for the paper's own classifier (a CNN); 0 leaves it out"
+    )
     training.set_defaults(run=train)
 
-    drawing = commands.add_parser("sheets", help="contact sheets of a set of maps, as PNG")
+    drawing = commands.add_parser("sheets", help="draw contact sheets of a set of maps, as PNG")
     drawing.add_argument("folder", type=path, help="a set of maps")
-    drawing.add_argument("output", type=path, help="a new folder for what is drawn")
-    drawing.add_argument("--count", type=int, metavar="N", help="only N maps, drawn at random")
-    drawing.add_argument("--seed", type=int, default=1, help="of the order and the draw")
-    drawing.add_argument("--by-class", action="store_true", help="a picture of each class and of hard cases instead")
+    drawing.add_argument("output", type=path, help="new folder for the pictures")
+    drawing.add_argument("--count", type=int, metavar="N", help="draw only N maps, chosen at random")
+    drawing.add_argument("--seed", type=int, default=1, help="seed of the order and the choice")
+    drawing.add_argument(
+        "--by-class", action="store_true", help="instead: one picture for each class, and one of hard cases"
+    )
     drawing.add_argument(
         "--predicted",
         action="store_true",
-        help="a picture of ten maps of each class that the classifier took them for, heads held out",
+        help="instead: one picture for each class that the classifier predicted, of ten maps on held-out heads",
     )
     drawing.set_defaults(run=sheets)
 
 
 def annotate(options: argparse.Namespace) -> None:
-    """Draw a set where there is none, and serve its page until it is interrupted."""
+    """Draw a set of maps if --task is given, and serve the annotation page until it is interrupted.
+
+    Raises:
+        UserError: no set in the folder, or one already where a new one should be drawn.
+    """
     from bertsecrets.patterns.annotation.server import Server
-    from bertsecrets.patterns.annotation.session import Annotation, alone
+    from bertsecrets.patterns.annotation.session import Annotation, exclusive
 
     if options.task:
-        _check_new(options.folder, "leave --task out to go on with it, or ")
+        _check_new(options.folder, "leave out --task to continue with it, or ")
         _draw(options)
     elif not options.folder.is_dir():
-        raise UserError(f"no set of maps at {options.folder}: give --task (and --model) to draw one")
+        raise UserError(f"no set of maps in {options.folder}: give --task (and --model) to draw one")
     if options.draw_only:
         return
-    with alone(options.folder):
+    with exclusive(options.folder):
         work = Annotation.open(options.folder, options.annotator, options.second, options.anew)
         with Server(work, options.port) as server:
             print(f"{len(work)} maps, {work.done} labelled, by {work.annotator}")
-            print(f"label them at {server.url} (Ctrl-C ends; every label is saved at once)", flush=True)
+            print(f"label them at {server.url} (Ctrl-C stops; every label is saved at once)", flush=True)
             try:
                 server.serve_forever()
             except KeyboardInterrupt:
@@ -97,7 +115,7 @@ def _draw(options: argparse.Namespace) -> None:
     from bertsecrets.session import Session
 
     if min(options.per_task, options.pretrained_per_task) < 0 or options.per_task + options.pretrained_per_task == 0:
-        raise UserError("--per-task and --pretrained-per-task take 0 or more, and not both 0")
+        raise UserError("--per-task and --pretrained-per-task must be 0 or more, and not both 0")
     session = Session(RunOptions.of(options))
     tasks = [task(name).name for name in dict.fromkeys(options.task)]
     session.check_model()
@@ -122,28 +140,28 @@ def _draw(options: argparse.Namespace) -> None:
 
 
 def _check_new(folder: Path, instead: str = "") -> None:
-    """Make sure that a folder is free for a set of maps; one that is there may hold labels.
+    """Make sure that a folder is free for a set of maps; an existing set is never replaced, as it may hold labels.
 
     Raises:
-        UserError: it is not.
+        UserError: the folder is not free.
     """
     from bertsecrets.patterns.annotation.map_set import shards
     from bertsecrets.store.files import check_free
 
     if shards(folder):
-        raise UserError(f"{folder} holds a set already: {instead}name a new folder")
+        raise UserError(f"{folder} already holds a set: {instead}name a new folder")
     check_free(folder, ())
 
 
 def summary(work: "Annotation") -> str:
-    """Return what an annotator has done, in a line or two."""
+    """Return how many maps an annotator has labelled and, if known, the agreement, in one or two lines."""
     agreed = work.agreement()
     lines = [f"{work.done} of {len(work)} labelled: {class_counts(work.labels)}"]
     return "\n".join([*lines, *([str(agreed)] if agreed else [])])
 
 
 def import_patterns(options: argparse.Namespace) -> None:
-    """Take over P20's annotated maps."""
+    """Import annotated maps in P20's format."""
     from bertsecrets.patterns.annotation.p20 import read_p20
 
     _check_new(options.folder)
@@ -153,7 +171,11 @@ def import_patterns(options: argparse.Namespace) -> None:
 
 
 def sheets(options: argparse.Namespace) -> None:
-    """Write contact sheets, or pictures by class."""
+    """Write contact sheets, or pictures by class.
+
+    Raises:
+        UserError: the output folder is not free, or options do not go together.
+    """
     from bertsecrets.patterns.annotation.agreement import set_agreement
     from bertsecrets.patterns.annotation.gallery import write_gallery, write_predicted
     from bertsecrets.patterns.annotation.map_set import MapSet
@@ -168,10 +190,10 @@ def sheets(options: argparse.Namespace) -> None:
         print(f"{options.output}: {len(written)} sheets and index.tsv")
         return
     if options.count is not None:
-        raise UserError("--count goes with sheets, not with pictures by class")
+        raise UserError("--count is for contact sheets: leave it out with --by-class and --predicted")
     if options.predicted:
-        said = {row["map"]: row["predicted"] for row in read_report(chosen_folder())["held_out"]}
-        for path in write_predicted(maps, said, options.output, options.seed):
+        predicted = {row["map"]: row["predicted"] for row in read_report(chosen_folder())["held_out"]}
+        for path in write_predicted(maps, predicted, options.output, options.seed):
             print(path)
         return
     for path in write_gallery(maps, options.output, options.seed):
@@ -183,7 +205,7 @@ def sheets(options: argparse.Namespace) -> None:
 
 
 def train(options: argparse.Namespace) -> None:
-    """Judge the pattern classifiers on held-out heads and train the suite's own."""
+    """Judge pattern classifiers on held-out heads, and train the suite's own on all maps."""
     from bertsecrets.patterns.annotation.map_set import own_maps
     from bertsecrets.patterns.training.cnn import PaperCnn
     from bertsecrets.patterns.training.train import show, train_patterns
@@ -196,6 +218,10 @@ def train(options: argparse.Namespace) -> None:
 
 
 def class_counts(labels: Iterable[str | None]) -> str:
-    """Return how many maps of each class, in words."""
+    """Return the number of maps of each class, in words.
+
+    >>> class_counts(["block", "block", None])
+    '2 block, 1 unlabelled'
+    """
     counts = Counter(labels)
     return ", ".join(f"{counts[name]} {name or 'unlabelled'}" for name in (*CLASSES, None) if counts[name])

@@ -17,24 +17,29 @@ if TYPE_CHECKING:
 
 def add_parsers(commands) -> None:
     """Add the command's options to the command line."""
-    parser = commands.add_parser("report", help="judge claims, print the table, write a page")
+    parser = commands.add_parser("report", help="judge claims, print a table of verdicts, write an HTML page")
     parser.add_argument(
         "--task",
         action="append",
-        help="may be given several times; `all` for claims on no task or several (default: everything that has data)",
+        help="repeatable; `all` for claims without a task or across tasks (default: every task with data)",
     )
-    parser.add_argument("--claim", action="append", help="only these ids")
-    parser.add_argument("--measurements", type=path, metavar="DIR", help="judge what `measure --save` kept, alone")
-    parser.add_argument("--metrics", type=path, help="write outcomes and observed values here, as flat JSON")
-    parser.add_argument("--plots", type=path, help="write the curves by layer here, as JSON rows")
-    parser.add_argument("--html", type=path, help="write the page here")
-    parser.add_argument("--json", type=path, help="write the verdicts here")
+    parser.add_argument("--claim", action="append", help="judge only the claim with this id; repeatable")
+    parser.add_argument(
+        "--measurements",
+        type=path,
+        metavar="DIR",
+        help="judge only what `measure --save` saved in this folder; measure nothing",
+    )
+    parser.add_argument("--metrics", type=path, help="write outcomes and observed values to this JSON file")
+    parser.add_argument("--plots", type=path, help="write the curves over layers to this JSON file")
+    parser.add_argument("--html", type=path, help="write the report to this HTML file")
+    parser.add_argument("--json", type=path, help="write the verdicts to this JSON file")
     add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "frames", "spacy"))
     parser.set_defaults(run=report)
 
 
 def report(options: argparse.Namespace) -> None:
-    """Judge claims and show the verdicts."""
+    """Judge claims, print the verdicts, and write the files asked for."""
     from bertsecrets.claims.schema import cases, find_claims
     from bertsecrets.report.text import verdict_table
     from bertsecrets.store.entries import write_json
@@ -68,7 +73,11 @@ def report(options: argparse.Namespace) -> None:
 
 
 def _of_session(options: RunOptions, chosen: list["Case"], names: Sequence[str]) -> tuple[str, list["Verdict"]]:
-    """The verdicts on what a session measures."""
+    """Return the model's name and the verdicts on what a session measures.
+
+    Raises:
+        UserError: nothing can be judged, or a task named by the user has no data.
+    """
     from bertsecrets.session import Session
 
     session = Session(options)
@@ -76,17 +85,19 @@ def _of_session(options: RunOptions, chosen: list["Case"], names: Sequence[str])
     possible = _possible(session, chosen, names)
     if not possible:
         raise UserError(
-            f"nothing to judge of {session.model}: no implemented claim fits --task and --claim, "
-            "or its data are not there"
+            f"nothing to judge for {session.model}: no implemented claim matches --task and --claim, "
+            "or its data are missing (see bertsecrets doctor)"
         )
     return session.model, [session.verdict(case, session.measure_case(case)) for case in possible]
 
 
 def _possible(session: "Session", chosen: Sequence["Case"], names: Sequence[str]) -> list["Case"]:
-    """The cases whose data and tools are here; says in a line what else than a task's own data others lack.
+    """Return the cases whose data and tools are available; prints a line for those that lack something else.
+
+    Cases whose own task has no data are left out silently.
 
     Raises:
-        UserError: a task was asked for by name and its data are missing.
+        UserError: a task was named by the user and its data are missing.
     """
     from bertsecrets.claims.plan import missing
 
@@ -95,19 +106,20 @@ def _possible(session: "Session", chosen: Sequence["Case"], names: Sequence[str]
         problem = rows.missing(name)
         if problem:
             raise UserError(problem)
-    here = {name for name in {case.task for case in chosen} if rows.missing(name) is None}
-    problems = [(case, missing(session, case)) for case in chosen if case.task in here]
+    available = {name for name in {case.task for case in chosen} if rows.missing(name) is None}
+    problems = [(case, missing(session, case)) for case in chosen if case.task in available]
     for reason in dict.fromkeys(problem for _, problem in problems if problem):
-        left_out = ", ".join(str(case) for case, problem in problems if problem == reason)
-        print(f"not judged: {left_out}: {reason}")
+        skipped = [str(case) for case, problem in problems if problem == reason]
+        claims = "1 claim" if len(skipped) == 1 else f"{len(skipped)} claims"
+        print(f"{claims} skipped ({', '.join(skipped)}): {reason}")
     return [case for case, problem in problems if problem is None]
 
 
 def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> tuple[str, list["Verdict"]]:
-    """The verdicts on measurements that were kept in a folder, whoever made them.
+    """Return the model's name and the verdicts on measurements saved in a folder.
 
     Raises:
-        UserError: an option that they cannot heed, or nothing that could be judged.
+        UserError: an option that has no effect on saved measurements, or nothing to judge.
     """
     from bertsecrets.claims.plan import plan_kept, verdict
     from bertsecrets.settings import load_settings
@@ -115,7 +127,9 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> tuple
 
     for name in ("glue", "store", "device", "limit", "train_limit", "grid_limit", "frames", "spacy"):
         if getattr(options, name) is not None:
-            raise UserError(f"--{name.replace('_', '-')} has no effect on --measurements, made before: leave it out")
+            raise UserError(
+                f"--{name.replace('_', '-')} has no effect on --measurements, which are already made: leave it out"
+            )
     given, settings = RunOptions.of(options), load_settings()
     model = given.model or settings.model
     shelf = Shelf.read(options.measurements)
@@ -124,7 +138,7 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> tuple
     if not planned:
         kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in shelf.seeds().items())
         raise UserError(
-            f"nothing to judge of {model}: {options.measurements} has {kept}: "
-            "choose among them by --model and --seeds, or other claims"
+            f"nothing to judge for {model}: {options.measurements} has {kept}: "
+            "choose among these with --model and --seeds, or choose other claims"
         )
     return model, [verdict(shelf, case, model, own, settings=settings.judge) for case, own in planned]

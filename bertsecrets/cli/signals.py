@@ -1,4 +1,4 @@
-"""A signal to end, taken as Ctrl-C is: what was begun is cleared away."""
+"""SIGTERM, treated like Ctrl-C, so that unfinished work is cleaned up."""
 
 import signal
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import NoReturn
 
 @contextmanager
 def as_interrupt() -> Iterator[None]:
-    """SIGTERM raises KeyboardInterrupt, with the signal's number, as long as this lasts. For the main thread alone."""
+    """Make SIGTERM raise KeyboardInterrupt, with the signal's number, inside the block. Only for the main thread."""
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield

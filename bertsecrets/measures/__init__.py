@@ -1,4 +1,4 @@
-"""What the paper measures: one file a measure, with its options, its observer and its figures.
+"""The measures of the paper: one file each, with its options, its observer and its figures.
 
-A measure is called after its file (`attention-change` lives in `attention_change.py`) and is registered there.
+A measure has the name of its file (`attention-change` is in `attention_change.py`) and is registered there.
 """

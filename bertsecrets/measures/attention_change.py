@@ -1,7 +1,7 @@
-"""How much each head's attention changes in fine-tuning (K19 section 4.3, figure 5).
+"""The change of each head's attention by fine-tuning (K19, Kovaleva et al. 2019, section 4.3, figure 5).
 
-The cosine similarity between the flattened maps of the pretrained and of the fine-tuned model on the same
-input, per head, averaged over examples. Cropped to the real tokens; a pass with `padded_to` gives K19's padded form.
+It is measured by the cosine similarity of the flattened maps of the pretrained and of the fine-tuned model on the same
+input, for each head, averaged over examples. Maps are cropped to the real tokens; `padded_to` gives K19's padded form.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ from bertsecrets.types import Measurement
 
 
 def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
-    """Return the cosine similarity of two sets of maps, head by head; places that are 0 in both do not count.
+    """Return the cosine similarity of two sets of maps, head by head; entries that are 0 in both have no effect.
 
-    >>> map_cosine(torch.eye(2)[None, None], torch.eye(2)[None, None]).round(decimals=6)
+    >>> map_cosine(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2))
     tensor([[1.]])
     """
     a, b = one.flatten(2), other.flatten(2)
@@ -64,7 +64,7 @@ class AttentionChange(AttentionMeasure):
     curves = ("cosine",)
 
     def padding(self, options: Any) -> int | None:
-        """Return how many tokens inputs are padded to."""
+        """Return the number of tokens to which inputs are padded; None without padding."""
         return options.padded_to
 
     def variants(self, settings: Params) -> list[dict[str, Any]]:
@@ -72,7 +72,7 @@ class AttentionChange(AttentionMeasure):
         return [{}, {"padded_to": settings.attention.max_length}]
 
     def joins(self, view: AttentionRun) -> bool:
-        """Whether the pass has the pretrained model beside the checkpoint."""
+        """Return whether the pass has the pretrained model beside the checkpoint."""
         return view.twin is not None
 
     def observer(self, view: AttentionRun) -> Observer:
@@ -82,5 +82,7 @@ class AttentionChange(AttentionMeasure):
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield the map of similarities (figure 5)."""
         form = f"padded to {measurement.options['padded_to']}" if measurement.options else "cropped"
-        caption = f"Similarity of each head's attention before and after fine-tuning ({form}): {{who}} (K19 figure 5)"
-        yield HeadMap(caption, measurement.value("cosine"), unit="cosine similarity", title=form)
+        caption = f"Similarity of each head's attention before and after fine-tuning ({form}): {{who}}"
+        yield HeadMap(
+            f"{caption} (figure 5 of the paper)", measurement.value("cosine"), unit="cosine similarity", title=form
+        )

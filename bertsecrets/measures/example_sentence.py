@@ -1,4 +1,4 @@
-"""The paper's example of a frame-semantic head: one sentence, one row, and what it attends to (K19 4.2; claim B5)."""
+"""The paper's example of a frame-semantic head: the weights in one row of one sentence (K19 section 4.2; claim B5)."""
 
 import re
 
@@ -14,11 +14,11 @@ SENTENCE = "He was becoming agitated ."
 ROW, COLUMNS = "He", ("was", "becoming", "agitated")
 
 
-@measure("example-sentence", title="the row of one word in the paper's example", source="K19 4.2")
+@measure("example-sentence", title="attention of one word in the paper's example sentence", source="K19 4.2")
 class ExampleSentence(EncoderMeasure):
     """Values: the weight that the row of "He" gives to each of `was`, `becoming`, `agitated` and `sep`, [layer, head].
 
-    Of a word in several pieces, the largest.
+    If a word has several pieces, its largest weight counts.
     """
 
     def fingerprint(self, resources: Resources, task_name: str) -> str:
@@ -26,7 +26,7 @@ class ExampleSentence(EncoderMeasure):
         return digest(SENTENCE)
 
     def origin(self, resources: Resources) -> str | None:
-        """Return nothing: the sentence is the paper's."""
+        """Return None: the sentence comes from the paper, not from a file."""
         return None
 
     def run(self, run: Run) -> Results:
@@ -42,7 +42,7 @@ class ExampleSentence(EncoderMeasure):
 def example_observer(
     alignment: Alignment, token_ids: list[int], sep: int | None, layers: int, heads: int
 ) -> PairObserver:
-    """Return the observer of a pass over the sentence alone (encoded with `encode_words`)."""
+    """Return the observer of a pass over the sentence, encoded with `encode_words`."""
 
     def word(text: str) -> Marks:
         return alignment.mark([[match.span() for match in re.finditer(rf"\b{text}\b", SENTENCE)]])

@@ -1,8 +1,8 @@
-"""The attention paid to nouns, verbs, pronouns, subjects, objects, negations (K19 4.4, 4.5, figures 6, 7).
+"""The attention paid to nouns, verbs, pronouns, subjects, objects, negations (K19 sections 4.4, 4.5, figures 6, 7).
 
-Attention received by a token is the mean over all rows of its column: the sum of its weights, divided by L. Of
-several tokens of one kind the maximum counts. Beside it, for the last layer, the [CLS] row's own weight on each kind
-(again the maximum). Inputs without the feature are left out; K19's code counts them as 0.
+The attention received by a token is the sum of its column, divided by the number L of rows. If an input has several
+tokens of one kind, the largest value counts. For the last layer, the [CLS] row's own weight on each kind (again the
+largest) is measured too. Inputs without the feature are left out; K19's code counts them as 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from bertsecrets.texts.parsing import FEATURES, Parses
 
 @measure("features", title="attention to linguistic features", source="K19 4.4")
 class Features(AttentionMeasure):
-    """Values: `<kind>` [layer, head], `cls_row_<kind>` [head], and of each the number of inputs `..._examples`.
+    """Values: `<kind>` [layer, head], `cls_row_<kind>` [head], and for each the number of inputs, `..._examples`.
 
     Samples: the same names, [example, layer, head] and [example, head], NaN for inputs without the kind.
     """
@@ -45,8 +45,8 @@ class FeatureObserver:
     def __init__(self, examples: int, layers: int, heads: int, marks: Mapping[str, Marks], cls: Marks | None = None):
         """
         Args:
-            marks: which tokens are of each kind.
-            cls: the token whose row is read in the last layer, the first of an example; without one, none is.
+            marks: the tokens of each kind.
+            cls: the token whose row is read in the last layer (the first such token of an example); None for none.
         """
         self.kinds = list(marks)
         self.marks = np.stack([marks[kind] for kind in self.kinds])
@@ -62,11 +62,11 @@ class FeatureObserver:
         if layer == self.last and self.cls is not None:
             cls = of_batch(self.cls[None], batch)[0].to(maps.device)
             row = (maps * cls[:, None, :, None]).sum(2)
-            found = max_over(row, marks & cls.any(-1)[None, :, None])
-            self.row[:, batch.indices] = found.cpu().numpy()
+            weights = max_over(row, marks & cls.any(-1)[None, :, None])
+            self.row[:, batch.indices] = weights.cpu().numpy()
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return values: `<kind>` [layer, head], `cls_row_<kind>` [head], and of each the number `..._examples`.
+        """Return values: `<kind>` [layer, head], `cls_row_<kind>` [head], and for each the number `..._examples`.
 
         Samples: the same names, [example, layer, head] and [example, head], NaN for inputs without the kind.
         """
@@ -87,7 +87,7 @@ def feature_marks(
 
     Args:
         token_ids: of each example (`Encoded.input_ids`).
-        special: token id of `cls` and `sep`, or None (`models.special_ids`).
+        special: token id of `cls` and `sep`, or None (`loading.special_ids`).
     """
     marks = {kind: mark_words(alignment, wanted, first, second) for kind, wanted in FEATURES.items()}
     return marks | {kind: alignment.tokens(token_ids, token) for kind, token in special.items()}

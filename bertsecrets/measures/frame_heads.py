@@ -1,8 +1,8 @@
 """Heads that follow frame-semantic relations (K19 section 4.2, figure 3; claims B).
 
-For each head, the maximum weight over the token pairs (core element -> target) of a sentence, averaged over sentences.
-All pairs are the definition. The pairing of K19's code (k-th element token with k-th target token) and the other
-direction (target -> core element) are measured beside it, because paper and code differ in both.
+For each head, the measure is the maximum weight over the token pairs (core element -> target) of a sentence, averaged
+over sentences. By definition all pairs count. The pairs of K19's code (k-th element token with k-th target token) and
+the opposite direction (target -> core element) are measured too, because the paper and its code differ in both.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,10 +34,10 @@ class FrameHeads(EncoderMeasure):
     needs = (FrameSentences(),)
 
     def fingerprint(self, resources: Resources, task_name: str) -> str:
-        """Return what identifies the sentences.
+        """Return a digest of the sentences.
 
         Raises:
-            UserError: none are given.
+            UserError: no sentences are given.
         """
         if resources.frames is None:
             raise UserError(NO_FRAMES)
@@ -46,11 +46,15 @@ class FrameHeads(EncoderMeasure):
         return digest([(str(p), p.stat().st_size) for p in sorted(resources.frames.rglob("*.xml"))])
 
     def origin(self, resources: Resources) -> str | None:
-        """Return the name of the file or folder."""
+        """Return the name of the file or folder of sentences."""
         return resources.frames.name if resources.frames else None
 
     def run(self, run: Run) -> Results:
-        """Run the encoder over all sentences."""
+        """Run the encoder over all sentences.
+
+        Raises:
+            UserError: no sentence passes the paper's filters.
+        """
         assert run.resources.frames is not None
         sentences = open_frames(run.resources.frames).sentences
         if not sentences:
@@ -67,10 +71,11 @@ class FrameHeads(EncoderMeasure):
         return {self.name: observer.compute()}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of weights (figure 3), and all heads in order."""
+        """Yield the map of weights (figure 3), and all heads in ascending order."""
         values, sample = np.asarray(measurement.value("max_weight")), measurement.sample("max_weight")
         yield HeadMap(
-            "Maximum attention from core frame elements to their target, mean over sentences: {who} (K19 figure 3)",
+            "Maximum attention from core frame elements to their target, mean over sentences: {who} "
+            "(figure 3 of the paper)",
             values,
             unit="maximum weight",
             title="all pairs",

@@ -1,4 +1,4 @@
-"""The score with each single head disabled, or each of any sets of heads (K19 section 4.6, figure 8)."""
+"""The score with each single head disabled, or each of the given sets of heads (K19 section 4.6, figure 8)."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from bertsecrets.types import Measurement
 class HeadAblation(AblationMeasure):
     """Values: `baseline` and `score` [layer, head], fractions of the task's metric.
 
-    Of sets that someone named, `score` [set] and `sets`, their names. Samples: `predicted` [set, example],
+    For sets given by `heads`: `score` [set], and `sets`, their names. Samples: `predicted` [set, example],
     `baseline_predicted` and `target` [example].
     """
 
@@ -34,20 +34,20 @@ class HeadAblation(AblationMeasure):
             return text and " ".join(text.split())
 
     def sets(self, run: Run, layers: int, heads: int) -> tuple[list[HeadSet], str]:
-        """Return every head on its own, or the sets asked for."""
+        """Return every single head, or the sets given by the option `heads`."""
         if run.options.heads is not None:
             return parse_sets(run.options.heads, layers, heads), "sets of heads"
         return single_heads(layers, heads), "heads"
 
     def finish(self, run: Run, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
-        """Lay scores out as [layer, head], or name the sets."""
+        """Lay out the scores as [layer, head], or add the names of the sets."""
         if run.options.heads is not None:
             values["sets"] = [label(heads) for heads in sets]
         else:
             values["score"] = values["score"].reshape(shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of gains (figure 8), and all heads from the most harmful to lose; none of a list of sets."""
+        """Yield the map of gains (figure 8), and all heads, the most harmful to lose first; nothing for given sets."""
         shape = np.shape(measurement.value("score"))
         if len(shape) != 2:
             return
@@ -56,7 +56,7 @@ class HeadAblation(AblationMeasure):
         reach = max(float(np.abs(points).max(initial=0)), 1e-9)
         metric = TASKS[measurement.subject.task].metric
         yield HeadMap(
-            f"What disabling each head changes, in points of {metric}: {{who}} (K19 figure 8)",
+            f"What disabling each head changes, in points of {metric}: {{who}} (figure 8 of the paper)",
             points,
             unit="points",
             title=f"baseline {measurement.value('baseline'):.3f}",

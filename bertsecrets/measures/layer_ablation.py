@@ -19,7 +19,7 @@ class LayerAblation(AblationMeasure):
     """
 
     def sets(self, run: Run, layers: int, heads: int) -> tuple[list[HeadSet], str]:
-        """Return every layer's heads."""
+        """Return the heads of each layer as one set."""
         return whole_layers(layers, heads), "layers"
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
@@ -27,7 +27,7 @@ class LayerAblation(AblationMeasure):
         block, gains = gains_of(measurement)
         metric = TASKS[measurement.subject.task].metric
         yield LayerBars(
-            f"What disabling each layer changes, in points of {metric}: {{who}} (K19 figure 9)",
+            f"What disabling each layer changes, in points of {metric}: {{who}} (figure 9 of the paper)",
             block,
             gains,
             unit="points",

@@ -1,4 +1,4 @@
-"""How well the classifier of attention patterns does on annotated maps of heads that it has not seen (claim A1)."""
+"""The quality of the pattern classifier on annotated maps of heads that it has not seen (K19 section 4.1; claim A1)."""
 
 from typing import Any
 
@@ -10,7 +10,8 @@ from bertsecrets.settings import Params
 
 @measure("pattern-quality", title="macro-F1 of the pattern classifier on held-out heads", source="K19 4.1", version=2)
 class PatternQuality(SuiteMeasure):
-    """Values: `macro_f1`, `accuracy`, `f1_<class>`, `maps`, `heads`; `agreed_...` and `unseen_...` of some of the maps.
+    """Values: `macro_f1`, `accuracy`, `f1_<class>`, `maps`, `heads`; `agreed_...` for the maps on which
+    annotators agree, `unseen_...` for maps of an encoder that the classifier was neither trained nor chosen on.
 
     Samples: `confusion` and `agreed_confusion` [head, true, predicted].
     """
@@ -18,21 +19,21 @@ class PatternQuality(SuiteMeasure):
     needs = (PatternWeights(), AnnotatedMaps())
 
     def fingerprint(self, resources: Resources, task_name: str) -> str:
-        """Return what identifies the annotated maps."""
+        """Return a digest of the annotated maps and their labels."""
         from bertsecrets.patterns.training.train import annotations_fingerprint
 
         return annotations_fingerprint()
 
     def origin(self, resources: Resources) -> str | None:
-        """Return what is measured, in a word."""
+        """Return the name of the data: the annotated maps."""
         return "annotated maps"
 
     def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return nothing: no setting has a part in it."""
+        """Return nothing: no setting changes the result."""
         return {}
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return which classifier it is; its models are those of the maps it is judged on."""
+        """Return the digest of the classifier; the maps it is judged on are in the fingerprint."""
         return {"classifier": super().settings(resources)["classifier"]}
 
     def run(self, run: Run) -> Results:

@@ -1,7 +1,7 @@
 """The pattern class of every head's map on every example (K19 section 4.1, figure 2). No map is kept.
 
-Classes come from the shipped classifier, in the order of `patterns.classes.CLASSES`. Beside the plain shares there are
-shares corrected for the classifier's errors on annotated heads that it was not trained on.
+The shipped classifier predicts the classes, numbered in the order of `patterns.classes.CLASSES`. The raw shares of the
+classes are accompanied by shares corrected for the classifier's errors on annotated heads that it was not trained on.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ class PatternObserver:
     ):
         """
         Args:
-            errors: label minus probabilities in the classifier's cross-validation, mean of each annotated head.
+            errors: label minus probabilities in the classifier's cross-validation, averaged over each head's maps.
             separator: the token id of [SEP]; None where the model has none (every input then counts as one text).
         """
         self.classifier, self.errors, self.separator = classifier, errors, separator
@@ -52,18 +52,18 @@ class PatternObserver:
         rows, heads, tokens, _ = maps.shape
         edge = second_text(batch.input_ids, batch.lengths, self.separator).repeat_interleave(heads)
         flat = MapStack(maps.reshape(rows * heads, tokens, tokens), batch.lengths.repeat_interleave(heads), edge)
-        said = self.classifier.to(maps.device).of_maps(flat).reshape(rows, heads, len(CLASSES))
-        self.predicted[batch.indices, layer] = said.argmax(2).to(torch.int8).cpu().numpy()
-        self.expected[batch.indices] += said.sum(1).cpu().numpy() / self.predicted[0].size
+        probabilities = self.classifier.to(maps.device).of_maps(flat).reshape(rows, heads, len(CLASSES))
+        self.predicted[batch.indices, layer] = probabilities.argmax(2).to(torch.int8).cpu().numpy()
+        self.expected[batch.indices] += probabilities.sum(1).cpu().numpy() / self.predicted[0].size
 
     def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return values and samples.
 
         Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_<class>`, `corrected_<class>`.
 
-        `majority` is a head's most frequent class, `agreement` the share of examples that have it. The last two are
-        shares of all maps. Samples: `predicted` [example, layer, head]; `expected` [example, class], the mean of the
-        maps' probabilities; `errors` [annotated head, class].
+        `majority` is a head's most frequent class, `agreement` the share of examples that have it; `raw_...` and
+        `corrected_...` are shares of all maps. Samples: `predicted` [example, layer, head]; `expected` [example,
+        class], the mean of the maps' probabilities; `errors` [annotated head, class].
         """
         values: dict[str, Any] = {f"share_{key(c)}": (self.predicted == i).mean(0) for i, c in enumerate(CLASSES)}
         values["majority"], values["agreement"] = majority(self.predicted)
@@ -77,11 +77,15 @@ class PatternObserver:
 
 
 def key(name: str) -> str:
-    """Return a class's name as values spell it."""
+    """Return a class's name as the names of values spell it.
+
+    >>> key("vertical-diagonal")
+    'vertical_diagonal'
+    """
     return name.replace("-", "_")
 
 
-ONE_MODEL = "classes of maps come from a classifier that was trained, and its errors counted, on maps of {} alone"
+UNCHECKED = "the pattern classifier has not been checked on maps of this model (only on maps of {})"
 
 
 @measure("patterns", title="classes of attention maps", source="K19 4.1", version=4)
@@ -94,23 +98,23 @@ class Patterns(AttentionMeasure):
     needs = (PatternWeights(),)
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer that classifies maps; its classifier comes trained."""
+        """Return the observer that classifies maps with the trained classifier."""
         folder = chosen_folder()
         classifier = PatternClassifier.load(folder).to(view.run.resources.device)
         errors = held_out_errors(read_report(folder))
         return PatternObserver(*view.shape, classifier, errors, view.special_ids["sep"])
 
     def remarks(self, measurement: Measurement) -> list[str]:
-        """Return that the classifier knows no map of this model, where that is so."""
+        """Return a remark if the classifier was not trained or checked on maps of this model."""
         annotated = measurement.settings.get("annotated_models")
         if annotated and measurement.subject.model not in annotated:
-            return [ONE_MODEL.format(", ".join(annotated))]
+            return [UNCHECKED.format(", ".join(annotated))]
         return []
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the shares by layer (figure 2), and every head's most frequent class."""
+        """Yield the shares of the classes by layer (figure 2), and every head's most frequent class."""
         shares = {name: np.asarray(measurement.value(f"share_{key(name)}")).mean(1) for name in CLASSES}
-        yield StackedShares("Share of each class of attention maps by layer: {who} (K19 figure 2)", shares)
+        yield StackedShares("Share of each class of attention maps by layer: {who} (figure 2 of the paper)", shares)
         yield ClassMap(
             "Most frequent class of each head's maps; pale where other classes are frequent too: {who}",
             np.asarray(measurement.value("majority"), dtype=int),

@@ -1,4 +1,4 @@
-"""Which measures there are. Names are known without importing anything; a measure is imported when it is asked for."""
+"""The registry of measures. Names are listed without importing anything; a measure is imported on first use."""
 
 import importlib
 import pkgutil
@@ -21,15 +21,17 @@ def measure(name: str, *, title: str, source: str, version: int = 1) -> Callable
     Args:
         title: what is measured, in a few words.
         source: where the definition comes from, such as `K19 4.3`.
-        version: raised when the definition changes, so that stored results of the old one are not taken for the new.
+        version: increased when the definition changes, so that results stored by the old one are not reused.
 
     Raises:
-        ValueError: another class has the name already.
+        ValueError: another class already has this name.
     """
 
     def register(cls: M) -> M:
         if name in _REGISTERED and type(_REGISTERED[name]).__qualname__ != cls.__qualname__:
-            raise ValueError(f"there is a measure called {name!r} already: {type(_REGISTERED[name]).__qualname__}")
+            raise ValueError(
+                f"two measures are called {name!r}: {type(_REGISTERED[name]).__qualname__} and {cls.__qualname__}"
+            )
         cls.name, cls.title, cls.source, cls.version = name, title, source, version
         _REGISTERED[name] = cls()
         return cls
@@ -38,9 +40,9 @@ def measure(name: str, *, title: str, source: str, version: int = 1) -> Callable
 
 
 def measure_names() -> list[str]:
-    """Return the names of all measures: those of the suite, and those that other code has registered."""
+    """Return the names of all measures: those of the suite, and those registered by other code."""
     modules = pkgutil.iter_modules([str(Path(__file__).parent)])
-    own = [found.name.replace("_", "-") for found in modules if not found.ispkg and found.name != "registry"]
+    own = [module.name.replace("_", "-") for module in modules if not module.ispkg and module.name != "registry"]
     return list(dict.fromkeys([*own, *_REGISTERED]))
 
 
@@ -48,7 +50,7 @@ def get_measure(name: str) -> "Measure":
     """Return the measure called `name`.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no such measure.
     """
     if name not in _REGISTERED:
         if name not in measure_names():

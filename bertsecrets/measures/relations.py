@@ -1,7 +1,7 @@
 """Attention from token to token along a relation (K19 section 4.5).
 
-For each head, the maximum weight over the (source, target) token pairs of an input: row = source, column = target.
-Inputs without a pair are left out. Averaged over inputs.
+For each head, the measure is the maximum weight over the (source, target) token pairs of an input (row = source, column
+= target), averaged over inputs. Inputs without a pair are left out.
 """
 
 from typing import ClassVar
@@ -35,8 +35,8 @@ class Relations(AttentionMeasure):
 def relation_pairs(alignment: Alignment, first: Parses, second: Parses | None = None) -> dict[str, TokenPairs]:
     """Return the relations of K19 section 4.5 in both directions: noun and pronoun, verb and its own subject.
 
-    Nouns and pronouns pair freely within an input (its two texts included, as in K19's code); a verb pairs with the
-    words that are its subject, where K19's code zips the lists of all subjects and all verbs.
+    All nouns pair with all pronouns of an input, also across its two texts, as in K19's code. A verb pairs with the
+    words of its own subject; K19's code instead zips the lists of all subjects and all verbs.
     """
     nouns, pronouns = (mark_words(alignment, FEATURES[kind], first, second) for kind in ("noun", "pronoun"))
     noun_pronoun = all_pairs(nouns, pronouns)

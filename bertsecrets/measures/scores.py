@@ -1,7 +1,7 @@
-"""Scores on the validation set, and what a constant answer would score on it (K19 section 3, table 1).
+"""Scores on the validation set, and the score of a constant answer on it (K19 section 3, table 1).
 
-Every score comes with its majority-class baseline and the entropy of the predicted classes, so that a
-classifier which always gives the same answer is named as such.
+Every score comes with its majority-class baseline and the entropy of the predicted classes, which reveal a classifier
+that always gives the same answer.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ class Scores(Measure):
     """
 
     class Options(MeasureOptions):
-        """`cased`: the tokenizer's lower-casing is off (claim D6)."""
+        """`cased` switches off the tokenizer's lower-casing (claim D6)."""
 
         cased: bool = False
 
     common: ClassVar[bool] = True
 
     def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return how inputs are cut."""
+        """Return the settings that say where inputs are cut."""
         return settings.scores.model_dump()
 
     def run(self, run: Run) -> Results:
@@ -52,7 +52,11 @@ class Scores(Measure):
 
 
 def scores(task: Task, logits: Float[np.ndarray, "examples outputs"], targets: Sequence[float]) -> Result:
-    """Return values and samples from a classifier's logits."""
+    """Return the values and samples of `Scores` from a classifier's logits.
+
+    Args:
+        targets: class numbers, or scores for a regression task.
+    """
     predicted, target = decide(task, logits), np.asarray(targets)
     values: dict[str, Any] = {**all_scores(task, predicted, target), "constant": is_constant(task, predicted)}
     if not task.regression:
@@ -62,16 +66,20 @@ def scores(task: Task, logits: Float[np.ndarray, "examples outputs"], targets: S
 
 
 def class_entropy(task: Task, predicted: Int[np.ndarray, " examples"]) -> float:
-    """Return the entropy of the predicted classes in bits; 0 for a constant predictor."""
+    """Return the entropy of the predicted classes in bits; 0 if all predictions are the same."""
     share = np.bincount(predicted, minlength=task.outputs) / max(len(predicted), 1)
     return float(stats.entropy(share, base=2))
 
 
 def majority_share(targets: Sequence[float] | np.ndarray) -> float:
-    """Return the accuracy of always answering this split's most frequent class."""
+    """Return the accuracy of always predicting the most frequent class.
+
+    >>> majority_share([0, 1, 1, 1])
+    0.75
+    """
     return float(np.bincount(np.asarray(targets, dtype=np.int64)).max() / len(targets))
 
 
 def is_constant(task: Task, predicted: np.ndarray) -> bool:
-    """Whether the classifier gives one answer to every example (for scores: a spread below a hundredth)."""
+    """Return whether all predictions are the same; for a regression task, whether they differ by less than 0.01."""
     return bool(np.ptp(predicted) < 0.01) if task.regression else bool(np.ptp(predicted) == 0)

@@ -1,8 +1,8 @@
 """The attention paid to [CLS] and [SEP], per head (K19 section 4.4, figure 6).
 
-The attention paid to a token is the mean over all rows of its column: the sum of the weights it receives,
-divided by L. Of several tokens of one kind (two [SEP]s) the maximum counts; their sum is kept beside it, because
-the maximum alone makes one-sentence inputs look different (claim E2's control).
+The attention paid to a token is the sum of its column, divided by the number L of rows. Of two [SEP]s the larger value
+counts, as in K19. Their sum is kept too, because two [SEP]s may share the attention that a single one would get
+(the control of claim E2).
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class SpecialTokenObserver:
     def __init__(self, examples: int, layers: int, heads: int, ids: dict[str, int | None]):
         """
         Args:
-            ids: token id of `cls` and `sep`; None where the model has no such token (its values are then NaN).
+            ids: token id of `cls` and `sep`; None if the model has no such token, whose values are then NaN.
         """
         self.ids = ids
         kinds = ("cls", "sep", "sep_sum")
@@ -59,12 +59,12 @@ class SpecialTokens(AttentionMeasure):
         return SpecialTokenObserver(*view.shape, view.special_ids)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield both curves over the layers (figure 6); none where the model has no such tokens."""
+        """Yield both curves over the layers (figure 6); nothing if the model has no such tokens."""
         curves = {
             f"[{name.upper()}]": np.asarray(measurement.value(name)).mean(1)
             for name in ("cls", "sep")
             if not np.isnan(measurement.value(name)).all()
         }
         if curves:
-            caption = "Attention to [CLS] and [SEP] by layer, mean over heads: {who} (K19 figure 6)"
+            caption = "Attention to [CLS] and [SEP] by layer, mean over heads: {who} (figure 6 of the paper)"
             yield LayerCurves(caption, curves, unit="attention received")

@@ -1,4 +1,4 @@
-"""How bright a cell of a map is on a picture: to the eyes that label it, and to the features that see what eyes see.
+"""The brightness of a map's cells in a picture, as seen by annotators and by the features that imitate their eyes.
 
 Nothing here imports torch.
 """
@@ -6,12 +6,12 @@ Nothing here imports torch.
 import numpy as np
 from jaxtyping import Float
 
-GAMMA = 0.5  # square root: a diagonal of a hundredth of the mass is seen beside a column that has it all
-TOP = 0.98  # this share of the map's strongest cell per row, taken over its rows, has the brightest colour
+GAMMA = 0.5  # square root, so that a diagonal with a hundredth of the mass is visible beside a column with the rest
+TOP = 0.98  # this quantile of the strongest cells of all rows has the brightest colour
 
 
 def cell_brightness(values: Float[np.ndarray, "tokens tokens"]) -> Float[np.ndarray, "tokens tokens"]:
-    """Return each cell's brightness from 0 to 1, scaled to the map's own strongest cells.
+    """Return each cell's brightness from 0 to 1, relative to the map's own strongest cells.
 
     >>> cell_brightness(np.array([[1.0, 0.0], [0.75, 0.25]])).round(2).tolist()
     [[1.0, 0.0], [0.87, 0.5]]

@@ -1,4 +1,4 @@
-"""The five classes of attention maps (K19 section 4.1, figure 1), the keys that stand for them, and how to tell them.
+"""The five classes of attention maps (K19 section 4.1, figure 1), their keys, and the guideline to tell them apart.
 
 Nothing here imports torch.
 """
@@ -21,7 +21,7 @@ def check_class(name: str) -> str:
     """Return the class called `name`.
 
     Raises:
-        UserError: no such class.
+        UserError: there is no such class.
     """
     if name not in CLASSES:
         raise UserError(f"unknown class {name!r}: {near_matches(name, CLASSES)}")

@@ -1,10 +1,10 @@
-"""The classifier that the suite ships: boosted trees and a softmax regression on features that can be named.
+"""The classifier that the suite ships: boosted trees and a softmax regression on named features of maps.
 
-Their probabilities are multiplied, the regression's with half the weight, and calibrated.
+The probabilities of both are multiplied, with half the weight for the regression, and calibrated.
 
 It takes maps of any length, padded or not, on any device. Its weights are one safetensors file beside `report.json`,
-which says how well it does on held-out heads; `bertsecrets train-patterns` makes both. Here it is loaded, saved and
-asked; `training.trees_and_regression` fits it.
+which records its quality on held-out heads; `bertsecrets train-patterns` makes both. This module loads, saves and
+applies it; `training.trees_and_regression` fits it.
 """
 
 import json
@@ -31,22 +31,22 @@ from bertsecrets.store.files import digest, file_sha256
 
 WEIGHTS, REPORT = "weights.safetensors", "report.json"
 SHIPPED = Path(__file__).parent / "weights"
-VARIABLE = "BERTSECRETS_PATTERNS"  # names another folder of weights and report
+VARIABLE = "BERTSECRETS_PATTERNS"  # environment variable that names another folder of weights and report
 REMEDY = "recreate them with bertsecrets train-patterns"
-FLOOR = 1e-4  # no class is ever impossible
-LINEAR = 0.5  # weight of the regression's log-probabilities beside the trees'
+FLOOR = 1e-4  # smallest probability, so that no class is impossible
+LINEAR = 0.5  # weight of the regression's log-probabilities; that of the trees' is 1
 
 
 @dataclass(frozen=True)
 class PatternClassifier:
-    """Probabilities of the five classes. A temperature below 1 makes them surer, above 1 less sure."""
+    """A classifier of maps into the five classes. A temperature below 1 makes it more confident, above 1 less."""
 
     trees: Trees
     linear: Softmax
     temperature: float = 1.0
 
     def of_maps(self, maps: MapStack) -> Float[torch.Tensor, "maps classes"]:
-        """Return the class probabilities of padded maps."""
+        """Return the class probabilities of maps, padded or not."""
         return self.of_features(features(maps))
 
     def of_features(self, rows: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
@@ -61,7 +61,7 @@ class PatternClassifier:
     # ------------------------------------------------------------------ files
 
     def save(self, path: Path) -> None:
-        """Write the weights; equal classifiers give equal files."""
+        """Write the weights; equal classifiers give identical files."""
         tensors = {
             f"{part}.{name}": (value.int() if value.dtype == torch.long else value).contiguous()
             for part, held in (("trees", self.trees), ("linear", self.linear))
@@ -77,11 +77,11 @@ class PatternClassifier:
         """Return the classifier in a folder.
 
         Raises:
-            UserError: no weights, or not those that the report beside them describes, or of other features.
+            UserError: the weights are missing or damaged, are not those of the report, or use other features.
         """
         path = folder / WEIGHTS
         if file_sha256(path) != read_report(folder)["weights_sha256"]:
-            raise UserError(f"{path} is not the file that {REPORT} describes: {REMEDY}")
+            raise UserError(f"{path} does not match {REPORT} beside it: {REMEDY}")
         try:
             with safe_open(path, framework="pt") as file:
                 facts = json.loads((file.metadata() or {}).get("facts", "{}"))
@@ -89,7 +89,7 @@ class PatternClassifier:
         except (OSError, ValueError, SafetensorError) as error:
             raise UserError(f"{path} is damaged ({error}): {REMEDY}") from error
         if facts.get("features") != digest(feature_names()) or facts.get("classes") != list(CLASSES):
-            raise UserError(f"{path} was trained on other features or classes than this version has: {REMEDY}")
+            raise UserError(f"{path} was trained on other features or classes than those of this version: {REMEDY}")
         fields: dict[str, dict[str, torch.Tensor]] = {"trees": {}, "linear": {}}
         for name, value in parts.items():
             part, _, field = name.partition(".")
@@ -106,7 +106,7 @@ def read_report(folder: Path) -> dict[str, Any]:
     """Return the report beside the classifier in a folder.
 
     Raises:
-        UserError: no report, or one that lacks what every report has.
+        UserError: the report is missing or incomplete.
     """
     report = read_json(folder / REPORT)
     known = isinstance(report, dict) and {"weights_sha256", "held_out", "models"} <= report.keys()
@@ -121,21 +121,21 @@ def annotated_models(report: dict[str, Any]) -> list[str]:
 
 
 def held_out_errors(report: dict[str, Any]) -> Float[np.ndarray, "annotated classes"]:
-    """Return, per annotated head, label minus probabilities of a classifier trained on others, mean of the head's maps.
+    """Return, for each annotated head, label minus probabilities of a classifier trained on others, mean over its maps.
 
-    All heads weigh alike, as they do in a model: of hard ones more maps were annotated, and would count too often.
-    Kin heads of several models are as many heads: that they are alike is a matter of folds.
+    All heads have the same weight, as they do in a model; otherwise hard heads, of which more maps were annotated,
+    would count too much. Heads of related models count separately here; only the folds keep them together.
 
     Raises:
-        UserError: no entry, or one without head, class or probabilities.
+        UserError: the report has no held-out map, or one without head, class or probabilities.
     """
     rows = report["held_out"]
     try:
-        said = np.array([row["probabilities"] for row in rows], dtype=np.float64)
-        if said.shape != (len(rows), len(CLASSES)) or not len(rows) or not np.isfinite(said).all():
-            raise ValueError(f"not {len(CLASSES)} numbers each")
+        predicted = np.array([row["probabilities"] for row in rows], dtype=np.float64)
+        if predicted.shape != (len(rows), len(CLASSES)) or not len(rows) or not np.isfinite(predicted).all():
+            raise ValueError(f"expected {len(CLASSES)} probabilities for each map")
         true = np.eye(len(CLASSES))[[CLASSES.index(row["label"]) for row in rows]]
-        return by_head(true - said, np.array([row["head"] for row in rows]))
+        return by_head(true - predicted, np.array([row["head"] for row in rows]))
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{REPORT} has a held-out map without head, class or probabilities ({error}): {REMEDY}"

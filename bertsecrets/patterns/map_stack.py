@@ -1,4 +1,4 @@
-"""Maps of different lengths as one padded tensor, which is what everything that looks at maps computes on."""
+"""Maps of different lengths as one padded tensor, the input of all features."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-PLACES = 2**21  # of padded maps that are looked at together: bounds memory, whatever the lengths
+PLACES = 2**21  # cells of padded maps that are processed together, to bound memory
 
 
 @dataclass(frozen=True)
 class MapStack:
     """Attention maps, padded with zeros on the right and below.
 
-    `lengths` are the real tokens of each; `boundary` is the index of the first token of the second text, or the length
-    where there is only one text.
+    `lengths` are the numbers of real tokens; `boundary` is the index of the first token of the second text, or the
+    length if there is only one text.
     """
 
     maps: Float[torch.Tensor, "maps tokens tokens"]
@@ -24,12 +24,12 @@ class MapStack:
 
     @classmethod
     def of(cls, maps: Sequence[Float[np.ndarray, "_ _"]], boundary: Sequence[int]) -> "MapStack":
-        """Return single L x L maps (of any float type) as one stack.
+        """Return a stack of single L x L maps of any float type.
 
-        Rows are made to sum to 1 again, which they no longer do after a short type.
+        Rows are rescaled to sum to 1, which half precision does not preserve.
 
         Args:
-            boundary: per map, the index of the first token of the second text, or L.
+            boundary: for each map, the index of the first token of the second text, or L.
         """
         lengths = torch.tensor([len(values) for values in maps], dtype=torch.long)
         longest = int(lengths.max()) if len(lengths) else 0
@@ -44,19 +44,19 @@ class MapStack:
 
     @property
     def real(self) -> Bool[torch.Tensor, "maps tokens"]:
-        """True on the tokens that are no padding."""
+        """A mask that is true on real tokens and false on padding."""
         return torch.arange(self.maps.shape[-1], device=self.maps.device) < self.lengths[:, None]
 
     def special(self) -> Int[torch.Tensor, "maps 3"]:
         """Return the places of [CLS], of the [SEP] that ends the first text, and of the last token.
 
-        In one-text inputs the last two are the same place. A causal model has other tokens there; what a map is
-        called depends on its columns, not on what they are named.
+        In one-text inputs the last two are the same place. Causal models have other tokens at these places; the class
+        of a map depends on its columns, whatever their tokens.
         """
         return torch.stack([torch.zeros_like(self.lengths), self.boundary - 1, self.lengths - 1], dim=1)
 
     def chunks(self) -> Iterator[tuple[slice, "MapStack"]]:
-        """Yield the stack in parts of bounded size, with their places."""
+        """Yield parts of bounded size, each with its slice of the stack."""
         step = max(1, PLACES // max(1, self.maps.shape[-1] ** 2))
         for start in range(0, len(self), step):
             part = slice(start, start + step)
@@ -66,13 +66,13 @@ class MapStack:
 def second_text(
     ids: Int[torch.Tensor, "rows tokens"], lengths: Int[torch.Tensor, " rows"], separator: int | None
 ) -> Int[torch.Tensor, " rows"]:
-    """Return, per row of token ids, the index of the second text's first token; the row's length where there is none.
+    """Return, for each row of token ids, the index of the second text's first token; the row's length if it has none.
 
-    The second text begins behind the first separator, or behind several in a row (RoBERTa doubles it).
+    The second text begins after the first separator, or after several in a row (RoBERTa doubles it).
 
     Args:
-        lengths: real tokens of each row.
-        separator: the id of [SEP]; None where the model has none, so that every row counts as one text.
+        lengths: number of real tokens of each row.
+        separator: the id of [SEP]; None if the model has none, so that every row counts as one text.
 
     >>> ids = torch.tensor([[2, 9, 3, 8, 3], [2, 9, 3, 0, 0]])
     >>> second_text(ids, torch.tensor([5, 3]), separator=3).tolist()
@@ -87,7 +87,11 @@ def second_text(
 
 
 def by_length(lengths: Sequence[int], step: int = 64) -> Iterator[np.ndarray]:
-    """Yield places of maps of similar length, shortest first: stacks of them need little padding."""
+    """Yield places of maps of similar length, shortest first, `step` at a time; stacks of them need little padding.
+
+    >>> [places.tolist() for places in by_length([5, 2, 9, 3], step=2)]
+    [[1, 3], [0, 2]]
+    """
     order = np.argsort(np.asarray(lengths), kind="stable")
     for start in range(0, len(order), step):
         yield order[start : start + step]

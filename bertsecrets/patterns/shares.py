@@ -1,10 +1,11 @@
-"""Shares of the pattern classes, corrected for what the classifier gets wrong.
+"""Shares of the pattern classes, corrected for the classifier's errors.
 
-Prediction-powered inference (Angelopoulos, Bates, Fannjiang, Jordan, Zrnic 2023, Science 382): to the mean of the class
-probabilities comes how far these were from the labels, on average, on annotated heads that the classifier had not seen.
-What a classifier gets wrong on a model hangs on the heads that this model happens to have: resamples draw about as
-many annotated heads as it has, not as many as were annotated. An annotated head's error is known from a few maps, a
-model's is the mean over many, so intervals from such resamples are rather too wide where all maps of a head are alike.
+The method is prediction-powered inference (Angelopoulos, Bates, Fannjiang, Jordan, Zrnic 2023, Science 382). The mean
+of the class probabilities is corrected by the mean difference between labels and probabilities on annotated heads that
+the classifier had not seen. The error on a model depends on the heads that this model happens to have, so resamples
+draw about as many annotated heads as the model has, not as many as were annotated. The error of an annotated head is
+known from a few maps only, while a model's is the mean over many; so such intervals are rather too wide if all maps of
+a head are similar.
 """
 
 import numpy as np
@@ -14,7 +15,11 @@ from bertsecrets.patterns.classes import CLASSES
 
 
 def raw_shares(predicted: Int[np.ndarray, " examples *heads"]) -> Float[np.ndarray, "examples classes"]:
-    """Return, per example, the share of heads of each predicted class."""
+    """Return, for each example, the share of heads with each predicted class.
+
+    >>> raw_shares(np.array([[0, 0, 1, 4]])).tolist()
+    [[0.5, 0.25, 0.0, 0.0, 0.25]]
+    """
     flat = predicted.reshape(len(predicted), -1)
     return np.stack([(flat == i).mean(1) for i in range(len(CLASSES))], axis=1)
 
@@ -22,12 +27,12 @@ def raw_shares(predicted: Int[np.ndarray, " examples *heads"]) -> Float[np.ndarr
 def corrected(
     expected: Float[np.ndarray, "*one classes"], errors: Float[np.ndarray, "*other classes"]
 ) -> Float[np.ndarray, "*both classes"]:
-    """Return the nearest possible shares to the mean of the probabilities plus the mean of the errors."""
+    """Return the shares nearest to mean probabilities plus mean errors: not negative, summing to 1."""
     return on_simplex(expected + errors)
 
 
 def on_simplex(values: Float[np.ndarray, "*any classes"]) -> Float[np.ndarray, "*any classes"]:
-    """Return the nearest shares: not negative, summing to 1.
+    """Return the shares nearest to the values: not negative, summing to 1.
 
     >>> on_simplex(np.array([0.75, 0.5, -0.25])).tolist()
     [0.625, 0.375, 0.0]
@@ -41,10 +46,10 @@ def on_simplex(values: Float[np.ndarray, "*any classes"]) -> Float[np.ndarray, "
 
 
 def heads_to_draw(heads: int, annotated: int) -> int:
-    """Return how many annotated heads a resample draws for a model of so many heads.
+    """Return the number of annotated heads that a resample draws for a model with this number of heads.
 
-    Their mean then lies as far off as that of the model's heads and that of all annotated ones together: both are
-    samples, and their variances, which go with one over their sizes, add up.
+    The model's heads and the annotated heads are both samples, and their variances, which are proportional to one over
+    their sizes, add up. The returned size is that of a single sample with this total variance.
 
     >>> heads_to_draw(72, 360)
     60
@@ -53,7 +58,11 @@ def heads_to_draw(heads: int, annotated: int) -> int:
 
 
 def by_head(values: Float[np.ndarray, "maps classes"], heads: np.ndarray) -> Float[np.ndarray, "heads classes"]:
-    """Return the mean of the maps of each head, heads in the order of their names."""
+    """Return the mean over the maps of each head, with the heads in the order of their names.
+
+    >>> by_head(np.array([[1.0], [0.0], [1.0]]), np.array(["b", "a", "b"])).tolist()
+    [[0.0], [1.0]]
+    """
     names, places = np.unique(heads, return_inverse=True)
     sums = np.zeros((len(names), values.shape[1]))
     np.add.at(sums, places, values)
@@ -61,6 +70,6 @@ def by_head(values: Float[np.ndarray, "maps classes"], heads: np.ndarray) -> Flo
 
 
 def majority(predicted: Int[np.ndarray, " examples *heads"]) -> tuple[np.ndarray, np.ndarray]:
-    """Return per head its most frequent class (an index into `CLASSES`) and the share of examples that have it."""
+    """Return each head's most frequent class (an index into `CLASSES`) and the share of examples with it."""
     counts = np.stack([(predicted == i).mean(0) for i in range(len(CLASSES))])
     return counts.argmax(0), counts.max(0)

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 @dataclass(frozen=True)
 class Softmax:
-    """Logits are linear in standardised features."""
+    """A softmax regression: logits that are linear in standardised features."""
 
     mean: Float[torch.Tensor, " features"]
     scale: Float[torch.Tensor, " features"]
@@ -16,7 +16,7 @@ class Softmax:
     bias: Float[torch.Tensor, " classes"]
 
     def probabilities(self, table: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
-        """Return class probabilities from features."""
+        """Return the class probabilities of maps from their features."""
         rows = (table.double() - self.mean) / self.scale
         return (rows @ self.weight.T + self.bias).softmax(1)
 

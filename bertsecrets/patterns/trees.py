@@ -1,4 +1,4 @@
-"""Boosted trees as plain tensors: weights need no pickle, and a GPU classifies all maps of a pass at once.
+"""Boosted trees as plain tensors, which need no pickle and let a GPU classify all maps of a pass at once.
 
 `training.boosting` grows them.
 """
@@ -28,7 +28,7 @@ class Trees:
     depth: int
 
     def probabilities(self, table: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
-        """Return class probabilities from features."""
+        """Return the class probabilities of maps from their features."""
         node = self.roots.expand(len(table), -1)
         wide = table.double()
         for _ in range(self.depth):

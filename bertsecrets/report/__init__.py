@@ -1,1 +1,1 @@
-"""How verdicts are shown: a terminal table, JSON, and an HTML page with its figures."""
+"""Showing verdicts: a table for the terminal, JSON, and an HTML page with figures."""

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from bertsecrets.bootstrap import central_interval, column_means, resampled_means
+from bertsecrets.claims.estimate import with_interval
 from bertsecrets.extras import from_extra
 from bertsecrets.measures.base.figures import (
     ClassMap,
     HeadMap,
     LayerBars,
     LayerCurves,
-    PerHead,
     RankedHeads,
     StackedShares,
 )
@@ -31,16 +30,16 @@ with from_extra("matplotlib"):
     from matplotlib.patches import Patch
 
 mpl.rcParams["svg.hashsalt"] = "bertsecrets"  # the same figure gives the same file
-KINDS = ("#4477aa", "#ee6677", "#aa3377", "#ccbb44", "#bbbbbb")  # of the five classes of maps, told apart by all eyes
+KINDS = ("#4477aa", "#ee6677", "#aa3377", "#ccbb44", "#bbbbbb")  # of the five classes; safe for the colour-blind
 
 
 def figures_of(measurement: Measurement, settings: JudgeParams) -> list[tuple[str, str]]:
-    """Return a measurement's figures as (caption, SVG); none where the measure has none."""
+    """Return a measurement's figures as pairs of caption and SVG text."""
     subject = measurement.subject
     title = subject.task if subject.task == ALL_TASKS else TASKS[subject.task].title
     who = f"{subject.model}, {title}, {subject.initialisation}, seed {subject.seed}"
     if subject.task == ALL_TASKS:
-        who = f"{subject.model}, the encoder alone"
+        who = f"{subject.model}, without a task"
     shown = get_measure(measurement.measure).figures(measurement)
     return [(figure.caption.format(who=who), draw(figure, settings)) for figure in shown]
 
@@ -48,7 +47,7 @@ def figures_of(measurement: Measurement, settings: JudgeParams) -> list[tuple[st
 @functools.singledispatch
 def draw(figure: Shown, settings: JudgeParams) -> str:
     """Return a figure as SVG text."""
-    raise TypeError(f"no way to draw {type(figure).__name__}")
+    raise TypeError(f"cannot draw a {type(figure).__name__}: register a function for it with `draw.register`")
 
 
 @draw.register
@@ -84,18 +83,6 @@ def _(figure: ClassMap, settings: JudgeParams) -> str:
     return class_map(figure.majority, figure.agreement, figure.names)
 
 
-def with_interval(
-    block: Float[np.ndarray, "examples k"], statistic: PerHead, settings: JudgeParams
-) -> tuple[Float[np.ndarray, " heads"], Float[np.ndarray, " heads"], Float[np.ndarray, " heads"]]:
-    """Return each head's number with both ends of its 95 % bootstrap interval over examples.
-
-    Each head by itself: among 144 intervals at 95 % some seven miss the truth.
-    """
-    values = statistic(column_means(block)[0])
-    replicates = resampled_means(block, np.random.default_rng(settings.seed), settings.resamples)
-    return values, *central_interval(statistic(replicates), 0.95)
-
-
 def heat_map(
     values: Float[np.ndarray, "layers heads"],
     title: str,
@@ -105,7 +92,7 @@ def heat_map(
     unit: str,
     colours: str = "viridis",
 ) -> str:
-    """Return a map of all heads, layer 1 at the top, both counted from 1."""
+    """Return a heat map of all heads, layer 1 at the top; layers and heads count from 1."""
     layers, heads = values.shape
     figure = Figure(figsize=(1.6 + 0.34 * heads, 1.2 + 0.3 * layers), layout="constrained")
     axes = figure.subplots()
@@ -127,10 +114,10 @@ def ranked_heads(
     heads: int,
     unit: str,
 ) -> str:
-    """Return every head's value with its interval, the smallest first; names (layer.head, from 1) at both ends.
+    """Return a plot of every head's value with its interval, smallest first, with names (layer.head) at both ends.
 
     Args:
-        heads: of a layer.
+        heads: number of heads in a layer.
     """
     order = np.argsort(values, kind="stable")
     figure = Figure(figsize=(7, 3.2), layout="constrained")
@@ -153,7 +140,11 @@ def gain_bars(
     title: str,
     unit: str,
 ) -> str:
-    """Return one bar per layer, counted from 1: up for a gain, down for a loss; `bounds` end its interval."""
+    """Return a plot with one bar per layer: up for a gain, down for a loss.
+
+    Args:
+        bounds: both ends of each bar's interval.
+    """
     figure = Figure(figsize=(6, 2.6), layout="constrained")
     axes = figure.subplots()
     axes.bar(range(1, len(gains) + 1), gains, color=["#2166ac" if gain > 0 else "#b2182b" for gain in gains])
@@ -167,7 +158,7 @@ def gain_bars(
 
 
 def stacked_shares(shares: Mapping[str, Float[np.ndarray, " layers"]]) -> str:
-    """Return one bar per layer, counted from 1, made up of the shares of each class, in percent."""
+    """Return a plot with one bar per layer, stacked from the share of each class, in percent."""
     figure = Figure(figsize=(6.4, 3), layout="constrained")
     axes = figure.subplots()
     below = np.zeros(len(next(iter(shares.values()))))
@@ -185,7 +176,7 @@ def stacked_shares(shares: Mapping[str, Float[np.ndarray, " layers"]]) -> str:
 def class_map(
     majority: Int[np.ndarray, "layers heads"], agreement: Float[np.ndarray, "layers heads"], names: Sequence[str]
 ) -> str:
-    """Return every head in the colour of its class, layer 1 at the top; pale where few of its maps are so."""
+    """Return a map of all heads in the colour of their class, layer 1 at the top; paler where fewer maps agree."""
     layers, heads = majority.shape
     full = np.array([to_rgb(colour) for colour in KINDS])[majority]
     figure = Figure(figsize=(3 + 0.34 * heads, 1.2 + 0.3 * layers), layout="constrained")
@@ -201,7 +192,7 @@ def class_map(
 
 
 def layer_curves(curves: Mapping[str, Float[np.ndarray, " layers"]], unit: str) -> str:
-    """Return one line per name over the layers, counted from 1."""
+    """Return a plot with one line per name over the layers."""
     figure = Figure(figsize=(6, 3), layout="constrained")
     axes = figure.subplots()
     for name, values in curves.items():

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing beside it: verdicts, figures, provenance."""
+"""The report as one self-contained HTML page: verdicts, figures, provenance."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.extras import from_extra
 from bertsecrets.report.figures import figures_of
 from bertsecrets.report.json import unique
-from bertsecrets.report.text import count_line, task_title, verdict_row
+from bertsecrets.report.text import cite, count_line, task_title, verdict_row
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
@@ -15,7 +15,12 @@ with from_extra("jinja2"):
 
 
 def page(verdicts: Sequence[Verdict], model: str, settings: JudgeParams) -> str:
-    """Return the whole page."""
+    """Return the page that shows these verdicts, with the figures of their measurements.
+
+    Args:
+        model: as the user named it, for the heading.
+        settings: of the intervals in the figures.
+    """
     measurements = unique([measurement for verdict in verdicts for measurement in verdict.measurements])
     return _render(
         "page.html",
@@ -29,15 +34,15 @@ def page(verdicts: Sequence[Verdict], model: str, settings: JudgeParams) -> str:
 
 
 def measurement_part(measurement: Measurement, settings: JudgeParams) -> str:
-    """Return a measurement as a piece of HTML: its values, its figures, where it comes from."""
+    """Return a measurement as a piece of HTML: its values, figures and provenance."""
     return _render("measurement.html", m=measurement, figures=figures_of(measurement, settings))
 
 
 def verdict_part(verdict: Verdict, settings: JudgeParams) -> str:
-    """Return a verdict as a piece of HTML: its row, its reason, and the figures of what it rests on."""
+    """Return a verdict as a piece of HTML: its row, its reason, and the figures of its measurements."""
     measurements = unique(verdict.measurements)
     figures = [figure for measurement in measurements for figure in figures_of(measurement, settings)]
-    return _render("verdict.html", row=verdict_row(verdict), verdict=verdict, figures=figures)
+    return _render("verdict.html", row=verdict_row(verdict), verdict=verdict, figures=figures, cite=cite)
 
 
 def _render(template: str, **shown) -> str:

@@ -11,7 +11,7 @@ from bertsecrets.types import Measurement
 
 
 def metrics(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Return per case its observed value and outcome, and how many have each outcome."""
+    """Return the number of cases with each outcome, and the observed value and outcome of each case."""
     outcomes = [verdict.outcome for verdict in verdicts]
     return {
         "outcomes": {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))},
@@ -20,7 +20,7 @@ def metrics(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def layer_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return one row per layer (from 1): each measure's curves, the mean over heads and fine-tuned subjects."""
+    """Return one row per layer (from 1) with each measure's curves, averaged over heads and fine-tuned subjects."""
     curves: dict[str, list[np.ndarray]] = {}
     for measurement in unique([m for verdict in verdicts for m in verdict.measurements]):
         if measurement.subject.initialisation == "pretrained" and not measurement.options:
@@ -32,7 +32,7 @@ def layer_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 
 def unique(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Return each measurement once, in order."""
+    """Return the measurements without repetitions, in order."""
     seen: dict[str, Measurement] = {}
     for measurement in measurements:
         name = f"{measurement.measure} {measurement.subject} {sorted(measurement.options.items())}"

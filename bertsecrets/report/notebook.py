@@ -1,4 +1,4 @@
-"""How measurements and verdicts show themselves in a notebook: with their figures."""
+"""Measurements and verdicts in a notebook, with their figures."""
 
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.settings import load_settings
@@ -6,7 +6,7 @@ from bertsecrets.types import Measurement, as_html
 
 
 def show_in_notebooks() -> None:
-    """Let `_repr_html_` of measurements and verdicts give their figures; matplotlib is imported when one is shown."""
+    """Make `_repr_html_` of measurements and verdicts show their figures; matplotlib is imported when one is shown."""
 
     @as_html.register
     def _(shown: Measurement) -> str:

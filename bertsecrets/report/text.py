@@ -1,22 +1,45 @@
-"""All wording of verdicts and claims: lines, tables for the terminal, and what a failing benchmark says."""
+"""All wording of verdicts and claims: lines, tables for the terminal, the message of a failing benchmark."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bertsecrets.claims.band import TOO_WIDE, band, format_interval, format_number, published_sampling, too_wide, z_of
+from bertsecrets.claims.band import (
+    band,
+    format_interval,
+    format_number,
+    published_sampling,
+    too_wide,
+    too_wide_reason,
+    z_of,
+)
 from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 MARKS = {"reproduced": "R", "deviates": "D", "inconclusive": "i"}
 HEADER = ("id", "task", "statement", "published", "band", "observed", "verdict")
+PAPERS = {  # by the short names that claims use
+    "K19": "Kovaleva et al. 2019",
+    "P20": "Prasanna et al. 2020",
+}
+
+
+def cite(text: str) -> str:
+    """Return a text with each paper's short name explained where it first occurs.
+
+    >>> cite("K19 section 4.2; K19 figure 3")
+    'K19 (Kovaleva et al. 2019) section 4.2; K19 figure 3'
+    """
+    for name, authors in PAPERS.items():
+        text = text.replace(name, f"{name} ({authors})", 1)
+    return text
 
 
 def check(verdict: Verdict) -> None:
     """Make sure that the claim does not deviate.
 
     Raises:
-        AssertionError: it does; with claim, published figure, band and observation side by side.
+        AssertionError: it does; the message shows claim, published figure, band and observation.
     """
     __tracebackhide__ = True
     if verdict.outcome == "deviates":
@@ -24,10 +47,10 @@ def check(verdict: Verdict) -> None:
 
 
 def describe(verdict: Verdict) -> str:
-    """Return a verdict in a few lines: statement, published, band, observed."""
+    """Return a verdict in a few lines: statement, published figure, band, observation, reason."""
     case, remarks = verdict.case, verdict.remarks
     lines = [
-        f"{case} {verdict.outcome}: {case.claim.statement} ({case.claim.source})",
+        f"{case} {verdict.outcome}: {case.claim.statement} ({cite(case.claim.source)})",
         f"  published {show_published(case, verdict.unit)}",
         f"  band      {format_interval(verdict.band)}",
         f"  observed  {format_number(verdict.observed)} {format_interval(verdict.interval)}",
@@ -41,7 +64,7 @@ def describe(verdict: Verdict) -> str:
 
 
 def show_published(case: Case, unit: str) -> str:
-    """Return a published figure with its unit, and the mark of one that equals the score of a constant answer."""
+    """Return a published figure with its unit; figures that equal the score of a constant answer are marked."""
     if case.figure.published is None:
         return "-"
     mark = " (a constant answer)" if case.figure.constant_answer else ""
@@ -49,25 +72,33 @@ def show_published(case: Case, unit: str) -> str:
 
 
 def width_in_words(case: Case, confidence: float) -> str:
-    """Return where the width of a claim's band comes from."""
+    """Return a claim's band with the formula of its width, and where each term comes from."""
     expect, figure = case.claim.expect, case.figure
     assert expect is not None
     limits = band(case, confidence)
     if expect.kind != "around":
         return f"{format_interval(limits)}, an order: decided by the share of resamples in which it holds"
-    parts = []
+    terms, sources = [], []
     if expect.sampling == "score":
-        error = format_number(published_sampling(case))
-        parts.append(f"sampling error {error} of the score on {TASKS[case.task].dev_rows} rows")
+        terms.append(f"{format_number(published_sampling(case))}^2 sampling")
+        sources.append(f"sampling error of the score on {TASKS[case.task].dev_rows} rows")
     if expect.sampling == "own":
-        parts.append("the sampling error of the measurement, at the published number of examples")
+        terms.append("sampling^2")
+        sources.append("sampling error of the measurement, scaled to the published number of examples")
     if figure.seed_std is not None:
-        parts.append(f"seed spread {figure.seed_std} ({figure.seed_source})")
-    root = f"{z_of(confidence):.2f} x root of the squares of {' and '.join(parts)}" if parts else ""
-    width = " + ".join(filter(None, (root, f"rounding {figure.rounding}")))
-    known = f"{format_interval(limits)}: " if expect.sampling != "own" else ""
-    warning = f"; {TOO_WIDE}" if too_wide(limits) else ""
-    return f"{known}{figure.published} +- ({width}){warning}"
+        terms.append(f"{figure.seed_std}^2 seeds")
+        sources.append(f"seed-to-seed spread from {figure.seed_source}")
+    width = f"{z_of(confidence):.2f} * sqrt({' + '.join(terms)}) + {figure.rounding} rounding"
+    if expect.sampling == "own":
+        formula = f"{figure.published} +- {width}"
+    elif not terms:
+        formula = f"{format_interval(limits)} = {figure.published} +- {figure.rounding} rounding"
+    else:
+        half = format_number((limits[1] - limits[0]) / 2)
+        formula = f"{format_interval(limits)} = {figure.published} +- {half}; {half} = {width}"
+    warning = f"; {too_wide_reason(limits)}" if too_wide(limits) else ""
+    origins = f" ({'; '.join(sources)})" if sources else ""
+    return f"{formula}{origins}{warning}"
 
 
 def verdict_row(verdict: Verdict) -> list[str]:
@@ -97,12 +128,16 @@ def _name(claim: Claim) -> str:
 
 
 def task_title(name: str) -> str:
-    """Return a task's usual spelling."""
+    """Return the usual spelling of a task's name.
+
+    >>> task_title("stsb")
+    'STS-B'
+    """
     return name if name == ALL_TASKS else TASKS[name].title
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> str:
-    """Return all verdicts as one table, those of several tasks also side by side, and a count of the outcomes."""
+    """Return verdicts as a table; below it, tasks side by side if there are several, and a count of the outcomes."""
     from tabulate import tabulate
 
     rows = [verdict_row(verdict) for verdict in verdicts]
@@ -112,9 +147,9 @@ def verdict_table(verdicts: Sequence[Verdict]) -> str:
 
 
 def task_grid(verdicts: Sequence[Verdict]) -> str:
-    """Return claims by tasks, with outcome and observed value; empty where there are not several tasks.
+    """Return a table of claims by tasks, with outcome and observed value; empty if there is only one task.
 
-    Claims that apply nowhere are left out, and so are those of all tasks together.
+    Claims that do not apply are left out, and so are those of all tasks together.
     """
     from tabulate import tabulate
 
@@ -133,19 +168,19 @@ def task_grid(verdicts: Sequence[Verdict]) -> str:
 
 
 def count_line(verdicts: Iterable[Verdict]) -> str:
-    """Return how many claims have which outcome."""
+    """Return the number of claims with each outcome, in one line."""
     outcomes = [verdict.outcome for verdict in verdicts]
     parts = [f"{outcomes.count(o)} {o}" for o in ("reproduced", "deviates", "inconclusive", "not applicable")]
-    return f"{len(outcomes)} claims: {', '.join(parts)}"
+    return f"{len(outcomes)} claim{'' if len(outcomes) == 1 else 's'}: {', '.join(parts)}"
 
 
 def claim_table(
     claims: Sequence[Claim], model: str | None = None, kept: Sequence[Sequence[dict[str, Any]]] = ()
 ) -> str:
-    """Return claims with what is known of each: `not implemented`, or its status, and what the last verdicts were.
+    """Return a table of claims with the status of each: `not implemented`, known outcomes, and the last verdicts.
 
     Args:
-        kept: of each claim the verdicts that a store has (`store.verdicts`).
+        kept: for each claim, its verdicts in a store (`store.verdicts`).
     """
     from tabulate import tabulate
 
@@ -164,14 +199,14 @@ def claim_table(
 
 
 def last_ones(kept: Sequence[dict[str, Any]]) -> str:
-    """Return how many of a claim's last verdicts have which outcome."""
+    """Return the number of a claim's last verdicts with each outcome, in words; empty if there are none."""
     outcomes = [data["verdict"] for data in kept]
     counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes))
     return f"last verdicts: {counts}" if counts else ""
 
 
 def status(claim: Claim, model: str | None = None) -> str:
-    """Return what is on record of a claim: `not implemented`, `unknown`, or which models on which tasks do what."""
+    """Return the status of a claim: `not implemented`, `unknown`, or the models and tasks with a known outcome."""
     if not claim.implemented:
         return "not implemented"
     parts = []
@@ -184,13 +219,13 @@ def status(claim: Claim, model: str | None = None) -> str:
 
 
 def claim_lines(claim: Claim, confidence: float, kept: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
-    """Yield the lines of one claim whole: what it says, its figures and bands, what is known of it.
+    """Yield all lines about one claim: its statement, figures, bands, known outcomes and last verdicts.
 
     Args:
-        kept: the verdicts on it that a store has (`store.verdicts`).
+        kept: its verdicts in a store (`store.verdicts`).
     """
     yield f"{_name(claim)}: {claim.statement}"
-    facts = {"source": claim.source, "measured as": claim.how, "note": claim.note, "measure": claim.measure,
+    facts = {"source": cite(claim.source), "measured as": claim.how, "note": claim.note, "measure": claim.measure,
              "quantity": claim.quantity, "arguments": claim.arguments, "status": status(claim)}  # fmt: skip
     for name, fact in facts.items():
         if fact:
@@ -205,8 +240,8 @@ def claim_lines(claim: Claim, confidence: float, kept: Sequence[Mapping[str, Any
         parts += [text for text in (figure.second, figure.note) if text]
         yield f"  {task_title(case.task)}: {'; '.join(parts)}"
     for known in claim.known:
-        said = {"deviates": "known to deviate", "reproduces": "known to reproduce"}[known.status]
-        yield f"  {said}: {known.model} on {task_title(known.task)}: {known.evidence}"
+        outcome = {"deviates": "known to deviate", "reproduces": "known to reproduce"}[known.status]
+        yield f"  {outcome}: {known.model} on {task_title(known.task)}: {known.evidence}"
     for verdict in kept:
         yield f"  last verdict: {kept_in_words(verdict)}"
 

@@ -1,4 +1,7 @@
-"""Disabled heads and layers (K19 section 4.6): their gains, in points, and how heads rank by them."""
+"""Disabled heads and layers (K19 section 4.6): their gains, in points, and the ranks of heads by gain.
+
+A gain is the score with a set of heads disabled minus the baseline, both on the same examples.
+"""
 
 from collections.abc import Sequence
 
@@ -21,7 +24,7 @@ STSB_AND_RTE = Need("head-ablation", tasks=("stsb", "rte"))
 
 
 def _gain(ablation: Measurement, chosen: int, rows: slice = WHOLE, notes: Sequence[str] = ()) -> Estimand:
-    """Return the gain of one set, on some of the examples."""
+    """Return the gain of disabling one set of heads, on the examples named by `rows`."""
     block, gains = gains_of(ablation, [chosen], rows)
     return Estimand.of(block, lambda mean: gains(mean)[..., 0], *notes)
 
@@ -32,10 +35,10 @@ def _name(ablation: Measurement, chosen: int) -> str:
 
 @quantity("best-head-gain", unit="points", ablation=HEADS)
 def best_head(ablation: Measurement) -> Estimand:
-    """Return the gain of the best head: chosen on every other example, judged on the rest, so that luck is not counted.
+    """Return the gain of the best head (K19 figure 8), chosen on every other example and judged on the rest.
 
-    The notes give the naive best gain (chosen and judged on all examples) and what the best of so many heads reaches by
-    luck: the 95 % point of the largest gain where disabling changes nothing but which predictions are called which.
+    Without that division the best of many heads would gain by luck. The notes give the naive best gain (chosen and
+    judged on all examples), and the gain that luck alone would give it: the 95 % quantile of `largest_by_luck`.
     """
     chosen = int(all_gains(ablation, CHOOSING).argmax())
     naive = all_gains(ablation)
@@ -50,10 +53,10 @@ def best_head(ablation: Measurement) -> Estimand:
 
 
 def largest_by_luck(ablation: Measurement, draws: int = FLIPS) -> Float[np.ndarray, " draws"]:
-    """Return the largest gain over all sets in draws from the null, that disabling any of them changes nothing.
+    """Return the largest gain over all sets in each draw from the null hypothesis that disabling changes nothing.
 
-    In each draw every example, with probability one half, has its baseline and its ablated predictions swapped, in all
-    sets alike, so that sets stay as dependent on one another as they are.
+    In each draw every example has, with probability one half, its baseline and its ablated predictions swapped. They
+    are swapped for all sets at once, which keeps the dependence between sets.
     """
     block, _ = gains_of(ablation)
     metric, k = metric_of(ablation), block.shape[1] // (len(ablation.sample("predicted")) + 1)
@@ -70,27 +73,27 @@ def largest_by_luck(ablation: Measurement, draws: int = FLIPS) -> Float[np.ndarr
 
 @quantity("worst-head-gain", unit="points", ablation=HEADS)
 def worst_head(ablation: Measurement) -> Estimand:
-    """Return the gain of the most harmful head to lose: chosen on every other example, judged on the rest."""
+    """Return the gain of the head that is most harmful to lose, chosen on every other example, judged on the rest."""
     chosen = int(all_gains(ablation, CHOOSING).argmin())
     return _gain(ablation, chosen, JUDGING, [f"chosen {_name(ablation, chosen)}"])
 
 
 @quantity("mean-head-gain", unit="points", ablation=HEADS)
 def mean_gain(ablation: Measurement) -> Estimand:
-    """Return the gain of disabling one head, averaged over all heads."""
+    """Return the gain of disabling a single head, averaged over all heads (K19 section 4.6)."""
     block, gains = gains_of(ablation)
     return Estimand.of(block, lambda mean: gains(mean).mean(-1))
 
 
 @quantity("first-layer-gain", unit="points", ablation=LAYERS)
 def first_layer(ablation: Measurement) -> Estimand:
-    """Return the gain of disabling the first layer."""
+    """Return the gain of disabling the first layer (K19 figure 9)."""
     return _gain(ablation, 0)
 
 
 @quantity("best-layer-gain", unit="points", ablation=LAYERS)
 def best_layer(ablation: Measurement) -> Estimand:
-    """Return the gain of the best layer to disable: chosen on every other example, judged on the rest."""
+    """Return the gain of the best layer (K19 figure 9), chosen on every other example and judged on the rest."""
     chosen = int(all_gains(ablation, CHOOSING).argmax())
     by_layer = ", ".join(f"{gain:+.1f}" for gain in all_gains(ablation))
     return _gain(ablation, chosen, JUDGING, [f"chosen {_name(ablation, chosen)}", f"layers 1 on: {by_layer}"])
@@ -98,7 +101,7 @@ def best_layer(ablation: Measurement) -> Estimand:
 
 @quantity("named-heads-gain", unit="points", ablation=HEADS)
 def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the least gain of disabling each of the named heads alone."""
+    """Return the smallest gain of disabling one of the named heads, (layer, head) from 1."""
     sets = [place(ablation, layer, head, "score") for layer, head in heads]
     block, gains = gains_of(ablation, sets)
     by_set = zip(sets, gains(block.mean(0)), strict=True)
@@ -110,12 +113,12 @@ def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estiman
     "own-frame-heads-gain", unit="points", ablation=HEADS, frames=Need("frame-heads", "untrained", task=ALL_TASKS)
 )
 def own_frame_heads(ablation: Measurement, frames: Measurement) -> Estimand:
-    """Return the least gain of disabling each of the model's own two best frame heads alone."""
+    """Return the smallest gain of disabling one of the model's own two best frame heads."""
     return named_heads(ablation, top(frames, 2, "max_weight"))
 
 
 def _ranks(gains: Float[np.ndarray, "*any sets"], chosen: Sequence[int]) -> Float[np.ndarray, "*any chosen"]:
-    """Return what share of the heads is more harmful to lose than each of the chosen, in percent; ties count half."""
+    """Return, for each chosen head, the percentage of heads that are more harmful to lose; ties count half."""
     own = gains[..., chosen, None]
     less, same = (gains[..., None, :] < own).sum(-1), (gains[..., None, :] == own).sum(-1) - 1
     return 100 * (less + same / 2) / gains.shape[-1]
@@ -123,7 +126,7 @@ def _ranks(gains: Float[np.ndarray, "*any sets"], chosen: Sequence[int]) -> Floa
 
 @quantity("named-heads-harm-rank", unit="percent", ablations=STSB_AND_RTE)
 def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEADS) -> Estimand:
-    """Return the largest share, over tasks and named heads, of heads that are more harmful to lose, in percent."""
+    """Return the percentage of heads more harmful to lose than a named head: the largest over named heads and tasks."""
     blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
     sets = [place(ablations[0], layer, head, "score") for layer, head in heads]
 
@@ -135,12 +138,12 @@ def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEA
 
 @quantity("shared-harm-rank", unit="percent", ablations=STSB_AND_RTE)
 def shared_harm(ablations: tuple[Measurement, ...], count: int = 2) -> Estimand:
-    """Return how harmful one task's most harmful heads are on the other task: the share of heads more harmful.
+    """Return the rank on one task of the other task's most harmful heads: the percentage of heads more harmful there.
 
-    In percent; the mean over these heads and both directions; 50 is chance.
+    The mean over these heads and both directions; chance gives 50.
     """
     if len(ablations[0].sample("predicted")) <= 2 * count:
-        raise NotApplicableError(f"too few heads to tell {count} of them from the others")
+        raise NotApplicableError(f"the model has too few heads to compare {count} of them with the others")
     blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
     first, second = (
         of(block.mean(0)).argsort(kind="stable")[:count].tolist() for of, block in zip(gains, blocks, strict=True)
@@ -154,7 +157,7 @@ def shared_harm(ablations: tuple[Measurement, ...], count: int = 2) -> Estimand:
 
 
 def _most_harmful(ablations: Sequence[Measurement], count: int = 2) -> tuple[str, ...]:
-    """Return, for each task, its most harmful heads to lose, in words."""
+    """Return, for each task, the heads that are most harmful to lose, in words."""
     notes = []
     for ablation in ablations:
         order = np.argsort(np.asarray(ablation.value("score")), axis=None, kind="stable")[:count]
@@ -165,8 +168,8 @@ def _most_harmful(ablations: Sequence[Measurement], count: int = 2) -> tuple[str
 
 @quantity("figure-8-correlation", unit="r", ablation=HEADS)
 def figure_8(ablation: Measurement, ranks: bool = False) -> Estimand:
-    """Return the correlation over heads of the measured gains with figure 8's scores."""
+    """Return the correlation, over heads, of the measured gains with the scores of K19's figure 8."""
     figure = np.array(published_figures()["fig8_head"][TASKS[ablation.subject.task].folder]).ravel()
     block, gains = gains_of(ablation)
-    alike = likeness(gains(column_means(block)), figure, ranks)
-    return Estimand.of(block, lambda mean: alike.statistic(gains(mean)), *alike.notes)
+    of_gains = likeness(gains(column_means(block)), figure, ranks)
+    return Estimand.of(block, lambda mean: of_gains.statistic(gains(mean)), *of_gains.notes)

@@ -1,4 +1,4 @@
-"""How much fine-tuning changes attention (K19 section 4.3)."""
+"""The change of attention by fine-tuning (K19 section 4.3), as cosine similarity."""
 
 import numpy as np
 
@@ -13,21 +13,21 @@ CHANGE = Need("attention-change")
 
 @quantity("last-two-layers", unit="cosine", change=CHANGE)
 def last_two(change: Measurement) -> Estimand:
-    """Return the larger mean similarity of the last two layers minus the smallest of the layers before them."""
+    """Return the larger mean similarity of the last two layers minus the smallest of all earlier layers."""
     layers = by_layer(change, "cosine")
     if layers.shape[1] < 3:
-        raise NotApplicableError(f"a model of {layers.shape[1]} layers has none before its last two")
+        raise NotApplicableError(f"the model has {layers.shape[1]} layers, so none before the last two")
     return Estimand.of(layers, lambda mean: mean[..., -2:].max(-1) - mean[..., :-2].min(-1))
 
 
 @quantity("heads-little-changed", unit="percent", change=CHANGE)
 def little_changed(change: Measurement) -> Estimand:
-    """Return the share of heads whose mean similarity is above .7, in percent."""
+    """Return the percentage of heads whose mean similarity is above 0.7."""
     return Estimand.of(flat(change, "cosine"), lambda mean: 100 * (mean > 0.7).mean(-1))
 
 
 @quantity("figure-5-correlation", unit="r", change=CHANGE)
 def figure_5(change: Measurement, ranks: bool = False) -> Estimand:
-    """Return the correlation of the measured [layer, head] map with figure 5's."""
+    """Return the correlation, over heads, of the measured similarities with those of K19's figure 5."""
     figure = np.array(published_figures()["fig5_cosine"][TASKS[change.subject.task].folder]).ravel()
     return likeness(flat(change, "cosine"), figure, ranks)

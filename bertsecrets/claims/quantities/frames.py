@@ -27,36 +27,36 @@ FRAMES = Need("frame-heads")
 
 @quantity("frame-heads-lead", unit="attention", frames=FRAMES)
 def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the least mean weight of the named heads minus the greatest of all others."""
+    """Return the smallest mean weight of the named heads minus the largest of all others (K19 figure 3)."""
     block = flat(frames, WEIGHT)
     named = np.zeros(block.shape[1], dtype=bool)
     named[[place(frames, layer, head, WEIGHT) for layer, head in heads]] = True
     statistic = lambda mean: mean[..., named].min(-1) - mean[..., ~named].max(-1)  # noqa: E731
-    return Estimand.of(block, statistic, f"the best are {best_heads(frames, WEIGHT)}")
+    return Estimand.of(block, statistic, f"the best heads are {best_heads(frames, WEIGHT)}")
 
 
 @quantity("frame-weight", unit="attention", frames=FRAMES)
 def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all") -> Estimand:
-    """Return the mean weight of one head."""
+    """Return the mean weight of one head, (layer, head) from 1."""
     column = place(frames, layer, head, WEIGHT)
     by_pairing = {name: frames.value(sample).ravel()[column] for name, sample in SAMPLES.items() if name != pairing}
-    note = "by other pairings " + ", ".join(f"{name} {weight:.3f}" for name, weight in by_pairing.items())
+    note = "by the other pairings: " + ", ".join(f"{name} {weight:.3f}" for name, weight in by_pairing.items())
     return Estimand.of(flat(frames, SAMPLES[pairing]), lambda mean: mean[..., column], note)
 
 
 @quantity("ranked-frame-weight", unit="attention", frames=FRAMES)
 def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estimand:
-    """Return the mean weight of the head of some rank, whichever it is; 1 is the largest."""
+    """Return the mean weight of the head with this rank, whichever head it is; rank 1 is the largest."""
     block = flat(frames, SAMPLES[pairing])
     if block.shape[1] < rank:
-        raise NotApplicableError(f"a model of {block.shape[1]} heads has none of rank {rank}")
-    note = f"the best are {best_heads(frames, SAMPLES[pairing])}"
+        raise NotApplicableError(f"the model has {block.shape[1]} heads, so none of rank {rank}")
+    note = f"the best heads are {best_heads(frames, SAMPLES[pairing])}"
     return Estimand.of(block, lambda mean: np.sort(mean, axis=-1)[..., -rank], note)
 
 
 @quantity("frame-heads-over-percentile", unit="attention", frames=FRAMES)
 def over_percentile(frames: Measurement, percentile: float = 99, heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the least mean weight of the named heads minus a percentile of all heads' (linear between two of them)."""
+    """Return the smallest mean weight of the named heads minus a percentile (linear interpolation) of all heads."""
     columns = [place(frames, layer, head, WEIGHT) for layer, head in heads]
 
     def lead(mean: np.ndarray) -> Number:
@@ -70,7 +70,7 @@ def gap_in_spread(frames: Measurement, first: int = 2) -> Estimand:
     """Return the gap from the `first`-th best head to the next, in standard deviations of the heads below the gap."""
     block = flat(frames, WEIGHT)
     if block.shape[1] < first + 2:
-        raise NotApplicableError(f"a model of {block.shape[1]} heads has no others to stand out from")
+        raise NotApplicableError(f"the model has only {block.shape[1]} heads: too few for some to stand out")
 
     def gap(mean: np.ndarray) -> Number:
         weights = np.sort(mean, axis=-1)[..., ::-1]
@@ -78,7 +78,7 @@ def gap_in_spread(frames: Measurement, first: int = 2) -> Estimand:
         width = weights[..., first - 1] - weights[..., first]
         return np.divide(width, spread, out=np.full(np.shape(spread), np.nan), where=spread > 0)
 
-    return Estimand.of(block, gap, f"the best are {best_heads(frames, WEIGHT)}")
+    return Estimand.of(block, gap, f"the best heads are {best_heads(frames, WEIGHT)}")
 
 
 @quantity("figure-3-correlation", unit="r", frames=FRAMES)

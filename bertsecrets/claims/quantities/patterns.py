@@ -1,6 +1,6 @@
-"""Classes of attention maps: shares corrected for the classifier's errors, and how steady a head's class is.
+"""Classes of attention maps: their shares, corrected for the classifier's errors, and the steadiness of a head's class.
 
-Two independent samples stand behind a share: the examples, and the annotated heads that say how the classifier errs.
+A share rests on two independent samples: the examples, and the annotated heads that show the classifier's errors.
 """
 
 from collections.abc import Sequence
@@ -26,18 +26,18 @@ def _blocks(patterns: Measurement) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _heads(patterns: Measurement) -> int:
-    """Return how many heads the model has."""
+    """Return the number of heads of the model."""
     return patterns.sample("predicted")[0].size
 
 
 def _drawn(patterns: Measurement) -> tuple[None, int]:
-    """Return, of both blocks, how many rows a resample draws."""
+    """Return, for both blocks, the number of rows that a resample draws; None for all."""
     return None, heads_to_draw(_heads(patterns), len(patterns.sample("errors")))
 
 
 @quantity("class-share", unit="percent", patterns=PATTERNS)
 def class_share(patterns: Measurement, classes: Sequence[str] = ()) -> Estimand:
-    """Return the share of all maps that belong to the classes, together, in percent."""
+    """Return the percentage of all maps that belong to any of the classes (K19 figure 2)."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
     raw = raw_shares(patterns.sample("predicted")).mean(0)[chosen].sum()
     note = f"{100 * raw:.1f} before the correction for the classifier's errors"
@@ -51,7 +51,7 @@ def class_share(patterns: Measurement, classes: Sequence[str] = ()) -> Estimand:
 
 @quantity("rarest-class", unit="percent", patterns=PATTERNS)
 def rarest_class(patterns: Measurement) -> Estimand:
-    """Return the share of the class that occurs least, in percent."""
+    """Return the share of the rarest class, in percent."""
     return Estimand(_blocks(patterns), lambda *means: 100 * corrected(*means).min(-1), drawn=_drawn(patterns))
 
 
@@ -59,8 +59,9 @@ def rarest_class(patterns: Measurement) -> Estimand:
 def share_gap(first: Measurement, second: Measurement, name: str = "heterogeneous") -> Estimand:
     """Return a class's share on the first task minus that on the second, in percent.
 
-    The heads are the same, what the classifier gets wrong on them need not be: errors are drawn for each task apart,
-    as many as there are heads. That the mean of all annotated heads' errors is uncertain touches both tasks alike.
+    Both tasks have the same heads, but the classifier may err differently on each, so errors are drawn for each task
+    independently, as many as there are heads. The uncertainty of the mean error of all annotated heads affects both
+    tasks in the same way.
     """
     place = CLASSES.index(check_class(name))
     heads = _heads(first)
@@ -72,7 +73,7 @@ def share_gap(first: Measurement, second: Measurement, name: str = "heterogeneou
 
 
 def _one_hot(patterns: Measurement) -> Float[np.ndarray, "examples columns"]:
-    """Return, per example and head, which class it is of: heads first, classes last, side by side."""
+    """Return the class of each map as ones and zeros: one row per example, columns by head, then class."""
     predicted = patterns.sample("predicted")
     predicted = predicted.reshape(len(predicted), -1)
     return (predicted[:, :, None] == np.arange(SIZE)).reshape(len(predicted), -1).astype(np.float64)
@@ -84,13 +85,13 @@ def _by_head(mean: Float[np.ndarray, "*any columns"]) -> Float[np.ndarray, "*any
 
 @quantity("class-steadiness", unit="percent", patterns=PATTERNS)
 def steadiness(patterns: Measurement) -> Estimand:
-    """Return the share of a head's maps that are of its most frequent class, mean over heads, in percent."""
+    """Return the percentage of a head's maps that have its most frequent class, mean over heads."""
     return Estimand.of(_one_hot(patterns), lambda mean: 100 * _by_head(mean).max(-1).mean(-1))
 
 
 @quantity("same-class-across-tasks", unit="percent", by_task=Need("patterns", tasks=SEVEN_TASKS, least=2))
 def same_across_tasks(by_task: tuple[Measurement, ...]) -> Estimand:
-    """Return the share of heads with the same most frequent class on two tasks, mean over pairs, in percent."""
+    """Return the percentage of heads with the same most frequent class on two tasks, mean over pairs of tasks."""
 
     def same(*means: np.ndarray) -> Number:
         majority = [_by_head(mean).argmax(-1) for mean in means]
@@ -101,9 +102,9 @@ def same_across_tasks(by_task: tuple[Measurement, ...]) -> Estimand:
 
 @quantity("pattern-macro-f1", unit="macro-F1", quality=Need("pattern-quality"))
 def macro_f1_of_classifier(quality: Measurement, agreed: bool = False) -> Estimand:
-    """Return the macro-F1 of the classifier on annotated maps of heads that it was not trained on.
+    """Return the macro-F1 of the classifier on annotated maps of heads that it was not trained on (K19 section 4.1).
 
-    Heads are resampled.
+    Heads are resampled, not maps.
 
     Args:
         agreed: count only the maps on which annotators agree.

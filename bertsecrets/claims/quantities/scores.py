@@ -1,4 +1,4 @@
-"""Scores, in points (percent)."""
+"""Scores and their differences, in points (percent) (K19 table 1)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,7 +33,7 @@ def _moments(scores: Measurement) -> Float[np.ndarray, "examples k"]:
 
 @quantity("score", unit="points", scores=SCORES)
 def score(scores: Measurement) -> Estimand:
-    """Return accuracy or Pearson's correlation."""
+    """Return accuracy, or Pearson's correlation for a regression task."""
     return Estimand.of(_moments(scores), in_points(_plain_metric(scores)))
 
 
@@ -45,10 +45,10 @@ def f1_score(scores: Measurement) -> Estimand:
 
 @quantity("score-difference", unit="points", own=SCORES, other=Need("scores", "against"))
 def difference(own: Measurement, other: Measurement, with_f1: bool = False) -> Estimand:
-    """Return the own score minus the other's, on the same examples.
+    """Return one subject's score minus the other's, on the same examples.
 
     Args:
-        with_f1: take F1 for a task that has it.
+        with_f1: use F1 for a task whose metric it is.
     """
     of_own, of_other = _moments(own), _moments(other)
     has_f1 = with_f1 and TASKS[own.subject.task].metric == "f1"
@@ -63,10 +63,10 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False) -> E
     other=Need("scores", "against", tasks=SEVEN_TASKS),
 )
 def mean_difference(own: tuple[Measurement, ...], other: tuple[Measurement, ...], with_f1: bool = False) -> Estimand:
-    """Return the own score minus the other's, averaged over tasks.
+    """Return one subject's score minus the other's, averaged over K19's seven tasks.
 
     Args:
-        with_f1: take F1 for the tasks that have it.
+        with_f1: use F1 for the tasks whose metric it is.
     """
     gaps = [difference(tuned, plain, with_f1) for tuned, plain in zip(own, other, strict=True)]
 
@@ -78,7 +78,7 @@ def mean_difference(own: tuple[Measurement, ...], other: tuple[Measurement, ...]
 
 @quantity("cased-loss", unit="points", scores=SCORES, cased=Need("scores", options={"cased": True}))
 def cased_loss(scores: Measurement, cased: Measurement) -> Estimand:
-    """Return the score of a checkpoint minus that of the same with its tokenizer's lower-casing off."""
+    """Return a checkpoint's score minus its score with the tokenizer's lower-casing switched off."""
     if not cased.value("lower_cases"):
         raise NotApplicableError("the model's tokenizer does not lower-case")
     return difference(scores, cased)
@@ -86,9 +86,9 @@ def cased_loss(scores: Measurement, cased: Measurement) -> Estimand:
 
 @quantity("score-over-majority", unit="points", scores=SCORES)
 def over_majority(scores: Measurement) -> Estimand:
-    """Return accuracy minus that of the most frequent class; a correlation, whose constant answer scores 0, as it is.
+    """Return accuracy minus that of always answering the most frequent class; a correlation is returned as it is.
 
-    That a constant answer ties with the majority class is no accident of the examples: more of them change nothing.
+    A constant answer can never beat the majority class, whatever the examples, so it refutes the claim.
     """
     refuted = "a constant answer is never above the majority class" if scores.values.get("constant") else ""
     if _plain_metric(scores) is pearson:

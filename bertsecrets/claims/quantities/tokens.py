@@ -16,7 +16,7 @@ SPECIAL = Need("special-tokens")
 
 
 def _by_layer(special: Measurement, kind: str) -> Float[np.ndarray, "examples layers"]:
-    """Return the attention to a kind of token by layer.
+    """Return the attention to a kind of token (`cls`, `sep` or `sep_sum`) by layer.
 
     Raises:
         NotApplicableError: the model has no such token.
@@ -35,14 +35,14 @@ def sep_growth(after: Measurement, before: Measurement) -> Estimand:
 
 @quantity("depth-gap", unit="depth", special=SPECIAL)
 def depth_gap(special: Measurement) -> Estimand:
-    """Return how much deeper [SEP] attention lies than [CLS] attention, as a share of the depth of the model.
+    """Return the depth of [SEP] attention minus that of [CLS] attention, as a share of the model's depth.
 
-    The depth of each is its centre of mass over the layers: 0 is the first layer, 1 the last.
+    Depth is the centre of mass over the layers: 0 is the first layer, 1 the last.
     """
     cls, sep = _by_layer(special, "cls"), _by_layer(special, "sep")
     layers = cls.shape[1]
     if layers < 2:
-        raise NotApplicableError("a model of one layer has no earlier and later layers")
+        raise NotApplicableError("the model has only one layer, so no earlier and later ones")
     depth = np.linspace(0, 1, layers)
 
     def gap(mean: np.ndarray) -> Number:
@@ -64,11 +64,11 @@ def sep_lead(
     kind: str = "sep",
     others: Literal["most", "mean"] = "most",
 ) -> Estimand:
-    """Return the attention to [SEP], mean over all heads, on one sentence minus the largest or mean of that on two.
+    """Return the attention to [SEP] (mean over heads) on the one-sentence task minus that on the two-sentence tasks.
 
     Args:
-        kind: `sep`, of two [SEP]s the more attended, or `sep_sum`, both together.
-        others: `most` or `mean`, over the tasks of two sentences.
+        kind: `sep` takes the more attended of two [SEP]s, `sep_sum` both together.
+        others: `most` takes the largest value of the two-sentence tasks, `mean` their mean.
     """
     tasks = (one_sentence, *two_sentences)
     blocks = tuple(_by_layer(special, kind).mean(1, keepdims=True) for special in tasks)
@@ -85,7 +85,7 @@ def sep_lead(
 
 @quantity("figure-6-correlation", unit="r", special=SPECIAL)
 def figure_6(special: Measurement, kind: str, ranks: bool = False) -> Estimand:
-    """Return the correlation over heads with figure 6's panel of `cls` or `sep`."""
+    """Return the correlation, over heads, with the panel of K19's figure 6 for `cls` or `sep`."""
     _by_layer(special, kind)
     figure = np.array(published_figures()[f"fig6_{kind.upper()}"][TASKS[special.subject.task].folder]).ravel()
     return likeness(flat(special, kind), figure, ranks)

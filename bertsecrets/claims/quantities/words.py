@@ -1,4 +1,4 @@
-"""Attention to linguistic features (K19 4.4) and along relations (4.5). Inputs without a feature are left out."""
+"""Attention to linguistic features (K19 section 4.4) and along relations (4.5); inputs without them are left out."""
 
 from collections.abc import Sequence
 
@@ -29,15 +29,16 @@ def _means(block: Float[np.ndarray, "examples k"]) -> Float[np.ndarray, " k"]:
 
 
 def _present(means: np.ndarray) -> np.ndarray:
-    """Return means with what no example has out of the way of a maximum."""
+    """Return means with NaN replaced by minus infinity, so that a maximum ignores it."""
     return np.where(np.isnan(means), -np.inf, means)
 
 
 @quantity("best-feature-growth", unit="attention", after=FEATURES, before=Need("features", "against"))
 def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -> Estimand:
-    """Return the largest per-head increase over the pretrained model of attention to a kind; of several the least.
+    """Return the largest increase, over heads, of attention to a kind of word; the smallest of several kinds.
 
-    The largest of so many heads is positive by luck, so it is chosen on every other example and judged on the rest.
+    The increase is over the pretrained model. The largest of many heads would be positive by luck, so the head is
+    chosen on every other example and judged on the rest.
     """
     columns, notes = [], []
     for kind in kinds:
@@ -52,9 +53,9 @@ def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -
 
 @quantity("feature-ratio", unit="ratio", features=FEATURES)
 def best_against_special(features: Measurement) -> Estimand:
-    """Return the attention to the most attended linguistic feature over that to the less attended of [CLS] and [SEP].
+    """Return attention to the most attended linguistic feature divided by that to the less attended of [CLS] and [SEP].
 
-    Each taken in its best head.
+    Each is taken in the head that attends to it most.
     """
     kinds = ("cls", "sep", *LINGUISTIC)
     for kind in kinds[:2]:
@@ -74,7 +75,7 @@ def best_against_special(features: Measurement) -> Estimand:
 
 
 def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples heads"]]:
-    """Return the last layer's [CLS] row by kind."""
+    """Return the weights in the last layer's [CLS] row, by kind of token."""
     prefix = "cls_row_"
     rows = {name.removeprefix(prefix): row for name, row in features.samples.items() if name.startswith(prefix)}
     if not rows or any(np.isnan(features.sample(prefix + kind)).all() for kind in ("cls", "sep")):
@@ -84,9 +85,9 @@ def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples hea
 
 @quantity("cls-row-lead", unit="attention", features=FEATURES)
 def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
-    """Return, in the last layer, the [CLS] row's weight on a kind (mean over heads) minus that on the best other kind.
+    """Return the last layer's [CLS] row's weight on a kind (mean over heads) minus that on the best other kind.
 
-    Kinds are K19's features, [CLS] and [SEP], and punctuation.
+    Kinds are K19's features, [CLS], [SEP] and punctuation.
     """
     rows = _cls_row(features)
     if kind not in rows:
@@ -100,7 +101,7 @@ def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
 
 @quantity("figure-7-correlation", unit="r", features=FEATURES)
 def figure_7(features: Measurement, ranks: bool = False) -> Estimand:
-    """Return the correlation with figure 7, over its eight features and all heads of the last layer."""
+    """Return the correlation with K19's figure 7, over its eight features and all heads of the last layer."""
     rows = _cls_row(features)
     panel = published_figures()["fig7_CLS_last_layer"][TASKS[features.subject.task].folder]
     block = np.hstack([rows[kind] for kind in FIGURE_7.values()])
@@ -109,9 +110,9 @@ def figure_7(features: Measurement, ranks: bool = False) -> Estimand:
 
 @quantity("relation-heads-diagonal", unit="percent", attention=Need("relations"), patterns=Need("patterns"))
 def relation_heads(attention: Measurement, patterns: Measurement, relations: Sequence[str] = RELATIONS) -> Estimand:
-    """Return how much of a diagonal head the best head of each relation is: its share of maps in the diagonal classes.
+    """Return the percentage of diagonal maps of the head that is best at a relation; the smallest over the relations.
 
-    In percent; of the relations the smallest.
+    Diagonal maps are those of the classes diagonal and vertical-diagonal.
     """
     weights = np.hstack([flat(attention, name) for name in relations])
     diagonal = np.isin(flat(patterns, "predicted"), [CLASSES.index(name) for name in DIAGONAL]).astype(np.float64)

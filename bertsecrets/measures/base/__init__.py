@@ -1,4 +1,4 @@
-"""What measures are made from: the kinds of measure, what they need, what their figures show."""
+"""The parts of measures: base classes for each kind, requirements, figures."""
 
 from bertsecrets.measures.base.ablation import AblationMeasure
 from bertsecrets.measures.base.attention import AttentionMeasure, AttentionRun

@@ -1,7 +1,7 @@
-"""Measures of what disabling heads does to a task's score (K19 section 4.6, figures 8 and 9).
+"""Measures of the effect that disabling heads has on a task's score (K19 section 4.6, figures 8 and 9).
 
 A disabled head attends to each of the L real tokens with the constant weight 1/L. Predictions are kept for every set of
-heads and every example, so that paired tests and intervals come from the same run as the scores.
+heads and every example; paired tests and intervals are computed from them.
 """
 
 import hashlib
@@ -30,24 +30,24 @@ from bertsecrets.texts.tasks import Task
 
 
 class AblationMeasure(Measure):
-    """A measure of scores with sets of heads disabled; several processes work on one grid together."""
+    """A measure of scores with sets of heads disabled; several processes can share the work."""
 
     shared: ClassVar[bool] = True
 
     @abstractmethod
     def sets(self, run: Run, layers: int, heads: int) -> tuple[list[HeadSet], str]:
-        """Return the sets of heads to disable, and what to call them."""
+        """Return the sets of heads to disable, and a plural noun for them in the progress bar."""
 
     def finish(self, run: Run, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
-        """Lay out the values as this measure has them, in place; as [set], by default."""
+        """Change the values in place to the layout of this measure; by default scores stay [set]."""
         return
 
     def rows(self, resources: Resources, task_name: str) -> Split:
-        """Return the rows that are measured: fewer, where grids have a limit of their own."""
+        """Return the rows that are measured: at most `grid_limit` of them."""
         return super().rows(resources, task_name).head(resources.rows.grid_limit)
 
     def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return how inputs are cut."""
+        """Return the settings that say where inputs are cut."""
         return settings.scores.model_dump()
 
     def run(self, run: Run) -> Results:
@@ -82,11 +82,11 @@ def set_ablation(
     folder: Path | None = None,
     title: str | None = None,
 ) -> Result:
-    """Return the score with each of some sets of heads disabled.
+    """Return the score with each set of heads disabled.
 
     Args:
-        folder: where finished portions are kept, so that an interrupted run goes on and several processes share one.
-        title: of a progress bar over the sets, with the time left; without a title there is no bar.
+        folder: keeps finished portions, so that an interrupted run continues and several processes share the work.
+        title: of a progress bar over the sets; without a title there is no bar.
 
     Returns:
         Values: `baseline` and `score` [set], fractions of the task's metric. Samples: `predicted` [set, example],
@@ -98,8 +98,8 @@ def set_ablation(
     engine = Engine.open(opened, device)
     everything = [BASELINE, *sets]
 
-    def compute(some: Sequence[HeadSet], progress: Callable[[float], Any]) -> Shaped[np.ndarray, "sets examples"]:
-        logits = ablate(engine, encoded, some, progress=progress)
+    def compute(portion: Sequence[HeadSet], progress: Callable[[float], Any]) -> Shaped[np.ndarray, "sets examples"]:
+        logits = ablate(engine, encoded, portion, progress=progress)
         answers = np.stack([decide(task, of_set) for of_set in logits])
         return answers.astype(np.float32 if task.regression else np.int8)
 
@@ -120,7 +120,7 @@ def set_ablation(
 
 
 def weights_digest(opened: OpenModel) -> str:
-    """Return a sha256, in hex, over all weights, a fresh classifier's included, and their precision."""
+    """Return the sha256, in hex, of all weights and their precision, including those of a fresh classifier."""
     sha = hashlib.sha256()
     for name, tensor in sorted(opened.model.state_dict().items()):
         sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -129,7 +129,7 @@ def weights_digest(opened: OpenModel) -> str:
 
 
 def _whole_steps(bar: tqdm) -> Callable[[float], None]:
-    """Work reported in fractions of a set, shown as whole sets."""
+    """Return a function that takes progress in fractions of a set and shows whole sets."""
     done = 0.0
 
     def progress(more: float) -> None:

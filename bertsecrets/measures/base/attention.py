@@ -1,4 +1,4 @@
-"""Measures that read attention maps: one streaming pass feeds the one asked for and all that need nothing more."""
+"""Measures of attention maps: one streaming pass feeds the measure asked for and all others that can join it."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -22,10 +22,13 @@ from bertsecrets.texts.parsing import Parses, parse_pairs
 
 @dataclass(frozen=True)
 class AttentionRun:
-    """One pass over a task's rows, with what observers are made from.
+    """One pass over a task's rows, with everything that observers are made from.
 
-    `tuned` is the checkpoint, `twin` the pretrained model beside it, where there is one to compare with; `length` is
-    where inputs are cut, in word-pieces, and `padded_to` what each is padded to, where padding counts.
+    Args:
+        tuned: the checkpoint.
+        twin: the pretrained model, if the checkpoint can be compared with it.
+        length: inputs are cut to this many word-pieces.
+        padded_to: inputs are padded to this many tokens, and padding counts; None without padding.
     """
 
     run: Run
@@ -37,12 +40,12 @@ class AttentionRun:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Numbers of examples, layers and heads."""
+        """The numbers of examples, layers and heads."""
         return len(self.rows), self.tuned.layers, self.tuned.heads
 
     @property
     def special_ids(self) -> dict[str, int | None]:
-        """The ids of the tokens that play [CLS] and [SEP]."""
+        """The ids of the tokens that serve as [CLS] and [SEP]."""
         return loading.special_ids(self.tuned.tokenizer)
 
     @cached_property
@@ -52,41 +55,41 @@ class AttentionRun:
 
     @cached_property
     def alignment(self) -> Alignment:
-        """Where each token stands in its text."""
+        """The position of each token in its text."""
         rows = self.rows
         return encode_words(self.tuned.tokenizer, rows.sentence1, rows.sentence2, self.length)[1]
 
     @cached_property
     def parses(self) -> tuple[Parses, Parses | None]:
-        """The words of both texts, by the spaCy pipeline; kept between runs."""
+        """The words of both texts, tagged and parsed by the spaCy pipeline; kept between runs."""
         resources = self.run.resources
         return parse_pairs(self.rows.sentence1, self.rows.sentence2, resources.spacy, resources.kept / "parses")
 
 
 class AttentionMeasure(Measure):
-    """A measure of attention maps. `companions` are those that its pass feeds too, where they can join it."""
+    """A measure of attention maps. `companions` are other measures that its pass feeds too, if they can join it."""
 
     common: ClassVar[bool] = True
     companions: ClassVar[tuple[str, ...]] = ("attention-change", "special-tokens")
 
     @abstractmethod
     def observer(self, view: AttentionRun) -> Observer:
-        """Return what a pass feeds for this measure.
+        """Return the observer that a pass feeds for this measure.
 
         Raises:
-            UserError: the model cannot be measured so.
+            UserError: the measure is impossible on this model.
         """
 
     def joins(self, view: AttentionRun) -> bool:
-        """Whether this measure, not asked for, can take part in a pass that another one needs."""
+        """Return whether this measure can join a pass that is made for another one."""
         return view.padded_to is None
 
     def padding(self, options: Any) -> int | None:
-        """Return how many tokens every input is padded to, where the maps of padding tokens count; else None."""
+        """Return the number of tokens to which every input is padded, if padding counts; else None."""
         return None
 
     def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return which inputs maps are read on."""
+        """Return the settings that say on which inputs maps are read."""
         return settings.attention.model_dump()
 
     def run(self, run: Run) -> Results:
@@ -107,9 +110,7 @@ class AttentionMeasure(Measure):
         tuned = run.open("eager")
         padded_to = self.padding(run.options)
         if padded_to is not None and tuned.fit(padded_to) < padded_to:
-            raise UserError(
-                f"--padded-to {padded_to} is more than the {tuned.fit(padded_to)} tokens {run.folder} can take"
-            )
+            raise UserError(f"--padded-to {padded_to}: {run.folder} takes at most {tuned.fit(padded_to)} tokens")
         return AttentionRun(
             run=run,
             rows=run.rows.head(settings.examples),
@@ -120,7 +121,11 @@ class AttentionMeasure(Measure):
         )
 
     def _twin(self, run: Run, tuned: OpenModel) -> OpenModel | None:
-        """The pretrained model, where the subject differs from it and has its shape."""
+        """Return the pretrained model, if the subject differs from it and has the same shape.
+
+        Raises:
+            UserError: this measure needs it, but the shapes differ.
+        """
         if run.subject.initialisation == "untrained" and not self.compares:
             return None
         twin = loading.open_classifier(run.base, run.task, "untrained", run.subject.seed)

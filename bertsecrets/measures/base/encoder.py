@@ -1,4 +1,4 @@
-"""Measures without a task: of the bare encoder on texts of their own, or of the suite itself."""
+"""Measures without a task: of the bare encoder on their own texts, or of the suite itself."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar
@@ -12,21 +12,21 @@ from bertsecrets.settings import Params
 
 
 class EncoderMeasure(Measure):
-    """A measure of the bare encoder: no task, no training, no seed."""
+    """A measure of the bare encoder, without task, training or seed."""
 
     on_task: ClassVar[bool] = False
     seedless: ClassVar[bool] = True
 
     @abstractmethod
     def fingerprint(self, resources: Resources, task_name: str) -> str:
-        """Return what identifies the texts that are measured."""
+        """Return a digest of the texts that are measured."""
 
     @abstractmethod
     def origin(self, resources: Resources) -> str | None:
-        """Return where the texts come from, in a word."""
+        """Return the name of the source of the texts, if any."""
 
     def data_facts(self, resources: Resources, task_name: str) -> dict[str, Any]:
-        """Return origin and fingerprint of what is measured, for the record."""
+        """Return origin and fingerprint of the measured texts, for the provenance."""
         return {
             "data": self.origin(resources),
             "data_fingerprint": self.fingerprint(resources, task_name),
@@ -35,7 +35,7 @@ class EncoderMeasure(Measure):
         }
 
     def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return how inputs are cut."""
+        """Return the settings that say where inputs are cut."""
         return settings.attention.model_dump()
 
     def open_encoder(self, run: Run) -> OpenModel:
@@ -44,6 +44,6 @@ class EncoderMeasure(Measure):
 
 
 class SuiteMeasure(EncoderMeasure):
-    """A measure of the suite's own parts: it looks at no model."""
+    """A measure of the suite's own parts, without any model."""
 
     reads_model: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""What a figure shows, as data; the report draws it. `{who}` in a caption stands for the measured subject."""
+"""Figures as data, which the report draws. `{who}` in a caption stands for the measured subject."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class StackedShares:
 
 @dataclass(frozen=True)
 class ClassMap:
-    """Every head in the colour of its most frequent class; the fuller, the more of its maps are of that class."""
+    """Every head in the colour of its most frequent class; the stronger, the more of its maps have that class."""
 
     caption: str
     majority: Int[np.ndarray, "layers heads"]

@@ -1,4 +1,4 @@
-"""What every measure has: options, needs, a key, a way to run, figures and remarks."""
+"""The base class of all measures: options, requirements, key, run, figures and remarks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ Results = tuple[dict[str, Result], int]  # by measure, and the number of example
 
 
 class MeasureOptions(BaseModel):
-    """The options of a measure: what changes what is measured. Command line and claims are checked by it."""
+    """The options of a measure, which change what is measured. They check the command line and the claims."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,8 +41,8 @@ class MeasureOptions(BaseModel):
 class Run:
     """One measurement to be made.
 
-    `model` is the subject's model, `folder` the checkpoint (or the bare encoder) that is measured; both are None where
-    no model is. `grid` is where finished parts of an ablation are kept.
+    `model` is the subject's model, `folder` the checkpoint (or the bare encoder) that is measured; both are None for a
+    measure without model. `grid` is the folder that keeps finished parts of an ablation.
     """
 
     subject: Subject
@@ -81,11 +81,17 @@ class Run:
 
 
 class Measure(ABC):
-    """One thing that is measured.
+    """The base class of all measures.
 
-    `on_task` says that it reads a task's rows, `reads_model` that it looks at a model at all, `seedless` that no seed
-    can change it, `shared` that several processes work on one measurement together. `common` ones need nothing that is
-    not shipped, and are what `measure all` runs. `curves` are the values that are worth a curve over the layers.
+    Attributes:
+        name: set by the decorator `measure`, as are `title`, `source` and `version`.
+        needs: what the measure needs besides rows and a checkpoint.
+        on_task: it is measured on a task's rows.
+        reads_model: it is measured on a model.
+        seedless: no seed can change it.
+        shared: several processes can work on one measurement together.
+        common: it needs nothing that is not shipped, so `measure all` runs it.
+        curves: the values that are plotted over the layers.
     """
 
     name: ClassVar[str]
@@ -104,10 +110,10 @@ class Measure(ABC):
     # ------------------------------------------------------------------ what is asked for
 
     def check_options(self, given: dict[str, Any]) -> MeasureOptions:
-        """Return the options as their class.
+        """Return the options as an instance of `Options`.
 
         Raises:
-            UserError: an option that the measure does not have, or an impossible value.
+            UserError: the measure does not have such an option, or a value is impossible.
         """
         try:
             return self.Options.model_validate(given)
@@ -121,19 +127,19 @@ class Measure(ABC):
 
     @property
     def compares(self) -> bool:
-        """Whether the pretrained model is needed beside the subject's checkpoint."""
+        """True if the measure compares the subject's checkpoint with the pretrained model."""
         return any(need.compares for need in self.needs)
 
     def fits(self, initialisation: Initialisation) -> bool:
-        """Whether a subject of this initialisation can be measured; an untrained one cannot be compared with itself."""
+        """Return whether such a subject can be measured; an untrained one cannot be compared with itself."""
         return not (self.compares and initialisation == "untrained")
 
     def variants(self, settings: Params) -> list[dict[str, Any]]:
-        """Return the options under which `measure all` runs it."""
+        """Return the sets of options with which `measure all` runs this measure."""
         return [{}]
 
     def missing(self, resources: Resources, task_name: str) -> str | None:
-        """Return why the measure cannot be run on a task; None where it can."""
+        """Return why the measure cannot be run on a task; None if it can."""
         if self.on_task and (problem := resources.rows.missing(task_name)):
             return problem
         return next(filter(None, (need.missing(resources) for need in self.needs)), None)
@@ -145,7 +151,7 @@ class Measure(ABC):
         return resources.rows.split(task_name, "dev")
 
     def fingerprint(self, resources: Resources, task_name: str) -> str:
-        """Return what identifies the texts that are measured."""
+        """Return a digest of the texts that are measured."""
         return self.rows(resources, task_name).fingerprint
 
     @abstractmethod
@@ -153,9 +159,11 @@ class Measure(ABC):
         """Return the part of `params.yaml` that changes the result."""
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return the settings that change the result, with the facts of what is needed besides."""
+        """Return the settings that change the result, including the facts of all requirements."""
         facts = [need.settings(resources) for need in self.needs]
-        return self.own_settings(resources.settings) | {name: fact for of in facts for name, fact in of.items()}
+        return self.own_settings(resources.settings) | {
+            name: fact for requirement in facts for name, fact in requirement.items()
+        }
 
     def key(self, run: Run) -> dict[str, Any]:
         """Return everything that determines the result, as data."""
@@ -165,7 +173,7 @@ class Measure(ABC):
             "data": self.fingerprint(run.resources, run.subject.task),
             "settings": self.settings(run.resources),
         }
-        if not self.reads_model:  # the same whatever the model: made once for all of them
+        if not self.reads_model:  # measured once, since no model changes it
             return key
         checkpoint = ModelRef.in_folder(run.checkpoint)
         return key | {
@@ -179,7 +187,7 @@ class Measure(ABC):
         }
 
     def data_facts(self, resources: Resources, task_name: str) -> dict[str, Any]:
-        """Return origin, fingerprint, officiality and limit of what is measured, for the record."""
+        """Return origin, fingerprint, official status and limit of the data, for the provenance."""
         rows = self.rows(resources, task_name)
         return {
             "data": public_origin(rows),
@@ -192,16 +200,16 @@ class Measure(ABC):
 
     @abstractmethod
     def run(self, run: Run) -> Results:
-        """Return values and samples of this measure, and of those that the same work gives, and how many examples.
+        """Return values and samples, by measure (this one and its companions), and the number of examples.
 
         Raises:
-            UserError: the model or the data do not allow it.
+            UserError: the measure is impossible on this model or these data.
         """
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield what the report draws of a measurement."""
+        """Yield the figures of a measurement, as data; the report draws them."""
         yield from ()
 
     def remarks(self, measurement: Measurement) -> list[str]:
-        """Return what a reader of a verdict on this measurement must know."""
+        """Return remarks that belong beside every verdict on this measurement."""
         return []

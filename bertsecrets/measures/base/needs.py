@@ -1,4 +1,4 @@
-"""What a measure needs besides rows and a checkpoint: each says what is missing, and its facts for the key."""
+"""Requirements of measures besides rows and a checkpoint: each reports what is missing, and its facts for the key."""
 
 import functools
 from typing import Any
@@ -8,34 +8,34 @@ from bertsecrets.measures.base.resources import Resources
 from bertsecrets.store.files import digest
 from bertsecrets.texts.parsing import describe, load_pipeline
 
-NO_FRAMES = "frame-heads needs --frames: a JSONL of frame sentences, or FrameNet's folder or archive"
+NO_FRAMES = "frame-heads needs --frames: a JSONL file of frame sentences, or FrameNet's folder or archive"
 
 
 class Requirement:
-    """Something that a measure needs. `compares` says that it is the pretrained model beside the subject's."""
+    """Something that a measure needs. `compares` is True for the pretrained model to compare with."""
 
     compares = False
 
     def missing(self, resources: Resources) -> str | None:
-        """Return why it is not there, in one line that says what to do; None where it is."""
+        """Return what is missing and how to get it, in one line; None if nothing is missing."""
         return None
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return the facts of it that change a result."""
+        """Return the facts about it that change a result, for the key."""
         return {}
 
 
 class PretrainedTwin(Requirement):
-    """The pretrained model whose maps are held beside those of the subject's checkpoint."""
+    """The pretrained model, whose maps are compared with those of the subject's checkpoint."""
 
     compares = True
 
 
 class FrameSentences(Requirement):
-    """Sentences with a frame's target and core elements."""
+    """Sentences annotated with a frame's target and core elements."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return how to give them, where none are given."""
+        """Return how to give sentences; None if they are given."""
         return NO_FRAMES if resources.frames is None else None
 
 
@@ -43,19 +43,19 @@ class SpacyPipeline(Requirement):
     """A spaCy pipeline that tags and parses."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return why it cannot be used."""
+        """Return why the pipeline cannot be used; None if it can."""
         return pipeline_problem(resources.spacy)
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return which pipeline it is."""
+        """Return the facts that identify the pipeline."""
         return {"pipeline": pipeline_facts(resources.spacy)}
 
 
 class PatternWeights(Requirement):
-    """The classifier of attention patterns, which comes trained."""
+    """The trained classifier of attention patterns."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return what is wrong with its files."""
+        """Return what is wrong with its files; None if nothing is."""
         from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, held_out_errors, read_report
 
         try:
@@ -66,7 +66,7 @@ class PatternWeights(Requirement):
         return None
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return which classifier it is, on which maps it was judged, and of which models these are."""
+        """Return digests of the classifier and of the maps it was judged on, and the models of these maps."""
         from bertsecrets.patterns.classifier import annotated_models, chosen_folder, read_report
 
         report = read_report(chosen_folder())
@@ -78,10 +78,10 @@ class PatternWeights(Requirement):
 
 
 class AnnotatedMaps(Requirement):
-    """The suite's own annotated maps, which no wheel carries."""
+    """The suite's own annotated maps, which are not part of the wheel."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return how to get them, where they are not here."""
+        """Return how to get the maps, or scikit-learn; None if both are here."""
         from bertsecrets.patterns.training.needs import held_out_problem
 
         return held_out_problem()
@@ -89,7 +89,7 @@ class AnnotatedMaps(Requirement):
 
 @functools.cache
 def pipeline_facts(name: str) -> dict[str, Any]:
-    """Return which spaCy pipeline tags and parses.
+    """Return the facts that identify a spaCy pipeline.
 
     Raises:
         UserError: spaCy or the pipeline is missing, or it has no tagger or parser.
@@ -99,7 +99,7 @@ def pipeline_facts(name: str) -> dict[str, Any]:
 
 @functools.cache
 def pipeline_problem(name: str) -> str | None:
-    """Return why a spaCy pipeline cannot be used; None where it can."""
+    """Return why a spaCy pipeline cannot be used; None if it can."""
     try:
         pipeline_facts(name)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""What observers of several measures share: attention received, the largest weight over tokens or pairs, the means."""
+"""Functions and observers shared by several measures: attention received, largest weights, means over examples."""
 
 from collections.abc import Mapping
 
@@ -20,9 +20,9 @@ def received(maps: Maps, batch: Batch) -> Float[torch.Tensor, "rows heads tokens
 def max_over(
     columns: Float[torch.Tensor, "rows heads tokens"], marks: Bool[torch.Tensor, "kinds rows tokens"]
 ) -> Float[torch.Tensor, "kinds rows heads"]:
-    """Return the largest value over the marked tokens of each kind; NaN where a row has none."""
-    found = torch.where(marks[:, :, None, :], columns, -torch.inf).amax(-1)
-    return torch.where(marks.any(-1)[:, :, None], found, torch.nan)
+    """Return the largest value over the marked tokens of each kind; NaN for a row without any."""
+    largest = torch.where(marks[:, :, None, :], columns, -torch.inf).amax(-1)
+    return torch.where(marks.any(-1)[:, :, None], largest, torch.nan)
 
 
 def of_batch(marks: Bool[np.ndarray, "kinds examples tokens"], batch: Batch) -> Bool[torch.Tensor, "kinds rows width"]:
@@ -41,7 +41,7 @@ def max_weight(maps: Maps, batch: Batch, pairs: TokenPairs) -> Float[torch.Tenso
 
 
 class PairObserver:
-    """Observer of one model: for each named relation the maximum weight over its pairs, [example, layer, head]."""
+    """Observer of one model: the maximum weight over the pairs of each named relation, [example, layer, head]."""
 
     pairs = False
 
@@ -55,7 +55,7 @@ class PairObserver:
             self.weights[name][batch.indices, layer] = max_weight(maps, batch, pairs).cpu().numpy()
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return the mean over inputs that have the relation, [layer, head], and their number `<name>_examples`.
+        """Return the mean over inputs with the relation, [layer, head], and their number as `<name>_examples`.
 
         Samples: `<name>`, [example, layer, head], NaN for inputs without the relation.
         """
@@ -63,7 +63,12 @@ class PairObserver:
 
 
 def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the mean over the examples that are not NaN, and under `<name>_examples` how many these are."""
+    """Return the mean over the examples that are not NaN, and their number as `<name>_examples`.
+
+    >>> values = mean_over_present({"noun": np.array([[0.5], [np.nan]])})
+    >>> values["noun"].tolist(), int(values["noun_examples"])
+    ([0.5], 1)
+    """
     values: dict[str, np.ndarray] = {}
     for name, sample in samples.items():
         present = ~np.isnan(sample)
@@ -75,6 +80,10 @@ def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 
 
 def mark_words(alignment: Alignment, wanted, first: Parses, second: Parses | None = None) -> np.ndarray:
-    """Return the tokens of the wanted words of both texts, [example, token]."""
+    """Return the tokens of the wanted words in both texts, [example, token].
+
+    Args:
+        wanted: true for a word that counts.
+    """
     marks = alignment.mark(first.spans(wanted), 0)
     return marks if second is None else marks | alignment.mark(second.spans(wanted), 1)

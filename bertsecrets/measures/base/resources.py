@@ -1,4 +1,4 @@
-"""What measures draw on besides their subject."""
+"""The resources of measures besides their subject."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +11,10 @@ from bertsecrets.texts.rows import TaskRows
 
 @dataclass(frozen=True)
 class Resources:
-    """What measures draw on besides their subject.
+    """Everything that measures use besides their subject.
 
-    `frames` is a file or folder of frame sentences, `spacy` the pipeline that tags and parses, `kept` the folder in
-    which parts are kept between runs.
+    `frames` is a file or folder of frame sentences, `spacy` the pipeline that tags and parses, `kept` the folder that
+    keeps intermediate results between runs.
     """
 
     rows: TaskRows

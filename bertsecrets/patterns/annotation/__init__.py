@@ -1,1 +1,1 @@
-"""Drawing attention maps, labelling them by eye, and the sets of labelled maps."""
+"""The annotation app: drawing attention maps, labelling them by eye, and storing sets of labelled maps."""

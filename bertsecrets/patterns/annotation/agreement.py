@@ -1,4 +1,4 @@
-"""How far two annotators agree beyond chance: Cohen's kappa, with an interval."""
+"""The agreement of two annotators beyond chance: Cohen's kappa, with an interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +14,11 @@ from bertsecrets.patterns.classes import CLASSES, check_class
 
 @dataclass(frozen=True)
 class Agreement:
-    """Two annotators on the same maps. `table` counts maps, [first's class, second's class] in the order of CLASSES.
+    """The agreement of two annotators on the same maps.
 
-    `share` is the share of maps with equal labels; `kappa` is nan where both use one and the same class throughout.
-    `low` and `high` bound kappa with the confidence asked for.
+    `share` is the share of maps with equal labels; `kappa` is NaN if both use only one and the same class. `low` and
+    `high` are the ends of kappa's interval. `table` counts maps, [first's class, second's class] in the order of
+    CLASSES.
     """
 
     maps: int
@@ -30,7 +31,7 @@ class Agreement:
     def __str__(self) -> str:
         return (
             f"Cohen's kappa {self.kappa:.2f} [{self.low:.2f}, {self.high:.2f}], "
-            f"{self.share:.0%} of {self.maps} maps labelled alike"
+            f"same label on {self.share:.0%} of {self.maps} maps"
         )
 
 
@@ -41,13 +42,15 @@ def label_agreement(
     resamples: int = 2000,
     seed: int = 2019,
 ) -> Agreement:
-    """Return the agreement of two annotators' classes, map by map; the interval is a bootstrap over maps.
+    """Return the agreement of two annotators, given their labels map by map; the interval is a bootstrap over maps.
 
     Raises:
-        UserError: no maps, numbers of labels that differ, or an unknown class.
+        UserError: there are no maps, the numbers of labels differ, or a class is unknown.
     """
     if len(first) != len(second) or not first:
-        raise UserError(f"{len(first)} labels against {len(second)}: agreement needs both annotators' on the same maps")
+        raise UserError(
+            f"{len(first)} labels and {len(second)} labels: agreement needs labels of both annotators on the same maps"
+        )
     table = np.zeros((len(CLASSES), len(CLASSES)), dtype=np.int64)
     for name, second_name in zip(first, second, strict=True):
         table[CLASSES.index(check_class(name)), CLASSES.index(check_class(second_name))] += 1
@@ -61,13 +64,17 @@ def label_agreement(
 
 
 def set_agreement(maps: MapSet) -> Agreement | None:
-    """Return the agreement of a set's two labels, on the maps that have both; None where none has."""
+    """Return the agreement of first and second labels, on the maps with both; None if there are none."""
     pairs = [(one, two) for one, two in zip(maps.labels, maps.second_labels, strict=True) if one and two]
     return label_agreement([one for one, _ in pairs], [two for _, two in pairs]) if pairs else None
 
 
 def kappa(tables: Float[np.ndarray, "tables first second"]) -> Float[np.ndarray, " tables"]:
-    """Return Cohen's kappa of each table: agreement above chance, as a share of what is possible above chance."""
+    """Return Cohen's kappa of each table: agreement above chance, as a share of the largest possible.
+
+    >>> kappa(np.array([[[2.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [1.0, 1.0]]])).tolist()
+    [1.0, 0.0]
+    """
     shares = tables / tables.sum(axis=(1, 2), keepdims=True)
     seen = np.trace(shares, axis1=1, axis2=2)
     chance = (shares.sum(axis=2) * shares.sum(axis=1)).sum(axis=1)

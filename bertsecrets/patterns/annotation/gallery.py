@@ -1,4 +1,4 @@
-"""Pictures of labelled maps: some of each class, and hard cases, on which two annotators differ."""
+"""Pictures of labelled maps: examples of each class, and hard cases, on which two annotators disagree."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.annotation.sheets import save_image, sheet
 from bertsecrets.patterns.classes import CLASSES
 
-EACH, PREDICTED, HARD = 5, 10, 10  # maps in a row, and in pictures
+EACH, PREDICTED, HARD = 5, 10, 10  # maps: in a row, in a picture of predictions, in that of hard cases
 PANEL = 170  # pixels
 HARD_CASES = "hard-cases"
 
 
 def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
-    """Write one picture per class that has labels, and one of hard cases where there are any; maps are drawn at random.
+    """Write one picture for each class with labels, and one of hard cases if any; maps are chosen at random.
 
     Raises:
-        UserError: nothing is labelled, or the disk fails.
+        UserError: no map is labelled, or the files cannot be written.
     """
     rng = np.random.default_rng(seed)
     written = []
@@ -42,13 +42,13 @@ def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
 
 
 def write_predicted(maps: MapSet, predicted: Mapping[str, str], folder: Path, seed: int) -> list[Path]:
-    """Write one picture per predicted class: ten random maps, each under the label that annotators gave it.
+    """Write one picture for each predicted class: ten random maps, each with the annotators' label as its caption.
 
     Args:
-        predicted: the class of each map, by name; maps that are not named are left out.
+        predicted: the predicted class, by name of the map; other maps are left out.
 
     Raises:
-        UserError: no map has a prediction, or the disk fails.
+        UserError: no map has a prediction, or the files cannot be written.
     """
     rng = np.random.default_rng(seed)
     settled = maps.settled()
@@ -60,14 +60,14 @@ def write_predicted(maps: MapSet, predicted: Mapping[str, str], folder: Path, se
             written.append(folder / f"{name}.png")
             save_image(sheet(chosen, [label or "" for label in chosen.labels], PANEL, EACH), written[-1])
     if not written:
-        raise UserError("no map of this set has a prediction: the classifier was judged on another set")
+        raise UserError("no map of this set has a prediction: give the set on which the classifier was judged")
     return written
 
 
 def hard_cases(maps: MapSet, rng: np.random.Generator) -> list[int]:
-    """Return the places of up to ten maps on which two labels differ.
+    """Return the places of up to ten maps with two different labels.
 
-    Every kind of difference comes once before any comes again.
+    Every pair of classes comes once before any comes a second time.
     """
     kinds = defaultdict(list)
     for place in rng.permutation(len(maps)).tolist():

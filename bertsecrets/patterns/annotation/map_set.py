@@ -1,10 +1,10 @@
-"""A set of attention maps with their labels: files of numbers, one a draw, and one that a person can review.
+"""A set of attention maps with their labels: one file of numbers for each draw, and a text file that people can review.
 
-`maps-0001.npz` and those that follow hold the maps' values (float16, concatenated) and names, each file those of one
-draw: a further draw adds a file and rewrites none. `annotations.tsv` has one row per map, in the set's order, with what
-is known of it and its labels. Rows are matched by name, so the text may be sorted. No text of any input is kept.
+Each `maps-0001.npz`, `maps-0002.npz`, ... holds the values (float16, concatenated) and names of the maps of one draw; a
+further draw adds a file and rewrites none. `annotations.tsv` has one row per map, in the set's order, with its facts
+and labels. Rows are matched by name, so the file may be sorted. No input text is kept.
 
-The suite's own set is no part of an installed package: `own_maps` says where it is, or how to get it.
+The suite's own set is not part of an installed package: `own_maps` finds it, or says how to get it.
 """
 
 import hashlib
@@ -33,15 +33,15 @@ STATES = ("fine-tuned", "pretrained")
 LABELS = ("label", "second label", "third label")
 FURTHER = "further labels"
 COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", *LABELS, FURTHER)
-VARIABLE = "BERTSECRETS_MAPS"  # names another folder than the checkout's for the suite's own maps
+VARIABLE = "BERTSECRETS_MAPS"  # environment variable that names another folder for the suite's own maps
 OWN, UNSEEN = "data/patterns", "unseen"
 HOW_TO_GET = (
-    f"in a checkout `dvc pull data/patterns.dvc` brings them; {VARIABLE}=DIR (or train-patterns --data DIR) names "
-    "another folder of them"
+    f"in a checkout, run `dvc pull data/patterns.dvc`; elsewhere, name their folder by {VARIABLE}=DIR "
+    "(or train-patterns --data DIR)"
 )
-AGREED = 0.8  # share of the labels that must be alike
+AGREED = 0.8  # share of the labels that must be equal
 
-# Models whose layers come from another's, and which of its layers each was.
+# Models whose layers were taken from another model: that model, and the original number of each layer.
 KIN = {
     "minilm": ("minilm-l12", (1, 3, 5, 7, 9, 11)),
     "aegis-judge": ("minilm-l12", (1, 3, 5, 7, 9, 11)),
@@ -55,7 +55,7 @@ KIN = {
 class PatternMap:
     """One head's attention over one input: row = query, column = key, each row a distribution.
 
-    `layer` and `head` count from 1 (0 where nobody recorded them), `example` from 0 in the validation file. `boundary`
+    `layer` and `head` count from 1 (0 if not recorded), `example` from 0 in the validation file. `boundary`
     is the index of the second text's first token; it equals `tokens` for an input of one text.
     """
 
@@ -71,14 +71,14 @@ class PatternMap:
 
     @property
     def tokens(self) -> int:
-        """Real tokens of the input, special ones included."""
+        """The number of real tokens of the input, including special ones."""
         return len(self.values)
 
     @property
     def group(self) -> tuple[str, int, int]:
-        """What cross-validation must keep on one side: model, layer, head; all checkpoints of a model share heads.
+        """The group that cross-validation must not split: model, layer and head, for all checkpoints of the model.
 
-        Models that are kin share them too. A map whose head nobody recorded is a group of its own.
+        Related models (`KIN`) share groups too. A map whose head is not recorded is a group of its own.
         """
         if not self.layer:
             return (self.name, 0, 0)
@@ -87,25 +87,25 @@ class PatternMap:
 
     @property
     def separators(self) -> tuple[int, ...]:
-        """Places of the tokens that end each text ([SEP])."""
+        """The places of the tokens that end each text ([SEP])."""
         return (self.tokens - 1,) if self.boundary == self.tokens else (self.boundary - 1, self.tokens - 1)
 
     @property
     def shares(self) -> Float[np.ndarray, " tokens"]:
-        """The share of all attention that each column gets."""
+        """The share of all attention that each column receives."""
         return self.values.astype(np.float64).mean(axis=0)
 
     @property
     def special_share(self) -> float:
-        """The share of all attention that [CLS] and [SEP] get together."""
+        """The share of all attention that [CLS] and [SEP] receive together."""
         return float(self.shares[sorted({0, *self.separators})].sum())
 
 
 @dataclass(frozen=True)
 class MapSet(Sequence[PatternMap]):
-    """Maps with their labels: `labels`, and a second and third annotator's, hold a class each, or None.
+    """Maps with their labels. `labels`, and those of a second and third annotator, hold a class for each map, or None.
 
-    `further_labels` are those of all later annotators of a map: as a rule of a map on which the first ones differ.
+    `further_labels` are those of all later annotators, who usually saw only maps on which the first ones disagree.
     """
 
     maps: tuple[PatternMap, ...]
@@ -141,7 +141,7 @@ class MapSet(Sequence[PatternMap]):
 
     @property
     def groups(self) -> list[tuple[str, int, int]]:
-        """Each map's group, for cross-validation."""
+        """The group of each map, for cross-validation."""
         return [one.group for one in self.maps]
 
     def take(self, places: Iterable[int]) -> "MapSet":
@@ -157,24 +157,24 @@ class MapSet(Sequence[PatternMap]):
 
     @property
     def votes(self) -> list[tuple[str, ...]]:
-        """All labels of each map, in the order in which they were given."""
+        """The labels of each map, in the order in which they were given."""
         columns = zip(self.labels, self.second_labels, self.third_labels, self.further_labels, strict=True)
         return [tuple(label for label in (*named, *further) if label is not None) for *named, further in columns]
 
     @property
     def agreed(self) -> list[bool]:
-        """Whether at least four in five of a map's labels are alike; a map with one label is agreed on."""
+        """For each map, True if at least four in five of its labels are equal (so also if it has one label)."""
         return [bool(given) and max(map(given.count, given)) >= AGREED * len(given) for given in self.votes]
 
     def settled(self) -> "MapSet":
-        """Return the maps under one label each: that of most annotators, of equal ones that given first."""
+        """Return the maps with one label each: the most frequent one and, in a tie, the one given first."""
         return MapSet(self.maps, tuple(max(given, key=given.count) if given else None for given in self.votes))
 
     def relabelled(self, labels: Mapping[str, str | None], second: bool = False) -> "MapSet":
-        """Return the same maps with other labels, given by map name; maps that are not named keep theirs.
+        """Return the same maps with some labels replaced, given by map name; other maps keep theirs.
 
         Raises:
-            UserError: a name that no map has, or an unknown class.
+            UserError: there is no map with such a name, or a class is unknown.
         """
         names = {one.name for one in self.maps}
         for name, label in labels.items():
@@ -193,7 +193,7 @@ class MapSet(Sequence[PatternMap]):
         """Return the set in a folder.
 
         Raises:
-            UserError: a file is missing or damaged, or a row is not what it should be; file and line are named.
+            UserError: a file is missing or damaged, or a row is wrong; the message names file and line.
         """
         check_set(folder)
         arrays: dict[str, np.ndarray] = {}
@@ -201,7 +201,9 @@ class MapSet(Sequence[PatternMap]):
             further = _read_maps(shard)
             doubled = arrays.keys() & further.keys()
             if doubled:
-                raise UserError(f"{shard} has a map {min(doubled)!r}, which another file beside it has too")
+                raise UserError(
+                    f"{shard} has a map {min(doubled)!r} that is also in another file: names must be unique"
+                )
             arrays |= further
         rows = _read_rows(folder / ANNOTATIONS)
         maps = []
@@ -209,7 +211,9 @@ class MapSet(Sequence[PatternMap]):
             where = f"{folder / ANNOTATIONS}, line {line}"
             values = arrays.pop(row["name"], None)
             if values is None:
-                raise UserError(f"{where}: no map called {row['name']!r} left: is a row doubled or renamed?")
+                raise UserError(
+                    f"{where}: there is no map {row['name']!r}, or it has a row already: is a row doubled or renamed?"
+                )
             maps.append(_row_map(row, values, where))
         if arrays:
             raise UserError(
@@ -225,10 +229,10 @@ class MapSet(Sequence[PatternMap]):
         )
 
     def save(self, folder: Path) -> None:
-        """Write the set as a folder with one file of maps, whole or not at all; an older set there is replaced.
+        """Write the set as a folder with one file of maps, completely or not at all; replaces an older set.
 
         Raises:
-            UserError: the folder holds other files, two maps share a name, or the disk fails.
+            UserError: the folder holds other files, two maps share a name, or the files cannot be written.
         """
         _check_names(self.maps)
         with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
@@ -238,7 +242,7 @@ class MapSet(Sequence[PatternMap]):
             copy_whole(Path(room), folder, (*replaced, ANNOTATIONS), (ANNOTATORS, LOCK))
 
     def save_annotations(self, folder: Path) -> None:
-        """Write only the text file of labels, whole or not at all; the maps stay as they are."""
+        """Write only the text file of labels, completely or not at all."""
         lines = ["\t".join(COLUMNS)]
         labels = zip(self.labels, self.second_labels, self.third_labels, self.further_labels, strict=True)
         for one, (*named, further) in zip(self.maps, labels, strict=True):
@@ -249,13 +253,13 @@ class MapSet(Sequence[PatternMap]):
 
 
 def add_draw(folder: Path, drawn: MapSet) -> Path:
-    """Add a further draw to the set in a folder: a file of its own, and rows at the end; no file of maps is rewritten.
+    """Add a draw to the set in a folder: a new file of maps, and rows at the end; no file of maps is rewritten.
 
     Returns:
-        the new file of maps.
+        the path of the new file.
 
     Raises:
-        UserError: no set there, a map's name is taken, or the disk fails.
+        UserError: there is no set, a map's name is taken, or the files cannot be written.
     """
     known = MapSet.load(folder)
     columns = ("maps", "labels", "second_labels", "third_labels", "further_labels")
@@ -272,15 +276,15 @@ def add_draw(folder: Path, drawn: MapSet) -> Path:
 
 
 def shards(folder: Path) -> list[Path]:
-    """Return a set's files of maps, first draw first."""
+    """Return a set's files of maps, in the order of the draws."""
     return sorted(folder.glob(SHARDS))
 
 
 def check_set(folder: Path) -> None:
-    """Make sure that a folder is one of a set, by the look of it.
+    """Make sure that a folder has files of maps.
 
     Raises:
-        UserError: it is not.
+        UserError: it has none.
     """
     if not shards(folder):
         raise UserError(f"no maps in {folder}: a set of maps is a folder with {MAPS} and {ANNOTATIONS}")
@@ -290,23 +294,23 @@ def own_maps(part: str = "") -> Path:
     """Return the folder of the suite's own annotated maps.
 
     Args:
-        part: `UNSEEN` for those of the encoder that no classifier was trained or chosen on.
+        part: `UNSEEN` for the maps of the encoder on which no classifier was trained or chosen.
 
     Raises:
-        MissingError: they are not here; the message says how to get them.
+        MissingError: they are not available; the message says how to get them.
     """
     named = os.environ.get(VARIABLE)
     folder = Path(named or project_path(OWN)) / part
     if not shards(folder):
-        where = f"in {folder}, which {VARIABLE} names" if named else "here"
+        where = f"in {folder} (named by {VARIABLE})" if named else "available"
         raise MissingError(f"the suite's annotated maps are not {where}: {HOW_TO_GET}")
     return folder
 
 
 def fingerprint(maps: MapSet) -> str:
-    """Return what identifies maps, their labels, and which of them folds keep together.
+    """Return a digest of maps, their labels and their groups.
 
-    How the maps are cut into files has no part in it.
+    It does not depend on how the maps are divided into files.
     """
     values = [[one.name, hashlib.sha256(one.values.astype("<f2").tobytes()).hexdigest()] for one in maps]
     return digest([values, maps.votes, maps.groups])
@@ -320,7 +324,7 @@ def _check_names(maps: Sequence[PatternMap]) -> None:
 
 
 def _packed(maps: Sequence[PatternMap]) -> bytes:
-    """Return the bytes of a file of maps; equal maps give equal bytes."""
+    """Return the bytes of a file of maps; equal maps give identical bytes."""
     flat = [one.values.ravel() for one in maps]
     file = io.BytesIO()
     np.savez_compressed(
@@ -366,7 +370,7 @@ def _read_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
 
 
 def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
-    """Return a row's map, every field checked."""
+    """Return the map of a row, after checking every field."""
     for column in (*LABELS, FURTHER):
         for label in row[column].split() or [row[column]]:
             if label and label not in CLASSES:

@@ -1,8 +1,9 @@
-"""The annotated maps of P20 (Prasanna et al. 2020), `data/head_classification_data.tar.gz` of its repository, as a set.
+"""The annotated maps of P20 (Prasanna et al. 2020), `data/head_classification_data.tar.gz` in its repository, as a set.
 
-Their form, by their own reader (`src/classify_attention_patterns.py`): `raw/labels.txt`, lines of `label = name, name`,
-and a folder beside it with one `.npy` a map, raw attention of any size. A bare number stands for a name of 4 digits.
-Single, double and multiple vertical are one class, as in K19; `mix` is vertical and diagonal, `other` the rest.
+The format follows from their own reader (`src/classify_attention_patterns.py`): `raw/labels.txt` has lines of `label =
+name, name`, and a folder beside it has one `.npy` file for each map, raw attention of any size. A bare number stands
+for a name of 4 digits. Single, double and multiple vertical are one class, as in K19 (Kovaleva et al. 2019); `mix` is
+vertical and diagonal, `other` is everything else.
 """
 
 import io
@@ -28,38 +29,41 @@ THEIRS = {
     "other": "heterogeneous",
 }
 UNKNOWN = "unknown"
+ADVICE = "give head_classification_data.tar.gz of P20 (Prasanna et al. 2020), or the folder in it"
 
 
 def read_p20(source: Path) -> MapSet:
-    """Read annotated maps in P20's form.
+    """Return annotated maps read from P20's format.
 
-    Which head a map is of is not recorded there: each is a group of its own, and its second text is not marked.
+    The heads of the maps are not recorded there, so each map is a group of its own; nor are the second texts marked.
 
     Raises:
-        UserError: no labels.txt, an unknown label, a map missing, doubled, not square or not a matrix of weights;
-            file and line are named.
+        UserError: labels.txt is missing, a label is unknown, or a map is missing, doubled, not square or not a matrix
+        of
+            weights; the message names file and line.
     """
     if source.is_dir():
         path = next(iter(sorted(source.rglob(LABELS))), None)
         if path is None:
-            raise UserError(f"no {LABELS} in {source}: P20's data have one line per label there")
+            raise UserError(f"no {LABELS} in {source}: {ADVICE}")
         arrays = {file.stem: file.read_bytes for file in sorted(path.parent.rglob("*.npy"))}
         return _read(path, path.read_bytes(), arrays)
     if not source.is_file():
-        raise UserError(f"nothing at {source}: give P20's head_classification_data.tar.gz, or the folder in it")
-    advice = "give P20's head_classification_data.tar.gz, or the folder in it"
-    with unpacking(source, advice), tarfile.open(source) as archive:
+        raise UserError(f"{source} does not exist: {ADVICE}")
+    with unpacking(source, ADVICE), tarfile.open(source) as archive:
         members = [member for member in archive.getmembers() if member.isfile()]
         labels = [member for member in members if PurePosixPath(member.name).name == LABELS]
         if not labels:
-            raise UserError(f"no {LABELS} in {source}: P20's data have one line per label there")
+            raise UserError(f"no {LABELS} in {source}: {ADVICE}")
 
         def read(member: tarfile.TarInfo) -> bytes:
             opened = archive.extractfile(member)
             assert opened is not None  # it is a file
             return opened.read()
 
-        beside = PurePosixPath(labels[0].name).parent  # another folder there holds other values by the same names
+        beside = PurePosixPath(
+            labels[0].name
+        ).parent  # another folder of the archive has other values under the same names
         paths = {PurePosixPath(member.name): member for member in members}
         arrays = {
             path.stem: partial(read, member)
@@ -77,7 +81,7 @@ def _read(path: Path, text: bytes, arrays: Mapping[str, Callable[[], bytes]]) ->
             if name in labelled:
                 raise UserError(f"{where}: {name!r} is named twice: each map has one label")
             if name not in arrays:
-                raise UserError(f"{where}: no {name}.npy beside it: get the archive again, or take the name out")
+                raise UserError(f"{where}: {name}.npy is missing: get the archive again, or remove the name")
             labelled[name] = (_map(name, arrays[name](), where), label)
     if not labelled:
         raise UserError(f"{path} names no maps: expected lines such as 'vertical = name, name'")
@@ -86,7 +90,7 @@ def _read(path: Path, text: bytes, arrays: Mapping[str, Callable[[], bytes]]) ->
 
 
 def _lines(path: Path, text: bytes) -> list[tuple[int, str, list[str]]]:
-    """Return the line number, class and names of each line."""
+    """Return the number, the class and the names of maps of each line."""
     try:
         lines = text.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -104,12 +108,16 @@ def _lines(path: Path, text: bytes) -> list[tuple[int, str, list[str]]]:
 
 
 def _stem(name: str) -> str:
-    """Return a map's file name without its ending; bare numbers have four digits."""
+    """Return a map's file name without its suffix; bare numbers have four digits.
+
+    >>> _stem("12")
+    '0012'
+    """
     return name if "_" in name else name.rjust(4, "0")
 
 
 def _class(label: str, where: str) -> str:
-    """Return the class that a label of theirs stands for."""
+    """Return the class that one of P20's labels stands for."""
     plain = re.sub("[^a-z]+", "-", label.lower()).strip("-")
     name = THEIRS.get(plain, plain)
     if name not in CLASSES:
@@ -125,6 +133,6 @@ def _map(name: str, data: bytes, where: str) -> PatternMap:
     if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
         raise UserError(f"{where}: {name}.npy has the shape {values.shape}, where tokens x tokens was expected")
     if values.dtype.kind not in "fiu" or not np.isfinite(values).all() or values.min() < 0:
-        raise UserError(f"{where}: {name}.npy does not hold attention weights: finite numbers of 0 and more")
+        raise UserError(f"{where}: {name}.npy does not hold attention weights (finite, not negative): get it again")
     tokens = len(values)
     return PatternMap(name, "p20", UNKNOWN, "fine-tuned", 0, 0, 0, tokens, values.astype(np.float16))

@@ -1,7 +1,7 @@
-"""Maps drawn for annotation: balanced over checkpoints and heads, each from an input of its own, nothing else kept.
+"""Drawing maps for annotation, balanced over checkpoints and heads, each from a different input where possible.
 
-A draw is decided before any model runs: heads come round in shuffled turns that go on from one checkpoint to the next,
-inputs in shuffled order. One pass per checkpoint over the drawn inputs then keeps nothing but the drawn maps.
+The draw is decided before any model runs. Heads come in shuffled rounds that continue from one checkpoint to the next,
+inputs in shuffled order. One pass per checkpoint over the drawn inputs then keeps only the drawn maps.
 """
 
 from collections import defaultdict
@@ -22,19 +22,19 @@ from bertsecrets.patterns.map_stack import second_text
 from bertsecrets.texts.glue import Split
 from bertsecrets.types import Subject, slug
 
-MAX_TOKENS = 100  # longer inputs are passed over: their maps show no more, and a set of them would be large
+MAX_TOKENS = 100  # longer inputs are skipped: their maps show nothing new and would make the set large
 
 
 @dataclass
 class Keep:
-    """An observer that keeps the wanted heads' maps: `wanted` has, per example, (layer, head) pairs from 0."""
+    """An observer that keeps the maps of the wanted heads: (layer, head) pairs from 0, by example."""
 
     wanted: Mapping[int, Sequence[tuple[int, int]]]
     kept: dict[tuple[int, int, int], np.ndarray] = field(default_factory=dict)
     pairs: bool = False
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Keep what is wanted of one layer of one batch, cropped to the real tokens (float16)."""
+        """Keep the wanted maps of one layer of one batch, cropped to the real tokens, as float16."""
         for row, example in enumerate(batch.indices.tolist()):
             tokens = int(batch.lengths[row])
             for at, head in self.wanted.get(example, ()):
@@ -48,7 +48,7 @@ class Keep:
 
 
 def in_turns(things: Sequence, rng: np.random.Generator) -> Iterator:
-    """Yield all things in shuffled order, then again in another, without end: counts never differ by more than one."""
+    """Yield all things in shuffled order, then again in another order, endlessly; counts differ by at most one."""
     while True:
         yield from (things[i] for i in rng.permutation(len(things)))
 
@@ -64,34 +64,34 @@ def draw(
     max_tokens: int = MAX_TOKENS,
     only: Sequence[tuple[int, int]] | None = None,
 ) -> MapSet:
-    """Return so many maps of each subject's checkpoint, drawn on its task's validation set (K19 section 4.1).
+    """Return maps of each subject's checkpoint, drawn from its task's validation set (K19 section 4.1).
 
     An `untrained` subject gives the pretrained encoder's maps on that task's inputs.
 
     Args:
-        plan: how many maps of each subject; subjects of one model share the turns in which heads come.
-        open_checkpoint: gives a subject's classifier, with eager attention.
-        rows: gives a task's validation rows, by the task's name.
-        max_length: tokens from which on inputs are cut.
-        max_tokens: longer inputs are passed over.
-        only: these heads only, (layer, head) from 1, one named twice coming twice as often; all, where None. For more
-            maps of a class that few heads show.
+        plan: the number of maps of each subject; subjects of one model share the rounds in which heads come.
+        open_checkpoint: returns a subject's classifier, with eager attention.
+        rows: returns a task's validation rows, by the task's name.
+        max_length: inputs are cut to this many tokens.
+        max_tokens: longer inputs are skipped.
+        only: draw from these heads only, (layer, head) from 1; one that is named twice comes twice as often. None for
+            all heads. Serves to draw more maps of a class that few heads show.
 
     Raises:
-        UserError: a count below 1, a head that the model lacks, no input short enough, or no such checkpoint.
+        UserError: a count is below 1, the model has no such head, no input is short enough, or there is no checkpoint.
     """
     rng = np.random.default_rng(seed)
     turns: dict[tuple[str, int, int], Iterator] = {}
     maps: list[PatternMap] = []
     for subject, count in plan.items():
         if count < 1:
-            raise UserError(f"{count} maps of {subject} leave nothing to look at: ask for 1 or more")
+            raise UserError(f"cannot draw {count} maps of {subject}: ask for 1 or more")
         classifier = open_checkpoint(subject)
         classifier.model.to(device)
         key = (subject.model, classifier.layers, classifier.heads)
         if key not in turns:
-            every = [(layer, head) for layer in range(classifier.layers) for head in range(classifier.heads)]
-            chosen = every if only is None else [(layer - 1, head - 1) for layer, head in only]
+            all_heads = [(layer, head) for layer in range(classifier.layers) for head in range(classifier.heads)]
+            chosen = all_heads if only is None else [(layer - 1, head - 1) for layer, head in only]
             check_sets([frozenset(chosen)], classifier.layers, classifier.heads)
             turns[key] = in_turns(chosen, rng)
         split = rows(subject.task)
@@ -106,13 +106,17 @@ def draw(
 def _pair(
     inputs: int, heads: Iterator, rng: np.random.Generator, count: int, origin: str
 ) -> list[tuple[int, int, int]]:
-    """Return so many (input, layer, head), inputs in turns of their own, none of them twice."""
+    """Return `count` different (input, layer, head), with inputs in shuffled rounds, too.
+
+    Raises:
+        UserError: there are fewer.
+    """
     pairs: dict[tuple[int, int, int], None] = {}
     for place, (layer, head) in zip(islice(in_turns(range(inputs), rng), 100 * count), heads, strict=False):
         pairs[place, layer, head] = None
         if len(pairs) == count:
             return list(pairs)
-    raise UserError(f"{origin} has {len(pairs)} maps to offer where {count} were asked for: ask for fewer")
+    raise UserError(f"{origin} offers only {len(pairs)} of the {count} maps asked for: ask for fewer")
 
 
 def _kept_maps(
@@ -155,7 +159,7 @@ def draw_inputs(
 ) -> tuple[list[int], Encoded]:
     """Return up to `count` rows of a split, drawn from those of at most `max_tokens` tokens, and their encoding.
 
-    Only rows that are looked at are encoded.
+    Rows are encoded only until enough are found.
 
     Raises:
         UserError: every row is longer.
@@ -178,7 +182,9 @@ def draw_inputs(
         if len(examples) == count:
             break
     if not examples:
-        raise UserError(f"{split.origin}: no row has {max_tokens} tokens or fewer: allow longer ones")
+        raise UserError(
+            f"{split.origin} has no row of at most {max_tokens} tokens: allow longer ones with --max-tokens"
+        )
     return examples, Encoded(ids, kinds or None, padding)
 
 
@@ -188,5 +194,5 @@ def _rows(split: Split, places: list[int]) -> Split:
         split,
         sentence1=[split.sentence1[i] for i in places],
         sentence2=None if second is None else [second[i] for i in places],
-        labels=[str(split.labels[i]) for i in places],  # not looked at
+        labels=[str(split.labels[i]) for i in places],  # not used
     )

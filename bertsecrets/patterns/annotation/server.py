@@ -1,6 +1,6 @@
-"""The annotation page's server: one local page, its state and its maps as JSON, and a label at a time coming back.
+"""The server of the annotation page: one local page, its state and maps as JSON, and requests with one label each.
 
-It listens on this machine alone, answers only requests that were meant for it, and asks nothing of any network.
+It listens on this machine only, answers only requests from its own page, and never uses the network.
 """
 
 import base64
@@ -27,17 +27,17 @@ LONGEST_REQUEST = 10_000  # bytes
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one annotator's work; `url` is where."""
+    """A server of one annotator's work; its page is at `url`."""
 
     daemon_threads = True
 
     def __init__(self, work: Annotation, port: int = 0):
         """
         Args:
-            port: 0 takes any that is free.
+            port: of the page; 0 for any free port.
 
         Raises:
-            UserError: the port is impossible, in use or forbidden.
+            UserError: the port is out of range, in use or forbidden.
         """
         if not 0 <= port < 2**16:
             raise UserError(f"--port {port} cannot be used: give 1024 to {2**16 - 1}, or leave it out")
@@ -50,7 +50,7 @@ class Server(ThreadingHTTPServer):
         self.lock = threading.Lock()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a page that was closed while it was being answered."""
+        """Print errors, except for a page that was closed while a request was being answered."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -60,7 +60,7 @@ class Server(ThreadingHTTPServer):
         return f"http://{ADDRESS}:{self.server_address[1]}/"
 
     def state(self) -> dict[str, Any]:
-        """Return what the page shows besides the map."""
+        """Return everything that the page shows besides the map."""
         work = self.work
         agreed = work.agreement()
         return {
@@ -75,7 +75,7 @@ class Server(ThreadingHTTPServer):
         }
 
     def constants(self) -> dict[str, Any]:
-        """Return what the page needs once."""
+        """Return what the page needs only once: classes, palette, height of the bars."""
         keys = {name: key for key, name in KEYS.items()}
         return {
             "classes": [{"name": name, "key": keys[name], "guideline": GUIDELINES[name]} for name in CLASSES],
@@ -84,7 +84,7 @@ class Server(ThreadingHTTPServer):
         }
 
     def shown(self, place: int) -> dict[str, Any]:
-        """Return one map: its shades (base64, row by row), its columns' shares, its special places, its label."""
+        """Return one map: shades (base64, row by row), shares of the columns, special places, label."""
         one = self.work.maps[self.work.order[place]]
         return {
             "place": place,
@@ -98,7 +98,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """GET / (the page), /constants, /state, /map/N; POST /label {place, label} and /undo {}."""
+    """The requests: GET / (the page), /constants, /state, /map/N; POST /label {place, label} and /undo {}."""
 
     server: Server
 
@@ -121,16 +121,16 @@ class Handler(BaseHTTPRequestHandler):
                 self._json({"error": f"nothing at {self.path}"}, HTTPStatus.NOT_FOUND)
 
     def do_POST(self) -> None:
-        """Take a label, or take one back; answers with the state and the place to go to."""
+        """Set a label, or undo one; answers with the state and the place to go to."""
         length = self.headers.get("Content-Length", "")
         body = self.rfile.read(int(length)) if length.isdecimal() and int(length) <= LONGEST_REQUEST else b""
         if not self._meant():
             return
         try:
-            asked = json.loads(body)
+            request = json.loads(body)
             with self.server.lock:
                 if self.path == "/label":
-                    place = self.server.work.label(int(asked["place"]), str(asked["label"]))
+                    place = self.server.work.label(int(request["place"]), str(request["label"]))
                 elif self.path == "/undo":
                     back = self.server.work.undo()
                     place = self.server.work.open_place() if back is None else back
@@ -141,10 +141,10 @@ class Handler(BaseHTTPRequestHandler):
         except UserError as error:
             self._json({"error": str(error)}, HTTPStatus.CONFLICT)
         except (ValueError, KeyError, TypeError) as error:
-            self._json({"error": f"not understood: {error}"}, HTTPStatus.BAD_REQUEST)
+            self._json({"error": f"malformed request: {error}"}, HTTPStatus.BAD_REQUEST)
 
     def _meant(self) -> bool:
-        """Return whether a request comes from the page itself, and not from another site that knows the port."""
+        """Return whether a request comes from the page itself; answers 403 to those from other sites."""
         port = self.server.server_address[1]
         hosts = {f"{ADDRESS}:{port}", f"localhost:{port}"}
         origin = self.headers.get("Origin")
@@ -166,4 +166,4 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the terminal shows where the page is, and nothing else."""
+        """Print nothing: the terminal shows only the address of the page."""

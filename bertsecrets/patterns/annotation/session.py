@@ -1,6 +1,6 @@
-"""One annotator at work on a set of maps: what is shown in which order, what each key changes, what is on disk.
+"""One annotator's work on a set of maps: the order in which maps are shown, labels given and undone, files on disk.
 
-Every label is written the moment it is given, so that one may stop anywhere. Who labelled stands in `annotators.json`.
+Every label is written at once, so that one can stop at any time. The annotators' names are in `annotators.json`.
 """
 
 import json
@@ -27,7 +27,7 @@ ORDER_SEED = 2019  # of the order in which maps are shown, and of the second ann
 class Annotation:
     """The state of one annotator's work. Places count from 0 in the order shown.
 
-    The second annotator sees a subset in an order of its own, and never the first's labels.
+    The second annotator sees a subset in a different order, and never the first annotator's labels.
     """
 
     folder: Path
@@ -42,19 +42,19 @@ class Annotation:
     def open(
         cls, folder: Path, annotator: str | None = None, second: int | None = None, anew: bool = False
     ) -> "Annotation":
-        """Go on with a set.
+        """Return the state of an annotator's work on a set, new or continued.
 
         Args:
-            annotator: a name; without one, whoever labelled before.
-            second: label so many maps as the second annotator; None for the first one's work on all maps.
-            anew: leave out the labels that are there; the first label given replaces them all.
+            annotator: a name; by default, that of the annotator who labelled before.
+            second: label this many maps as the second annotator; None for the first annotator, who labels all.
+            anew: ignore the existing labels; the first label given replaces all of them.
 
         Raises:
-            UserError: no set there, the labels are another annotator's, or an impossible number of maps.
+            UserError: there is no set, the labels are another annotator's, or the number of maps is impossible.
         """
         maps = MapSet.load(folder)
         if second is not None and not 1 <= second <= len(maps):
-            raise UserError(f"a second annotator on {second} of {len(maps)} maps: give 1 to {len(maps)}")
+            raise UserError(f"--second {second} of {len(maps)} maps: give 1 to {len(maps)}")
         known = _annotators(folder)
         column = SECOND if second is not None else FIRST
         name = annotator or known.get(column) or ("second" if second is not None else "first")
@@ -63,17 +63,17 @@ class Annotation:
         labelled = any(maps.second_labels if second is not None else maps.labels)
         if labelled and annotator and known.get(column) != annotator:
             raise UserError(
-                f"the {column}s in {folder} are {known.get(column, 'someone unnamed')}'s, not {annotator}'s: go on "
-                "under that name, label a subset with --second N, or replace them all with --anew (in a copy)"
+                f"the {column}s in {folder} are {known.get(column, 'someone unnamed')}'s, not {annotator}'s: continue "
+                "under that name, label a subset with --second N, or replace all labels with --anew (in a copy)"
             )
         if second is not None and known.get(FIRST) == name:
-            raise UserError(f"{name} is the first annotator of {folder}: the second one needs another name")
+            raise UserError(f"{name} is the first annotator of {folder}: give the second one another name")
         rng = np.random.default_rng([ORDER_SEED, int(second is not None)])
         made = cls(folder, maps, name, second is not None, rng.permutation(len(maps))[:second].tolist())
         made.written = (folder / ANNOTATIONS).read_text(encoding="utf-8")
         return made
 
-    # ------------------------------------------------------------------ what is there
+    # ------------------------------------------------------------------ state
 
     def __len__(self) -> int:
         return len(self.order)
@@ -86,45 +86,46 @@ class Annotation:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many maps this annotator gave each class."""
+        """The number of maps that this annotator has put in each class."""
         given = Counter(self.labels)
         return {name: given[name] for name in CLASSES}
 
     @property
     def done(self) -> int:
-        """How many maps this annotator has labelled."""
+        """The number of maps that this annotator has labelled."""
         return sum(label is not None for label in self.labels)
 
     def open_place(self, after: int = -1) -> int:
-        """Return the next place without a label, from `after` on and then from the start; where none is, the last."""
+        """Return the next unlabelled place, searching from `after` and then from the start; else the last place."""
         labels = self.labels
         places = [*range(after + 1, len(self)), *range(min(after + 1, len(self)))]
         return next((place for place in places if labels[place] is None), len(self) - 1)
 
     def agreement(self) -> Agreement | None:
-        """Return the agreement with the first annotator; None before the second one's work, which is blind, is done."""
+        """Return the second annotator's agreement with the first; None until the second, who works blind, is done."""
         if not self.second or self.done < len(self):
             return None
         return set_agreement(self.maps.take(self.order))
 
-    # ------------------------------------------------------------------ what changes
+    # ------------------------------------------------------------------ changes
 
     def label(self, place: int, name: str) -> int:
-        """Give a map its class, on disk too; returns the place to go to next.
+        """Label a map, on disk too, and return the place to go to next.
 
         Raises:
-            UserError: no such class or place, or the file cannot be written or was changed by others; nothing changes.
+            UserError: no such class or place, or the file cannot be written or was changed by another program; then
+                nothing changes.
         """
         check_class(name)
         if not 0 <= place < len(self):
-            raise UserError(f"no map at place {place}: there are {len(self)}")
+            raise UserError(f"no map at place {place}: there are {len(self)} maps, from place 0")
         before = self.labels[place]
         self._set(place, name)
         self.history.append((place, before))
         return self.open_place(place)
 
     def undo(self) -> int | None:
-        """Take back the last label of this sitting, on disk too; returns its place, or None if there is none.
+        """Undo the last label of this session, on disk too, and return its place; None if there is none.
 
         Raises:
             UserError: as `label`.
@@ -140,7 +141,7 @@ class Annotation:
         path = self.folder / ANNOTATIONS
         if not path.is_file() or path.read_text(encoding="utf-8") != self.written:
             raise UserError(
-                f"{path} was changed by another program: start the command again to go on from what it says"
+                f"{path} was changed by another program: start the command again to continue from the changed file"
             )
         changed = self.maps.relabelled({self.maps[self.order[place]].name: label}, self.second)
         known = _annotators(self.folder)
@@ -158,18 +159,18 @@ def _annotators(folder: Path) -> dict[str, str]:
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}): put it right or remove it") from error
+        raise UserError(f"{path} is damaged ({error}): repair or remove it") from error
     if not isinstance(known, dict) or not all(isinstance(name, str) for name in known.values()):
         raise UserError(f'{path} is damaged: it should hold names, such as {{"label": "Anna"}}')
     return known
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Keep other annotators' processes away from a set while the block runs.
+def exclusive(folder: Path) -> Iterator[None]:
+    """Prevent other processes from annotating a set while the block runs.
 
     Raises:
-        UserError: another process has it, or there is none.
+        UserError: another process is annotating it, or there is no set.
     """
     check_set(folder)
     lock = FileLock(folder / LOCK, timeout=0)
@@ -177,7 +178,7 @@ def alone(folder: Path) -> Iterator[None]:
         try:
             lock.acquire()
         except Timeout as error:
-            raise UserError(f"{folder} is being annotated by another process: end that one first") from error
+            raise UserError(f"{folder} is being annotated by another process: stop that one first") from error
     try:
         yield
     finally:

@@ -1,8 +1,8 @@
-"""Contact sheets: twelve maps on a page, to be labelled by looking. A panel shows its number and nothing else.
+"""Contact sheets: twelve maps on a page, to be labelled by eye. A panel tells nothing of a map but its number.
 
-Ticks outside the map stand at [CLS] (blue) and [SEP] (red). Bars under it show what share of all attention each column
-gets, 40 % at full height; one more, right of them, has [CLS] and [SEP] stacked. Those that reach the line at half of
-the height are red. Colours are on a square-root scale, which flatters faint cells; bars are not.
+Ticks outside the map mark [CLS] (blue) and [SEP] (red). Bars under it show the share of all attention that each column
+receives, 40 % at full height; one more, on the right, that of [CLS] and [SEP] together. Bars that reach the line at
+half of the height are red. Colours are on a square-root scale, which makes faint cells visible; bars are linear.
 """
 
 import io
@@ -20,14 +20,14 @@ from bertsecrets.store.files import write_whole
 with from_extra("pillow"):
     from PIL import Image, ImageDraw, ImageFont
 
-COLUMNS, ROWS = 4, 3  # a page that viewers show without scaling it down
+COLUMNS, ROWS = 4, 3  # small enough for viewers to show a page in full size
 SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels: of a map, around it, of the line above, of the bars below
-STACK_GAP = 3  # pixels between the columns' bars and that of the special ones stacked
+STACK_GAP = 3  # pixels between the columns' bars and that of the special tokens together
 PAPER, INK, FIRST, LAST, LINE, STRONG = "white", "black", "#1f6fd6", "#d62728", "#2a9d5c", "#e4572e"
 
 
 def panel(one: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
-    """Return a map as an image: a caption above, ticks at its special tokens, bars of its columns' shares below."""
+    """Return a map as an image: caption above, ticks at special tokens, bars of the columns' shares below."""
     image = Image.new("RGB", (size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS), PAPER)
     pen = ImageDraw.Draw(image)
     left, top = MARGIN, MARGIN + CAPTION
@@ -36,9 +36,9 @@ def panel(one: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
     edges = np.round(np.arange(one.tokens + 1) * size / one.tokens).astype(int).tolist()
     for place, colour in ((0, FIRST), *((place, LAST) for place in one.separators)):
         start, end = edges[place], max(edges[place] + 1, edges[place + 1] - 1)
-        for near in (-MARGIN + 2, size + 1):  # above and below the columns, left and right of the rows
-            pen.rectangle((left + start, top + near, left + end, top + near + 6), colour)
-            pen.rectangle((left + near, top + start, left + near + 6, top + end), colour)
+        for offset in (-MARGIN + 2, size + 1):  # above and below the columns, left and right of the rows
+            pen.rectangle((left + start, top + offset, left + end, top + offset + 6), colour)
+            pen.rectangle((left + offset, top + start, left + offset + 6, top + end), colour)
     floor, end = top + size + MARGIN + BARS, size + MARGIN - 1
     columns = zip(edges, edges[1:], one.shares.tolist(), strict=False)
     for start, stop, share in (*columns, (size + STACK_GAP, end, one.special_share)):
@@ -51,7 +51,7 @@ def panel(one: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
 
 
 def _font(pen: ImageDraw.ImageDraw, text: str, width: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """Return the largest font, up to the caption's height, in which a text is no wider than so many pixels."""
+    """Return the largest font, up to the caption's height, in which a text is at most `width` pixels wide."""
     fonts = [ImageFont.load_default(points) for points in range(CAPTION - 3, 7, -1)]
     return next((font for font in fonts if pen.textlength(text, font=font) <= width), fonts[-1])
 
@@ -59,7 +59,7 @@ def _font(pen: ImageDraw.ImageDraw, text: str, width: int) -> ImageFont.FreeType
 def sheet(
     maps: Sequence[PatternMap], captions: Sequence[str] | None = None, size: int = SIZE, columns: int = COLUMNS
 ) -> Image.Image:
-    """Return maps in rows of so many, numbered from 1 or with captions of their own."""
+    """Return an image of maps in rows, numbered from 1 or with the given captions."""
     wide, high = size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS
     image = Image.new("RGB", (columns * wide, -(-len(maps) // columns) * high), PAPER)
     for place, one in enumerate(maps):
@@ -69,10 +69,10 @@ def sheet(
 
 
 def save_image(image: Image.Image, path: Path) -> None:
-    """Write a PNG of few colours, which keeps it small, whole or not at all.
+    """Write a PNG with 256 colours, which keeps it small, completely or not at all.
 
     Raises:
-        UserError: the disk fails.
+        UserError: the file cannot be written.
     """
     data = io.BytesIO()
     image.quantize(256, dither=Image.Dither.NONE).save(data, "PNG", optimize=True)
@@ -80,13 +80,13 @@ def save_image(image: Image.Image, path: Path) -> None:
 
 
 def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None) -> list[Path]:
-    """Write sheets of all maps, or of `count` drawn at random, in shuffled order; `index.tsv` says which map is where.
+    """Write sheets of all maps, or of `count` random ones, in shuffled order; `index.tsv` lists which map is where.
 
     Raises:
-        UserError: more maps asked for than there are, or the disk fails.
+        UserError: there are fewer maps than asked for, or the files cannot be written.
     """
     if count is not None and not 1 <= count <= len(maps):
-        raise UserError(f"{count} maps of {len(maps)}: ask for 1 to {len(maps)}")
+        raise UserError(f"--count {count} is out of range: give 1 to {len(maps)}, the number of maps")
     order = np.random.default_rng(seed).permutation(len(maps))[:count].tolist()
     each_sheet = COLUMNS * ROWS
     lines = ["sheet\tpanel\tname"]

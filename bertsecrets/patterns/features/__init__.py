@@ -1,1 +1,1 @@
-"""Features of attention maps that can be named."""
+"""Named features of attention maps."""

@@ -1,7 +1,7 @@
-"""Whether what rows attend to moves along with them: a line, or a smear that still has a ridge.
+"""Features that detect a diagonal band: a line, or a smear with a ridge, so that attention moves along with the rows.
 
-Brightness is that of pictures (`picture.stack_brightness`); only inside tokens count. "Near" is told in shares of the
-row's own text, as an eye does: what is a narrow smear in a long text fills a short one.
+Brightness is that of pictures (`picture.stack_brightness`); only inside tokens count. Distances are shares of the row's
+own text, as an eye sees them: a smear that is narrow in a long text fills a short one.
 """
 
 import torch
@@ -10,13 +10,13 @@ from jaxtyping import Bool, Float
 from bertsecrets.patterns.features.regions import TINY, Column, band, both_texts, inside, longest_gap, mean
 from bertsecrets.patterns.map_stack import MapStack
 
-SHORT = 5  # words: in a text of no more, no slope can be seen
-FAINT = 1e-4  # of a row: who gives its text less does not look at it
-LIT = 0.45  # a row with a place as bright as this near the diagonal is no gap in a line
+SHORT = 5  # words; texts up to this length show no slope
+FAINT = 1e-4  # share of a row; a row that gives its text less does not attend to it
+LIT = 0.45  # a row with a cell this bright near the diagonal does not interrupt a line
 
 
 def band_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """Return how steadily and how brightly rows attend to their own surroundings."""
+    """Return the features: how steadily and how brightly rows attend to their own surroundings."""
     within = inside(stack)
     light = light * within[:, None, :]
     tokens = light.shape[1]
@@ -33,7 +33,7 @@ def band_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens token
     }
     brightest, part = light.amax(2), MapStack(light, stack.lengths, stack.boundary)
     off = (light.argmax(2) - places).abs() / size
-    off = torch.where(brightest > 0, off, torch.inf)  # a row that gives words nothing has no peak
+    off = torch.where(brightest > 0, off, torch.inf)  # a row that gives nothing to words has no peak
     features["peak_near"], features["peak_close"] = (mean((off <= share).float(), within) for share in (0.25, 0.125))
     for width in (1, 3):
         near = torch.stack([band(part, offset) for offset in range(-width, width + 1)]).amax(0)
@@ -53,7 +53,7 @@ def band_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens token
 
 
 def _own_size(stack: MapStack, within: Bool[torch.Tensor, "maps tokens"]) -> Float[torch.Tensor, "maps tokens"]:
-    """Return the words of each token's own text; of all, where there is one text, and for special tokens."""
+    """Return the number of words in each token's own text; all words for one text, and for special tokens."""
     texts = both_texts(stack)
     sizes = texts.sum(2)
     whole = within.sum(1, keepdim=True)
@@ -62,7 +62,7 @@ def _own_size(stack: MapStack, within: Bool[torch.Tensor, "maps tokens"]) -> Flo
 
 
 def _along(light: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torch.Tensor, "maps tokens tokens"]:
-    """Return the brightness averaged over five places along the diagonal direction: a chequered smear becomes even."""
+    """Return the brightness averaged over five cells along the diagonal direction, which evens out chequers."""
     total = light.clone()
     for step in (1, 2):
         total[:, :-step, :-step] += light[:, step:, step:]
@@ -71,17 +71,18 @@ def _along(light: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torch.Tens
 
 
 def _slopes(stack: MapStack, weights: Float[torch.Tensor, "maps tokens tokens"], name: str) -> dict[str, Column]:
-    """Return how far a row's centre moves per row, and how closely the centres follow a straight line.
+    """Return how far the centre of attention moves per row, and how closely the centres follow a straight line.
 
-    1 and 1 on a diagonal, 0 where all rows of a text look at the same places. Of two texts each for itself, long ones
-    counting more, those of up to five words not at all. Rows that give their text next to nothing have no centre.
+    Both are 1 on a diagonal, and 0 if all rows of a text attend to the same places. Two texts are computed separately
+    and weighted by length; texts of up to five words do not count. Rows that give their text almost nothing have no
+    centre.
     """
     texts = both_texts(stack)
     two = texts.any(2).all(1)
     own = torch.cat([texts, inside(stack)[:, None]], dim=1)
     places = torch.arange(weights.shape[1], device=weights.device).float()
     marks = own.to(weights.dtype)
-    # Of each row what it gives to each text and to all inside tokens, and the centre of that.
+    # For each row: what it gives to each text and to all inside tokens, and the centre of that.
     given = weights @ marks.transpose(1, 2)
     centres = (weights @ (marks * places).transpose(1, 2)) / given.clamp(min=1e-9)
     parts = [_slope(centres[:, :, i], own[:, i] & (given[:, :, i] > FAINT)) for i in range(3)]
@@ -96,7 +97,7 @@ def _slopes(stack: MapStack, weights: Float[torch.Tensor, "maps tokens tokens"],
 
 
 def _slope(centre: Float[torch.Tensor, "maps tokens"], own: Bool[torch.Tensor, "maps tokens"]) -> tuple[Column, Column]:
-    """Return the slope and correlation of the rows' centres against the rows, among some tokens."""
+    """Return the slope and correlation of the rows' centres against the rows, among the tokens marked `own`."""
     places = torch.arange(centre.shape[1], device=centre.device).float()
     rows = (places - mean(places.expand_as(centre), own)[:, None]) * own
     moved = (centre - mean(centre, own)[:, None]) * own

@@ -1,6 +1,6 @@
-"""Whether two lit squares stand along the diagonal with dark corners beside them, as an eye sees it on a picture.
+"""Features that detect two lit squares along the diagonal with dark corners beside them, as an eye sees them.
 
-`off_diagonal` asks the same of masses; here brightness counts (`picture.stack_brightness`). All are 0 for one text.
+Here brightness counts (`picture.stack_brightness`); `off_diagonal` does the same for masses. All are 0 for one text.
 """
 
 import torch
@@ -9,12 +9,12 @@ from jaxtyping import Float
 from bertsecrets.patterns.features.regions import Column, both_texts, inside, mean, quarter_sizes, quarters
 from bertsecrets.patterns.map_stack import MapStack
 
-LIT = 0.2  # brightness from which a place of a square counts as lit
+LIT = 0.2  # brightness from which a cell of a square counts as lit
 STEP = 3  # tokens on each side of the border
 
 
 def block_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """Return how full the squares and the corners are, how far the squares reach, and how sharp the border is."""
+    """Return the features: how full squares and corners are, how far the squares reach, how sharp the border is."""
     texts = both_texts(stack)
     two = texts.any(2).all(1).float()
     marks, sizes = texts.float(), texts.sum(2)
@@ -23,7 +23,8 @@ def block_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens toke
     square, corner = lit[:, (0, 1), (0, 1)], lit[:, (0, 1), (1, 0)].amax(1)
     larger = square.gather(1, sizes.argmax(1, keepdim=True))[:, 0]
     features = {"square_lit": square.amin(1), "corner_lit": corner, "larger_square_over": larger - corner}
-    # What each column has in the rows of either text; what it has in both runs through, and belongs to no square.
+    # The brightness of each column in the rows of either text; the part common to both runs through, outside any
+    # square.
     seen = torch.einsum("nti,nij->ntj", marks, light) / sizes.clamp(min=1)[:, :, None]
     rest = (light - seen.amin(1)[:, None, :]).clamp(min=0)
     features["square_rest"] = (quarters(rest, texts) / places)[:, (0, 1), (0, 1)].amin(1)
@@ -34,24 +35,24 @@ def block_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens toke
 
 
 def _reach(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """Return how bright a square still is far from the diagonal, against the corners and against what is near."""
+    """Return the brightness of the squares far from the diagonal, compared with the corners and with what is near."""
     texts = both_texts(stack)
     mass, sizes = quarters(light, texts), quarter_sizes(texts)
     dark = mass[:, (0, 1), (1, 0)].sum(1) / sizes[:, (0, 1), (1, 0)].sum(1).clamp(min=1)
     places = torch.arange(light.shape[1], device=light.device).float()
     distance = (places[None, :] - places[:, None]).abs()
-    apart = distance.clone().fill_diagonal_(torch.inf)  # no token is near itself
+    apart = distance.clone().fill_diagonal_(torch.inf)  # a token is not its own neighbour
     parts = []
     for words in texts.float().unbind(1):
         size = words.sum(1)[:, None, None]
         for part in ((distance > 0.5 * size).float(), (apart <= 0.25 * size).float()):
-            parts += [torch.einsum("ni,nij,nj->n", words, each, words) for each in (light * part, part)]
+            parts += [torch.einsum("ni,nij,nj->n", words, cells, words) for cells in (light * part, part)]
     far, near = ((parts[k] + parts[k + 4]) / (parts[k + 1] + parts[k + 5]).clamp(min=1) for k in (0, 2))
     return {"far_light": far, "far_over_corner": far - dark, "far_over_near": far / (near + 0.05)}
 
 
 def _step(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> Column:
-    """Return how much brightness changes at the border, in the rows of the text where it changes less."""
+    """Return the change of brightness at the border, in the rows of the text where it changes less."""
     places = torch.arange(light.shape[1], device=light.device)
     border, within, texts = stack.boundary[:, None], inside(stack), both_texts(stack)
     before = within & (places >= border - 1 - STEP) & (places < border - 1)

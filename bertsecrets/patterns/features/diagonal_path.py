@@ -1,7 +1,7 @@
-"""The brightest path that an eye can follow from the first word to the last, and how plainly it stands out.
+"""Features of the brightest path that an eye can follow from the first word to the last.
 
-A path moves one row down and about one column to the right with each step, and stays near the main diagonal. So a line
-that bends, or joins clumps, is found as one; straight diagonals are in `picture.picture_features`.
+A path moves one row down and about one column to the right with each step, and stays near the main diagonal. So it also
+follows a line that bends or joins clumps; straight diagonals are in `picture.picture_features`.
 """
 
 import torch
@@ -10,16 +10,16 @@ from jaxtyping import Bool, Float, Int
 from bertsecrets.patterns.features.regions import Column, inside, longest_gap, mean, quantile
 from bertsecrets.patterns.map_stack import MapStack
 
-WIDEST = 0.25  # of the words: how far from the diagonal a path may get
-TURN = 1  # columns that a step may be off the diagonal direction
-PRICE = 0.05  # of brightness, for each
-OUTSIDE = -0.5  # brightness of places beyond the map: a path does not hide there
-BESIDE = (-4, -3, 3, 4)  # columns off the path: what it is compared with
-PINK, LIT = 0.5, 0.35  # brightness: plainly seen, and just seen
+WIDEST = 0.25  # largest distance of a path from the diagonal, as a share of the words
+TURN = 1  # largest deviation of a step from the diagonal direction, in columns
+PRICE = 0.05  # brightness that each column of deviation costs
+OUTSIDE = -0.5  # brightness of cells outside the map, low enough that no path stays there
+BESIDE = (-4, -3, 3, 4)  # columns beside the path with which it is compared
+PINK, LIT = 0.5, 0.35  # brightness that is plainly visible, and just visible
 
 
 def path_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """Return how bright, unbroken and straight the brightest path along the diagonal is, among words."""
+    """Return the features: how bright, unbroken and straight the brightest path along the diagonal is, among words."""
     words, held = _words(stack, light)
     count = held.sum(1)
     path, value = _path(words, count)
@@ -38,7 +38,7 @@ def path_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens token
         "seam_lit": mean((value > LIT).float(), held),
         "seam_moves": mean(moves, held[:, 1:]),
         "seam_off": mean(path.abs().float(), held) / size,
-        "seam_top": mean(((value >= peak) & (peak > 0)).float(), held),  # else there is no peak
+        "seam_top": mean(((value >= peak) & (peak > 0)).float(), held),  # an empty row has no peak
         "seam_share": mean(value / peak.clamp(min=0.05), held),
         "seam_gap": longest_gap(value >= LIT, held) / size,
     }
@@ -47,7 +47,7 @@ def path_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens token
 def _words(
     stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]
 ) -> tuple[Float[torch.Tensor, "maps words words"], Bool[torch.Tensor, "maps words"]]:
-    """Return the maps without their special tokens, and which of their rows are no padding."""
+    """Return the maps without their special tokens, and a mask that is false on padding rows."""
     within = inside(stack)
     order = (~within).int().argsort(dim=1, stable=True)
     held = torch.arange(within.shape[1], device=light.device) < within.sum(1, keepdim=True)
@@ -59,7 +59,7 @@ def _words(
 def _path(
     words: Float[torch.Tensor, "maps words words"], count: Int[torch.Tensor, " maps"]
 ) -> tuple[Int[torch.Tensor, "maps words"], Float[torch.Tensor, "maps words"]]:
-    """Return per row, how far the brightest path is off the diagonal (columns), and its brightness there."""
+    """Return, for each row, the distance of the brightest path from the diagonal in columns, and its brightness."""
     maps, tokens, _ = words.shape
     reach = max(2, round(WIDEST * tokens))
     offsets = torch.arange(-reach, reach + 1, device=words.device)
@@ -93,6 +93,6 @@ def _beside(
 ) -> Float[torch.Tensor, "maps words"]:
     """Return the mean brightness a few columns off a path."""
     near = columns[:, :, None] + torch.tensor(BESIDE, device=words.device)
-    there = (near >= 0) & (near < count[:, None, None])
-    value = words.gather(2, near.clamp(0, words.shape[1] - 1)) * there
-    return value.sum(2) / there.sum(2).clamp(min=1)
+    exists = (near >= 0) & (near < count[:, None, None])
+    value = words.gather(2, near.clamp(0, words.shape[1] - 1)) * exists
+    return value.sum(2) / exists.sum(2).clamp(min=1)

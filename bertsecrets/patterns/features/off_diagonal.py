@@ -1,7 +1,7 @@
-"""Whether words of different texts attend to each other as much as their distance lets expect.
+"""Features that compare attention between the two texts with attention at the same distance within a text.
 
-A smear along the diagonal and two filled squares both keep attention near; they differ in what happens at the border:
-at one and the same distance, a smear does not care whether two tokens are of one text, a square does.
+Both a smear along the diagonal and two filled squares keep attention near. They differ at the border: at equal
+distance, a smear treats tokens of one text and of two texts the same, a square does not.
 """
 
 import torch
@@ -10,15 +10,16 @@ from jaxtyping import Bool, Float
 from bertsecrets.patterns.features.regions import TINY, Column, both_texts, diagonal_sums, inside
 from bertsecrets.patterns.map_stack import MapStack
 
-CLOSE = 0.2  # of the inside tokens: how far from the border's corner points attention still tells a square from a smear
-FLOOR = 0.05  # of the uniform weight: differences between weaker places do not count
+CLOSE = 0.2  # share of the inside tokens; up to this distance, attention distinguishes a square from a smear
+FLOOR = 0.05  # share of the uniform weight; differences between weaker cells do not count
 
 
 def off_diagonal_features(stack: MapStack) -> dict[str, Column]:
-    """Return each corner against what it would get if its tokens attended as those of one text do at the same distance.
+    """Return the log ratio of each corner to its expected mass: that of tokens of one text at the same distances.
 
-    Corners are the rows of one text and the columns of the other: far below 0 beside squares, about 0 in a smear. Of
-    the whole corner and of what is close to the squares; each corner, and the one that is less dark. 0 for one text.
+    A corner is the rows of one text and the columns of the other. The ratio is far below 0 beside squares, and about 0
+    in a smear. It is computed for whole corners and for their parts close to the squares; for each corner, and for the
+    less dark of the two. All are 0 for one text.
     """
     within, texts = inside(stack), both_texts(stack)
     marks = texts.to(stack.maps.dtype)
@@ -33,28 +34,29 @@ def off_diagonal_features(stack: MapStack) -> dict[str, Column]:
     across = [(corner[i], _places(texts, i, 1 - i)) for i in (0, 1)]
     tokens = within.shape[1]
     steps = torch.arange(tokens - 1, -tokens, -1, device=within.device).abs()
-    held = own_places > 0
+    has_own = own_places > 0
     features: dict[str, Column] = {}
-    for part, here in (("", held), ("_close", held & (steps <= CLOSE * size[:, None]))):
+    for part, counted in (("", has_own), ("_close", has_own & (steps <= CLOSE * size[:, None]))):
         dark = [
-            (((mass + floor * places) * here).sum(1) + TINY).log() - ((expected * places * here).sum(1) + TINY).log()
+            (((mass + floor * places) * counted).sum(1) + TINY).log()
+            - ((expected * places * counted).sum(1) + TINY).log()
             for mass, places in across
         ]
-        features |= {f"corner{i}{part}": each * two for i, each in enumerate(dark)}
+        features |= {f"corner{i}{part}": ratio * two for i, ratio in enumerate(dark)}
         features[f"corners{part}"] = torch.maximum(*dark) * two
     return features
 
 
 def _bare(stack: MapStack, within: Bool[torch.Tensor, "maps tokens"]) -> Float[torch.Tensor, "maps tokens tokens"]:
-    """Return the maps among inside tokens alone, rows made to sum to 1 again."""
+    """Return the maps restricted to inside tokens, with rows rescaled to sum to 1."""
     maps = stack.maps * within[:, None, :] * within[:, :, None]
     return maps / maps.sum(2, keepdim=True).clamp(min=TINY)
 
 
 def _places(texts: Bool[torch.Tensor, "maps 2 tokens"], rows: int, columns: int) -> Float[torch.Tensor, "maps offsets"]:
-    """Return how many places each diagonal has among the rows of one text and the columns of another.
+    """Return the number of cells that each diagonal has in the rows of one text and the columns of another.
 
-    Diagonals in the order of `diagonal_sums`; counted from where the texts begin and end.
+    Diagonals are in the order of `diagonal_sums`.
     """
     tokens = texts.shape[2]
     offsets = torch.arange(tokens - 1, -tokens, -1, device=texts.device)

@@ -1,4 +1,4 @@
-"""Features of a map as an eye sees it on a picture: how bright and unbroken its columns, lines and squares are."""
+"""Features of a map as an eye sees it in a picture: how bright and unbroken its columns, lines and squares are."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,7 +19,7 @@ from bertsecrets.patterns.map_stack import MapStack
 
 
 def stack_brightness(stack: MapStack) -> Float[torch.Tensor, "maps tokens tokens"]:
-    """Return every cell's brightness from 0 to 1: `brightness.cell_brightness`, for a stack of maps."""
+    """Return every cell's brightness from 0 to 1, as `brightness.cell_brightness` does for one map."""
     peaks = stack.maps.amax(2).masked_fill(~stack.real, 2.0).sort(dim=1).values
     place = TOP * (stack.lengths - 1).float()
     low = place.floor().long()
@@ -30,7 +30,7 @@ def stack_brightness(stack: MapStack) -> Float[torch.Tensor, "maps tokens tokens
 
 
 def picture_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
-    """Return how bright and how unbroken the columns and diagonals are, and the squares beside the rest."""
+    """Return the features: how bright and unbroken columns and diagonals are, and how bright squares are."""
     within, real = inside(stack), stack.real
     marks = within.float()
     haze = torch.einsum("ni,nij,nj->n", marks, light, marks) / within.sum(1).clamp(min=1).square()
@@ -75,7 +75,7 @@ def _low(
     column: Int[torch.Tensor, " maps"],
     lengths: Int[torch.Tensor, " maps"],
 ) -> Column:
-    """Return how bright a column is in the darker of its rows: a fifth of them is darker."""
+    """Return a column's brightness in its darker rows: the 20 % quantile over rows."""
     beyond = torch.arange(light.shape[1], device=light.device) >= lengths[:, None]
     rows = light.gather(2, column[:, None, None].expand(-1, light.shape[1], 1))[:, :, 0]
     order = rows.masked_fill(beyond, 2.0).sort(dim=1).values
@@ -87,9 +87,9 @@ def _explained(
     height: Float[torch.Tensor, "maps tokens"],
     within: Bool[torch.Tensor, "maps tokens"],
 ) -> Column:
-    """Return how far columns explain brightness among inside tokens: 1 where all rows are alike.
+    """Return the share of brightness among inside tokens that columns explain: 1 if all rows are equal.
 
-    A column's level is its mean over all rows, the special tokens' too.
+    A column's level is its mean over all rows, including those of special tokens.
     """
     size = within.sum(1).clamp(min=1).float()
     both = (within[:, :, None] & within[:, None, :]).float()

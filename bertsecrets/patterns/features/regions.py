@@ -1,6 +1,6 @@
-"""Parts of padded maps - inside tokens, diagonals, the quarters of two texts - and means and quantiles over them.
+"""Parts of padded maps (inside tokens, diagonals, the quarters of two texts), and means and quantiles over them.
 
-What all features are computed from. Nothing here depends on the padding.
+All features are computed from these. Nothing here depends on the padding.
 """
 
 import torch
@@ -18,14 +18,14 @@ def inside(stack: MapStack) -> Bool[torch.Tensor, "maps tokens"]:
 
 
 def mean(values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the mean of the values over the places marked; 0 where there are none."""
+    """Return the mean of the values at the marked places; 0 if none is marked."""
     return (values * over).sum(1) / over.sum(1).clamp(min=1)
 
 
 def quantile(
     values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"], share: float
 ) -> Column:
-    """Return the quantile of the values at the places marked, between neighbours in proportion; 0 of none."""
+    """Return the quantile of the values at the marked places, interpolated linearly; 0 if none is marked."""
     order = values.masked_fill(~over, torch.inf).sort(dim=1).values
     last = (over.sum(1) - 1).clamp(min=0)
     place = share * last
@@ -36,14 +36,14 @@ def quantile(
 
 
 def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the longest run, among the places marked, of those that are not lit."""
+    """Return the length of the longest run of unlit places among the marked ones."""
     count = over.long().cumsum(1)
     last = (count * (lit & over)).cummax(1).values
     return ((count - last) * over).amax(1).float()
 
 
 def band(stack: MapStack, offset: int) -> Float[torch.Tensor, "maps rows"]:
-    """Return what each row i gives to token i + offset; 0 where there is none."""
+    """Return the weight that each row i gives to token i + offset; 0 if there is no such token."""
     tokens = stack.maps.shape[-1]
     result = stack.maps.new_zeros(len(stack), tokens)
     if abs(offset) < tokens:
@@ -52,13 +52,13 @@ def band(stack: MapStack, offset: int) -> Float[torch.Tensor, "maps rows"]:
 
 
 def quarter_sizes(texts: Bool[torch.Tensor, "maps 2 tokens"]) -> Float[torch.Tensor, "maps 2 2"]:
-    """Return how many places each quarter has."""
+    """Return the number of cells in each quarter."""
     sizes = texts.sum(2).float()
     return sizes[:, :, None] * sizes[:, None, :]
 
 
 def both_texts(stack: MapStack) -> Bool[torch.Tensor, "maps 2 tokens"]:
-    """Return a mask, true on the inside tokens of the first text, and on those of the second."""
+    """Return two masks: true on the inside tokens of the first text, and on those of the second."""
     within = inside(stack)
     first = within & (torch.arange(within.shape[1], device=within.device) < stack.boundary[:, None])
     return torch.stack([first, within & ~first], dim=1)

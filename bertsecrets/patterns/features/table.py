@@ -1,7 +1,8 @@
-"""What can be read off a map of attention in words: how much goes where, in numbers that do not depend on its length.
+"""The table of all features of attention maps, in numbers that do not depend on a map's length.
 
-Every feature is named, and computed for many padded maps at once. P is the L x L map, whose rows sum to 1. Shares are
-of the whole mass (L). The special places: [CLS], the [SEP] between the texts, the last token; the rest is the inside.
+Every feature has a name, and is computed for many padded maps at once. The rows of an L x L map sum to 1, so its whole
+mass is L, and shares are shares of that. The special places are [CLS], the [SEP] between the texts and the last token;
+all other tokens are inside tokens.
 """
 
 import functools
@@ -48,7 +49,7 @@ def _all(stack: MapStack) -> dict[str, Column]:
 
 
 def _special(stack: MapStack) -> dict[str, Column]:
-    """Return the share of the mass on each special place, on all of them, and on these or a stronger other column."""
+    """Return the share of each special place, of all of them, and of the strongest column if that is larger."""
     received = stack.maps.sum(1) / stack.lengths[:, None]
     cls, middle, last = received.gather(1, stack.special()).unbind(1)
     two = stack.boundary < stack.lengths
@@ -58,9 +59,9 @@ def _special(stack: MapStack) -> dict[str, Column]:
 
 
 def _bands(stack: MapStack) -> dict[str, Column]:
-    """Return the share of each diagonal, of all mass and of what stays inside, and how steady the best one is."""
+    """Return the share of each diagonal, in all mass and in what stays inside, and how steady the best one is."""
     within = inside(stack)
-    kept = (stack.maps * within[:, None, :]).sum(2)  # of each row, what it gives to inside tokens
+    kept = (stack.maps * within[:, None, :]).sum(2)  # for each row, what it gives to inside tokens
     count = stack.lengths.float()
     named: dict[str, Column] = {}
     near = torch.zeros_like(count)
@@ -86,16 +87,16 @@ def _bands(stack: MapStack) -> dict[str, Column]:
 
 
 def _segments(stack: MapStack) -> dict[str, Column]:
-    """Return how far attention between inside tokens stays in its own text, beyond what a uniform map would give."""
+    """Return how far attention between inside tokens stays in its own text, compared with a uniform map."""
     texts = both_texts(stack)
     two = texts.any(2).all(1).float()
     mass, places = quarters(stack.maps, texts), quarter_sizes(texts)
     own, own_places = mass[:, (0, 1), (0, 1)].sum(1), places[:, (0, 1), (0, 1)].sum(1)
-    every, every_places = mass.sum((1, 2)), places.sum((1, 2))
+    whole, whole_places = mass.sum((1, 2)), places.sum((1, 2))
     inner = (own + TINY) / own_places.clamp(min=1)
-    outer = ((every - own).clamp(min=0) + TINY) / (every_places - own_places).clamp(min=1)
+    outer = ((whole - own).clamp(min=0) + TINY) / (whole_places - own_places).clamp(min=1)
     return {
-        "own_text": (own / every.clamp(min=TINY) - own_places / every_places.clamp(min=1)) * two,
+        "own_text": (own / whole.clamp(min=TINY) - own_places / whole_places.clamp(min=1)) * two,
         "own_density": (inner.log() - outer.log()) * two,
     }
 
@@ -105,7 +106,7 @@ def _entropy(rows: Float[torch.Tensor, "... tokens"]) -> Float[torch.Tensor, "..
 
 
 def _rows(stack: MapStack) -> dict[str, Column]:
-    """Return the entropy of rows and of their mean, as shares of log L; how much lies in a row's strongest places."""
+    """Return the entropy of rows and of their mean, as shares of log L, and the mass of a row's strongest cells."""
     real = stack.real
     scale = stack.lengths.float().log().clamp(min=TINY)
     average = mean(_entropy(stack.maps) / scale[:, None], real)
@@ -121,7 +122,7 @@ def _rows(stack: MapStack) -> dict[str, Column]:
 
 
 def _columns(stack: MapStack) -> dict[str, Column]:
-    """Return how far few columns take all: the top columns' masses, anywhere and inside; where rows' maxima lie."""
+    """Return how concentrated attention is on few columns: masses of the top columns, and places of rows' maxima."""
     within, real = inside(stack), stack.real
     received = stack.maps.sum(1) / stack.lengths[:, None]
     tokens = received.shape[1]
@@ -151,6 +152,6 @@ def _columns(stack: MapStack) -> dict[str, Column]:
 
 @functools.cache
 def feature_names() -> tuple[str, ...]:
-    """Return the features' names, in the order of `features`: those that any map has."""
+    """Return the names of the features, in the order of `features`."""
     uniform = MapStack(torch.full((1, 8, 8), 1 / 8), torch.tensor([8]), torch.tensor([4]))
     return tuple(_all(uniform))

@@ -1,4 +1,4 @@
-"""What corrected shares and their intervals are worth, where the truth is known: on the annotated maps."""
+"""The accuracy of corrected shares and their intervals where the truth is known: on the annotated maps."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from bertsecrets.bootstrap import central_interval, resampled_means
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.shares import by_head, corrected, heads_to_draw
 
-MODELS = 400  # sets of annotated heads that are taken for models
-RESAMPLES = 400  # of each
+MODELS = 400  # number of random sets of annotated heads, each treated as a model
+RESAMPLES = 400  # for each model
 CONFIDENCE = 0.95
 
 
@@ -24,9 +24,9 @@ def share_interval(
     """Return both ends of the 95 % bootstrap interval of `corrected` shares.
 
     Args:
-        expected: per example, the mean over heads of the classifier's probabilities; a single row is taken as certain.
-        errors: per annotated head, what `classifier.held_out_errors` gives.
-        heads: how many the model has.
+        expected: for each example, the mean over heads of the classifier's probabilities; a single row is taken as
+        exact. errors: for each annotated head, as returned by `classifier.held_out_errors`. heads: number of heads of
+        the model.
     """
     means = resampled_means(expected, rng, resamples)
     off = resampled_means(errors, rng, resamples, drawn=heads_to_draw(heads, len(errors)))
@@ -42,22 +42,23 @@ def audit_shares(
     size: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Return how far corrected shares are off, and how often their intervals hold the truth.
+    """Return the errors of corrected shares, and how often their intervals contain the truth.
 
-    Again and again `size` annotated heads are drawn and taken for a model, whose true shares their labels give; the
-    errors on all other heads, kin left out, correct what the classifier says of it. All heads weigh alike.
+    `size` random annotated heads are treated as a model, many times. Their labels give its true shares. The
+    classifier's shares are corrected by its errors on all other heads, without related ones. All heads have the same
+    weight.
 
     Args:
-        probabilities: of a classifier that has not seen the map's head, nor its kin.
+        probabilities: of a classifier that was trained on neither the map's head nor related ones.
         heads: each map's model, layer and head.
-        groups: which of them are kin.
+        groups: each map's group of related heads.
 
     Returns:
-        by class, the share of models whose true share the interval `covers`, and the root mean square error of
-        the `corrected` shares and of the `raw` ones (of most likely classes), in percent; and `heads` and `models`.
+        for each class, the share of models whose true share is in the interval (`covers`), and the root mean square
+        error of the corrected shares and of the raw ones (of most likely classes), in percent; `heads` and `models`.
     """
     true = by_head(np.eye(len(CLASSES))[labels], heads)
-    said = by_head(probabilities, heads)
+    predicted = by_head(probabilities, heads)
     raw = by_head(np.eye(len(CLASSES))[probabilities.argmax(1)], heads)
     kin = groups[np.unique(heads, return_index=True)[1]]
     rng = np.random.default_rng(seed)
@@ -65,7 +66,7 @@ def audit_shares(
     for _ in range(MODELS):
         ours = rng.permutation(len(true))[:size]
         rest = ~np.isin(kin, kin[ours])
-        errors, expected, truth = (true - said)[rest], said[ours].mean(0), true[ours].mean(0)
+        errors, expected, truth = (true - predicted)[rest], predicted[ours].mean(0), true[ours].mean(0)
         low, high = share_interval(expected[None], errors, size, rng, RESAMPLES)
         covers.append((low <= truth) & (truth <= high))
         off.append(corrected(expected, errors.mean(0)) - truth)

@@ -1,4 +1,4 @@
-"""Boosted trees, grown by scikit-learn and handed over as plain tensors."""
+"""Boosted trees, fitted by scikit-learn and converted to plain tensors."""
 
 from typing import Any
 
@@ -10,23 +10,23 @@ from bertsecrets.extras import from_extra
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.trees import LEAF, Trees
 
-ABSENT = -30.0  # the logit of a class that training never saw
+ABSENT = -30.0  # the logit of a class that is absent from training
 
-ROUNDS = 120  # of boosting, a tree per class in each
+ROUNDS = 120  # of boosting, with one tree per class in each
 RATE = 0.1
 DEPTH = 5
 SMALLEST_LEAF = 4  # maps
-TRIED = 0.15  # share of the features that a split may choose from
-SEEN = 0.6  # share of the maps that a round learns from
+TRIED = 0.15  # share of the features among which a split chooses
+SEEN = 0.6  # share of the maps on which a round is fitted
 
 
 def boost(table: Float[np.ndarray, "maps features"], labels: Int[np.ndarray, " maps"], seed: int) -> Trees:
-    """Return boosted trees trained on features, every class weighing alike.
+    """Return boosted trees trained on features, with equal weights for all classes.
 
     Raises:
         MissingError: scikit-learn is not installed.
     """
-    if len(set(labels.tolist())) == 1:  # nothing to tell apart
+    if len(set(labels.tolist())) == 1:  # a single class
         return _constant(int(labels[0]))
     with from_extra("scikit-learn"):
         from sklearn.ensemble import GradientBoostingClassifier
@@ -46,7 +46,7 @@ def boost(table: Float[np.ndarray, "maps features"], labels: Int[np.ndarray, " m
 
 def exported(grown: Any) -> Trees:
     """Return a fitted scikit-learn `GradientBoostingClassifier(init="zero")` as tensors."""
-    # scikit-learn keeps one tree a round for two classes: that of the second against the first.
+    # For two classes, scikit-learn keeps one tree per round: that of the second class against the first.
     whose = grown.classes_ if len(grown.classes_) > 2 else grown.classes_[1:]
     parts: dict[str, list[np.ndarray]] = {name: [] for name in ("feature", "threshold", "left", "right", "value")}
     roots, first = [], 0
@@ -68,7 +68,7 @@ def exported(grown: Any) -> Trees:
 
 
 def _constant(label: int) -> Trees:
-    """Return a forest without trees: one class, whatever the features."""
+    """Return a classifier without trees, which always predicts one class."""
     empty = torch.empty(0, dtype=torch.long)
     nodes = dict.fromkeys(("feature", "left", "right", "roots"), empty)
     values = {"threshold": torch.empty(0), "value": torch.empty(0, len(CLASSES))}
@@ -76,5 +76,5 @@ def _constant(label: int) -> Trees:
 
 
 def _start(seen: Int[np.ndarray, " some"]) -> Float[torch.Tensor, " classes"]:
-    """Return the logits before any tree: equal, but for classes not seen."""
+    """Return the initial logits: equal for all classes seen in training, `ABSENT` for the others."""
     return torch.from_numpy(np.where(np.isin(np.arange(len(CLASSES)), seen), 0.0, ABSENT).astype(np.float32))

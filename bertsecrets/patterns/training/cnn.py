@@ -1,12 +1,12 @@
-"""The paper's convolutional classifier, as the same group's later code has it: a baseline.
+"""The paper's convolutional classifier, as implemented in the same group's later code: a baseline.
 
-The paper is K19 (section 4.1), the later code that of P20, Prasanna et al. 2020.
+The paper is K19 (Kovaleva et al. 2019, section 4.1), the later code that of P20 (Prasanna et al. 2020).
 
 Eight convolutions with ReLU on raw weights: 3x3 1-16, 16-16, max-pool 2, 16-32, 32-32, max-pool 2, 32-64, 64-64, 1x1
-64-16, global average pool, 1x1 16-classes. Maps lie in the middle of a canvas of zeros. Adam, rate 1e-3, batches of
-64; a fifth of the training maps is held out, and the epoch that does best on it is kept. Ours: that fifth is parted by
-head, and so that a CPU can repeat it on every fold, maps larger than the canvas are pooled to it, and training ends
-when it has not improved for a while.
+64-16, global average pool, 1x1 16-classes. Maps are centred on a canvas of zeros. Adam, rate 1e-3, batches of
+64; a fifth of the training maps is held out, and the epoch that does best on it is kept. Our changes: that fifth is
+chosen by head; and for a CPU to repeat the training on every fold, maps larger than the canvas are pooled to its size,
+and training ends when it has not improved for a while.
 """
 
 import copy
@@ -26,9 +26,9 @@ RATE, BATCH = 1e-3, 64
 
 @dataclass(frozen=True)
 class PaperCnn:
-    """How the baseline is trained: at most `epochs`, ended after `patience` of them without gain, `canvas` tokens wide.
+    """The baseline: at most `epochs`, ended after `patience` epochs without gain, on a canvas of `canvas` tokens.
 
-    The paper's own form is 200 epochs, no patience, and a canvas as wide as the largest map.
+    The paper's own settings are 200 epochs, no patience, and a canvas as wide as the largest map.
     """
 
     epochs: int = 80
@@ -37,7 +37,7 @@ class PaperCnn:
     name: str = "paper-cnn"
 
     def fit(self, train: LabelledMaps, seed: int) -> "TrainedCnn":
-        """Train on four fifths, keep the epoch with the best macro-F1 on the last fifth."""
+        """Return the network trained on four fifths, at the epoch with the best macro-F1 on the last fifth."""
         torch.manual_seed(seed)
         model = network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
@@ -64,7 +64,7 @@ class PaperCnn:
 
 @dataclass(frozen=True)
 class TrainedCnn:
-    """The trained baseline."""
+    """The baseline after training."""
 
     model: nn.Module
     canvas: int
@@ -75,7 +75,7 @@ class TrainedCnn:
 
 
 def network() -> nn.Sequential:
-    """Return the layers, 73 thousand weights, untrained."""
+    """Return the untrained network, which has 73 thousand weights."""
 
     def pair(inputs: int, outputs: int) -> list[nn.Module]:
         first, second = nn.Conv2d(inputs, outputs, 3, padding=1), nn.Conv2d(outputs, outputs, 3, padding=1)
@@ -88,7 +88,7 @@ def network() -> nn.Sequential:
 
 
 def canvases(maps: tuple[np.ndarray, ...], size: int) -> Float[torch.Tensor, "maps 1 size size"]:
-    """Return each map in the middle of a square of zeros, larger ones pooled by area to its size."""
+    """Return each map centred on a square of zeros; larger maps are pooled to its size."""
     images = torch.zeros(len(maps), 1, size, size)
     for place, one in zip(images, maps, strict=True):
         image = torch.from_numpy(np.asarray(one, dtype=np.float32))[None]

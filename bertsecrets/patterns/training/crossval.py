@@ -1,8 +1,8 @@
-"""How well classifiers tell the pattern classes apart on heads that they have never seen (claim A1).
+"""Cross-validation of pattern classifiers on heads that they have never seen (K19 section 4.1; claim A1).
 
-Cross-validation grouped by head: all maps of a (model, layer, head) are held out together, and every classifier sees
-the same folds. Whatever a classifier chooses (penalty, epoch, temperature) it chooses on folds inside its training
-folds. Intervals resample heads, not maps, since maps of one head are alike.
+Folds are grouped by head: all maps of a (model, layer, head) are held out together, and all classifiers get the same
+folds. Whatever a classifier chooses (penalty, epoch, temperature) it chooses on folds inside its training folds.
+Intervals resample heads, not maps, since maps of one head are similar.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ RESAMPLES, CONFIDENCE = 2000, 0.95  # of intervals
 
 @runtime_checkable
 class Trained(Protocol):
-    """What training gives."""
+    """A trained classifier."""
 
     def probabilities(self, data: LabelledMaps) -> Float[np.ndarray, "maps classes"]:
         """Return the class probabilities of maps."""
@@ -33,11 +33,11 @@ class Trained(Protocol):
 
 @runtime_checkable
 class Method(Protocol):
-    """A way to train a classifier on nothing but the maps it is given."""
+    """A method that trains a classifier only on the maps it is given."""
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """The name of the method in reports."""
 
     def fit(self, train: LabelledMaps, seed: int) -> Trained:
         """Return a trained classifier; the same maps and seed give the same one."""
@@ -45,7 +45,7 @@ class Method(Protocol):
 
 @dataclass(frozen=True)
 class OnFeatures:
-    """A trained classifier that looks at nothing but the features of maps."""
+    """A trained classifier that uses only the features of maps."""
 
     of_features: Callable[[torch.Tensor], torch.Tensor]
 
@@ -56,7 +56,7 @@ class OnFeatures:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What a method says of each map, trained on other heads only."""
+    """The predictions of a method for each map, trained on other heads only."""
 
     labels: Int[np.ndarray, " maps"]
     groups: np.ndarray
@@ -69,7 +69,7 @@ class HeldOut:
         return self.probabilities.argmax(1)
 
     def confusions(self, agreed: bool = False) -> Float[np.ndarray, "heads classes classes"]:
-        """Return counts of (true, predicted) per head, of all maps or of those agreed on: what intervals resample."""
+        """Return each head's counts [true, predicted], of all maps or of those agreed on; intervals resample these."""
         names, places = np.unique(self.groups, return_inverse=True)
         counts = np.zeros((len(names), len(CLASSES), len(CLASSES)))
         kept = self.agreed | (not agreed)
@@ -80,14 +80,18 @@ class HeldOut:
 def confusion(
     labels: Int[np.ndarray, " maps"], predicted: Int[np.ndarray, " maps"]
 ) -> Float[np.ndarray, "classes classes"]:
-    """Return how many maps are of each (true, predicted) pair of classes."""
+    """Return the number of maps of each pair of classes, [true, predicted].
+
+    >>> confusion(np.array([0, 0, 1]), np.array([0, 1, 1]))[:2, :2].tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
     counts = np.zeros((len(CLASSES), len(CLASSES)))
     np.add.at(counts, (labels, predicted), 1)
     return counts
 
 
 def macro_f1_of_all(labels: Int[np.ndarray, " maps"], predicted: Int[np.ndarray, " maps"]) -> float:
-    """Return the mean F1 of all classes, those that never occur with 0: what training chooses by.
+    """Return the mean F1 of all classes, counting 0 for those that never occur; training chooses by it.
 
     >>> macro_f1_of_all(np.array([0, 0, 1]), np.array([0, 0, 1]))
     0.4
@@ -103,7 +107,7 @@ def held_out(
     folds: int = FOLDS,
     progress: Callable[[str], Any] | None = None,
 ) -> HeldOut:
-    """Train on all folds but one, of these on the maps agreed on; predict all maps of that one; each in turn."""
+    """Return predictions for all maps, each fold predicted after training on the agreed maps of all others."""
     probabilities = np.zeros((len(data), len(CLASSES)))
     for number, (learn, held) in enumerate(data.folds(folds, seed), start=1):
         probabilities[held] = method.fit(data.to_learn(learn), seed).probabilities(data.take(held))
@@ -113,7 +117,7 @@ def held_out(
 
 
 def calibration(judged: HeldOut) -> dict[str, Any]:
-    """Return the expected calibration error and the reliability curve: mean, accuracy, size per bin of confidence."""
+    """Return the expected calibration error and the reliability curve (mean, accuracy and size of confidence bins)."""
     sure, right = judged.probabilities.max(1), judged.predicted == judged.labels
     places = np.minimum((sure * BINS).astype(int), BINS - 1)
     bins = [
@@ -126,7 +130,7 @@ def calibration(judged: HeldOut) -> dict[str, Any]:
 
 
 def quality(judged: HeldOut, seed: int) -> dict[str, Any]:
-    """Return all figures of one classifier on held-out heads, as plain data: of all maps, and of those agreed on."""
+    """Return all figures of one classifier on held-out heads, as plain data, for all maps and for those agreed on."""
     return {
         **_scores(judged.confusions(), seed),
         **calibration(judged),
@@ -148,7 +152,7 @@ def _scores(parts: Float[np.ndarray, "heads classes classes"], seed: int) -> dic
 
 
 def advantage(first: HeldOut, second: HeldOut, seed: int) -> dict[str, Any]:
-    """Return one classifier's macro-F1 minus another's on the same maps, the same heads resampled for both."""
+    """Return one classifier's macro-F1 minus another's on the same maps, with the same resamples of heads for both."""
     both = _resampled_sums(np.stack([first.confusions(), second.confusions()], axis=1), seed)
     gaps = macro_f1(both[:, 0]) - macro_f1(both[:, 1])
     value = macro_f1(first.confusions().sum(0)) - macro_f1(second.confusions().sum(0))
@@ -157,7 +161,7 @@ def advantage(first: HeldOut, second: HeldOut, seed: int) -> dict[str, Any]:
 
 
 def _resampled_sums(parts: Float[np.ndarray, " heads *rest"], seed: int) -> Float[np.ndarray, " resamples *rest"]:
-    """Return the sums of the parts of resampled heads."""
+    """Return the sum over heads in each resample of heads."""
     drawn = resample_counts(np.random.default_rng(seed), len(parts), RESAMPLES)
     return np.concatenate([np.tensordot(counts, parts, axes=1) for counts in drawn])
 
@@ -165,10 +169,10 @@ def _resampled_sums(parts: Float[np.ndarray, " heads *rest"], seed: int) -> Floa
 def compare(
     methods: Sequence[Method], data: LabelledMaps, seed: int, progress: Callable[[str], Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, HeldOut]]:
-    """Judge every method on the same folds; the first is held against each of the others.
+    """Judge every method on the same folds, and compare the first with each of the others.
 
     Returns:
-        the methods' figures, and what each says of every map.
+        the figures of all methods, and the predictions of each by its name.
     """
     judged = {method.name: held_out(method, data, seed, progress=progress) for method in methods}
     first = methods[0].name

@@ -1,4 +1,4 @@
-"""Labelled maps, ready for training: features computed once, folds that never part the maps of one head."""
+"""Labelled maps for training: features computed once, and folds that keep all maps of a head together."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from bertsecrets.patterns.map_stack import MapStack, by_length
 
 @dataclass(frozen=True)
 class LabelledMaps:
-    """Maps with their classes (indices into `CLASSES`), and the group that each belongs to: its model, layer, head.
+    """Maps with their classes (indices into `CLASSES`) and groups (model, layer, head).
 
-    `table` are the maps' features. Classifiers learn from the maps that are `agreed` on, by their annotators.
+    `table` has the features of the maps. Classifiers learn only from maps on which annotators `agreed`.
     """
 
     maps: tuple[np.ndarray, ...]
@@ -39,13 +39,13 @@ class LabelledMaps:
         groups: Sequence[str],
         agreed: Sequence[bool] | None = None,
     ) -> "LabelledMaps":
-        """Return labelled maps with their features; all of them agreed on, where nothing else is said.
+        """Return labelled maps with their features; by default, all count as agreed on.
 
         Raises:
-            UserError: a label that is not a class, or no labelled map at all.
+            UserError: a label is not a class, or there is no labelled map.
         """
         if not labels:
-            raise UserError("no labelled map: annotate some first (bertsecrets annotate)")
+            raise UserError("no map is labelled: label some with bertsecrets annotate first")
         unknown = sorted(set(labels) - set(CLASSES))
         if unknown:
             raise UserError(f"unknown pattern class {unknown[0]!r}: known are {', '.join(CLASSES)}")
@@ -60,10 +60,10 @@ class LabelledMaps:
 
     @classmethod
     def of_set(cls, maps: MapSet, agreed: Sequence[bool] | None = None) -> "LabelledMaps":
-        """Return the maps of a set under their first label.
+        """Return the maps of a set with their first label.
 
         Raises:
-            UserError: a map without a label.
+            UserError: a map has no label.
         """
         return cls.of(
             [one.values for one in maps],
@@ -83,22 +83,22 @@ class LabelledMaps:
         return LabelledMaps(maps, *rest)
 
     def to_learn(self, places: Int[np.ndarray, " some"] | None = None) -> "LabelledMaps":
-        """Return the maps that are agreed on, of those at these places or of all."""
+        """Return the maps on which annotators agreed, among those at these places or among all."""
         candidates = np.arange(len(self)) if places is None else places
         return self.take(candidates[self.agreed[candidates]])
 
     def folds(self, count: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield (training, held-out) places, classes spread evenly; all maps of a group on one side.
+        """Yield (training, held-out) places, with classes spread evenly and all maps of a group on one side.
 
         Raises:
-            UserError: fewer groups than folds, or fewer than two classes of which each fold could have a map.
+            UserError: there are fewer groups than folds, or fewer than two classes have a map for each fold.
             MissingError: scikit-learn is not installed.
         """
         groups = len(set(self.groups.tolist()))
         if groups < count:
             raise UserError(f"{groups} heads cannot make {count} folds: annotate maps of more heads")
         if (np.bincount(self.labels) >= count).sum() < 2:
-            raise UserError(f"{count} folds need {count} or more maps of two classes at least: annotate more maps")
+            raise UserError(f"{count} folds need at least {count} maps in each of two classes: annotate more maps")
         with from_extra("scikit-learn"):
             from sklearn.model_selection import StratifiedGroupKFold
         splitter = StratifiedGroupKFold(count, shuffle=True, random_state=seed)
@@ -106,10 +106,10 @@ class LabelledMaps:
 
 
 def open_labelled(folder: Path) -> tuple[LabelledMaps, MapSet]:
-    """Return a folder's labelled maps, ready for training, and as they are; the label of most annotators counts.
+    """Return a folder's labelled maps twice, for training and as a set; the most frequent label of a map counts.
 
     Raises:
-        UserError: the folder holds no set, a damaged one, or no label.
+        UserError: the folder has no set, the set is damaged, or no map is labelled.
     """
     whole = MapSet.load(folder)
     labelled = whole.take(i for i, votes in enumerate(whole.votes) if votes)

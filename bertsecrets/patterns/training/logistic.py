@@ -1,4 +1,4 @@
-"""The baseline that explains itself: softmax regression on the named features."""
+"""An interpretable baseline: softmax regression on the named features."""
 
 from dataclasses import dataclass
 
@@ -14,12 +14,12 @@ PENALTIES = (0.01, 0.1, 1.0)  # inverse strengths of the L2 penalty that inner f
 
 @dataclass(frozen=True)
 class LogisticFeatures:
-    """Softmax regression, its penalty chosen on inner folds that never part the maps of one head."""
+    """Softmax regression, with the penalty chosen on inner folds that keep all maps of a head together."""
 
     name: str = "features-logistic"
 
     def fit(self, train: LabelledMaps, seed: int) -> OnFeatures:
-        """Choose the penalty, then train on all; a class that training never saw gets next to nothing."""
+        """Choose the penalty, then train on all maps; a class absent from training gets almost no probability."""
         scores = {c: _inner_score(train, c, seed) for c in PENALTIES}
         return OnFeatures(regress(train.table, train.labels, max(scores, key=scores.__getitem__)).probabilities)
 

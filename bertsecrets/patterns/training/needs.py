@@ -1,4 +1,4 @@
-"""What judging the suite's classifier on held-out heads needs besides the classifier. Nothing here imports torch."""
+"""Requirements for judging the suite's classifier on held-out heads. Nothing here imports torch."""
 
 from bertsecrets.errors import MissingError
 from bertsecrets.extras import extra_problem
@@ -6,7 +6,7 @@ from bertsecrets.patterns.annotation.map_set import UNSEEN, own_maps
 
 
 def held_out_problem() -> str | None:
-    """Return why the classifier cannot be judged here: maps or scikit-learn are missing; None where it can."""
+    """Return why the classifier cannot be judged (maps or scikit-learn are missing); None if it can."""
     try:
         for part in ("", UNSEEN):
             own_maps(part)

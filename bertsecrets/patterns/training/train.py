@@ -32,19 +32,20 @@ from bertsecrets.store.files import check_free, copy_whole, file_sha256, guarded
 from bertsecrets.texts.metrics import macro_f1
 
 SEED = 2019
-OURS = (WEIGHTS, REPORT)  # what a trained classifier's folder holds
+OURS = (WEIGHTS, REPORT)  # the files of a trained classifier
 
 
 def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return how well the suite's classifier does on heads of its annotated maps that it has not seen (claim A1).
+    """Return the quality of the suite's classifier on annotated heads that it has not seen (claim A1).
 
     Returns:
-        values: `macro_f1`, `accuracy`, `f1_<class>`, `maps`, `heads`; `agreed_macro_f1`, `agreed_maps` of those that
-        annotators agree on; `unseen_macro_f1`, `unseen_accuracy`, `unseen_maps` of the classifier in use on such maps
-        of an encoder that no choice was made on; samples: `confusion` and `agreed_confusion` [head, true, predicted].
+        values: `macro_f1`, `accuracy`, `f1_<class>`, `maps`, `heads`; `agreed_macro_f1`, `agreed_maps` for maps on
+        which annotators agree; `unseen_macro_f1`, `unseen_accuracy`, `unseen_maps` of the classifier in use for such
+        maps of an encoder that played no part in any choice; samples: `confusion` and `agreed_confusion` [head, true,
+        predicted].
 
     Raises:
-        MissingError: the annotated maps or scikit-learn are not here.
+        MissingError: the annotated maps or scikit-learn are missing.
     """
     fresh = quality(unseen(), SEED)["agreed"]
     maps, _ = open_labelled(own_maps())
@@ -62,10 +63,10 @@ def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def unseen() -> HeldOut:
-    """Return what the classifier in use says of maps of an encoder on which neither it nor its features were chosen.
+    """Return the predictions of the classifier in use for maps of an encoder that played no part in choosing it.
 
     Raises:
-        MissingError: the annotated maps are not here.
+        MissingError: the annotated maps are missing.
     """
     maps, _ = open_labelled(own_maps(UNSEEN))
     classifier = PatternClassifier.load(chosen_folder())
@@ -73,10 +74,10 @@ def unseen() -> HeldOut:
 
 
 def annotations_fingerprint(folder: Path | None = None) -> str:
-    """Return what identifies a folder's maps, their labels, and their groups; of the suite's own, where none is named.
+    """Return a digest of a folder's maps, labels and groups; by default of the suite's own maps.
 
     Raises:
-        MissingError: the suite's own are not here.
+        MissingError: the suite's own maps are missing.
     """
     return fingerprint(MapSet.load(folder or own_maps()))
 
@@ -84,13 +85,17 @@ def annotations_fingerprint(folder: Path | None = None) -> str:
 def train_patterns(
     data: Path, output: Path, cnn: PaperCnn | None = None, progress: Callable[[str], Any] | None = None
 ) -> dict[str, Any]:
-    """Cross-validate, train on all, and write the weights and the report as a folder, whole or not at all.
+    """Cross-validate, train on all maps, and write weights and report to a folder, completely or not at all.
 
     Args:
-        cnn: how the paper's classifier is trained beside ours; None leaves it out.
+        cnn: the paper's classifier, to be compared with ours; None leaves it out.
 
     Returns:
-        the report. All but `seconds` is the same whenever it is made on one machine.
+        the report. On one machine it is always the same, except for `seconds`.
+
+    Raises:
+        UserError: the output folder is not free, or the maps cannot be used.
+        MissingError: scikit-learn is missing.
     """
     check_free(output, OURS)
     maps, pictures = open_labelled(data)
@@ -125,7 +130,7 @@ def train_patterns(
 
 
 def _held_out_rows(maps: MapSet, judged: HeldOut) -> list[dict[str, Any]]:
-    """Return, per map, what annotators and the classifier of other heads call it."""
+    """Return a row for each map: the annotators' label, and the prediction of a classifier trained on other heads."""
     return [
         {
             "map": one.name,
@@ -149,26 +154,26 @@ def _held_out_rows(maps: MapSet, judged: HeldOut) -> list[dict[str, Any]]:
 
 
 def _audit(judged: HeldOut, maps: MapSet) -> dict[str, Any]:
-    """Return what shares and their intervals are worth, on models of as many heads as a fold holds out groups."""
+    """Return `audit_shares` for models with as many heads as a fold has groups."""
     heads = np.array([_head(one) for one in maps])
     size = len(set(judged.groups.tolist())) // FOLDS
     return audit_shares(judged.labels, judged.probabilities, heads=heads, groups=judged.groups, size=size, seed=SEED)
 
 
 def _head(one: PatternMap) -> str:
-    """Return model, layer and head of a map; its name, where nobody recorded them."""
+    """Return model, layer and head of a map; its name, if they are not recorded."""
     return f"{one.model}/{one.layer}/{one.head}" if one.layer else one.name
 
 
 def _by_model(maps: MapSet, judged: HeldOut) -> dict[str, dict[str, float]]:
-    """Return, per model, how many maps are of it and how well a classifier of other heads tells them apart."""
+    """Return, for each model, its number of maps and the scores of classifiers trained on other heads."""
     models = np.array([one.model for one in maps])
     rows = {}
     for name in sorted(set(models.tolist())):
-        here = models == name
-        counts = confusion(judged.labels[here], judged.predicted[here])
+        own = models == name
+        counts = confusion(judged.labels[own], judged.predicted[own])
         rows[name] = {
-            "maps": int(here.sum()),
+            "maps": int(own.sum()),
             "accuracy": float(np.trace(counts) / counts.sum()),
             "macro_f1": float(macro_f1(counts)),
         }
@@ -176,7 +181,7 @@ def _by_model(maps: MapSet, judged: HeldOut) -> dict[str, dict[str, float]]:
 
 
 def show(report: dict[str, Any]) -> str:
-    """Return the classifiers of a report side by side, as a table."""
+    """Return a report's classifiers as a table, and a line about the maps."""
     header = ("classifier", "macro-F1", "95 % interval", *CLASSES, "calibration error", "agreed maps", "95 % interval")
     rows = [
         (
@@ -195,5 +200,5 @@ def show(report: dict[str, Any]) -> str:
     agreed = next(iter(report["classifiers"].values()))["agreed"]["maps"]
     return (
         f"{table}\n\n{report['maps']} maps of {report['heads']} heads ({counts}), {report['folds']} folds by head; "
-        f"on {agreed} of the maps four in five annotators or more agree"
+        f"at least four in five annotators agree on {agreed} of the maps"
     )

@@ -1,4 +1,4 @@
-"""How the classifier that the suite ships is fitted: boosted trees times a softmax regression, calibrated."""
+"""Fitting the classifier that the suite ships: boosted trees times a softmax regression, calibrated."""
 
 from dataclasses import dataclass, replace
 
@@ -19,7 +19,7 @@ TEMPERATURES = np.geomspace(0.3, 3, 47)
 
 @dataclass(frozen=True)
 class TreesAndRegression:
-    """The method behind the shipped classifier, to be judged beside others."""
+    """The method of the shipped classifier, for comparison with others."""
 
     name: str = "bertsecrets"
 
@@ -31,7 +31,7 @@ class TreesAndRegression:
 def fit_classifier(train: LabelledMaps, seed: int) -> PatternClassifier:
     """Return a classifier trained on all maps.
 
-    Its temperature comes from inner folds that never part the maps of one head.
+    Its temperature comes from inner folds that keep all maps of a head together.
     """
     probabilities = np.zeros((len(train), len(CLASSES)))
     for learn, held in train.folds(INNER_FOLDS, seed):
@@ -45,7 +45,7 @@ def _uncalibrated(train: LabelledMaps, seed: int) -> PatternClassifier:
 
 
 def best_temperature(probabilities: Float[np.ndarray, "maps classes"], labels: Int[np.ndarray, " maps"]) -> float:
-    """Return the temperature under which the labels are likeliest."""
+    """Return the temperature, among `TEMPERATURES`, at which the labels are most likely."""
     logs, true = torch.from_numpy(probabilities).clamp(min=FLOOR).log(), torch.from_numpy(labels)
     losses = [float(-(logs / float(t)).log_softmax(1).gather(1, true[:, None]).mean()) for t in TEMPERATURES]
     return float(TEMPERATURES[int(np.argmin(losses))])

@@ -1,0 +1,245 @@
+"""`pytest benchmarks` itself, run as a user runs it: on a tiny model and the suite's own corpus."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bertsecrets.texts.corpus import write_corpus
+
+ROOT = Path(__file__).parents[2]
+# A pytest of its own must not take itself for a worker of the one that runs these tests.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+KNOWN = """
+- id: {id}
+  source: test
+  statement: The cosine is above two.
+  measure: attention-change
+  quantity: heads-little-changed
+  expect: {{kind: {kind}, value: 200}}
+  tasks: {{rte: {{}}}}
+  known: [{{model: {model}, task: rte, evidence: a share is never above two hundred percent}}]
+"""
+
+
+INTERRUPTED = """
+import sys, pytest
+class CtrlC:
+    def pytest_collection_finish(self):
+        from bertsecrets.measures.frame_heads import FrameHeads
+        def interrupt(self, run):
+            raise KeyboardInterrupt
+        FrameHeads.run = interrupt
+sys.exit(pytest.main(sys.argv[1:], plugins=[CtrlC()]))
+"""
+TOLD_TO_END = """
+import os, pathlib, signal, sys, time, pytest
+class End:
+    def pytest_collection_finish(self):
+        import bertsecrets.models.finetune
+        def begun(classifier, split, folder, *more, **options):
+            pathlib.Path(folder, "half").write_text("done")
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        bertsecrets.models.finetune.finetune = begun
+sys.exit(pytest.main(sys.argv[1:], plugins=[End()]))
+"""
+
+
+def bench(runs, glue, model, *more, started_by=("-m", "pytest"), **environment):
+    command = [sys.executable, *started_by, "benchmarks", "-p", "no:cacheprovider", "--offline"]
+    command += ["--model", str(model), "--glue", str(glue), "--store", str(runs), "--device", "cpu", *map(str, more)]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**ENVIRONMENT, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory, tiny_glue, tiny_bert, quick_params):
+    """A first run of some claims on RTE, with its JSON."""
+    room = tmp_path_factory.mktemp("bench")
+    code, output = bench(
+        room / "runs", tiny_glue, tiny_bert, "-k", "rte and (C2 or D2 or E1) and not C2p", "--allow-unofficial-data",
+        "--benchmark-json", room / "b.json", BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    return room, code, output
+
+
+def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny_bert, quick_params):
+    room = first[0]
+    code, output = bench(
+        room / "runs", tiny_glue, tiny_bert, "-k", "B1 or rte and D2", "--allow-unofficial-data",
+        "--benchmark-json", room / "d.json", BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert code in (0, 1), output
+    assert "1 claim:" in output
+    assert "needs --frames" in output
+    assert [one["extra_info"]["id"] for one in json.loads((room / "d.json").read_text())["benchmarks"]] == ["D2-rte"]
+    frames = room / "frames.jsonl"
+    frames.write_text("{")
+    code, output = bench(
+        room / "runs", tiny_glue, tiny_bert, "-k", "B1 or A2-rte and not block", "--allow-unofficial-data",
+        "--frames", frames, "--benchmark-json", room / "e.json", BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert (code, f"{frames}, line 1" in output) == (2, True), output
+    assert [one["extra_info"]["id"] for one in json.loads((room / "e.json").read_text())["benchmarks"]] == ["A2-rte"]
+    frames.write_text('{"sentence": "He was here and agitated", "target": "agitated", "core_elements": ["He"]}')
+    code, output = bench(
+        room / "runs", tiny_glue, tiny_bert, "-k", "B1 or A2-rte and not block", "--allow-unofficial-data",
+        "--frames", frames, "--benchmark-json", room / "f.json", started_by=("-c", INTERRUPTED),
+        BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert (code, "KeyboardInterrupt" in output) == (2, True), output
+    assert [one["extra_info"]["id"] for one in json.loads((room / "f.json").read_text())["benchmarks"]] == ["A2-rte"]
+    code, output = bench(room / "runs", tiny_glue, tiny_bert, "--seeds", 0, "--benchmark-json", room / "none.json")
+    assert code == 2
+    assert "Traceback" not in output
+
+
+def test_a_signal_to_end_leaves_nothing_half_made(tmp_path, tiny_glue, tiny_bert, quick_params):
+    code, output = bench(
+        tmp_path / "runs", tiny_glue, tiny_bert, "-k", "rte and C2 and not C2p", "--allow-unofficial-data",
+        started_by=("-c", TOLD_TO_END), BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert (code, "KeyboardInterrupt" in output) == (2, True), output
+    assert (tmp_path / "runs" / "checkpoints").is_dir()
+    assert [found for found in (tmp_path / "runs" / "checkpoints").iterdir() if found.is_dir()] == []
+
+
+def test_a_run_ends_with_the_verdicts(first, tiny_bert):
+    _, code, output = first
+    assert code in (0, 1), output
+    assert re.search(r"^[-=]+ verdicts [-=]+$", output, re.M)
+    header = next(line for line in output.splitlines() if line.startswith("id "))
+    assert header.split() == ["id", "task", "statement", "published", "band", "observed", "verdict"]
+    assert re.search(r"3 claims: \d+ reproduced, \d+ deviates, \d+ inconclusive, \d+ not applicable", output)
+    assert (code == 1) == (" 0 deviates" not in output)
+    assert f"model {tiny_bert}" in output
+    assert "allow_unofficial_data True" in output
+
+
+def test_each_benchmark_carries_its_verdict(first):
+    room, _, _ = first
+    found = {b["extra_info"]["id"]: b["extra_info"] for b in json.loads((room / "b.json").read_text())["benchmarks"]}
+    assert set(found) == {"C2-rte", "D2-rte", "E1-rte"}
+    for info in found.values():
+        assert set(info) >= {"published", "band", "observed", "verdict", "remarks", "seconds", "reused"}
+        assert not info["reused"] or info["id"] == "E1-rte"  # which the pass of C2 has fed
+        assert "unofficial data" in info["remarks"]
+    assert found["D2-rte"]["published"] == 11.9
+
+
+def test_a_second_run_takes_all_from_the_store_and_says_so(first, tiny_glue, tiny_bert, quick_params):
+    room, code, _output = first
+    again, second = bench(
+        room / "runs", tiny_glue, tiny_bert, "-k", "rte and (C2 or D2 or E1) and not C2p", "--allow-unofficial-data",
+        "--benchmark-json", room / "c.json", BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert again == code, second
+    one, two = (
+        {b["extra_info"]["id"]: b["extra_info"] for b in json.loads((room / name).read_text())["benchmarks"]}
+        for name in ("b.json", "c.json")
+    )
+    for name, info in two.items():
+        assert info["reused"]
+        assert "stored" in info["remarks"]
+        assert info["seconds"] == one[name]["seconds"]  # the original ones
+        assert info["observed"] == one[name]["observed"]
+
+
+def test_what_lacks_frames_or_a_pipeline_is_skipped_with_its_reason(first, tiny_glue, tiny_bert, quick_params):
+    room, _, _ = first
+    code, output = bench(
+        room / "runs", tiny_glue, tiny_bert, "-m", "(B and all) or (E4 and rte)", "--allow-unofficial-data", "-rs",
+        BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert code == 0, output
+    assert "frame-heads needs --frames" in output
+    assert "en_core_web_sm" in output
+    assert re.search(r"not applicable: needs 12 layers x 12 heads; the model has 3 x 4", output)  # the paper's example
+
+
+def test_frames_that_are_not_there_are_one_line_and_code_two(tmp_path, tiny_glue, tiny_bert):
+    code, output = bench(tmp_path, tiny_glue, tiny_bert, "-m", "B1", "--frames", tmp_path / "none.jsonl")
+    assert code == 2
+    assert "none.jsonl" in output
+    assert "Traceback" not in output
+
+
+def test_an_unknown_model_is_one_line_and_code_two(tmp_path, tiny_glue):
+    code, output = bench(tmp_path, tiny_glue, "minilmm", "-k", "rte", "--allow-unofficial-data")
+    assert code == 2
+    assert output.count("neither cached nor reachable") == 1
+    assert "did you mean minilm" in output
+    assert "Traceback" not in output
+
+
+def test_a_malformed_claim_is_one_line_and_code_two(tmp_path, tiny_glue, tiny_bert):
+    (tmp_path / "C.yaml").write_text("- id: C1\n  colour: red\n")
+    code, output = bench(tmp_path / "runs", tiny_glue, tiny_bert, BERTSECRETS_EXPECTED=str(tmp_path))
+    assert code == 2
+    assert "C.yaml, line " in output
+    assert "Traceback" not in output
+
+
+def test_a_known_deviation_is_expected_and_speaks_up_when_it_is_gone(tmp_path, tiny_bert, quick_params):
+    (tmp_path / "expected").mkdir()
+    claims = [
+        KNOWN.format(id=name, kind=kind, model=tiny_bert) for name, kind in {"C1": "above", "C2": "below"}.items()
+    ]
+    (tmp_path / "expected" / "C.yaml").write_text("".join(claims))
+    glue = write_corpus(tmp_path / "glue", 2490, 277)  # RTE's sizes: a cut or unofficial run is not strict
+    balance(glue)
+    (tmp_path / "params.yaml").write_text(re.sub(r"max_length: \d+", "max_length: 8", quick_params.read_text()))
+    code, output = bench(
+        tmp_path / "runs", glue, tiny_bert,
+        BERTSECRETS_EXPECTED=str(tmp_path / "expected"), BERTSECRETS_PARAMS=str(tmp_path / "params.yaml"),
+    )  # fmt: skip
+    assert code == 1, output
+    assert re.search(r"1 failed, .*1 xfailed", output)
+    assert re.search(r"\[XPASS\(strict\)\] known to deviate: a share is never", output)
+
+
+def balance(glue):
+    """Give a corpus RTE's official class counts, so that its results count as whole; its labels mean nothing then."""
+    for name, yes in {"train": 1249, "dev": 146}.items():
+        file = glue / "RTE" / f"{name}.tsv"
+        header, *rows = file.read_text().splitlines()
+        texts = [row.rsplit("\t", 1)[0] for row in rows]
+        labelled = [f"{text}\t{'entailment' if i < yes else 'not_entailment'}" for i, text in enumerate(texts)]
+        file.write_text("\n".join([header, *labelled]) + "\n")
+
+
+def test_k_selects_by_task_claim_and_family():
+    chosen = ["", "rte", "C1", "sst2 and D"]
+    code = f"""
+import pytest
+for chosen in {chosen!r}:
+    print("====", flush=True)
+    pytest.main(["benchmarks", "-p", "no:cacheprovider", "--collect-only", "-q", "-k", chosen])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    found = [re.findall(r"\[([^\]]+)\]$", part, re.M) for part in done.stdout.split("====\n")[1:]]
+    everything, of_rte, of_c1, both = found
+    assert of_rte == [name for name in everything if "-rte" in name] != []
+    assert {name.split("-")[0] for name in of_c1} == {"C1", "C1p"}
+    assert {(name[0], name.split("-")[1]) for name in both} == {("D", "sst2")}
+
+
+def test_settings_that_are_not_there_are_one_line(tmp_path, tiny_glue, tiny_bert):
+    nowhere = tmp_path / "none.yaml"
+    code, output = bench(tmp_path / "runs", tiny_glue, tiny_bert, "-k", "C1", BERTSECRETS_PARAMS=str(nowhere))
+    assert code == 2, output
+    assert f"cannot read the settings {nowhere}" in output
+    assert "Traceback" not in output

@@ -1,0 +1,90 @@
+"""The wheel: small, with its claims and settings inside, and its benchmarks run without a checkout."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MOST_BYTES = 4 * 2**20
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """The wheel's files, as an installation lays them out."""
+    folder = tmp_path_factory.mktemp("site-packages")
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(folder)
+    return folder
+
+
+def outside(installed: Path, cwd: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command in a folder that is no checkout, with the wheel's package before any other."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=cwd,
+        env={**inherited, "PYTHONPATH": str(installed), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_it_is_small_and_carries_no_annotated_map(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        names = file.namelist()
+    assert wheel.stat().st_size <= MOST_BYTES
+    assert [name for name in names if name.endswith(".npz")] == []
+    for needed in (
+        "bertsecrets/py.typed",
+        "bertsecrets/data/params.yaml",
+        "bertsecrets/data/expected/C-change.yaml",
+        "bertsecrets/patterns/weights/weights.safetensors",
+        "bertsecrets/report/templates/page.html",
+        "bertsecrets/patterns/annotation/page.html",
+    ):
+        assert needed in names
+
+
+def test_python_m_bertsecrets_explains_a_claim(installed, tmp_path):
+    done = outside(installed, tmp_path, "bertsecrets", "explain", "C1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("C1: The last two layers change most.")
+
+
+def test_its_benchmarks_run_without_a_checkout(installed, tmp_path, tiny_bert, tiny_glue, quick_params):
+    done = outside(
+        installed, tmp_path, "pytest", "--pyargs", "bertsecrets.benchmarks", "-k", "D2-rte", "-p", "no:cacheprovider",
+        "--model", str(tiny_bert), "--glue", str(tiny_glue), "--store", str(tmp_path / "runs"), "--device", "cpu",
+        "--offline", "--allow-unofficial-data", BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    assert "1 claim: " in done.stdout
+    assert (tmp_path / "runs" / "verdicts" / "D2-rte-tiny-bert.json").is_file()
+
+
+def test_it_stays_out_of_other_peoples_tests(installed, tmp_path):
+    """Whoever has the suite installed may have options of the same names in tests of their own."""
+    (tmp_path / "conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--model')\n")
+    (tmp_path / "test_own.py").write_text("def test_own(pytestconfig):\n    assert pytestconfig.option.model == 'x'\n")
+    done = outside(installed, tmp_path, "pytest", "--model", "x", "-p", "no:cacheprovider")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+    assert "bertsecrets:" not in done.stdout

@@ -1,0 +1,253 @@
+"""Estimands: blocks apart, inputs without a feature left out, what a quantity needs and when it cannot be had."""
+
+import math
+from functools import partial
+
+import measurements
+import numpy as np
+import pytest
+from measurements import estimand, made_up, of_id, read, scored
+
+from bertsecrets.bootstrap import column_means
+from bertsecrets.claims.estimand import Estimand, NotApplicableError
+from bertsecrets.claims.estimate import Estimate, estimate, power
+from bertsecrets.claims.judge import decide
+from bertsecrets.claims.plan import is_kept, measure_case, missing, plan
+from bertsecrets.claims.published import correlation, likeness
+from bertsecrets.claims.schema import Case, Claim, cases
+from bertsecrets.errors import MissingError
+from bertsecrets.report.text import width_in_words
+from bertsecrets.store.measurements import Shelf
+from bertsecrets.texts.tasks import TASKS
+from bertsecrets.types import Measurement, Subject
+
+SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 2000})
+judged = partial(measurements.judged, settings=SETTINGS)
+NAN = math.nan
+
+
+# ---------------------------------------------------------------------- blocks and missing values
+
+
+def test_an_input_without_the_feature_is_left_out():
+    block = np.array([[1.0, NAN], [3.0, 8.0], [NAN, NAN]])
+    assert column_means(block, np.ones((1, 3)))[0].tolist() == [2.0, 8.0]
+    # the first row drawn three times, the second once, the third never; and a draw without any of column 2
+    drawn = column_means(block, np.array([[3.0, 1.0, 0.0], [2.0, 0.0, 1.0]]))
+    assert drawn[:, 0].tolist() == [1.5, 1.0]
+    assert drawn[0, 1] == 8.0
+    assert math.isnan(drawn[1, 1])
+
+
+def test_a_quantity_that_some_resamples_lack_decides_nothing():
+    block = np.full((5, 1), NAN)
+    block[0] = 1.0  # a third of the resamples miss it
+    observed = estimate([Estimand.of(block, lambda mean: mean[..., 0])], SETTINGS)
+    assert observed.value == 1.0
+    assert np.isnan(observed.replicates).mean() == pytest.approx(0.8**5, abs=0.04)
+    assert "cannot be computed" in power(observed, (0, math.inf), 0.95)
+
+
+def test_blocks_are_resampled_apart_and_rows_of_one_together():
+    rng = np.random.default_rng(0)
+    one = rng.normal(size=(400, 1))
+    apart = Estimand((one, one), lambda a, b: (a - b)[..., 0])
+    together = Estimand.of(np.hstack([one, one]), lambda mean: mean[..., 0] - mean[..., 1])
+    assert apart.value == together.value == 0
+    assert estimate([together], SETTINGS).replicates.std() == 0
+    assert estimate([apart], SETTINGS).replicates.std() == pytest.approx(math.sqrt(2) * one.std() / 20, rel=0.1)
+    assert estimate([apart], SETTINGS).examples == 800
+
+
+def test_blocks_may_differ_in_rows_and_columns():
+    from_blocks = Estimand((np.ones((3, 2)), np.full((5, 1), 4.0)), lambda a, b: a.sum(-1) + b[..., 0])
+    assert from_blocks.value == 6.0
+    assert estimate([from_blocks], SETTINGS).replicates.tolist() == [6.0] * 2000
+
+
+def test_seeds_see_the_same_resamples_of_their_examples():
+    rng = np.random.default_rng(3)
+    base = rng.normal(size=(300, 1))
+    estimands = [Estimand.of(base + shift, lambda mean: mean[..., 0]) for shift in (0.0, 1.0)]
+    observed = estimate(estimands, SETTINGS)
+    assert observed.sampling_error == pytest.approx(base.std() / math.sqrt(300), rel=0.1)  # no less for two seeds
+    assert observed.seed_std == pytest.approx(math.sqrt(0.5))
+
+
+# ---------------------------------------------------------------------- how many seeds
+
+
+def of(value, error, spread, seeds=1):
+    return Estimate(value, np.array([value]), seeds, 10, error, spread)
+
+
+def test_the_number_of_seeds_that_decides_by_hand():
+    # 2 points away, an error of .5 (.822 at 95 %), a spread of 3: 3 t / sqrt(n) must stay below sqrt(4 - .676) = 1.823;
+    # t(8) = 1.8595 gives 1.860 for nine seeds, t(9) = 1.8331 gives 1.739 for ten
+    assert power(of(2.0, 0.5, 3.0), (0, math.inf), 0.95).startswith("10 seeds would decide this at 95% (by the cited")
+    assert power(of(-2.0, 0.5, 3.0, seeds=3), (-math.inf, 0), 0.95).startswith("10 seeds")
+    assert "the seeds' own" in power(of(2.0, 0.5, 3.0, seeds=3), (0, math.inf), 0.95)
+    assert power(of(5.0, 0.1, 0.1), (0, math.inf), 0.95).startswith("one seed is enough")
+    # a band: the nearer edge counts
+    assert power(of(60.0, 0.5, 3.0), (58.0, 70.0), 0.95).startswith("10 seeds")
+    # what a single seed with a cited spread decides, seeds of their own spread decide from two on
+    assert power(of(50.0, 0.1, 0.1, seeds=2), (0, math.inf), 0.95).startswith("2 seeds")
+    assert power(of(0.01, 0.0, 3.0), (0, math.inf), 0.95).startswith("more than 1000 seeds")
+
+
+def test_so_many_seeds_do_decide_and_fewer_do_not():
+    """The power statement against the judge itself, on seeds that spread as it says."""
+
+    def outcome(seeds):
+        spread = np.linspace(-1, 1, seeds)
+        values = 2 + 3 * spread / spread.std(ddof=1)
+        estimands = [Estimand.of(np.full((500, 1), value), lambda mean: mean[..., 0]) for value in values]
+        return decide(estimate(estimands, SETTINGS), (0, math.inf), 0.95)[0]
+
+    assert power(of(2.0, 0.0, 3.0, seeds=4), (0, math.inf), 0.95).startswith("9 seeds")
+    assert (outcome(7), outcome(10)) == ("inconclusive", "reproduced")
+
+
+def test_too_few_examples_decide_nothing_however_they_come_out():
+    few, enough = ([scored([1] * n, [1] * n)] for n in (4, 5))  # half to the fifth is less than 5 %
+    above = made_up(kind="above", value=50)
+    assert "fewer than 5 examples" in judged(above, *few).reason
+    assert [judged(above, *found).outcome for found in (few, enough)] == ["inconclusive", "reproduced"]
+
+
+def test_a_band_that_nothing_could_miss_is_said_to_decide_nothing():
+    wide = of_id("D1-mrpc-untrained")
+    verdict = judged(wide, scored([0] * 408, [1] * 279 + [0] * 129, "mrpc"))
+    assert verdict.outcome == "inconclusive"
+    assert verdict.power == "more seeds would not help: the band is too wide"
+    assert "not judged: the band is so wide" in width_in_words(wide, SETTINGS.confidence)
+
+
+def test_examples_too_few_for_any_number_of_seeds():
+    assert "more seeds would not decide this" in power(of(1.0, 0.7, 3.0), (0, math.inf), 0.95)
+    assert "measure the seed-to-seed spread" in power(of(1.0, 0.1, None), (0, math.inf), 0.95)
+
+
+def test_a_verdict_says_how_many_seeds_it_takes():
+    target = [1] * 1000
+    claim = Claim(
+        id="D9", source="t", statement="s", measure="scores", quantity="score", expect={"kind": "above", "value": 50},
+        tasks={"rte": {"seed_std": 2.0, "seed_source": "five seeds"}},
+    )  # fmt: skip
+    verdict = judged(Case(claim, "rte"), scored([1] * 600 + [0] * 400, target))
+    # 10 points away, error 1.55: 4 / (36.96 - 2.40) is below 1
+    assert (
+        verdict.power
+        == verdict.as_json()["power"]
+        == "one seed is enough to decide this at 95% (by the cited seed-to-seed spread)"
+    )
+
+
+# ---------------------------------------------------------------------- what a quantity needs
+
+
+class Bench:
+    """Hands out empty measurements for the tasks and measures that it has."""
+
+    def __init__(self, tasks=tuple(TASKS), lacks=()):
+        self.tasks, self.lacks = tasks, lacks
+
+    def missing(self, measure, task_name):
+        return f"no {task_name} for {measure}" if task_name not in self.tasks or measure in self.lacks else None
+
+    def measurement(self, measure, subject, **options):
+        return Measurement(measure, subject, 0, {}, {}, {}, options)
+
+
+def test_a_claim_over_all_tasks_asks_for_those_that_are_there():
+    case = of_id("A3-all-across-tasks")
+    asked = [(w.task, w.initialisation) for w in plan(Bench(("rte", "sst2")), case)]
+    assert asked == [("sst2", "pretrained"), ("rte", "pretrained")]
+    assert missing(Bench(("rte", "sst2")), case) is None
+    assert missing(Bench(("rte",)), case) == "fewer than 2 tasks have data: no mrpc for patterns"
+    with pytest.raises(MissingError):
+        measure_case(Bench(("rte",)), case, "m", [1])
+    # the published mean is that of all seven tasks, and so must the measured one be
+    assert missing(Bench(("rte", "sst2")), of_id("D2-all-mean")) == "no mrpc for scores"
+
+
+def test_a_shelf_misses_what_was_not_kept():
+    shelf = Shelf((Measurement("scores", Subject("m", "rte"), 0, {}),))
+    assert shelf.missing("scores", "rte") is None
+    assert shelf.missing("scores", "mrpc") == "no measurement scores of mrpc was saved"
+    assert not is_kept(shelf, of_id("D2-all-mean"), "m", [1])
+
+
+# ---------------------------------------------------------------------- scores
+
+
+def test_the_mean_gap_over_tasks_by_hand():
+    own = [scored([1, 1, 1, 0], [1, 1, 1, 1], "rte"), scored([1, 0], [1, 1], "sst2")]  # 75 and 50 %
+    other = [scored([0, 0, 0, 1], [1, 1, 1, 1], "rte"), scored([1, 1], [1, 1], "sst2")]  # 25 and 100 %
+    gap = estimand("mean-score-difference", tuple(own), tuple(other))
+    assert gap.value == pytest.approx((50 - 50) / 2)
+    assert [len(block) for block in gap.blocks] == [4, 2]
+
+
+def test_the_mean_gap_with_f1_by_hand():
+    own = [scored([1, 1, 0, 0], [1, 1, 1, 0], "mrpc"), scored([1, 0], [1, 1], "sst2")]  # F1 80, accuracy 50 %
+    other = [scored([1, 0, 0, 0], [1, 1, 1, 0], "mrpc"), scored([1, 1], [1, 1], "sst2")]  # F1 50, accuracy 100 %
+    gap = read("mean-score-difference", tuple(own), tuple(other), with_f1=True)
+    assert gap == pytest.approx((80 - 50 + 50 - 100) / 2)
+
+
+def test_the_mean_gap_can_pass_and_fail():
+    def found(wrong):
+        own = tuple(scored([1] * 1000, [1] * 1000, name) for name in TASKS)
+        other = tuple(scored([0] * wrong + [1] * (1000 - wrong), [1] * 1000, name) for name in TASKS)
+        return own, other
+
+    case = of_id("D2-all-mean")
+    verdict = judged(case, *found(359))
+    assert (verdict.outcome, verdict.observed) == ("reproduced", pytest.approx(35.9))
+    assert judged(case, *found(900)).outcome == "deviates"
+    assert judged(case, *found(440)).outcome == "inconclusive"
+
+
+def test_what_a_cased_tokenization_costs():
+    lower, target = [1, 1, 1, 1], [1, 1, 1, 0]
+    assert read("cased-loss", scored(lower, target), scored([1, 0, 1, 1], target, lower_cases=True)) == 25
+    with pytest.raises(NotApplicableError, match="does not lower-case"):
+        read("cased-loss", scored(lower, target), scored(lower, target, lower_cases=False))
+    many = [scored([1] * 300, [1] * 300), scored([0] * 60 + [1] * 240, [1] * 300, lower_cases=True)]
+    assert judged(of_id("D6-rte"), *many).outcome == "reproduced"
+    assert judged(of_id("D6-rte"), many[1], scored([1] * 300, [1] * 300, lower_cases=True)).outcome == "deviates"
+    spared = of_id("D6-sst2-spared")
+    assert judged(spared, *many).outcome == "deviates"
+    alike = [scored([1] * 9, [1] * 9, "sst2"), scored([1] * 9, [1] * 9, "sst2", lower_cases=True)]
+    assert judged(spared, *alike).outcome == "reproduced"
+
+
+def test_marked_figures_equal_the_score_of_a_constant_answer():
+    """Every accuracy and F1 of K19's table 1 against the counts of each class in the validation sets."""
+    for one in cases("scores"):
+        task = TASKS.get(one.task)
+        if one.claim.id != "D1" or task is None or task.regression:
+            continue
+        shares = [100 * count / task.dev_rows for count in task.dev_counts.values()]
+        if one.claim.variant.endswith("f1"):
+            positive = task.dev_counts[task.labels[1]]
+            shares = [0.0, 100 * 2 * positive / (positive + task.dev_rows)]
+        equal = min(abs(one.figure.published - share) for share in shares) < 0.1
+        if str(one) == "D1-qqp-untrained-f1":
+            assert equal  # but its accuracy is not that of a constant answer, so it is not marked
+        else:
+            assert one.figure.constant_answer == equal, one
+
+
+# ---------------------------------------------------------------------- likeness of maps
+
+
+def test_correlation_with_a_figure_is_numpys():
+    rng = np.random.default_rng(5)
+    figure, means = rng.normal(size=12), rng.normal(size=(3, 12))
+    expected = [np.corrcoef(row, figure)[0, 1] for row in means]
+    assert correlation(means, figure).tolist() == pytest.approx(expected)
+    assert float(correlation(figure**3, figure, ranks=True)) == pytest.approx(1)
+    assert math.isnan(float(correlation(np.ones(12), figure)))
+    assert likeness(np.stack([figure**3] * 4), figure).notes == ("Spearman correlation 1.000",)

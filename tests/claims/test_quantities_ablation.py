@@ -1,0 +1,156 @@
+"""Gains of disabled heads and layers by hand, and what the best of many is by luck."""
+
+import numpy as np
+import pytest
+from measurements import estimand, gridded, measured, read, verdict
+
+from bertsecrets.ablation.gains import all_gains, gains_of
+from bertsecrets.claims.estimand import NotApplicableError
+from bertsecrets.claims.estimate import with_interval
+from bertsecrets.claims.published import published_figures
+from bertsecrets.claims.quantities import ablation
+from bertsecrets.settings import JudgeParams
+
+
+def disabled(predicted, baseline, target, shape, task_name="rte"):
+    """What disabling sets of heads predicts; `shape` is that of the scores, [layer, head] or [layer]."""
+    predicted, target = np.asarray(predicted), np.asarray(target)
+    score = (predicted == target).mean(1).reshape(shape)
+    samples = {"predicted": predicted, "baseline_predicted": np.asarray(baseline), "target": target}
+    return measured("head-ablation", {"baseline": 0.0, "score": score}, samples, task_name)
+
+
+def right(shares, rows=400):
+    """Predictions that are right on the first so many percent of the examples, where 1 is the truth."""
+    return np.array([[1] * round(rows * share / 100) + [0] * (rows - round(rows * share / 100)) for share in shares])
+
+
+def heads(shares, shape, baseline=60, rows=400, task_name="rte", seed=None):
+    """Heads with given scores (percent) when disabled; rows in a mixed order, alike in all."""
+    order = np.random.default_rng(seed or 0).permutation(rows)
+    predicted = right(shares, rows)[:, order]
+    return disabled(predicted, right([baseline], rows)[0][order], np.ones(rows, dtype=int), shape, task_name)
+
+
+def test_gains_by_hand():
+    predictions = [[1, 1, 1, 0], [0, 1, 0, 0]], [1, 1, 0, 0], [1, 1, 1, 1], (1, 2)
+    found = disabled(*predictions)
+    assert all_gains(found).tolist() == [25, -25]
+    assert read("mean-head-gain", found) == 0
+    # F1 with all truths 1: 2 * .75 / 1.75 against 2 * .5 / 1.5
+    assert all_gains(disabled(*predictions, "mrpc"))[0] == pytest.approx(100 * (1.5 / 1.75 - 1 / 1.5))
+
+
+def test_each_head_has_a_paired_interval():
+    found = heads([60, 50, 70], (1, 3))  # right on nested shares of the same rows
+    settings = JudgeParams(confidence=0.99, decided=0.95, resamples=2000, seed=2019)
+    _, low, high = with_interval(*gains_of(found), settings)
+    assert low[0] == high[0] == 0  # nothing changes, whichever rows are drawn
+    error = 1.96 * 100 * np.sqrt(0.1 * 0.9 / 400)  # a tenth of the rows changes, all one way
+    np.testing.assert_allclose([low[1], high[1]], [-10 - error, -10 + error], atol=0.6)
+    np.testing.assert_allclose([low[2], high[2]], [10 - error, 10 + error], atol=0.6)
+
+
+def test_the_best_head_is_chosen_on_one_half_and_judged_on_the_other():
+    # head 1 gains on the choosing rows (even places) alone, head 2 a little on both
+    target, base = np.ones(8, dtype=int), np.zeros(8, dtype=int)
+    found = disabled([[1, 0] * 4, [1, 1, 0, 0, 0, 0, 0, 0]], base, target, (1, 2))
+    gain = estimand("best-head-gain", found)
+    assert gain.value == 0  # chosen for its luck, it gains nothing on the rest
+    assert gain.notes[0] == "chosen layer 1 head 1"
+    assert gain.notes[1] == "naive best +50.00 (layer 1 head 1)"
+    assert "by luck at 95 % (p " in gain.notes[2]
+
+
+def test_the_best_of_many_noisy_heads_is_positive_by_luck():
+    rng = np.random.default_rng(4)
+    base = (rng.random(300) < 0.7).astype(int)
+    flips = rng.random((72, 300)) < 0.05
+    noise = disabled(np.where(flips, 1 - base, base), base, (rng.random(300) < 0.7).astype(int), (6, 12))
+    naive, null = all_gains(noise).max(), ablation.largest_by_luck(noise)
+    assert naive > 0
+    assert naive <= np.quantile(null, 0.999)
+    assert null.min() >= 0 or null.mean() > 0
+    assert verdict("G1-rte", noise).outcome != "reproduced"
+    real = disabled(np.vstack([np.where(flips, 1 - base, base)[1:], np.ones((1, 300))]), base, np.ones(300), (6, 12))
+    assert all_gains(real).max() > ablation.largest_by_luck(real).max()
+    assert verdict("G1-rte", real).outcome == "reproduced"
+
+
+def test_luck_for_one_head_is_the_sign_flip_of_its_differences():
+    found = disabled([[1, 1, 1, 1, 0]], [0, 0, 0, 1, 1], [1] * 5, (1, 1))
+    null = ablation.largest_by_luck(found, draws=4000)
+    # differences +1 +1 +1 0 -1, signs at random: sums -4 to 4 in steps of 2, binomial weights
+    values, counts = np.unique(np.round(null / 20).astype(int), return_counts=True)
+    assert values.tolist() == [-4, -2, 0, 2, 4]
+    assert (counts / 4000).tolist() == pytest.approx([1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16], abs=0.03)
+
+
+def test_the_best_layer_is_held_to_the_published_cost():
+    layers = heads([40, 59.8, 50], (3,), rows=4000, task_name="qnli")
+    found = verdict("G5-qnli", layers)
+    assert found.observed == pytest.approx(-0.2, abs=0.15)
+    assert "chosen layer 2" in found.reason
+    assert "layers 1 on: -20.0, -0.2, -10.0" in found.reason
+    assert verdict("G5-qnli", heads([40, 41, 42], (3,), rows=4000, task_name="qnli")).outcome == "deviates"
+
+
+def test_two_named_heads_do_no_harm_within_half_a_point():
+    shares = np.full((12, 12), 60.0)
+    shares[6, 5], shares[0, 1] = 62, 60.5
+    assert read("named-heads-gain", heads(shares.ravel(), (12, 12))) == pytest.approx(0.5)
+    assert verdict("B4-rte", heads(shares.ravel(), (12, 12))).outcome == "reproduced"
+    shares[0, 1] = 50
+    harmed = verdict("B4-rte", heads(shares.ravel(), (12, 12)))
+    assert harmed.outcome == "deviates"
+    assert "layer 7 head 6 +2.00" in harmed.reason
+    assert "layer 1 head 2 -10.00" in harmed.reason
+    assert verdict("B4-rte", heads(np.full(72, 60), (6, 12))).outcome == "not applicable"
+
+
+def test_a_models_own_frame_heads_are_disabled():
+    weights = np.zeros((1, 2, 3))
+    weights[0, 1, 2], weights[0, 0, 1] = 0.5, 0.4
+    frames = gridded("frame-heads", "all", max_weight=weights)
+    harmless = heads([10, 60, 10, 10, 10, 61], (2, 3))
+    assert read("own-frame-heads-gain", harmless, frames) == pytest.approx(0)
+    assert verdict("B4-rte-own", harmless, frames).outcome == "reproduced"
+    assert verdict("B4-rte-own", heads([60, 40, 60, 60, 60, 60], (2, 3)), frames).outcome == "deviates"
+
+
+def ablated(order, shape, name):
+    """Heads whose scores fall as `order` says: the first is the most harmful to lose."""
+    shares = np.empty(len(order))
+    shares[order] = np.linspace(20, 60, len(order))
+    return heads(shares, shape, rows=1000, task_name=name, seed=len(name))
+
+
+def test_the_same_pair_of_heads_is_found_on_both_tasks():
+    # one dimension of correlation is as good as accuracy here: both tasks are scored as classes
+    named = [3 * 12 + 0, 1 * 12 + 11]
+    rest = [i for i in range(144) if i not in named]
+    one, other = ablated([*named, *rest], (12, 12), "rte"), ablated([*named[::-1], *rest[::-1]], (12, 12), "qnli")
+    assert read("named-heads-harm-rank", (one, other)) == pytest.approx(100 / 144)
+    assert read("shared-harm-rank", (one, other)) == pytest.approx(50 / 144)
+    assert verdict("G6-all", (one, other)).outcome == "reproduced"
+    assert verdict("G6-all-pair", (one, other)).outcome == "reproduced"
+    assert "rte: most harmful layer 4 head 1 and layer 2 head 12" in verdict("G6-all", (one, other)).reason
+    strange = ablated([*rest, *named], (12, 12), "qnli")
+    assert verdict("G6-all", (one, strange)).outcome == "deviates"
+    assert verdict("G6-all-pair", (one, strange)).outcome == "deviates"
+    with pytest.raises(NotApplicableError, match="too few heads"):
+        read("shared-harm-rank", (heads([1, 2, 3, 4], (2, 2)), heads([1, 2, 3, 4], (2, 2))))
+
+
+def test_a_tie_stands_between():
+    even = heads([60] * 10, (2, 5))
+    assert read("shared-harm-rank", (even, even)) == pytest.approx(45)  # nine ties, half of them above
+
+
+def test_the_correlation_with_figure_8():
+    figure = np.array(published_figures()["fig8_head"]["RTE"]).ravel()
+    like, unlike = (heads(100 * f, (12, 12), baseline=58.5, rows=1000) for f in (figure, figure.max() + 0.3 - figure))
+    assert read("figure-8-correlation", like) == pytest.approx(1, abs=0.01)
+    assert verdict("G7-rte", like).outcome == "reproduced"
+    assert verdict("G7-rte", unlike).outcome == "deviates"
+    assert "Spearman correlation" in verdict("G7-rte", like).reason

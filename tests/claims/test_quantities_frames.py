@@ -1,0 +1,128 @@
+"""Quantities of frame-semantic heads by hand: identity of the best two, gaps, figure 3, the paper's example."""
+
+import math
+
+import numpy as np
+import pytest
+from measurements import estimand, gridded, read, verdict
+
+from bertsecrets.claims.estimand import NotApplicableError
+from bertsecrets.claims.published import published_figures
+
+NAN = math.nan
+
+
+def paper_like(noise=0.02, sentences=473, swap=False, **more):
+    """Frame heads with figure 3's means, a little different in every sentence; `swap` names other heads the best."""
+    grid = np.array(published_figures()["fig3_frame_notebook"])
+    if swap:
+        grid = grid[::-1]
+    rng = np.random.default_rng(0)
+    sample = grid + noise * rng.normal(size=(sentences, 12, 12))
+    sample -= sample.mean(0) - grid
+    kinds = ("max_weight", "max_weight_zipped", "max_weight_reverse", "max_weight_zipped_reverse")
+    return gridded("frame-heads", "all", **dict.fromkeys(kinds, sample), **more)
+
+
+def frames(*grids):
+    """Frame heads of a few sentences, all pairings alike."""
+    kinds = ("max_weight", "max_weight_zipped", "max_weight_reverse", "max_weight_zipped_reverse")
+    return gridded("frame-heads", "all", **dict.fromkeys(kinds, np.array(grids, dtype=float)))
+
+
+def test_the_lead_of_named_heads_by_hand():
+    found = frames([[0.1, 0.5], [0.4, 0.2]], [[0.3, 0.7], [0.4, 0.0]], [[NAN, NAN], [NAN, NAN]])
+    # means .2 .6 / .4 .1
+    assert read("frame-heads-lead", found, heads=[(1, 2), (2, 1)]) == pytest.approx(0.4 - 0.2)
+    assert read("frame-heads-lead", found, heads=[(1, 1), (2, 1)]) == pytest.approx(0.2 - 0.6)
+
+
+@pytest.mark.parametrize(
+    "name", ["B1-all", "B2-all-l7h6", "B2-all-l1h2-zip", "B2-all-next", "B3-all", "B3-all-gap", "B6-all"]
+)
+def test_figure_3_itself_reproduces_and_other_heads_do_not(name):
+    assert verdict(name, paper_like()).outcome == "reproduced"
+    if name not in ("B3-all-gap", "B2-all-next"):  # which do not say which heads they are
+        assert verdict(name, paper_like(swap=True)).outcome == "deviates"
+
+
+def test_identity_is_told_with_the_best_three():
+    assert verdict("B1-all", paper_like()).reason.endswith(
+        "the best heads are layer 7 head 6 0.209, layer 1 head 2 0.201, layer 1 head 9 0.130"
+    )
+    assert "seeds make no difference" in verdict("B1-all", paper_like()).power
+
+
+def test_heads_of_another_shape_are_not_the_papers():
+    small = frames(np.ones((6, 12)), np.ones((6, 12)))
+    assert verdict("B1-all", small).outcome == "not applicable"
+    assert "6 x 12" in verdict("B1-all", small).reason
+
+
+def test_the_weight_of_a_head_and_of_a_rank():
+    found = frames([[0.1, 0.5], [0.4, 0.2]], [[NAN] * 2] * 2, [[0.3, 0.7], [0.4, 0.0]])
+    assert read("frame-weight", found, layer=1, head=2) == pytest.approx(0.6)
+    assert read("ranked-frame-weight", found, rank=2) == pytest.approx(0.4)
+    with pytest.raises(NotApplicableError, match="none of rank 9"):
+        read("ranked-frame-weight", found, rank=9)
+    note = estimand("frame-weight", found, layer=2, head=1).notes[0]
+    assert note == "by the other pairings: zip 0.400, reverse 0.400, reverse zip 0.400"
+
+
+def test_a_figure_is_reproduced_only_within_sampling_error_and_rounding():
+    assert verdict("B2-all-l7h6", paper_like(noise=0.01)).outcome == "reproduced"
+    shifted = gridded("frame-heads", "all", **{k: v + 0.02 for k, v in paper_like(noise=0.01).samples.items()})
+    assert verdict("B2-all-l7h6", shifted).outcome == "deviates"
+
+
+def test_a_band_does_not_grow_as_the_data_shrink():
+    whole, few = (verdict("B2-all-l7h6", paper_like(noise=0.01, sentences=n)) for n in (473, 40))
+    assert few.outcome == "inconclusive"
+    assert few.interval[1] - few.interval[0] > 3 * (whole.interval[1] - whole.interval[0])
+    assert few.band == pytest.approx(whole.band, abs=0.0005)
+
+
+def test_the_percentile_is_numpys():
+    grid = np.arange(144.0).reshape(12, 12)
+    found = frames(grid, grid)
+    expected = min(grid[6, 5], grid[0, 1]) - np.percentile(grid, 99)
+    assert read("frame-heads-over-percentile", found) == pytest.approx(expected)
+
+
+def test_the_gap_in_spreads_by_hand():
+    found = frames([[0.9, 0.8, 0.3], [0.2, 0.1, 0.2]])
+    rest = np.array([0.3, 0.2, 0.1, 0.2])
+    assert read("frame-gap-in-spread", found) == pytest.approx(0.5 / rest.std())
+    assert math.isnan(read("frame-gap-in-spread", frames(np.ones((2, 3)))))
+    with pytest.raises(NotApplicableError):
+        read("frame-gap-in-spread", frames([[0.1, 0.2, 0.3]]))
+
+
+def test_no_two_equal_heads_stand_out():
+    """More than one spread above the third is rare among equal heads, as the claim says."""
+    rng = np.random.default_rng(1)
+    gaps = np.array([read("frame-gap-in-spread", frames(rng.normal(size=(12, 12)))) for _ in range(400)])
+    assert (gaps > 1).mean() < 0.01
+    flat = frames(*(rng.normal(1, 0.1, size=(12, 12)) for _ in range(50)))
+    assert verdict("B3-all-gap", flat).outcome == "deviates"
+
+
+def test_ranks_are_compared_by_spearman():
+    cubed = frames(*[np.array(published_figures()["fig3_frame_notebook"]) ** 3] * 5)
+    assert read("figure-3-correlation", cubed, ranks=True) == pytest.approx(1)
+    assert read("figure-3-correlation", cubed) < 0.99
+    assert verdict("B6-all-ranks", cubed).outcome == "reproduced"
+    assert verdict("B6-all-ranks", paper_like(swap=True)).outcome == "deviates"
+
+
+def example(weight):
+    grid = np.full((12, 12), 0.1)
+    grid[6, 5] = weight
+    return gridded("example-sentence", "all", **dict.fromkeys(("agitated", "becoming", "sep"), grid[None]))
+
+
+def test_the_papers_example_is_judged_to_its_rounding():
+    assert verdict("B5-all-l7h6", example(0.8732)).outcome == "reproduced"
+    assert verdict("B5-all-l7h6", example(0.8732)).reason.endswith("also becoming 0.87, sep 0.87")
+    assert verdict("B5-all-l7h6", example(0.8770)).outcome == "deviates"
+    assert verdict("B5-all-l1h2", example(0.8732)).outcome == "deviates"

@@ -1,0 +1,257 @@
+"""What `expected/` holds, and how a mistake in it is named."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from bertsecrets.claims.band import band
+from bertsecrets.claims.published import published_figures
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.schema import Case, cases, find_claims, load_claims
+from bertsecrets.errors import UserError
+from bertsecrets.report.text import status
+from bertsecrets.settings import load_settings, project_path
+from bertsecrets.texts.tasks import TASKS
+
+COUNTS = {"A": 4, "B": 6, "C": 4, "D": 6, "E": 5, "F": 3, "G": 7, "H": 5}
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+GOOD = """
+- id: C1
+  source: K19
+  statement: s
+  measure: attention-change
+  quantity: last-two-layers
+  expect: {kind: below}
+  tasks: {rte: {published: -0.2}}
+"""
+
+
+def expected(tmp_path, text, name="C.yaml"):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_every_claim_of_the_paper_is_listed():
+    ids = {claim.id for claim in load_claims()}
+    assert ids >= {f"{family}{n}" for family, count in COUNTS.items() for n in range(1, count + 1)}
+
+
+def test_case_ids_are_unique_and_name_claim_and_task():
+    names = [str(case) for case in cases()]
+    assert len(names) == len(set(names))
+    for case in cases():
+        assert str(case).startswith(f"{case.claim.id}-{case.task}")
+
+
+def test_only_rte_is_selected_by_its_name():
+    for case in cases():
+        assert ("rte" in str(case).lower()) == (case.task == "rte")
+    for file in BENCHMARKS.glob("*.py"):
+        assert "rte" not in file.name
+        assert not [name for name in re.findall(r"def (test_\w+)", file.read_text()) if "rte" in name]
+
+
+def test_a_claim_without_a_measure_is_no_case():
+    waiting = {claim.id for claim in load_claims() if not claim.implemented}
+    assert waiting
+    assert not {case.claim.id for case in cases() if not case.claim.implemented}
+    for case in cases():
+        assert case.claim.quantity in QUANTITIES
+
+
+def test_each_measure_has_its_own_cases():
+    by_measure = {name: cases(name) for name in ("scores", "attention-change", "special-tokens")}
+    assert all(by_measure.values())
+    for name, found in by_measure.items():
+        assert {case.claim.measure for case in found} == {name}
+
+
+def test_the_measures_own_claims_read_that_measure_first():
+    for case in cases():
+        needs = list(QUANTITIES[case.claim.quantity].needs.values())
+        assert (needs[0].measure, needs[0].whose) == (case.claim.measure, "own")
+        if any(need.whose == "against" for need in needs):
+            assert case.claim.against is not None
+
+
+def test_every_task_and_band_makes_sense():
+    for case in cases():
+        low, high = band(case, load_settings().judge.confidence)
+        assert low < high
+        if case.claim.expect.kind == "around":
+            assert low <= case.figure.published <= high
+
+
+def test_table_1_is_copied_right():
+    """Every accuracy cell of K19's table 1, entered here a second time."""
+    columns = {
+        "untrained": {"mrpc": 31.6, "stsb": 33.1, "sst2": 49.1, "qqp": 60.9, "rte": 52.7, "qnli": 52.8, "mnli": 31.7},
+        "random": {"mrpc": 68.3, "stsb": 2.9, "sst2": 80.5, "qqp": 63.2, "rte": 52.7, "qnli": 49.5, "mnli": 61.0},
+        "pretrained": {"mrpc": 82.3, "stsb": 82.7, "sst2": 92.0, "qqp": 78.6, "rte": 64.6, "qnli": 84.4, "mnli": 78.6},
+        "untrained-f1": {"mrpc": 0.0, "qqp": 0.0},
+        "random-f1": {"mrpc": 81.2, "qqp": 0.0},
+        "pretrained-f1": {"mrpc": 87.9, "qqp": 65.2},
+    }
+    found = {claim.variant: {n: f.published for n, f in claim.tasks.items()} for claim in find_claims("D1")}
+    assert found == columns
+
+
+def test_the_published_figures_have_the_models_shape():
+    for each in TASKS.values():
+        grid = published_figures()["fig5_cosine"][each.folder]
+        assert [len(row) for row in grid] == [12] * 12
+
+
+def test_claims_are_found_by_id_in_any_case():
+    assert [claim.id for claim in find_claims("c1P")] == ["C1p"]
+    assert len(find_claims("d1")) == 6
+    with pytest.raises(UserError, match=r"unknown claim 'C11': did you mean C1"):
+        find_claims("C11")
+
+
+def test_a_good_file_is_read(tmp_path):
+    (claim,) = load_claims(expected(tmp_path, GOOD))
+    assert str(Case(claim, "rte")) == "C1-rte"
+    assert claim.implemented
+    assert Case(claim, "rte").known_deviation("m") is None
+
+
+def test_variants_of_one_id_stand_side_by_side(tmp_path):
+    two = load_claims(expected(tmp_path, GOOD + GOOD.replace("id: C1", "id: C1\n  variant: x")))
+    assert [str(Case(claim, "rte")) for claim in two] == ["C1-rte", "C1-rte-x"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        (GOOD + "  colour: red\n", 9, "colour: Extra inputs are not permitted"),
+        (GOOD.replace("rte:", "rtee:"), 2, "unknown task 'rtee': did you mean rte"),
+        (GOOD.replace("id: C1", "id: X1"), 2, "id: String should match"),
+        (GOOD.replace("id: C1", "id: rte"), 2, "id: String should match"),
+        (GOOD.replace("measure: attention-change", "measure: attention"), 2, "unknown measure 'attention'"),
+        (GOOD.replace("last-two-layers", "last-two"), 2, "unknown quantity 'last-two'"),
+        (GOOD.replace("kind: below", "kind: beneath"), 7, "expect.kind: Input should be"),
+        (GOOD.replace("published: -0.2", "published: high"), 8, "tasks.rte.published: Input should be a valid number"),
+        (GOOD.replace("published: -0.2", "seed_std: 1"), 8, "seed_std needs its seed_source"),
+        (GOOD.replace("kind: below", "kind: around").replace("published: -0.2", ""), 2, "needs a published figure"),
+        (GOOD.replace("  expect: {kind: below}\n", ""), 2, "give both quantity and expect"),
+        (GOOD + GOOD, 10, "claim C1 is defined twice"),
+        (GOOD + "  known: [{model: m, task: mrpc, evidence: seen in ten runs}]\n", 2, "on mrpc, which is not among"),
+        (
+            GOOD + "  known: [{model: m, task: rte, evidence: few}]\n",
+            9,
+            "known.0.evidence: String should have at least",
+        ),
+        (GOOD.replace("source: K19", "source: 'K19"), None, "not valid YAML"),
+        (GOOD.replace("  source", " source"), None, "not valid YAML"),
+        ("id: C1\n", 1, "expected a list of claims"),
+        ("", 1, "expected a list of claims"),
+        ("- C1\n", 1, "valid dictionary"),
+        (GOOD.replace("  statement: s\n", ""), 2, "statement: Field required"),
+    ],
+)
+def test_a_mistake_is_named_with_file_and_line(tmp_path, text, line, message):
+    with pytest.raises(UserError) as error:
+        load_claims(expected(tmp_path, text))
+    told = str(error.value)
+    assert told.startswith(f"{tmp_path / 'C.yaml'}, line ")
+    assert message in told
+    assert "\n" not in told
+    if line is not None:
+        assert f", line {line}: " in told
+
+
+def test_no_id_is_defined_twice_even_in_two_files(tmp_path):
+    expected(tmp_path, GOOD)
+    with pytest.raises(UserError, match=r"E\.yaml, line 2: claim C1 is defined twice"):
+        load_claims(expected(tmp_path, GOOD, "E.yaml"))
+
+
+def test_broken_encoding_is_named(tmp_path):
+    (tmp_path / "C.yaml").write_bytes(b"- id: \xff\n")
+    with pytest.raises(UserError, match=r"C\.yaml") as error:
+        load_claims(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_an_empty_folder_is_named(tmp_path):
+    with pytest.raises(UserError, match="no claims in"):
+        load_claims(tmp_path)
+
+
+def test_another_folder_is_named_by_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("BERTSECRETS_EXPECTED", str(expected(tmp_path, GOOD)))
+    load_claims.cache_clear()
+    try:
+        assert [str(case) for case in cases()] == ["C1-rte"]
+    finally:
+        monkeypatch.delenv("BERTSECRETS_EXPECTED")
+        load_claims.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("batch_size: 32|batch_size: 0", "finetune.batch_size: Input should be greater than 0"),
+        ("epochs: 3|epochs: three", "finetune.epochs"),
+        ("warmup: 0.1|warmups: 0.1", "finetune.warmup"),
+        ("seeds: [1]|seeds: []", "seeds"),
+        ("finetune:|finetune: [", "is not valid YAML"),
+        ("seed: 2019|seed: -1", "judge.seed: Input should be greater than or equal to 0"),
+        ("seeds: [1]|seeds: [1, -1]", "seeds.1: Input should be greater than or equal to 0"),
+        ("confidence: 0.99|confidence: 2019-99-99", "month must be in"),
+    ],
+)
+def test_a_mistake_in_the_settings_is_named(tmp_path, monkeypatch, change, message):
+    old, new = change.split("|")
+    text = project_path("params.yaml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "params.yaml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "params.yaml"))
+    with pytest.raises(UserError, match=re.escape(message)) as error:
+        load_settings()
+    assert "\n" not in str(error.value)
+    monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "none.yaml"))
+    with pytest.raises(UserError, match="cannot read the settings"):
+        load_settings()
+
+
+def test_the_projects_settings_are_k19s():
+    found = load_settings().finetune
+    assert (found.batch_size, found.epochs, found.learning_rate, found.warmup, found.max_length) == (
+        32,
+        3,
+        5e-5,
+        0.1,
+        128,
+    )
+    assert (load_settings().attention.examples, load_settings().attention.max_length) == (1000, 200)
+
+
+def test_a_deviation_may_be_of_any_model(tmp_path):
+    evidence = "{model: any, task: rte, evidence: seen whatever the model}"
+    (tmp_path / "c.yaml").write_text(GOOD + f"  known: [{evidence}]\n")
+    (claim,) = load_claims(tmp_path)
+    assert all(Case(claim, "rte").known_deviation(model) is not None for model in ("minilm", "gpt2"))
+    assert "any on RTE" in status(claim, "minilm")
+
+
+def test_spreads_of_differences_are_those_of_both_sides():
+    """D2 to D4 against D1, and the mean over seven tasks against its parts."""
+    spread = {(one.claim.variant, one.task): one.figure.seed_std for one in cases("scores") if one.claim.id == "D1"}
+    sides = {"D2": ("pretrained", "untrained"), "D3": ("pretrained", "pretrained"), "D4": ("untrained", "random")}
+    for one in cases("scores"):
+        if one.claim.id in sides and one.task in TASKS:
+            expected = math.hypot(*(spread[variant, one.task] for variant in sides[one.claim.id]))
+            assert one.figure.seed_std == pytest.approx(expected, abs=0.02), one
+    for name in ("mean", "mean-f1"):
+        whole = next(one for one in cases("scores") if (one.claim.id, one.claim.variant) == ("D2", name))
+        f1 = name == "mean-f1"
+        parts = [
+            spread.get((f"{side}-f1", task), spread[side, task]) if f1 else spread[side, task]
+            for side in sides["D2"]
+            for task in TASKS
+        ]
+        assert whole.figure.seed_std == pytest.approx(math.hypot(*parts) / len(TASKS), abs=0.05)

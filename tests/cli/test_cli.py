@@ -1,0 +1,172 @@
+"""The command line: what each command does, and the fixed names in its JSON."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from calls import run
+from tiny import HEADS, LAYERS
+
+from bertsecrets.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+def test_help_imports_nothing_heavy():
+    code = """
+import sys
+import bertsecrets
+from bertsecrets.cli.main import main
+try:
+    main(["--help"])
+except SystemExit as stop:
+    assert stop.code == 0
+heavy = {"torch", "transformers", "scipy", "datasets", "pydantic", "matplotlib"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    for command in ("claims", "fetch", "finetune", "measure", "report", "doctor"):
+        assert command in done.stdout
+
+
+@pytest.mark.parametrize("command", ["claims", "explain", "corpus", "fetch", "finetune", "measure", "report", "doctor"])
+def test_every_command_has_help(capsys, command):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert f"bertsecrets {command}" in capsys.readouterr().out
+
+
+def test_measure_writes_json_with_fixed_names(capsys, shared, tmp_path, tiny_bert):
+    file = tmp_path / "new" / "scores.json"
+    run(capsys, "measure", "scores", "--task", "rte", *shared, "--limit", 5, "--json", file)
+    data = json.loads(file.read_text())
+    assert list(data)[:5] == ["measure", "model", "task", "examples", "values"]
+    assert (data["measure"], data["model"], data["task"], data["examples"]) == ("scores", str(tiny_bert), "rte", 5)
+    assert 0 <= data["values"]["accuracy"] <= 1
+    assert data["provenance"]["limit"] == 5
+    assert data["provenance"]["official_data"] is False
+
+
+def test_measures_by_layer_and_head(capsys, shared, tmp_path):
+    for measure, names in {"attention-change": ["cosine"], "special-tokens": ["cls", "sep"]}.items():
+        run(capsys, "measure", measure, "--task", "RTE", *shared, "--json", tmp_path / "x.json")
+        values = json.loads((tmp_path / "x.json").read_text())["values"]
+        for name in names:
+            assert [len(row) for row in values[name]] == [HEADS] * LAYERS
+
+
+def test_without_a_file_the_json_is_printed(capsys, shared):
+    data = json.loads(run(capsys, "measure", "scores", "--task", "rte", *shared))
+    assert data["measure"] == "scores"
+
+
+def test_a_checkpoint_that_is_compared_with_nothing_needs_no_model(capsys, shared, tmp_path):
+    options = [option for option in shared if option not in ("--model", shared[1])]
+    run(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path / "mine")
+    (tmp_path / "mine" / "manifest.json").unlink()
+    for measure in ("scores", "special-tokens"):
+        out = run(capsys, "measure", measure, "--task", "rte", *options, "--checkpoint", tmp_path / "mine")
+        assert json.loads(out)["examples"] == 24
+
+
+def test_everything_measured_here_is_judged_elsewhere(capsys, shared, tmp_path, tiny_bert):
+    for init in ("pretrained", "random", "untrained"):
+        out = run(
+            capsys, "measure", "all", "--task", "rte", "--init", init, *shared, "--save", tmp_path / "kept" / init
+        )
+        assert f"{tmp_path / 'kept' / init}: scores of" in out
+    out = run(
+        capsys, "report", "--model", tiny_bert, "--measurements", tmp_path / "kept", "--json", tmp_path / "v.json",
+        "--metrics", tmp_path / "m.json", "--plots", tmp_path / "p.json", "--html", tmp_path / "r.html",
+    )  # fmt: skip
+    verdicts = json.loads((tmp_path / "v.json").read_text())
+    ids = {verdict["id"] for verdict in verdicts}
+    assert ids >= {"C1-rte", "C2-rte", "C3-rte", "E1-rte", "D2-rte", "D3-rte", "D1-rte-pretrained", "D1-rte-untrained"}
+    assert {verdict["task"] for verdict in verdicts} == {"rte"}
+    for name in ("id", "published", "band", "observed", "verdict"):
+        assert all(name in verdict for verdict in verdicts)
+    assert all("unofficial data" in verdict["remarks"] for verdict in verdicts)
+    assert "D2" in out
+    assert "unofficial data" in " ".join(out.split())
+    metrics = json.loads((tmp_path / "m.json").read_text())
+    assert sum(metrics["outcomes"].values()) == len(verdicts)
+    layers = {row["layer"] for row in json.loads((tmp_path / "p.json").read_text())}
+    assert layers == {1, 2, 3}
+    page = (tmp_path / "r.html").read_text()
+    assert page.count("<svg") >= 3
+    assert "C1" in page
+    assert 'http-equiv="refresh"' not in page
+    assert "<script src" not in page
+
+
+def test_claims_on_no_task_are_asked_for_as_all(capsys, shared):
+    out = run(capsys, "report", "--task", "all", "--claim", "B5", *shared)
+    assert "B5-l7h6" in out
+    assert "2 not applicable" in out  # the example needs 12 layers of 12 heads
+
+
+def test_report_measures_what_is_missing_and_takes_the_rest_from_the_store(capsys, shared):
+    run(capsys, "measure", "scores", "--task", "rte", *shared)
+    out = run(capsys, "report", "--task", "rte", "--claim", "D1", "--claim", "d3", *shared)
+    assert "D1-random" in out
+    assert "D3" in out
+    assert "C1" not in out
+
+
+def test_claims_lists_all_and_says_what_is_not_implemented(capsys):
+    out = run(capsys, "claims")
+    assert all(f"\n{name} " in out for name in ("A1", "C1", "E1", "H5"))
+    assert "not implemented" in out
+    assert "reproduced" not in out
+
+
+def test_explain_prints_a_claim_whole(capsys):
+    out = run(capsys, "explain", "c1P")
+    assert "C1p: The last two layers change most, with maps padded" in out
+    assert "RTE: published -0.251; band < 0" in out
+    assert run(capsys, "explain", "D1").count("source: K19 (Kovaleva et al. 2019) table 1") == 6
+
+
+def test_doctor_says_what_is_here_and_what_is_missing(capsys, shared, tiny_glue, tiny_bert):
+    out = run(capsys, "doctor", *shared)
+    assert f"model {tiny_bert}: here" in out
+    assert "GLUE RTE: here" in out
+    assert "GLUE MRPC: missing; no MRPC/train.tsv" in out
+    for word in ("torch", "device: cpu", "memory:", "stored checkpoints:", "extra dvc:"):
+        assert word in out
+
+
+def test_doctor_works_where_nothing_is(capsys, tmp_path):
+    out = run(capsys, "doctor", "--store", tmp_path / "none" / "deep", "--offline")
+    assert "model google-bert/bert-base-uncased: missing" in out
+    assert "stored checkpoints: 0" in out
+
+
+def test_fetch_checks_model_and_task(capsys, shared):
+    out = run(capsys, "fetch", "--task", "rte", *shared)
+    assert "RTE train: 64 rows (unofficial)" in out
+    assert "RTE dev: 24 rows (unofficial)" in out
+
+
+def test_corpus_writes_a_glue_folder(capsys, tmp_path):
+    out = run(capsys, "corpus", tmp_path / "glue", "--train-rows", 12, "--dev-rows", 6)
+    assert "12 training and 6 validation pairs" in out
+    assert (tmp_path / "glue" / "RTE" / "dev.tsv").read_text().count("\n") == 7
+
+
+def test_offline_opens_no_connection(capsys, monkeypatch, shared):
+    def refuse(*_):
+        raise AssertionError("the network was touched")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    assert '"accuracy"' in run(capsys, "measure", "scores", "--task", "rte", *shared)

@@ -1,0 +1,65 @@
+"""--offline never touches the network, whatever the environment says of the hub: every attempt is recorded."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+WATCHED = """
+import socket, sys
+
+attempts = []
+
+def refuse(*where, **_):
+    attempts.append(where)
+    raise OSError("no network here")
+
+socket.getaddrinfo = socket.create_connection = refuse
+socket.socket.connect = lambda self, where: refuse(where)
+
+from bertsecrets.cli.main import main
+
+code = main(sys.argv[1:])
+print("attempts", len(attempts))
+sys.exit(code)
+"""
+
+
+def watched(tmp_path, *call):
+    """A command in a process of its own that sees no cache and no wish to be offline but the one it is given."""
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("_OFFLINE") and not k.startswith("PYTEST_")}
+    environment |= {"HF_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT), "HF_HUB_DISABLE_TELEMETRY": "1"}
+    command = [sys.executable, "-c", WATCHED, *map(str, call), "--store", str(tmp_path / "runs"), "--device", "cpu"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    return done.returncode, int(done.stdout.rsplit("attempts", 1)[1]), done.stderr
+
+
+def test_a_model_of_the_hub(tmp_path):
+    code, attempts, told = watched(tmp_path, "fetch", "--task", "rte", "--offline")
+    assert (code, attempts) == (2, 0)
+    assert "neither cached nor reachable" in told
+
+
+def test_data_of_the_hub(tmp_path, tiny_bert):
+    code, attempts, told = watched(tmp_path, "fetch", "--model", tiny_bert, "--task", "rte", "--offline")
+    assert (code, attempts) == (2, 0)
+    assert "GLUE's RTE is neither cached nor reachable" in told
+
+
+def test_a_whole_measurement_from_local_folders(tmp_path, tiny_bert, tiny_glue, quick_params, monkeypatch):
+    monkeypatch.setenv("BERTSECRETS_PARAMS", str(quick_params))
+    call = ["measure", "attention-change", "--model", tiny_bert, "--task", "rte", "--glue", tiny_glue]
+    code, attempts, told = watched(
+        tmp_path, *call, "--allow-unofficial-data", "--offline", "--json", tmp_path / "c.json"
+    )
+    assert (code, attempts) == (0, 0), told
+
+
+def test_without_the_option_the_hub_is_asked(tmp_path):
+    """The watch itself works: what has to come from the hub is asked for there."""
+    code, attempts, _ = watched(
+        tmp_path, "fetch", "--model", "distilbert/distilbert-base-uncased@main", "--task", "rte"
+    )
+    assert code == 2
+    assert attempts > 0

@@ -1,0 +1,45 @@
+"""The examples in docstrings run, and give what they show."""
+
+import ast
+import doctest
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bertsecrets
+
+PACKAGE = Path(bertsecrets.__file__).parent
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def docstrings_with_examples() -> Iterator[tuple[str, str, str]]:
+    """Yield module, object and docstring of every example in the package, without importing it.
+
+    They are read from the source, because doctest's own finder passes over functions whose shapes are checked.
+    """
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            docstring = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
+            if docstring and ">>> " in docstring:
+                yield module, getattr(node, "name", "module"), docstring
+
+
+EXAMPLES = list(docstrings_with_examples())
+
+
+@pytest.mark.parametrize(("module", "name", "docstring"), EXAMPLES, ids=[f"{m}:{name}" for m, name, _ in EXAMPLES])
+def test_an_example_gives_what_it_shows(module, name, docstring):
+    names = vars(importlib.import_module(module)).copy()
+    example = doctest.DocTestParser().get_doctest(docstring, names, name, module, 0)
+    assert example.examples
+    said: list[str] = []
+    doctest.DocTestRunner().run(example, out=said.append)
+    assert "".join(said) == ""
+
+
+def test_examples_are_found_in_every_prompt_of_the_package():
+    prompts = sum(path.read_text(encoding="utf-8").count(">>> ") for path in PACKAGE.rglob("*.py"))
+    assert prompts == sum(docstring.count(">>> ") for _, _, docstring in EXAMPLES) > 0

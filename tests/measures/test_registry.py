@@ -1,0 +1,56 @@
+"""Measures are registered where they are defined."""
+
+import subprocess
+import sys
+
+import pytest
+
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.schema import load_claims
+from bertsecrets.errors import UserError
+from bertsecrets.measures.base import Measure
+from bertsecrets.measures.registry import get_measure, measure, measure_names
+
+
+def test_names_are_known_without_importing_a_measure():
+    code = (
+        "import sys; from bertsecrets.measures.registry import measure_names;"
+        "assert 'attention-change' in measure_names(); assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", measure_names())
+def test_every_measure_is_called_after_its_file_and_says_what_it_is(name):
+    found = get_measure(name)
+    assert isinstance(found, Measure)
+    assert found.name == name
+    assert found.title
+    assert found.source.startswith("K19")
+    assert found.check_options({}).given() == {}
+
+
+def test_a_name_is_given_once():
+    with pytest.raises(ValueError, match="two measures are called 'scores'"):
+
+        @measure("scores", title="another", source="nowhere")
+        class Other(Measure):  # type: ignore[misc]
+            def own_settings(self, settings):
+                return {}
+
+            def run(self, run):
+                return {}, 0
+
+
+def test_an_unknown_measure_comes_with_near_matches():
+    with pytest.raises(UserError, match="unknown measure 'head-ablaton': did you mean head-ablation"):
+        get_measure("head-ablaton")
+
+
+def test_the_options_of_every_claim_are_those_of_its_measures():
+    for claim in load_claims():
+        if claim.implemented:
+            for need in QUANTITIES[claim.quantity].needs.values():
+                options = {**(claim.options if need.measure == claim.measure else {}), **need.options}
+                get_measure(need.measure).check_options(options)

@@ -1,0 +1,245 @@
+"""The annotation page over HTTP: every key is on disk at once, work goes on where it stopped, seconds stay blind."""
+
+import base64
+import http.client
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from patterned import pattern_set
+
+from bertsecrets.cli.main import main
+from bertsecrets.cli.patterns import summary
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.colours import shades
+from bertsecrets.patterns.annotation.map_set import ANNOTATIONS, MapSet
+from bertsecrets.patterns.annotation.server import Server
+from bertsecrets.patterns.annotation.session import Annotation, exclusive
+from bertsecrets.patterns.classes import CLASSES
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """An unlabelled set of ten maps."""
+    pattern_set(labelled=False).save(tmp_path / "set")
+    return tmp_path / "set"
+
+
+@pytest.fixture
+def serve():
+    """Serves an annotator's work until the test ends."""
+    servers = []
+
+    def start(work: Annotation) -> Server:
+        server = Server(work)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def ask(server: Server, path: str, body=None, **headers) -> tuple[int, dict]:
+    connection = http.client.HTTPConnection(*server.server_address)
+    try:
+        data = body if body is None or isinstance(body, str) else json.dumps(body)
+        connection.request("GET" if body is None else "POST", path, data, headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+def test_every_label_is_on_disk_at_once_and_undo_takes_it_back(folder, serve):
+    work = Annotation.open(folder, "Anna")
+    server = serve(work)
+    _, state = ask(server, "/state")
+    assert (state["total"], state["done"], state["next"], state["annotator"]) == (10, 0, 0, "Anna")
+    status, state = ask(server, "/label", {"place": 0, "label": "block"})
+    assert (status, state["done"], state["next"], state["counts"]["block"]) == (200, 1, 1, 1)
+    on_disk = MapSet.load(folder)
+    assert [on_disk.labels[i] for i in work.order] == ["block", *[None] * 9]
+    assert json.loads((folder / "annotators.json").read_text()) == {"label": "Anna"}
+    _, state = ask(server, "/label", {"place": 0, "label": "diagonal"})  # a second thought
+    assert MapSet.load(folder).labels[work.order[0]] == "diagonal"
+    _, state = ask(server, "/undo", {})
+    assert (state["next"], MapSet.load(folder).labels[work.order[0]]) == (0, "block")
+    _, state = ask(server, "/undo", {})
+    assert (state["done"], set(MapSet.load(folder).labels)) == (0, {None})
+    status, state = ask(server, "/undo", {})
+    assert (status, state["done"], state["undo"]) == (200, 0, 0)
+
+
+def test_maps_are_shown_as_on_the_sheets(folder, serve):
+    work = Annotation.open(folder)
+    server = serve(work)
+    for place in range(10):
+        _, shown = ask(server, f"/map/{place}")
+        each = work.maps[work.order[place]]
+        cells = np.frombuffer(base64.b64decode(shown["shades"]), dtype=np.uint8).reshape(each.tokens, each.tokens)
+        np.testing.assert_array_equal(cells, shades(each.values))
+        assert shown["separators"] == list(each.separators)
+        assert sum(shown["shares"]) == pytest.approx(1, abs=0.01)
+        assert not {"name", "layer", "head", "task"} & set(shown)
+
+
+def test_work_goes_on_where_it_stopped(folder):
+    work = Annotation.open(folder, "Anna")
+    assert [work.label(place, "vertical") for place in (0, 1, 3)] == [1, 2, 4]
+    again = Annotation.open(folder)
+    assert (again.annotator, again.done, again.open_place(), again.order) == ("Anna", 3, 2, work.order)
+    assert again.label(2, "block") == 4
+    for place in range(4, 10):
+        again.label(place, CLASSES[place % 5])
+    assert (again.done, again.open_place()) == (10, 9)
+    assert summary(again).startswith("10 of 10 labelled: ")
+
+
+def test_the_second_annotator_is_blind_until_the_end(folder, serve):
+    pattern_set().save(folder)
+    first = pattern_set().labels
+    work = Annotation.open(folder, "Ben", second=6)
+    server = serve(work)
+    assert work.order != Annotation.open(folder, second=6).order[::-1]
+    assert len(set(work.order)) == 6
+    for place in range(6):
+        assert ask(server, f"/map/{place}")[1]["label"] is None
+        assert ask(server, "/state")[1]["agreement"] is None
+        right = first[work.order[place]]
+        _, state = ask(server, "/label", {"place": place, "label": right if place else "block"})
+    agreed = first[work.order[0]] == "block"
+    assert f"same label on {'100%' if agreed else '83%'} of 6 maps" in state["agreement"]
+    assert state["agreement"].startswith("Cohen's kappa ")
+    found = MapSet.load(folder)
+    assert found.labels == first
+    assert sum(label is not None for label in found.second_labels) == 6
+    assert state["agreement"] in summary(work)
+
+
+def test_a_larger_second_subset_goes_on_with_the_smaller_one(folder):
+    assert Annotation.open(folder, second=8).order[:5] == Annotation.open(folder, second=5).order
+
+
+def test_annotators_are_not_mixed_up(folder):
+    Annotation.open(folder, "Anna").label(0, "block")
+    with pytest.raises(UserError, match="the labels in .* are Anna's, not Ben's: continue .* --second N, or .* --anew"):
+        Annotation.open(folder, "Ben")
+    with pytest.raises(UserError, match="Anna is the first annotator of"):
+        Annotation.open(folder, "Anna", second=3)
+    Annotation.open(folder, "Ben", second=3).label(0, "block")
+    with pytest.raises(UserError, match="the second labels in .* are Ben's"):
+        Annotation.open(folder, "Clara", second=3)
+    (folder / "annotators.json").write_text("{")
+    with pytest.raises(UserError, match="annotators.json is damaged"):
+        Annotation.open(folder)
+
+
+def test_labels_are_replaced_only_when_asked_and_only_by_the_first_key(folder):
+    pattern_set().relabelled({"tiny_3": "block", "tiny_4": "block"}, second=True).save(folder)
+    with pytest.raises(UserError, match="the second labels in .* are someone unnamed's, not Ben's"):
+        Annotation.open(folder, "Ben", second=10)
+    assert Annotation.open(folder, second=10).done == 2
+    work = Annotation.open(folder, "Ben", second=10, anew=True)
+    assert (work.done, sum(label is not None for label in MapSet.load(folder).second_labels)) == (0, 2)
+    work.label(0, "diagonal")
+    found = MapSet.load(folder)
+    assert [label for label in found.second_labels if label] == ["diagonal"]
+    assert found.labels == pattern_set().labels
+    assert Annotation.open(folder, "Ben", second=10).done == 1
+
+
+@pytest.mark.parametrize("count", [0, 11])
+def test_impossible_subsets_are_refused(folder, count):
+    with pytest.raises(UserError, match=f"--second {count} of 10 maps: give 1 to 10"):
+        Annotation.open(folder, second=count)
+
+
+def test_a_file_changed_by_others_is_never_overwritten(folder, serve):
+    server = serve(Annotation.open(folder))
+    changed = MapSet.load(folder).relabelled({"tiny_4": "block"})
+    changed.save_annotations(folder)
+    status, answer = ask(server, "/label", {"place": 0, "label": "block"})
+    assert (status, "was changed by another program" in answer["error"]) == (409, True)
+    assert MapSet.load(folder).labels == changed.labels
+    shutil.rmtree(folder)
+    assert ask(server, "/label", {"place": 0, "label": "block"})[0] == 409
+    assert ask(server, "/state")[1]["done"] == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/map/10", None, 404),
+        ("/map/-1", None, 404),
+        ("/../secret", None, 404),
+        ("/elsewhere", {}, 404),
+        ("/label", {"place": 10, "label": "block"}, 409),
+        ("/label", {"place": 0, "label": "x"}, 409),
+        ("/label", {"place": "x", "label": "block"}, 400),
+        ("/label", {"label": "block"}, 400),
+        ("/label", "[]", 400),
+        ("/label", "{", 400),
+        ("/label", " " * 20_000, 400),
+    ],
+)
+def test_what_is_not_understood_changes_nothing(folder, serve, path, body, status):
+    before = (folder / ANNOTATIONS).read_bytes()
+    found, answer = ask(serve(Annotation.open(folder)), path, body)
+    assert (found, "error" in answer) == (status, True)
+    assert (folder / ANNOTATIONS).read_bytes() == before
+
+
+@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
+def test_other_sites_cannot_label(folder, serve, headers):
+    server = serve(Annotation.open(folder))
+    assert ask(server, "/label", {"place": 0, "label": "block"}, **headers)[0] == 403
+    assert ask(server, "/state", **headers)[0] == 403
+    assert ask(server, "/state")[1]["done"] == 0
+
+
+def test_a_port_in_use_is_named(folder, serve):
+    port = serve(Annotation.open(folder)).server_address[1]
+    with pytest.raises(UserError, match=f"port {port} is in use: name another with --port"):
+        Server(Annotation.open(folder), port)
+    with pytest.raises(UserError, match="--port 70000 cannot be used"):
+        Server(Annotation.open(folder), 70000)
+
+
+def test_one_process_at_a_time(folder):
+    with exclusive(folder):
+        with pytest.raises(UserError, match="is being annotated by another process"):
+            with exclusive(folder):
+                pass
+    with exclusive(folder):
+        pattern_set(3).save(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["annotations.tsv", "maps-0001.npz"]
+
+
+def test_the_command_draws_a_set_and_refuses_what_it_cannot_do(tiny_bert, tiny_glue, tmp_path, capsys):
+    store = ["--glue", str(tiny_glue), "--store", str(tmp_path / "store"), "--allow-unofficial-data", "--offline"]
+    draw = ["--model", str(tiny_bert), "--task", "rte", "--per-task", "0", "--pretrained-per-task", "7", *store]
+    set_folder = tmp_path / "set"
+    assert main(["annotate", str(set_folder), *draw, "--draw-only"]) == 0
+    assert len(MapSet.load(set_folder)) == 7
+    for arguments, message in [
+        ([str(set_folder), *draw], "already holds a set"),
+        ([str(tmp_path / "absent")], "no set of maps in"),
+        ([str(tmp_path)], "no maps in"),
+        ([str(tmp_path), *draw], "holds other files"),
+        ([str(set_folder / ANNOTATIONS), *draw, "--draw-only"], "a file stands where a folder is needed"),
+        ([str(tmp_path / "new"), *draw[:4], "--per-task", "-1"], "must be 0 or more"),
+        ([str(set_folder), "--second", "9"], "--second 9 of 7 maps"),
+        ([str(set_folder), "--port", "-1"], "--port -1 cannot be used"),
+    ]:
+        assert main(["annotate", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+    assert main(["sheets", str(set_folder), str(tmp_path / "sheets"), "--count", "5"]) == 0
+    assert len((tmp_path / "sheets" / "index.tsv").read_text().splitlines()) == 6

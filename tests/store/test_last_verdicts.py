@@ -1,0 +1,122 @@
+"""The last verdicts: kept whole, read back by claim and model, shown by `explain` and `claims`."""
+
+import json
+
+import pytest
+from measurements import judged, of_id, scored
+
+from bertsecrets.claims.schema import Case, Known
+from bertsecrets.cli.main import main
+from bertsecrets.report.text import (
+    claim_table,
+    kept_in_words,
+    status,
+    task_grid,
+    verdict_row,
+    verdict_table,
+    width_in_words,
+)
+from bertsecrets.store import verdicts as store
+
+
+@pytest.fixture
+def verdict():
+    """A fine-tuned model that beats the untrained one on 80 of 100 examples by 60 points."""
+    pair = [scored([1] * 80 + [0] * 20, [1] * 100), scored([1] * 20 + [0] * 80, [1] * 100)]
+    return judged(of_id("D2-rte"), *pair)
+
+
+def keep_verdict(root, verdict, model):
+    return store.keep_verdict(root, verdict.as_json(), model)
+
+
+def read_verdicts(root, claim, model=None):
+    return store.read_verdicts(root, {str(case): case.task for case in claim.cases}, model)
+
+
+def test_a_verdict_is_kept_under_claim_task_and_model(tmp_path, verdict):
+    path = keep_verdict(tmp_path, verdict, "some/where/tiny-bert")
+    assert path == tmp_path / "verdicts" / "D2-rte-tiny-bert.json"
+    data = json.loads(path.read_text())
+    assert (data["verdict"], data["observed"], data["model"]) == ("reproduced", 60.0, "some/where/tiny-bert")
+    assert keep_verdict(tmp_path, verdict, "some/where/tiny-bert") == path  # the last one stands
+    assert len(list(path.parent.iterdir())) == 1
+
+
+def test_verdicts_are_read_by_claim_variant_and_model(tmp_path, verdict):
+    for model in ("one", "two"):
+        keep_verdict(tmp_path, verdict, model)
+    claim = verdict.case.claim
+    assert [data["model"] for data in read_verdicts(tmp_path, claim)] == ["one", "two"]
+    assert [data["model"] for data in read_verdicts(tmp_path, claim, "two")] == ["two"]
+    assert read_verdicts(tmp_path, of_id("D2-all-mean").claim) == []
+    assert read_verdicts(tmp_path / "none", claim) == []
+    (tmp_path / "verdicts" / "D2-rte-one.json").write_text("{")
+    assert [data["model"] for data in read_verdicts(tmp_path, claim)] == ["two"]
+
+
+def test_a_kept_verdict_in_a_line(tmp_path, verdict):
+    keep_verdict(tmp_path, verdict, "one")
+    (data,) = read_verdicts(tmp_path, verdict.case.claim)
+    line = kept_in_words(data)
+    assert line.startswith("one on RTE, 20")
+    assert "seeds 1: reproduced, observed 60.0 [" in line
+    assert "holds in 100.0% of the resamples" in line
+    assert "decide this at 95%" in line
+
+
+def test_explain_and_claims_show_the_last_verdicts(tmp_path, verdict, capsys):
+    keep_verdict(tmp_path, verdict, "one")
+    assert main(["explain", "D2", "--store", str(tmp_path)]) == 0
+    assert "last verdict: one on RTE" in capsys.readouterr().out
+    assert main(["claims", "--store", str(tmp_path)]) == 0
+    assert "last verdicts: 1" in capsys.readouterr().out
+
+
+def test_explain_says_where_a_bands_width_comes_from():
+    of_score = width_in_words(of_id("D1-rte-pretrained"), 0.99)
+    # sqrt(.646 * .354 / 277) = 2.87 points; 2.58 * hypot(2.87, 2.77) + .05 = 10.3
+    assert of_score.startswith("[54.3, 74.9] = 64.6 +- 10.3; 10.3 = 2.58 * sqrt(2.87^2 sampling + 2.77^2 seeds) + ")
+    assert of_score.endswith(
+        "+ 0.05 rounding (sampling error of the score on 277 rows; seed-to-seed spread from P20, five seeds)"
+    )
+    assert width_in_words(of_id("B5-all-l7h6"), 0.99) == "[0.865, 0.875] = 0.87 +- 0.005 rounding"
+    of_gain = width_in_words(of_id("G5-qnli"), 0.99)
+    assert of_gain.startswith("-0.2 +- 2.58 * sqrt(sampling^2 + 0.11^2 seeds) + 0.05 rounding")
+    assert "sampling error of the measurement, scaled to the published number of examples" in of_gain
+    assert width_in_words(of_id("G1-rte"), 0.99).startswith("> 0, an order")
+
+
+def test_what_is_on_record_of_a_claim():
+    claim = of_id("D2-rte").claim
+    seen = (
+        Known(model="m", task="rte", evidence="seen in ten runs", status="reproduces"),
+        Known(model="m", task="mrpc", evidence="seen in ten runs"),
+    )
+    known = claim.model_copy(update={"known": seen})
+    assert status(claim) == "unknown"
+    assert status(known) == "reproduces: m on RTE; deviates: m on MRPC"
+    assert Case(known, "mrpc").known_deviation("m") is not None
+    assert Case(known, "rte").known_deviation("m") is None  # what reproduces is not expected to fail
+    assert "reproduces: m on RTE" in " ".join(claim_table([known]).split())
+
+
+def test_a_published_constant_answer_is_marked():
+    case = of_id("D1-rte-untrained")
+    verdict = judged(case, scored([1] * 53 + [0] * 47, [1] * 100))
+    assert verdict_row(verdict)[3] == "52.7 points (a constant answer)"
+    assert verdict.as_json()["published_constant_answer"] is True
+    assert "(a constant answer)" not in verdict_row(judged(of_id("D1-rte-pretrained"), scored([1], [1])))[3]
+
+
+def test_several_tasks_stand_side_by_side():
+    right, wrong = [1] * 100, [0] * 100
+    tuned, plain = (scored(said, right, name) for said, name in ((right, "rte"), (wrong, "rte")))
+    other = [scored(said, right, "sst2") for said in (wrong, right)]
+    verdicts = [judged(of_id("D2-rte"), tuned, plain), judged(of_id("D2-sst2"), *other)]
+    grid = task_grid(verdicts).splitlines()
+    assert grid[0].split() == ["id", "SST-2", "RTE"]
+    assert grid[2].split() == ["D2", "D", "-100.0", "R", "100.0"]
+    assert grid[-1] == "R reproduced, D deviates, i inconclusive"
+    assert "\n".join(grid) in verdict_table(verdicts)
+    assert task_grid(verdicts[:1]) == ""  # one task has its table

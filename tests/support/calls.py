@@ -1,0 +1,40 @@
+"""Commands called as a user calls them, in this process; code run in one of its own."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from bertsecrets.cli.main import main
+
+
+def told(capsys, *arguments) -> str:
+    """What a command that must fail writes: one line, and exit code 2."""
+    try:
+        code = main([str(a) for a in arguments])
+    except SystemExit as stop:
+        code = stop.code
+    captured = capsys.readouterr()
+    assert code == 2, captured
+    lines = [line for line in captured.err.splitlines() if not line.startswith(("fine-tuning", "attention of"))]
+    assert len(lines) == 1, captured.err
+    assert lines[0].startswith("bertsecrets")
+    return lines[0]
+
+
+def run(capsys, *arguments) -> str:
+    assert main([str(a) for a in arguments]) == 0
+    return capsys.readouterr().out
+
+
+def started(code: str, **environment: str) -> subprocess.Popen[str]:
+    """A Python of its own that runs the code, with the suite at hand."""
+    root = Path(__file__).parents[2]
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": str(root), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

@@ -1,0 +1,172 @@
+"""Tags and relations of words: by rules on a parse, from a treebank, from a pipeline that is trained here."""
+
+import json
+import warnings
+import zipfile
+from pathlib import Path
+
+import pytest
+from treebank_sample import HEADS, TREES
+from wordpieces import tiny_tokenizer, words_of
+
+from bertsecrets.errors import UserError
+from bertsecrets.measures.relations import relation_pairs
+from bertsecrets.models.alignment import encode_words
+from bertsecrets.texts.parsing import FEATURES, Parses, Word, parse, parse_pairs, verb_subject_links
+from bertsecrets.texts.train_parser import train_pipeline
+from bertsecrets.texts.treebank import read_treebank, spacing
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """A BERT-like tokenizer with a vocabulary of a few words."""
+    return tiny_tokenizer()
+
+
+# ---------------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize(
+    ("text", "yes"),
+    [("not", True), ("Nothing", True), ("n't", True), ("don't", True), ("n’t", True), ("another", False),
+     ("knot", False), ("nowhere", True), ("no", False), ("cannot", True), ("want", False)],
+)  # fmt: skip
+def test_negations_are_words_not_substrings(text, yes):
+    assert FEATURES["negation"](Word(text, 0, len(text), "RB", "neg", 0)) is yes
+
+
+@pytest.mark.parametrize(
+    ("text", "yes"), [(".", True), ("--", True), ("“", True), ("``", True), ("%", False), ("$", False), ("a.", False)]
+)
+def test_punctuation_is_made_of_punctuation(text, yes):
+    assert FEATURES["punctuation"](Word(text, 0, len(text), ".", "punct", 0)) is yes
+
+
+def test_a_verb_is_linked_to_its_own_subject_only():
+    text = "cats sat , mice were eaten"
+    tags = {"sat": "VBD", "were": "VBD", "eaten": "VBN", "mice": "NNS", "cats": "NNS"}
+    relations = {"cats": "nsubj", "mice": "nsubjpass"}
+    words = words_of(text, tags, relations, {"cats": 1, "mice": 5})
+    assert verb_subject_links(words) == [((5, 8), (0, 4))]
+
+
+def test_relations_of_two_texts(tokenizer):
+    first, second = "the cat sat", "him sat"
+    tags, relations = {"sat": "VBD", "him": "PRP", "the": "DT"}, {"cat": "nsubj", "him": "nsubj"}
+    one = Parses([words_of(first, tags, relations, {"cat": 2})], {})
+    other = Parses([words_of(second, tags, relations, {"him": 1})], {})
+    _, alignment = encode_words(tokenizer, [first], [second])  # [CLS] the cat sat [SEP] him sat [SEP]
+    pairs = relation_pairs(alignment, one, other)
+    assert listed(pairs["noun_pronoun"]) == [(2, 5)]
+    assert listed(pairs["pronoun_noun"]) == [(5, 2)]
+    assert listed(pairs["verb_subject"]) == [(3, 2), (6, 5)]
+    assert listed(pairs["subject_verb"]) == [(2, 3), (5, 6)]
+
+
+def listed(pairs):
+    return list(zip(pairs.source.tolist(), pairs.target.tolist(), strict=True))
+
+
+# ---------------------------------------------------------------------- treebank and pipeline
+
+
+@pytest.fixture
+def treebank(tmp_path):
+    """Two hand-made sentences in the layout of NLTK's two packages, zipped."""
+    for name, file, text in (("treebank", "combined/a.mrg", TREES), ("dependency_treebank", "a.dp", HEADS)):
+        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
+            archive.writestr(f"{name}/{file}", text)
+    return tmp_path
+
+
+def test_function_tags_become_relations(treebank):
+    first, second = read_treebank(treebank)
+    found = {w: (label, first.words[h]) for w, label, h in zip(first.words, first.labels, first.heads, strict=True)}
+    assert found["seen"] == ("ROOT", "seen")
+    assert found["was"] == ("aux", "seen")
+    assert found["cat"] == ("nsubjpass", "seen")
+    assert found["by"] == ("agent", "seen")
+    assert found["who"] == ("nsubj", "give")
+    assert found["will"] == ("aux", "give")
+    assert found["him"] == ("dative", "give")
+    assert found["milk"] == ("dobj", "give")
+    assert found["today"][0] == "dep"
+    assert found["."] == ("punct", "seen")
+    assert dict(zip(second.words, second.labels, strict=True))["cat"] == "attr"
+
+
+def test_running_text_is_spaced_as_people_write():
+    words = ["``", "He", "is", "n't", "``", "-LRB-", "$", "5", "-RRB-", ",", "''"]
+    assert "".join(w + " " * s for w, s in zip(words, spacing(words), strict=True)) == "``He isn't ``-LRB-$5-RRB-,''"
+
+
+def test_a_treebank_that_does_not_fit_is_refused(treebank, tmp_path):
+    with zipfile.ZipFile(treebank / "dependency_treebank.zip", "w") as archive:
+        archive.writestr("dependency_treebank/a.dp", HEADS.replace("milk", "beer"))
+    with pytest.raises(UserError, match="differ at"):
+        read_treebank(treebank)
+    with pytest.raises(UserError, match=r"no treebank\.zip"):
+        read_treebank(tmp_path / "none")
+    (treebank / "treebank.zip").write_bytes(b"no zip")
+    with pytest.raises(UserError, match="cannot be read"):
+        read_treebank(treebank)
+
+
+@pytest.fixture
+def pipeline(treebank, tmp_path):
+    """A pipeline trained for a moment."""
+    pytest.importorskip("spacy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # spaCy on two sentences
+        train_pipeline(treebank, tmp_path / "pipeline", epochs=5)
+    return str(tmp_path / "pipeline")
+
+
+def test_a_trained_pipeline_parses_caches_and_says_who_it_is(pipeline, tmp_path):
+    texts = ["The cat was seen by mice.", "He isn't a cat.", "The cat was seen by mice."]
+    cache = tmp_path / "cache"
+    parses = parse(texts, pipeline, cache)
+    assert parses.sentences[0] == parses.sentences[2]
+    assert [texts[1][slice(*word.span)] for word in parses.sentences[1]] == ["He", "is", "n't", "a", "cat", "."]
+    assert parses.pipeline["name"] == "en_treebank_small"
+    assert set(parses.pipeline["accuracy"]) >= {"tag_acc", "dep_las", "subject", "object"}
+    (file,) = cache.iterdir()
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    stored[0][0][3] = "XX"
+    file.write_text(json.dumps(stored), encoding="utf-8")
+    assert parse(texts, pipeline, cache).sentences[0][0].tag == "XX"  # read, not parsed again
+    file.write_text("[", encoding="utf-8")
+    assert parse(texts, pipeline, cache).sentences == parses.sentences  # damaged: parsed again
+    first, second = parse_pairs(texts[:1], texts[1:2], pipeline, cache)
+    assert first.sentences + second.sentences == parses.sentences[:2]
+    assert parse_pairs(texts[:1], None, pipeline, cache)[1] is None
+    with pytest.raises(UserError, match="already exists"):
+        train_pipeline(tmp_path, tmp_path / "pipeline")
+
+
+def test_the_same_seed_trains_the_same_pipeline(pipeline, treebank, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        train_pipeline(treebank, tmp_path / "again", epochs=5)
+    files = sorted(file.relative_to(tmp_path / "again") for file in (tmp_path / "again").rglob("model"))
+    assert len(files) == 3
+    for file in files:
+        assert (tmp_path / "again" / file).read_bytes() == (Path(pipeline) / file).read_bytes()
+
+
+def test_a_missing_pipeline_comes_with_its_install_command(tmp_path):
+    spacy = pytest.importorskip("spacy")
+    with pytest.raises(UserError, match="python -m spacy download xx_no_such"):
+        parse(["a"], "xx_no_such")
+    (tmp_path / "x").mkdir()
+    with pytest.raises(UserError, match="cannot be opened as a spaCy pipeline"):
+        parse(["a"], str(tmp_path / "x"))
+    spacy.blank("en").to_disk(tmp_path / "blank")
+    with pytest.raises(UserError, match="no tagger and no parser"):
+        parse(["a"], str(tmp_path / "blank"))
+
+
+def test_without_spacy_the_message_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "spacy", None)
+    with pytest.raises(UserError, match="pip install"):
+        parse(["a"])
