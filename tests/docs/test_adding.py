@@ -179,8 +179,8 @@ def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(ch
     assert verdict["observed"] == pytest.approx(growth[-1] - growth[0], abs=1e-6)
     assert "Entropy of each head" in (checkout.root / "report.html").read_text()
 
-    (checkout.root / "tests").mkdir()
-    checkout.add("adding/measure.md", "tests/test_attention_entropy.py")
+    (checkout.root / "tests" / "measures").mkdir(parents=True)
+    checkout.add("adding/measure.md", "tests/measures/test_attention_entropy.py")
     assert "1 passed" in checkout.run("-m", "pytest", "tests", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark")
 
     (code,) = (b.text for b in blocks(PROJECT / "docs/adding/measure.md") if b.language == "python" and not b.title)
