@@ -78,15 +78,28 @@ class Checkout:
         """Run a command of the suite on the tiny model; its output."""
         return self.run("-m", "bertsecrets", *arguments, *self.options, code=code)
 
+    def commands(self, *several: tuple[str, ...]) -> None:
+        """Run commands of the suite on the tiny model, in one process, since starting Python takes longest."""
+        lists = [[*arguments, *self.options] for arguments in several]
+        self.run(
+            "-c",
+            f"from bertsecrets.cli.main import main\nassert [main(one) for one in {lists!r}] == {[0] * len(lists)}",
+        )
+
+    def json(self, name: str):
+        """What a command has written as JSON."""
+        return json.loads((self.root / name).read_text(encoding="utf-8"))
+
     def collected(self, chosen: str) -> list[str]:
         """The ids that `pytest benchmarks -k ...` collects."""
         out = self.run("-m", "pytest", "benchmarks", "-k", chosen, "--collect-only", "-q", "-p", "no:cacheprovider")
         return re.findall(r"\[([^\]]+)\]$", out, re.M)
 
-    def verdict(self, claim: str, task: str) -> dict:
-        """The verdict of `report` on a claim."""
-        self.command("report", "--claim", claim, "--task", task, "--json", "verdicts.json", "--html", "report.html")
-        (verdict,) = json.loads((self.root / "verdicts.json").read_text())
+    def verdict(self, claim: str, task: str, *besides: tuple[str, ...]) -> dict:
+        """The verdict of `report` on a claim, after other commands."""
+        report = ("report", "--claim", claim, "--task", task, "--json", "verdicts.json", "--html", "report.html")
+        self.commands(*besides, report)
+        (verdict,) = self.json("verdicts.json")
         return verdict
 
 
@@ -141,9 +154,8 @@ def test_a_quantity_is_one_function_and_one_entry(checkout):
     assert len(checkout.touched) == 2
     assert files_said("a quantity\\]") == "2"
     assert checkout.collected("C6") == ["C6-rte"]
-    verdict = checkout.verdict("C6", "rte")
-    measurement = checkout.command("measure", "attention-change", "--task", "rte")
-    cosine = np.array(json.loads(measurement)["values"]["cosine"])
+    verdict = checkout.verdict("C6", "rte", ("measure", "attention-change", "--task", "rte", "--json", "change.json"))
+    cosine = np.array(checkout.json("change.json")["values"]["cosine"])
     assert verdict["observed"] == cosine.mean(1).argmin() / (LAYERS - 1)
 
 
@@ -167,8 +179,8 @@ def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(ch
     assert verdict["observed"] == pytest.approx(growth[-1] - growth[0], abs=1e-6)
     assert "Entropy of each head" in (checkout.root / "report.html").read_text()
 
-    (checkout.root / "tests").mkdir()
-    checkout.add("adding/measure.md", "tests/test_attention_entropy.py")
+    (checkout.root / "tests" / "measures").mkdir(parents=True)
+    checkout.add("adding/measure.md", "tests/measures/test_attention_entropy.py")
     assert "1 passed" in checkout.run("-m", "pytest", "tests", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark")
 
     (code,) = (b.text for b in blocks(PROJECT / "docs/adding/measure.md") if b.language == "python" and not b.title)
@@ -264,25 +276,36 @@ def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_me
         ]
         (folder / f"{name}.tsv").write_text("source\tlabel\tmark\tsentence\n" + "\n".join(lines) + "\n")
     checkout.options[3] = str(folder.parent)
-    checkout.command("measure", "scores", "--task", "cola", "--save", "kept", "--json", "scores.json")
-    scores = json.loads((checkout.root / "scores.json").read_text())
+    checkout.add("adding/task.md", "expected/D-scores.yaml")
+    verdict = checkout.verdict(
+        "D9",
+        "cola",
+        ("measure", "scores", "--task", "cola", "--save", "kept", "--json", "scores.json"),
+        ("measure", "layer-ablation", "--task", "cola", "--json", "layers.json"),
+    )
+    scores = checkout.json("scores.json")
     assert set(scores["values"]) == {"accuracy", "matthews", "constant", "majority", "entropy"}
     (samples,) = (np.load(path) for path in (checkout.root / "kept").rglob("*.npz"))
     from sklearn.metrics import matthews_corrcoef
 
     assert scores["values"]["matthews"] == pytest.approx(matthews_corrcoef(samples["target"], samples["predicted"]))
-    checkout.add("adding/task.md", "expected/D-scores.yaml")
-    assert checkout.verdict("D9", "cola")["unit"] == "points"
-    assert json.loads(checkout.command("measure", "layer-ablation", "--task", "cola"))["values"][
-        "baseline"
-    ] == pytest.approx(scores["values"]["matthews"])
-
+    assert checkout.json("layers.json")["values"]["baseline"] == pytest.approx(scores["values"]["matthews"])
+    right = samples["target"] == samples["predicted"]
+    majority = max(np.mean(samples["target"] == 1), np.mean(samples["target"] == 0))
+    assert verdict["observed"] == pytest.approx(100 * (right.mean() - majority))
     assert checkout.run("-m", "bertsecrets", "explain", "D2") == before
     assert "7 tasks" in checkout.run(
         "-c",
         """
+import numpy as np
 from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.texts.metrics import score
 from bertsecrets.texts.tasks import TASKS
+from sklearn.metrics import matthews_corrcoef
+target, predicted = np.random.default_rng(0).integers(2, size=(2, 50))
+predicted[:20] = target[:20]
+assert abs(score("matthews", predicted, target) - matthews_corrcoef(target, predicted)) < 1e-12
+assert score("matthews", np.ones(50), target) == 0
 needs = QUANTITIES["mean-score-difference"].needs.values()
 assert "cola" in TASKS and all("cola" not in need.tasks for need in needs)
 print({f"{len(need.tasks)} tasks" for need in needs})

@@ -22,7 +22,7 @@ PYTESTS = ["-k", "-m", "-n", "-rs", "--pyargs", "--benchmark-json", "--collect-o
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
 # What stands for the user's own in the messages of the page of troubles.
 YOURS = r"\b[A-Z]{2,}[\w.-]*(?:'s)?|'[^']*'|\b\d+\b|\bC1\b[-\w]*|\.\.\.|/dev\.tsv|\bdev\b|[\w.]+_model\.bin"
-RUN_FOR_REAL = [  # but for claims that a page adds, which tests/test_adding.py does
+RUN_FOR_REAL = [  # but for claims that a page adds, which tests/docs/test_adding.py does
     (block, command)
     for block, command in COMMANDS
     if command[0] == "bertsecrets"
@@ -151,7 +151,7 @@ def test_a_documented_claim_is_sound(block, monkeypatch):
         if entry["measure"] in measure_names() and entry.get("quantity") in QUANTITIES and "cola" not in entry["tasks"]:
             assert Claim.model_validate(entry).implemented
         else:
-            assert block.page.parent.name == "adding"  # of what the page adds: tests/test_adding.py
+            assert block.page.parent.name == "adding"  # of what the page adds: tests/docs/test_adding.py
 
 
 def test_every_python_block_is_run_by_a_test():
