@@ -93,7 +93,7 @@ def test_what_is_missing_is_said_before_anything_is_trained(session, runs):
         ({"seeds": 0}, "--seeds 0 leaves no seeds to run"),
         ({"glue": "nowhere"}, "no GLUE folder at nowhere"),
         ({"frames": "nowhere"}, "nowhere does not exist"),
-        ({"device": "tpu"}, "no device 'tpu' here"),
+        ({"device": "tpu"}, "device 'tpu' is not available"),
     ],
 )
 def test_impossible_options_are_refused_at_once(option, message):
