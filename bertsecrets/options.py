@@ -5,10 +5,10 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from bertsecrets.errors import UserError
-from bertsecrets.types import SEEDS
+from bertsecrets.errors import UserError, near_matches
+from bertsecrets.types import INITIALISATIONS, SEEDS, Initialisation
 
 GLUE_VARIABLE = "BERTSECRETS_GLUE"
 STORE_VARIABLE = "BERTSECRETS_STORE"
@@ -127,6 +127,17 @@ def seed_range(count: int) -> range:
     if count < 1:
         raise UserError(f"--seeds {count} leaves no seeds to run: give 1 or more")
     return range(1, count + 1)
+
+
+def check_initialisation(name: str) -> Initialisation:
+    """Return the initialisation of this name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in INITIALISATIONS:
+        raise UserError(f"unknown initialisation {name!r}: {near_matches(name, INITIALISATIONS)}")
+    return cast(Initialisation, name)
 
 
 def check_seed(seed: int) -> None:

@@ -25,7 +25,7 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import loading
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.memory import give_back
-from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_seed, seed_range
+from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
 from bertsecrets.provenance import best_device, device_name, software
 from bertsecrets.report import notebook
 from bertsecrets.settings import Params, load_settings
@@ -35,8 +35,8 @@ from bertsecrets.store.measurements import load, save
 from bertsecrets.store.verdicts import keep_verdict
 from bertsecrets.texts.glue import Source, check_glue
 from bertsecrets.texts.rows import TaskRows
-from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
-from bertsecrets.types import Initialisation, Measurement, Subject, slug
+from bertsecrets.texts.tasks import ALL_TASKS, task
+from bertsecrets.types import Measurement, Subject, slug
 
 notebook.show_in_notebooks()
 
@@ -57,13 +57,14 @@ class Session:
         """Open a session.
 
         Args:
-            options: of the run; alternatively, their fields as keywords (`model`, `glue`, `limit`, ...).
+            options: of the run.
+            given: the same as keywords (`model`, `glue`, `limit`, ...), which go before `options`.
             settings: used instead of those in `params.yaml`.
 
         Raises:
             UserError: an option has an impossible value, or names something that does not exist.
         """
-        self.options = options = options or RunOptions(**given)
+        self.options = options = replace(options, **given) if options else RunOptions(**given)
         self.settings = settings or load_settings()
         if options.spacy and (problem := pipeline_problem(options.spacy)):
             raise UserError(problem)
@@ -120,25 +121,24 @@ class Session:
 
     # ------------------------------------------------------------------ in Python
 
-    def subject(
-        self, task_name: str | None, init: Initialisation = "pretrained", seed: int = 1, model: str | None = None
-    ) -> Subject:
+    def subject(self, task_name: str | None, init: str = "pretrained", seed: int = 1) -> Subject:
         """Return a subject: the session's model on a task or, without a task, the bare encoder.
 
         Raises:
-            UserError: the task is unknown, or the seed out of range.
+            UserError: the task or the initialisation is unknown, or the seed out of range.
         """
         check_seed(seed)
+        initialisation = check_initialisation(init)
         if task_name is None:
-            return Subject(model or self.model, ALL_TASKS, "untrained", seed)
-        return Subject(model or self.model, task(task_name).name, init, seed)
+            return Subject(self.model, ALL_TASKS, "untrained", seed)
+        return Subject(self.model, task(task_name).name, initialisation, seed)
 
     def measure(
         self,
         measure: str,
         task: str | None = None,
         *,
-        init: Initialisation = "pretrained",
+        init: str = "pretrained",
         seed: int = 1,
         checkpoint: Path | str | None = None,
         **options: Any,
@@ -147,7 +147,7 @@ class Session:
 
         Args:
             measure: its name, such as `attention-change`.
-            task: the GLUE task; not used by measures of the bare encoder and of the suite itself.
+            task: the GLUE task; none for measures of the bare encoder and of the suite itself.
             init: `pretrained`, `random`, `frozen` or `untrained`.
             checkpoint: a folder to measure instead of the checkpoint that the suite trains.
             options: of the measure, such as `padded_to=200`.
@@ -155,10 +155,10 @@ class Session:
         Raises:
             UserError: the measure, task or an option is unknown, or something that is needed is missing.
         """
-        if get_measure(measure).on_task and task is None:
-            raise UserError(f"measure {measure} needs a task: give one of {', '.join(TASKS)}")
-        subject = self.subject(task if get_measure(measure).on_task else None, init, seed)
-        return self.measurement(measure, subject, Path(checkpoint) if checkpoint else None, **options)
+        folder = Path(checkpoint) if checkpoint else None
+        subject = self.subject(task, init, seed)
+        get_measure(measure).check_request(task, check_initialisation(init), seed, checkpoint=folder)
+        return self.measurement(measure, subject, folder, **options)
 
     def judge(self, claim: str, task: str | None = None, *, seeds: int | None = None) -> Verdict:
         """Return the verdict on a claim; its measurements are made now unless they are in the store.

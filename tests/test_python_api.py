@@ -50,10 +50,24 @@ def test_options_of_a_measure_are_keywords_and_checked(session):
 def test_what_has_no_task_needs_none_and_what_has_one_says_so(session):
     row = session.measure("example-sentence")
     assert row.subject.task == "all"
-    with pytest.raises(bs.UserError, match="measure scores needs a task: give one of mrpc"):
+    with pytest.raises(bs.UserError, match="measure scores needs --task: give one of mrpc"):
         session.measure("scores")
+    with pytest.raises(bs.UserError, match="example-sentence uses no task and no training: leave out --task"):
+        session.measure("example-sentence", task="rte")
+    with pytest.raises(bs.UserError, match="pattern-quality uses annotated maps and no model: leave out --checkpoint"):
+        session.measure("pattern-quality", checkpoint="here")
+    with pytest.raises(bs.UserError, match="attention-change compares with the untrained model"):
+        session.measure("attention-change", task="rte", init="untrained")
+    with pytest.raises(bs.UserError, match="unknown initialisation 'pretrain': did you mean pretrained"):
+        session.measure("scores", task="rte", init="pretrain")
     with pytest.raises(bs.UserError, match="unknown measure 'score': did you mean scores"):
         session.measure("score", task="rte")
+
+
+def test_keywords_go_before_options(tiny_glue, tiny_bert):
+    options = bs.RunOptions(model="minilm", glue=tiny_glue, limit=4)
+    both = bs.Session(options, model=str(tiny_bert))
+    assert (both.model, both.options.limit) == (str(tiny_bert), 4)
 
 
 def test_a_verdict_is_judged_on_the_seeds_asked_for_kept_and_shown(session, runs):

@@ -7,7 +7,6 @@ from typing import Any
 from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_options, path
-from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import INITIALISATIONS
 
 ALL = "all"
@@ -84,22 +83,14 @@ def measure(options: argparse.Namespace) -> None:
     else:
         chosen = [get_measure(options.measure)]
         chosen[0].check_options(given)
-    on_task = chosen[0].on_task
-    if on_task and options.task is None:
-        raise UserError(f"measure {options.measure} needs --task: give one of {', '.join(TASKS)}")
-    if not on_task and (options.task, options.init, options.seed) != (None, "pretrained", 1):
-        raise UserError(f"measure {options.measure} uses no task and no training: leave out --task, --init and --seed")
-    reads_model = any(one.reads_model for one in chosen)
-    if not reads_model and options.checkpoint is not None:
-        raise UserError(f"measure {options.measure} uses annotated maps and no model: leave out --checkpoint")
+    for one in chosen:
+        one.check_request(options.task, options.init, options.seed, checkpoint=options.checkpoint)
     compares = any(one.compares for one in chosen)
-    if options.init == "untrained" and compares and options.checkpoint is None:
-        raise UserError(f"measure {options.measure} compares with the untrained model: choose another --init")
     if options.model is None and options.checkpoint is not None and not compares:
         options.model = str(options.checkpoint)  # a checkpoint that is compared with nothing needs no other model
     session = Session(RunOptions.of(options))
-    subject = session.subject(options.task if on_task else None, options.init, options.seed)
-    if reads_model and (options.checkpoint is None or compares):
+    subject = session.subject(options.task, options.init, options.seed)
+    if any(one.reads_model for one in chosen) and (options.checkpoint is None or compares):
         session.check_model()
     for one in chosen:
         for more in one.variants(session.settings) if options.measure == ALL else [given]:

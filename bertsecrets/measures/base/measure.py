@@ -20,7 +20,7 @@ from bertsecrets.models.locations import ModelRef
 from bertsecrets.settings import Params
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.rows import public_origin
-from bertsecrets.texts.tasks import Task, task
+from bertsecrets.texts.tasks import TASKS, Task, task
 from bertsecrets.types import Initialisation, Measurement, Subject
 
 Result = tuple[dict[str, Any], dict[str, np.ndarray]]  # values and samples
@@ -133,6 +133,27 @@ class Measure(ABC):
     def fits(self, initialisation: Initialisation) -> bool:
         """Return whether such a subject can be measured; an untrained one cannot be compared with itself."""
         return not (self.compares and initialisation == "untrained")
+
+    def check_request(
+        self, task_name: str | None, initialisation: Initialisation, seed: int, *, checkpoint: Path | None
+    ) -> None:
+        """Make sure that task, initialisation, seed and checkpoint make sense for this measure.
+
+        Args:
+            task_name: None if no task was named.
+            checkpoint: the folder to measure instead of the subject's own checkpoint, if there is one.
+
+        Raises:
+            UserError: they do not.
+        """
+        if self.on_task and task_name is None:
+            raise UserError(f"measure {self.name} needs --task: give one of {', '.join(TASKS)}")
+        if not self.on_task and (task_name, initialisation, seed) != (None, "pretrained", 1):
+            raise UserError(f"measure {self.name} uses no task and no training: leave out --task, --init and --seed")
+        if not self.reads_model and checkpoint is not None:
+            raise UserError(f"measure {self.name} uses annotated maps and no model: leave out --checkpoint")
+        if not self.fits(initialisation) and checkpoint is None:
+            raise UserError(f"measure {self.name} compares with the untrained model: choose another --init")
 
     def variants(self, settings: Params) -> list[dict[str, Any]]:
         """Return the sets of options with which `measure all` runs this measure."""
