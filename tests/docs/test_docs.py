@@ -52,7 +52,7 @@ def test_every_command_line_is_of_a_program_that_is_checked():
 
 @pytest.mark.parametrize("arguments", of("bertsecrets"))
 def test_a_documented_command_is_understood(arguments):
-    build_parser().parse_args(arguments)
+    assert build_parser().parse_args(arguments).command == arguments[0]
 
 
 @pytest.mark.parametrize("arguments", of("pytest"))
