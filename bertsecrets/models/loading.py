@@ -150,18 +150,8 @@ def open_classifier(
     if initialisation == "random":
         model = new_model()
     else:
-        model, info = _load(
-            ref,
-            AutoModelForSequenceClassification,
-            config=config,
-            attn_implementation=_kernel(config, attention),
-            dtype=torch.float32,
-            use_safetensors=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # may occur in a saved classifier; in the encoder it is an error, see below
-        )
+        model, drawn = _load_classifier(ref, config, attention)  # a saved classifier may have another size
         encoder = f"{model.base_model_prefix}."
-        drawn = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
         _refuse_drawn(ref.path, [key for key in drawn if key.startswith(encoder) and ".pooler." not in key])
         torch.manual_seed(seed)
         head = [key for key in model.state_dict() if not key.startswith(encoder)]
@@ -177,6 +167,23 @@ def _kernel(config: Any, attention: str) -> str:
 
     known = CLASSIFIERS.get(type(config), None)
     return "eager" if attention == "sdpa" and not getattr(known, "_supports_sdpa", True) else attention
+
+
+def _load_classifier(ref: ModelRef, config: Any, attention: str) -> tuple[Any, set[str]]:
+    """Return a classifier from a model's files, and the names of the weights that transformers had to draw."""
+    from transformers import AutoModelForSequenceClassification
+
+    model, info = _load(
+        ref,
+        AutoModelForSequenceClassification,
+        config=config,
+        attn_implementation=_kernel(config, attention),
+        dtype=torch.float32,
+        use_safetensors=True,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # the caller refuses them, with their names
+    )
+    return model, {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
 
 
 def _refuse_drawn(path: str, names: list[str]) -> None:
@@ -218,22 +225,11 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
         UserError: it has pickled weights, another number of classes, other class names, or another vocabulary than
             the base model.
     """
-    from transformers import AutoModelForSequenceClassification
-
     config = open_checkpoint_config(folder, task)
     ref = ModelRef.in_folder(folder)
     tokenizer = _checkpoint_tokenizer(ref, base, config)
-    model, info = _load(
-        ref,
-        AutoModelForSequenceClassification,
-        config=config,
-        attn_implementation=_kernel(config, attention),
-        dtype=torch.float32,
-        use_safetensors=True,
-        output_loading_info=True,
-        ignore_mismatched_sizes=True,  # refused below, with their names
-    )
-    _refuse_drawn(ref.path, [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])])
+    model, drawn = _load_classifier(ref, config, attention)
+    _refuse_drawn(ref.path, sorted(drawn))
     _order_classes(model, task, folder)
     return OpenModel(model.eval(), tokenizer, ref.identity())
 
