@@ -20,12 +20,18 @@ install_import_hook("bertsecrets", "shapes.check")  # before anything of the pac
 import shutil
 from pathlib import Path
 
+import hypothesis
 import pytest
 import yaml
 from tiny import save_bert, save_tokenizer
 
 from bertsecrets import settings as settings
 from bertsecrets.texts.corpus import write_corpus
+
+# `make attack` asks for the long form of every attack: many more examples, and others each time.
+hypothesis.settings.register_profile("short", derandomize=True, database=None, deadline=None)
+hypothesis.settings.register_profile("attack", max_examples=3000, deadline=None, print_blob=True)
+hypothesis.settings.load_profile("attack" if os.environ.get("BERTSECRETS_ATTACK") == "long" else "short")
 
 # K19's settings, but for a model that has next to nothing to learn with.
 FAST = {"epochs": 1, "learning_rate": 1.0e-3}
