@@ -1,0 +1,131 @@
+"""A folder with a tiny model, a tiny corpus and settings, in which commands are attacked and compared."""
+
+import random
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from faults import LONG, Ended, Fault, Running, contents, half, leftovers, run, start
+
+
+@dataclass
+class Bench:
+    """A folder whose content is put back before each attack, always under the same path, which results name.
+
+    `work` is that folder; `models` holds what no command may change; `settings` is the settings file.
+    """
+
+    folder: Path
+    model: Path
+    glue: Path
+    settings: Path
+    started: int = field(default=0)
+
+    @property
+    def work(self) -> Path:
+        return self.folder / "work"
+
+    @property
+    def subject(self) -> list[Any]:
+        """The options of every command that computes."""
+        where = ["--model", self.model, "--glue", self.glue, "--store", self.work / "runs"]
+        return [*where, "--task", "rte", "--device", "cpu", "--offline", "--allow-unofficial-data"]
+
+    def start(self, command: Sequence[Any], fault: Fault = Fault(), **environment: str) -> Running:
+        """Start a command; `@name` in it is a file or folder in `work`, `@subject` the options above."""
+        self.started += 1
+        return start(self.spelled(command), self._output(), fault, **self.environment | environment)
+
+    def run(self, command: Sequence[Any], fault: Fault = Fault(), **environment: str) -> Ended:
+        """Run a command, spelled as for `start`."""
+        self.started += 1
+        return run(self.spelled(command), self._output(), fault, **self.environment | environment)
+
+    def done(self, command: Sequence[Any], **environment: str) -> Ended:
+        """Run a command that must succeed."""
+        ended = self.run(command, **environment)
+        assert ended.code == 0, f"{command}: {ended}"
+        return ended
+
+    def spelled(self, command: Sequence[Any]) -> list[Any]:
+        words: list[Any] = []
+        for word in command:
+            if word == "@subject":
+                words += self.subject
+            else:
+                words.append(self.work / word[1:] if str(word).startswith("@") else word)
+        return words
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"BERTSECRETS_PARAMS": str(self.settings), "BERTSECRETS_STORE": str(self.work / "runs")}
+
+    def _output(self) -> Path:
+        return self.folder / "output" / str(self.started)
+
+    def keep(self, name: str) -> None:
+        """Keep what `work` holds under a name."""
+        shutil.copytree(self.work, self.folder / name, symlinks=True)
+
+    def put_back(self, name: str) -> None:
+        """Let `work` hold what was kept under a name."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        shutil.copytree(self.folder / name, self.work, symlinks=True)
+
+
+@dataclass
+class Attack:
+    """A command that is attacked over and over from the same state, and what it leaves if nothing happens to it."""
+
+    bench: Bench
+    name: str
+    command: Sequence[Any]
+    before: dict[str, Any]
+    after: dict[str, Any]
+    operations: int
+
+    @classmethod
+    def prepare(cls, bench: Bench, name: str, first: Sequence[Sequence[Any]], command: Sequence[Any]) -> "Attack":
+        """Run what comes first, keep this state, and run the command undisturbed."""
+        shutil.rmtree(bench.work, ignore_errors=True)
+        bench.work.mkdir(parents=True)
+        for one in first:
+            bench.done(one)
+        bench.keep(name)
+        before = contents(bench.work)
+        ended = bench.done(command)
+        assert leftovers(bench.work) == []
+        after = contents(bench.work)
+        assert after != before, f"{command} changes nothing"
+        return cls(bench, name, command, before, after, len(ended.operations))
+
+    def problems(self, fault: Fault) -> list[str]:
+        """Attack the command once, run it again undisturbed, and return whatever is wrong then or in between.
+
+        Neither a half nor a lost result may be seen after the attack. The next run succeeds, leaves what an
+        undisturbed one leaves, and clears away the rest.
+        """
+        self.bench.put_back(self.name)
+        ended = self.bench.run(self.command, fault)
+        problems = [] if ended.killed or ended.refused or ended.code == 0 else [str(ended)]
+        try:
+            problems += half(contents(self.bench.work), self.before, self.after)
+        except ValueError as error:
+            problems.append(f"half a file: {error}")
+        again = self.bench.run(self.command)
+        now = contents(self.bench.work)
+        if again.code != 0 and not (again.refused and now == self.after):  # a set that is whole is not drawn again
+            return [f"{fault}: {problem}" for problem in (*problems, f"run again: {again}")]
+        problems += [f"{name} differs" for name in now.keys() | self.after.keys() if now.get(name) != self.after.get(name)]
+        problems += [f"{name} is left over" for name in leftovers(self.bench.work)]
+        return [f"{fault}: {problem}" for problem in problems]
+
+
+def some(numbers: Sequence[int], short: int, seed: str) -> list[int]:
+    """Return all numbers in the long form; in the short one the first, the last and some between, the same each time."""
+    if LONG or len(numbers) <= short:
+        return list(numbers)
+    inner = random.Random(seed).sample(numbers[1:-1], short - 2)
+    return sorted({numbers[0], *inner, numbers[-1]})

@@ -1,0 +1,219 @@
+"""Commands in processes of their own, which are killed, cut short or starved; and what a folder holds after them."""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import re
+import resource
+import signal
+import sys
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LONG = os.environ.get("BERTSECRETS_ATTACK") == "long"  # `make attack`
+LIMIT = 120  # seconds, after which a command counts as hanging
+
+# A server that has imported everything forks a process for each command, which saves its seconds of importing.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    [
+        *("torch", "accelerate", "transformers", "transformers.models.bert.modeling_bert", "matplotlib.pyplot"),
+        *("bertsecrets.cli.main", "bertsecrets.session", "bertsecrets.models.finetune", "bertsecrets.report.html"),
+    ]
+)
+
+CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.truncate")
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+# Facts of a result that differ from run to run, and digests of the files that hold them.
+PASSING = ("seconds", "made", "time", "files", "sha256", "pid")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a process: a kill -9, a limit to the size of its files, another user."""
+
+    operation: int | None = None  # killed just before this change of the file system, counted from 0
+    seconds: float | None = None  # killed after this time
+    cut: int | None = None  # killed when a file grows beyond this many bytes, which are written
+    largest: int | None = None  # no file may grow beyond this many bytes: the write fails
+    user: int | None = None  # the process belongs to this user
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A process that has ended: its exit code (minus a signal's number), its output and its changes of files."""
+
+    code: int
+    out: str
+    err: str
+    operations: list[str]
+
+    @property
+    def killed(self) -> bool:
+        return self.code in (-signal.SIGKILL, -signal.SIGXFSZ)
+
+    @property
+    def lines(self) -> list[str]:
+        """What the process said to its user, without progress bars."""
+        return [line for line in self.err.splitlines() if line.startswith("bertsecrets")]
+
+    @property
+    def refused(self) -> bool:
+        """Whether it ended as bad input must: exit code 2, one line."""
+        return self.code == 2 and len(self.lines) == 1 and "Traceback" not in self.err
+
+    def __str__(self) -> str:
+        return f"exit code {self.code}: {self.err[-1500:]}"
+
+
+@dataclass(frozen=True)
+class Running:
+    """A process that was started, and the folder of its output."""
+
+    process: BaseProcess
+    folder: Path
+    deadline: float | None
+
+    def wait(self) -> Ended:
+        """Return the process when it has ended; one that hangs is killed and fails the test."""
+        self.process.join(LIMIT if self.deadline is None else self.deadline)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+            assert self.deadline is not None, f"still running after {LIMIT} s"
+        out, err, trace = ((self.folder / name).read_text(errors="replace") for name in ("out", "err", "trace"))
+        code = self.process.exitcode
+        assert code is not None
+        self.process.close()
+        return Ended(code, out, err, trace.splitlines())
+
+
+def start(arguments: list[Any], output: Path, fault: Fault = Fault(), **environment: str) -> Running:
+    """Start a command of the suite in a process of its own, which suffers the fault."""
+    output.mkdir(parents=True, exist_ok=True)
+    for name in ("out", "err", "trace"):
+        (output / name).write_bytes(b"")
+    given = [str(argument) for argument in arguments]
+    process = PROCESSES.Process(target=_command, args=(given, output, fault, environment))
+    process.start()
+    return Running(process, output, fault.seconds)
+
+
+def run(arguments: list[Any], output: Path, fault: Fault = Fault(), **environment: str) -> Ended:
+    """Run a command of the suite in a process of its own, which suffers the fault."""
+    return start(arguments, output, fault, **environment).wait()
+
+
+def _command(arguments: list[str], output: Path, fault: Fault, environment: dict[str, str]) -> None:
+    """The process itself: from here on in the child."""
+    os.environ.update({"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", **environment})
+    sys.dont_write_bytecode = True
+    for number, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(output / name, os.O_WRONLY), number)
+    trace = os.open(output / "trace", os.O_WRONLY | os.O_APPEND)
+    if fault.user is not None:
+        os.setgid(fault.user)
+        os.setuid(fault.user)
+    import torch
+
+    torch.set_num_threads(1)
+    from bertsecrets.cli.main import main
+
+    if fault.largest is not None or fault.cut is not None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN if fault.cut is None else signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (fault.cut or fault.largest or 0, resource.RLIM_INFINITY))
+    else:
+        _count(trace, fault.operation)
+    sys.exit(main(arguments))
+
+
+def _count(trace: int, last: int | None) -> None:
+    """Note every change of the file system from now on; the process dies just before the last."""
+    done = 0
+
+    def note(event: str, arguments: tuple) -> None:
+        nonlocal done
+        if event in CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING):
+            if done == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            done += 1
+            os.write(trace, f"{event} {arguments[:2]}\n".encode(errors="replace"))
+
+    sync = os.fsync
+
+    def noted(handle: int) -> None:
+        sys.audit("os.chmod", f"sync {handle}", None)
+        sync(handle)
+
+    os.fsync = noted  # type: ignore[assignment]  # the one change that Python reports to nobody
+    sys.addaudithook(note)
+
+
+# ---------------------------------------------------------------------- what a folder holds
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    """Return every file below a folder by its relative name, without hidden ones and without what passes."""
+    return {name: content(folder / name) for name in sorted(visible(folder))}
+
+
+def visible(folder: Path) -> list[str]:
+    """Return the relative names of the files below a folder that are not hidden, nor in a hidden folder."""
+    names = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return [str(name) for name in names if not any(part.startswith(".") for part in name.parts)]
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Return what is hidden below a folder, locks aside: what a killed process may have left."""
+    hidden = (path.relative_to(folder) for path in folder.rglob(".*"))
+    return sorted(str(name) for name in hidden if not name.name.endswith(".lock"))
+
+
+def content(path: Path) -> Any:
+    """Return what a file says, in a form in which equal results are equal."""
+    data = path.read_bytes()
+    if path.suffix == ".json":
+        return lasting(json.loads(data))
+    if path.suffix == ".npz":
+        with np.load(path) as arrays:
+            return {name: (str(a.dtype), a.shape, hashlib.sha256(a.tobytes()).hexdigest()) for name, a in arrays.items()}
+    if path.suffix == ".html":
+        data = re.sub(rb"[\d.]+( s</small>|</td></tr>)", rb"\1", data)  # the seconds
+    return hashlib.sha256(data).hexdigest()
+
+
+def lasting(data: Any) -> Any:
+    """Return JSON data without what differs from run to run."""
+    if isinstance(data, dict):
+        return {key: lasting(value) for key, value in data.items() if key not in PASSING}
+    if isinstance(data, list):
+        return [lasting(value) for value in data]
+    return data
+
+
+def half(now: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return the results that are neither as before a command nor as after it, and those that are lost.
+
+    A result is a folder with its files, where it is written as one; else a file.
+    """
+    states = [_results(state) for state in (now, before, after)]
+    present, old, new = states
+    wrong = [name for name, result in present.items() if result not in (old.get(name), new.get(name))]
+    return wrong + [f"{name} is lost" for name in old if name in new and name not in present]
+
+
+def _results(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    whole = {str(Path(name).parent) for name in state if Path(name).name in ("manifest.json", "measurement.json")}
+    results: dict[str, dict[str, Any]] = {}
+    for name, held in state.items():
+        if "/training/" in name:  # the state of a training that has not ended
+            continue
+        folder = str(Path(name).parent)
+        results.setdefault(folder if folder in whole else name, {})[name] = held
+    return results
