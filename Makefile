@@ -9,13 +9,21 @@ else
 TORCH ?= torch==2.13.0
 endif
 DEMO ?= runs/demo
+# `make LOCKED=yes ...` installs the versions of requirements-dev.txt, checked by their sha256, instead of the newest.
+LOCKED ?=
+LOCK := requirements-dev.txt
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test attack lint audit lock docs clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet "$(TORCH)"
+ifeq ($(LOCKED),)
 	$(BIN)/pip install --quiet --editable ".[dev]"
+else
+	$(BIN)/pip install --quiet --require-hashes --no-deps --requirement $(LOCK)
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
+endif
 	touch $@
 
 # The annotated maps come from data/store, so this needs no network.
@@ -31,10 +39,26 @@ demo: $(VENV)/installed $(VENV)/maps
 test: $(VENV)/installed $(VENV)/maps
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:benchmark -n auto --dist loadfile
 
+# The long form of the attacks that `make test` makes in short (docs/faults.md).
+attack: $(VENV)/installed $(VENV)/maps
+	OMP_NUM_THREADS=1 BERTSECRETS_ATTACK=long $(BIN)/python -m pytest -p no:benchmark -n auto tests/attack tests/texts tests/store \
+		tests/cli
+
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Insecure code, and known vulnerabilities of what is pinned.
+audit: $(VENV)/installed
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive bertsecrets
+	$(BIN)/python .ci/audit $(LOCK)
+
+# torch is left out: the builds for CPUs and for each CUDA come from different places and have different digests.
+lock: $(VENV)/installed
+	echo 'torch; python_version < "3"' > $(VENV)/no-torch.txt
+	$(BIN)/uv pip compile --quiet --upgrade --universal --extra dev --generate-hashes --no-annotate --no-header \
+		--overrides $(VENV)/no-torch.txt --output-file $(LOCK) pyproject.toml
 
 docs: $(VENV)/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

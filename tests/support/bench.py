@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from faults import LONG, Ended, Fault, Running, contents, half, leftovers, run, start
+from faults import LONG, UNHARMED, Ended, Fault, Running, contents, half, leftovers, run, start
 
 
 @dataclass
@@ -33,12 +33,13 @@ class Bench:
         where = ["--model", self.model, "--glue", self.glue, "--store", self.work / "runs"]
         return [*where, "--task", "rte", "--device", "cpu", "--offline", "--allow-unofficial-data"]
 
-    def start(self, command: Sequence[Any], fault: Fault = Fault(), **environment: str) -> Running:
-        """Start a command; `@name` in it is a file or folder in `work`, `@subject` the options above."""
+    def start(self, command: Sequence[Any], fault: Fault = UNHARMED, **environment: str) -> Running:
+        """Start a command; `@name` in it is a file or folder in `work`, `@bert` the model, `@subject` the options
+        above."""
         self.started += 1
         return start(self.spelled(command), self._output(), fault, **self.environment | environment)
 
-    def run(self, command: Sequence[Any], fault: Fault = Fault(), **environment: str) -> Ended:
+    def run(self, command: Sequence[Any], fault: Fault = UNHARMED, **environment: str) -> Ended:
         """Run a command, spelled as for `start`."""
         self.started += 1
         return run(self.spelled(command), self._output(), fault, **self.environment | environment)
@@ -54,6 +55,8 @@ class Bench:
         for word in command:
             if word == "@subject":
                 words += self.subject
+            elif word == "@bert":
+                words.append(self.model)
             else:
                 words.append(self.work / word[1:] if str(word).startswith("@") else word)
         return words
@@ -118,13 +121,18 @@ class Attack:
         now = contents(self.bench.work)
         if again.code != 0 and not (again.refused and now == self.after):  # a set that is whole is not drawn again
             return [f"{fault}: {problem}" for problem in (*problems, f"run again: {again}")]
-        problems += [f"{name} differs" for name in now.keys() | self.after.keys() if now.get(name) != self.after.get(name)]
+        problems += [f"{name} differs" for name in different(now, self.after)]
         problems += [f"{name} is left over" for name in leftovers(self.bench.work)]
         return [f"{fault}: {problem}" for problem in problems]
 
 
+def different(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Return the names of the files that two folders do not share, or not with the same content."""
+    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+
+
 def some(numbers: Sequence[int], short: int, seed: str) -> list[int]:
-    """Return all numbers in the long form; in the short one the first, the last and some between, the same each time."""
+    """Return all numbers in the long form; in the short one the first, the last and some between, always the same."""
     if LONG or len(numbers) <= short:
         return list(numbers)
     inner = random.Random(seed).sample(numbers[1:-1], short - 2)

@@ -1,0 +1,163 @@
+"""Full disks, stores that can only be read, places that cannot be written: one line, nothing half, nothing lost."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from bench import Attack, Bench, different
+from faults import LONG, Fault, contents, half, leftovers
+
+FEW = ("--limit", "6")
+OUTPUTS = ("--json", "@verdicts.json", "--html", "@report.html", "--metrics", "@metrics.json", "--plots", "@plots.json")
+COMMANDS = {
+    "corpus": ([], ["corpus", "@glue"]),
+    "finetune": (
+        [["finetune", "@subject", "--output", "@model"]],
+        ["finetune", "@subject", "--seed", 2, "--output", "@model"],
+    ),
+    "measure": (
+        [["measure", "special-tokens", "@subject", *FEW, "--save", "@kept", "--json", "@values.json"]],
+        ["measure", "special-tokens", "@subject", "--save", "@kept", "--json", "@values.json"],
+    ),
+    "report": (
+        [["report", "@subject", *FEW, "--claim", "E1", *OUTPUTS], ["measure", "special-tokens", "@subject"]],
+        ["report", "@subject", "--claim", "E1", *OUTPUTS],
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=COMMANDS)
+def attack(request, bench) -> Attack:
+    return Attack.prepare(bench, request.param, *COMMANDS[request.param])
+
+
+def test_a_file_that_may_not_grow_is_one_line(attack, tally):
+    sizes = [1000, 10_000, *((2000, 30_000, 60_000, 90_000) if LONG else ())]  # of the output as well
+    problems = [attack.problems(Fault(largest=size)) for size in sizes]
+    tally(f"files of limited size: {attack.name}", len(sizes), problems.count([]))
+    assert list(chain(*problems)) == []
+
+
+def test_a_full_disk_is_one_line_and_with_room_again_all_is_well(attack, tally):
+    """The disk holds what was there before, and a little more."""
+    bench = attack.bench
+    before, full = bench.folder / attack.name, bench.folder / "full"
+    used = sum(path.stat().st_size for path in before.rglob("*") if path.is_file())
+    room = [20_000, *((4_000, 60_000, 120_000, 250_000) if LONG else ())]
+    problems = []
+    for free in room:
+        shutil.rmtree(bench.work, ignore_errors=True)
+        bench.work.mkdir()
+        with mounted(bench.work, "-t", "tmpfs", "-o", f"size={2 * used + 1_000_000}", "tmpfs"):
+            shutil.copytree(before, bench.work, dirs_exist_ok=True)
+            state = os.statvfs(bench.work)
+            (bench.work / "filling").write_bytes(bytes(state.f_bavail * state.f_frsize - free))
+            ended = bench.run(attack.command)
+            if not (ended.refused or ended.code == 0):
+                problems.append(f"{free} bytes free: {ended}")
+            (bench.work / "filling").unlink()
+            shutil.copytree(bench.work, full)
+        bench.work.rmdir()
+        full.rename(bench.work)
+        problems += [f"{free} bytes free: {one}" for one in half(contents(bench.work), attack.before, attack.after)]
+        again = bench.run(attack.command)
+        now = contents(bench.work)
+        if again.code != 0 or now != attack.after or leftovers(bench.work):
+            problems.append(f"{free}, run again: {again}, {different(now, attack.after)}, {leftovers(bench.work)}")
+    tally(f"full disk: {attack.name}", len(room), len(room) - len(problems))
+    assert problems == []
+
+
+@contextmanager
+def mounted(folder: Path, *what: str) -> Iterator[None]:
+    """Mount something on a folder inside the block, which only root may do."""
+    command = ["mount", *what, str(folder)]
+    if not shutil.which("mount") or subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("only root may mount a disk")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+# ---------------------------------------------------------------------- a store that can only be read
+
+
+@pytest.fixture(scope="module")
+def filled(bench) -> Bench:
+    """A bench whose store holds a checkpoint, measurements and verdicts, kept as `filled`."""
+    shutil.rmtree(bench.work, ignore_errors=True)
+    bench.work.mkdir()
+    bench.done(["report", "@subject", *FEW, "--claim", "E1", "--claim", "G1", "--json", "@right.json"])
+    bench.keep("filled")
+    return bench
+
+
+READING = {
+    "measure": ["measure", "special-tokens", "@subject", *FEW],
+    "report": ["report", "@subject", *FEW, "--claim", "E1", "--claim", "G1"],
+    "explain": ["explain", "E1"],
+    "claims": ["claims"],
+}
+
+
+@pytest.mark.parametrize("name", READING)
+def test_a_store_that_can_only_be_read_is_read(filled, name, tally):
+    filled.put_back("filled")
+    expected = filled.done(READING[name]).out
+    before = contents(filled.work)
+    with mounted(filled.work, "--bind", "-o", "ro", str(filled.work)):
+        ended = filled.run(READING[name])
+    assert ended.code == 0, str(ended)
+    assert ended.out == expected
+    assert contents(filled.work) == before
+    tally("store that can only be read", 1, 1)
+
+
+def test_what_such_a_store_lacks_is_one_line(filled, tally):
+    filled.put_back("filled")
+    with mounted(filled.work, "--bind", "-o", "ro", str(filled.work)):
+        ended = filled.run(["measure", "scores", "@subject"])
+    assert ended.refused, str(ended)
+    tally("store that can only be read", 1, 1)
+
+
+def test_whom_the_folder_lets_in_may_read_every_file_of_a_store(filled):
+    filled.put_back("filled")
+    closed = [path for path in filled.work.rglob("*") if path.is_file() and path.stat().st_mode & 0o044 != 0o044]
+    assert closed == []
+
+
+# ---------------------------------------------------------------------- places that cannot be written
+
+PLACES = ["/proc/out", "/dev/full", "@taken/out", "@folder", "/dev/null/out", f"@{'x' * 300}"]
+WRITING = {
+    "corpus": ["corpus"],
+    "finetune --output": ["finetune", "@subject", *FEW, "--output"],
+    "measure --json": ["measure", "special-tokens", "@subject", *FEW, "--json"],
+    "measure --save": ["measure", "special-tokens", "@subject", *FEW, "--save"],
+    "report --html": ["report", "@subject", *FEW, "--claim", "E1", "--html"],
+    "report --metrics": ["report", "@subject", *FEW, "--claim", "E1", "--metrics"],
+}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_an_output_that_cannot_be_written_is_one_line(bench, name, tally):
+    bench.work.mkdir(exist_ok=True)
+    taken, folder = bench.work / "taken", bench.work / "folder"
+    taken.write_text("a file")
+    folder.mkdir(exist_ok=True)
+    (folder / "thesis.txt").write_text("years of work")
+    problems = []
+    for place in PLACES:
+        ended = bench.run([*WRITING[name], place])
+        if not (ended.refused or (ended.code == 0 and place == "@folder")):  # `--save` adds to a folder
+            problems.append(f"{place}: {ended}")
+    tally("output that cannot be written", len(PLACES), len(PLACES) - len(problems))
+    assert problems == []
+    assert (taken.read_text(), (folder / "thesis.txt").read_text()) == ("a file", "years of work")

