@@ -126,9 +126,13 @@ class Attack:
         return [f"{fault}: {problem}" for problem in problems]
 
 
-def different(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Return the names of the files that two folders do not share, or not with the same content."""
-    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+def different(now: dict[str, Any], right: dict[str, Any]) -> list[str]:
+    """Return the names of the files that a folder lacks, or has with other content than it should.
+
+    A measurement that another one brings along may be missing from the store: it is made when it is asked for.
+    """
+    wrong = {name for name in now if name not in right or now[name] != right[name]}
+    return sorted(wrong | {name for name in right if name not in now and "/measurements/" not in name})
 
 
 def some(numbers: Sequence[int], short: int, seed: str) -> list[int]:
