@@ -12,7 +12,7 @@ import sys
 from typing import NoReturn
 
 from bertsecrets import __version__
-from bertsecrets.cli import claims, doctor, fetch, measure, patterns, report
+from bertsecrets.cli import claims, doctor, fetch, measure, patterns, report, store
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError
 from bertsecrets.options import check_seed
@@ -34,7 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"bertsecrets {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    for group in (claims, fetch, measure, report, patterns, doctor):
+    for group in (claims, fetch, measure, report, patterns, store, doctor):
         group.add_parsers(commands)
     return parser
 
