@@ -54,6 +54,10 @@ PARSING: dict[str, dict[str, Any]] = {
     "spacy": {"help": "spaCy pipeline that tags and parses (default: en_core_web_sm)", "metavar": "NAME"},
     "seeds": {"help": "judge on seeds 1 to N (default: those in params.yaml)", **NUMBER},
     "offline": {"help": "never touch the network", **SWITCH},
+    "accept_older": {
+        "help": "take checkpoints and measurements made by other code, library versions or devices; verdicts say so",
+        **SWITCH,
+    },
     "allow_unofficial_data": {"help": "accept data whose row or class counts differ from official GLUE", **SWITCH},
 }
 
@@ -78,6 +82,7 @@ class RunOptions:
     seeds: int | None = None
     offline: bool = False
     allow_unofficial_data: bool = False
+    accept_older: bool = False
 
     def __post_init__(self) -> None:
         for name in LIMITS:

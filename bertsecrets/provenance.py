@@ -1,14 +1,28 @@
-"""The software and the device that a result depends on, besides data and weights."""
+"""The record of what made a result: the code, the libraries and the device. It is the second half of a result's key."""
 
 import functools
 import platform
-from importlib.metadata import version
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import torch
 
+from bertsecrets.code import code_digest, imports
 from bertsecrets.errors import UserError
 
+TRAINING = "bertsecrets.models.finetune"  # the module that makes checkpoints
 COMPUTING = ("cpu", "cuda", "mps")  # kinds of device that compute; torch also knows `meta` and others that do not
+# What is imported, and the distributions whose version then counts; `transformers` tokenizes by way of `tokenizers`.
+LIBRARIES = {
+    "torch": ("torch",),
+    "transformers": ("transformers", "tokenizers"),
+    "transformers:Trainer": ("accelerate",),
+    "tokenizers": ("tokenizers",),
+    "numpy": ("numpy",),
+    "scipy": ("scipy",),
+    "sklearn": ("scikit-learn",),
+}
 
 
 @functools.cache
@@ -18,6 +32,54 @@ def software() -> dict[str, str]:
 
     names = ("torch", "transformers", "tokenizers", "datasets", "numpy", "scipy")
     return {"python": platform.python_version(), "bertsecrets": __version__, **{n: version(n) for n in names}}
+
+
+def made_by(module: str, device: torch.device | None) -> dict[str, Any]:
+    """Return what computes a result now: a digest of the code, the versions of its libraries, the device.
+
+    Args:
+        module: the module that computes it.
+        device: None for what is the same on every device.
+    """
+    used = imports(module)
+    names = {name for library, names in LIBRARIES.items() if library in used for name in names}
+    versions = {name: number for name in sorted(names) if (number := library_version(name))}
+    return {"code": code_digest(module), "software": versions, "device": device_name(device) if device else None}
+
+
+def library_version(name: str) -> str | None:
+    """Return the version of an installed library; None if it is not installed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def differences(made: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return how what made a result differs from what would make it now, in a few words each.
+
+    >>> torch = {"code": "a", "software": {"torch": "2.12.0"}}
+    >>> differences(torch, {"code": "b", "software": {"torch": "2.13.0"}})
+    ['made by other code', 'made with torch 2.12.0, not 2.13.0']
+    """
+    different = ["made by other code"] if made.get("code") != now.get("code") else []
+    before, after = made.get("software") or {}, now.get("software") or {}
+    for name in sorted(before.keys() & after.keys()):
+        if before[name] != after[name]:
+            different.append(f"made with {name} {before[name]}, not {after[name]}")
+    if made.get("device") and now.get("device") and made["device"] != now["device"]:
+        different.append(f"made on {made['device']}, not on {now['device']}")
+    return different
+
+
+def checkpoint_differences(made: Mapping[str, Any] | None, now: Mapping[str, Any] | None = None) -> list[str]:
+    """Return how what made a checkpoint differs from what would make it now; nothing if others than the suite made it.
+
+    Args:
+        now: by default what trains now, on whatever device.
+    """
+    different = differences(made, now or made_by(TRAINING, None)) if made else []
+    return [f"checkpoint {difference}" for difference in different]
 
 
 def best_device(wanted: str | None = None) -> torch.device:
@@ -41,7 +103,14 @@ def best_device(wanted: str | None = None) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """Return the name of a device, as a person reads it."""
+    """Return the name of a device, as a person reads it: with all that changes the last bits of a result.
+
+    On a CPU these are its instruction set and the number of threads, which change the order of sums.
+    """
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{device.type} ({torch.get_num_threads()} threads)"
+    threads = torch.get_num_threads()
+    of_threads = f"{threads} thread{'s' if threads != 1 else ''}"
+    if device.type == "cpu":
+        return f"CPU {torch.backends.cpu.get_cpu_capability()}, {of_threads}"
+    return f"{device.type}, {of_threads}"

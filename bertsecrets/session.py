@@ -4,6 +4,7 @@ The command line, the benchmarks and Python all use a `Session`. Nothing is trai
 a result (data, settings, limits, device) is part of its key in the store, and is recorded in its provenance.
 """
 
+import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 
+from bertsecrets import __version__
 from bertsecrets.claims import plan
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import Needed
@@ -26,11 +28,11 @@ from bertsecrets.models import loading
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.memory import give_back
 from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
-from bertsecrets.provenance import best_device, device_name, software
+from bertsecrets.provenance import TRAINING, best_device, checkpoint_differences, differences, made_by
 from bertsecrets.report import notebook
 from bertsecrets.settings import Params, load_settings
-from bertsecrets.store.entries import Store
-from bertsecrets.store.files import copy_whole, digest
+from bertsecrets.store.entries import Key, Store
+from bertsecrets.store.files import copy_whole
 from bertsecrets.store.measurements import load, save
 from bertsecrets.store.verdicts import keep_verdict
 from bertsecrets.texts.glue import Source, check_glue
@@ -80,7 +82,7 @@ class Session:
             allow_unofficial=options.allow_unofficial_data,
             beside=tuple(folders[1:]),
         )
-        self.store = Store(options.store_folder)
+        self.store = Store(options.store_folder, accept_older=options.accept_older)
         self.resources = Resources(
             rows=TaskRows(source, options.limit, options.train_limit, options.grid_limit),
             settings=self.settings,
@@ -198,9 +200,14 @@ class Session:
 
     def checkpoint(self, subject: Subject) -> Path:
         """Return the folder of a subject's checkpoint, trained now unless it is in the store."""
-        folder, reused = self.store.get_or_make(
-            "checkpoints", str(subject), self._checkpoint_key(subject), partial(self._train, subject)
-        )
+        key = self._checkpoint_key(subject)
+
+        def make(folder: Path) -> dict[str, Any]:
+            facts = self._train(subject, folder)
+            _check_unchanged(key, self._checkpoint_key(subject))
+            return facts
+
+        folder, reused = self.store.get_or_make("checkpoints", str(subject), key, make)
         if not reused:
             give_back()
         return folder
@@ -210,17 +217,20 @@ class Session:
         copy_whole(self.checkpoint(subject), folder)
         return folder
 
-    def _checkpoint_key(self, subject: Subject) -> dict[str, Any]:
-        trained = subject.initialisation != "untrained"
-        return {
-            "model": self.ref(subject.model).identity(),
+    def _checkpoint_key(self, subject: Subject) -> Key:
+        trained, ref = subject.initialisation != "untrained", self.ref(subject.model)
+        device = self.resources.device if trained else torch.device("cpu")
+        inputs = {
+            "model": ref.identity(),
+            "tokenizer": ref.tokenizer(),
             "task": subject.task,
             "initialisation": subject.initialisation,
             "seed": subject.seed,
             "finetune": self.settings.finetune.model_dump() if trained else None,
             "train": self.resources.rows.split(subject.task, "train").fingerprint if trained else None,
-            "device": self.resources.device.type if trained else "cpu",
+            "device": device.type,
         }
+        return Key(inputs, made_by(TRAINING, device))
 
     def _train(self, subject: Subject, folder: Path) -> dict[str, Any]:
         """Train a subject's checkpoint into a folder; returns its manifest."""
@@ -246,9 +256,7 @@ class Session:
         return {
             "subject": asdict(subject),
             "training": facts,
-            "software": software(),
-            "data": rows.facts(subject.task, ("train", "dev") if trained else ("dev",)),
-            "train_limit": rows.cut(subject.task, "train") if trained else None,
+            **self._training_data(subject),
         }
 
     # ------------------------------------------------------------------ measurements
@@ -266,30 +274,53 @@ class Session:
             UserError: the measure or an option is unknown, or something that is needed is missing.
         """
         own = get_measure(measure)
-        run = self._run(own, subject, checkpoint, options)
-        name, key = _entry_name(own, subject, checkpoint), own.key(run)
-        run = replace(run, grid=self.store.root / "grids" / f"{own.name}-{digest(key)[:12]}")
-        made: dict[str, Measurement] = {}
-        if own.shared and self.store.find("measurements", name, key) is None:
-            made = self._measured(own, run)  # before locking the entry, since processes share the work
+        run, own_checkpoint = self._run(own, subject, checkpoint, options), checkpoint is None
+        key = own.key(run)
+        run = replace(run, grid=self.store.root / "grids" / f"{own.name}-{key.marks}")
+        made: dict[str, tuple[Measurement, Key]] = {}
+
+        def measure_all() -> None:
+            companions = [get_measure(name) for name in own.companions if name != own.name]
+            runs = {
+                one: replace(run, options=one.check_options({}))
+                for one in companions
+                if one.fits(subject.initialisation)
+            }
+            keys = {own.name: key} | {one.name: one.key(its_run) for one, its_run in runs.items()}
+            results = self._measured(own, run, keys, own_checkpoint)
+            for one, its_run in [(own, run), *runs.items()]:
+                if one.name in results:
+                    _check_unchanged(keys[one.name], one.key(its_run))
+            made.update({name: (measurement, keys[name]) for name, measurement in results.items()})
 
         def make(target: Path) -> dict[str, Any]:
             if not made:
-                made.update(self._measured(own, run))
-            return save(made[own.name], target)
+                measure_all()
+            return save(made[own.name][0], target)
 
-        entry, reused = self.store.get_or_make("measurements", name, key, make)
-        for companion_name, measurement in made.items():  # measured in the same pass
-            if companion_name != own.name:
-                companion = get_measure(companion_name)
-                companion_run = replace(run, options=companion.check_options({}))
-                self.store.get_or_make(
-                    "measurements",
-                    _entry_name(companion, subject, checkpoint),
-                    companion.key(companion_run),
-                    partial(save, measurement),
-                )
-        return replace(load(entry), subject=subject, reused=reused)
+        if own.shared and self.store.find("measurements", key) is None:
+            measure_all()  # before locking the entry, since processes share the work
+        entry, reused = self.store.get_or_make("measurements", _entry_name(own, subject, checkpoint), key, make)
+        for companion, (measurement, its_key) in made.items():  # measured in the same pass
+            if companion != own.name:
+                entry_name = _entry_name(get_measure(companion), subject, checkpoint)
+                self.store.get_or_make("measurements", entry_name, its_key, partial(save, measurement))
+        return self._present(load(entry), own, run, key, own_checkpoint=own_checkpoint, reused=reused)
+
+    def _present(
+        self, stored: Measurement, measure: Measure, run: Run, key: Key, *, own_checkpoint: bool, reused: bool
+    ) -> Measurement:
+        """Return a stored measurement as that of the subject asked for.
+
+        Equal rows may come from other files, and equal weights from another checkpoint; so what is said of both is said
+        of those in use now.
+        """
+        provenance = stored.provenance | self._facts(measure, run, own_checkpoint)
+        older = differences(provenance["made_by"], key.made_by)
+        if own_checkpoint and run.model is not None and measure.on_task:
+            now = self._checkpoint_key(run.subject).made_by
+            older += checkpoint_differences(provenance["checkpoint_made_by"], now)
+        return replace(stored, subject=run.subject, provenance=provenance, older=tuple(older), reused=reused)
 
     def _run(self, measure: Measure, subject: Subject, checkpoint: Path | None, options: dict[str, Any]) -> Run:
         checked = measure.check_options(options)
@@ -303,12 +334,19 @@ class Session:
             loading.open_checkpoint_config(folder, task(subject.task))
         return Run(subject, checked, self.resources, ref, folder)
 
-    def _measured(self, measure: Measure, run: Run) -> dict[str, Measurement]:
+    def _measured(
+        self, measure: Measure, run: Run, keys: dict[str, Key], own_checkpoint: bool
+    ) -> dict[str, Measurement]:
         """Run a measure; returns its measurement and those made in the same pass, by measure."""
         began = time.monotonic()
         with torch.inference_mode():
             results, examples = measure.run(run)
-        seconds = round(time.monotonic() - began, 2)
+        made = {
+            "seconds": round(time.monotonic() - began, 2),
+            "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "python": platform.python_version(),
+            "bertsecrets": __version__,
+        }
         return {
             name: Measurement(
                 measure=name,
@@ -318,26 +356,44 @@ class Session:
                 samples=samples,
                 settings=get_measure(name).settings(self.resources),
                 options=run.options.given() if name == measure.name else {},
-                provenance=self._provenance(get_measure(name), run, seconds),
+                provenance=self._facts(get_measure(name), run, own_checkpoint) | {"made_by": keys[name].made_by} | made,
             )
             for name, (values, samples) in results.items()
         }
 
-    def _provenance(self, measure: Measure, run: Run, seconds: float) -> dict[str, Any]:
-        """Return the provenance of a measurement: data, limits, checkpoint, software, device, seconds."""
+    def _facts(self, measure: Measure, run: Run, own_checkpoint: bool) -> dict[str, Any]:
+        """Return what a measurement's provenance says of the measured data, the checkpoint and its training data."""
         facts = measure.data_facts(self.resources, run.subject.task)
         manifest = ModelRef.in_folder(run.folder).manifest() if run.folder else {}
+        of_training = self._training_data(run.subject) if own_checkpoint and measure.on_task else manifest
+        key = Key.of_manifest(manifest)
         return {
             **facts,
-            "official_data": facts["official_data"] and manifest.get("data", {}).get("official", True),
-            "train_limit": manifest.get("train_limit"),
+            "official_data": facts["official_data"] and (of_training.get("data") or {}).get("official", True),
+            "train_limit": of_training.get("train_limit"),
             "checkpoint": run.folder.name if run.folder else None,
+            "checkpoint_made_by": key.made_by if key else None,
             "training": manifest.get("training"),
-            "software": software(),
-            "device": device_name(self.resources.device),
-            "seconds": seconds,
-            "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
+
+    def _training_data(self, subject: Subject) -> dict[str, Any]:
+        """Return what is recorded of the rows that a subject is trained on; an untrained one has none."""
+        rows, trained = self.resources.rows, subject.initialisation != "untrained"
+        return {
+            "data": rows.facts(subject.task, ("train",)) if trained else None,
+            "train_limit": rows.cut(subject.task, "train") if trained else None,
+        }
+
+
+def _check_unchanged(before: Key, now: Key) -> None:
+    """Make sure that nothing was replaced while it was in use.
+
+    Raises:
+        UserError: a file of the model, the checkpoint or the data has changed.
+    """
+    changed = sorted(name for name in before.inputs if before.inputs[name] != now.inputs.get(name))
+    if changed:
+        raise UserError(f"{', '.join(changed)} changed while in use, so nothing was stored: run the command again")
 
 
 def _entry_name(measure: Measure, subject: Subject, checkpoint: Path | None) -> str:

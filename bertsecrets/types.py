@@ -43,7 +43,8 @@ class Measurement:
     `values` are the results themselves (scalars, or arrays of shape [layers, heads]); `samples` hold what
     resampling needs, one row per example (e.g. `cosine`: [examples, layers, heads]). `settings` come from
     `params.yaml`, `options` change what is measured (e.g. `padded_to`). Scores are fractions, not percentages.
-    `origin` is the folder that the measurement was loaded from, for messages.
+    `origin` is the folder that the measurement was loaded from, for messages; `older` says how the code, libraries or
+    device that made it differ from those in use.
     """
 
     measure: str
@@ -56,6 +57,7 @@ class Measurement:
     provenance: dict[str, Any] = field(default_factory=dict)
     reused: bool = False
     origin: str = ""
+    older: tuple[str, ...] = ()
 
     def value(self, name: str) -> Any:
         """Return the value of this name.

@@ -8,6 +8,7 @@ import numpy as np
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case, Outcome
 from bertsecrets.measures.registry import get_measure
+from bertsecrets.provenance import checkpoint_differences, differences
 from bertsecrets.types import Measurement, as_html
 
 
@@ -38,6 +39,7 @@ class Verdict:
             if measurement.values.get("constant"):
                 remarks.append(f"constant predictor ({measurement.subject.initialisation})")
             remarks += get_measure(measurement.measure).remarks(measurement)
+            remarks += [*measurement.older, *_older(measurement)]
         if self.measurements and all(measurement.reused for measurement in self.measurements):
             remarks.append("stored")
         return list(dict.fromkeys(remarks))
@@ -76,3 +78,10 @@ class Verdict:
             "seeds": sorted({measurement.subject.seed for measurement in self.measurements}),
             "seconds": round(seconds, 2),
         }
+
+
+def _older(measurement: Measurement) -> list[str]:
+    """Return how code and libraries that made a measurement and its checkpoint differ from those that judge it."""
+    made_by = measurement.provenance.get("made_by")
+    own = differences(made_by, get_measure(measurement.measure).made_by(None)) if made_by else []
+    return own + checkpoint_differences(measurement.provenance.get("checkpoint_made_by"))

@@ -11,7 +11,7 @@ from bertsecrets.types import INITIALISATIONS
 # The options of every command that computes on rows; `measure` and `report` add those of frames and spaCy.
 ROW_OPTIONS = (
     *("model", "glue", "store", "device", "limit", "train_limit", "grid_limit"),
-    *("offline", "allow_unofficial_data"),
+    *("offline", "allow_unofficial_data", "accept_older"),
 )
 
 

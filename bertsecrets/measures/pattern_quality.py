@@ -3,7 +3,7 @@
 from typing import Any
 
 from bertsecrets.measures.base import Resources, Results, Run, SuiteMeasure
-from bertsecrets.measures.base.needs import AnnotatedMaps, PatternWeights
+from bertsecrets.measures.base.pattern_needs import AnnotatedMaps, PatternWeights
 from bertsecrets.measures.registry import measure
 from bertsecrets.settings import Params
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import ClassMap, Figure, StackedShares
-from bertsecrets.measures.base.needs import PatternWeights
+from bertsecrets.measures.base.pattern_needs import PatternWeights
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch

@@ -255,7 +255,7 @@ def open_checkpoint_config(folder: Path, task: Task) -> Any:
 
 def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> Any:
     folder = Path(ref.path)
-    own = open_tokenizer(ref) if ref.vocabulary() else None
+    own = open_tokenizer(ref) if ref.tokenizer() else None
     of_base = open_tokenizer(base) if base is not None else None
     if own is None and of_base is None:
         raise UserError(f"checkpoint {folder} holds no tokenizer: save one beside the weights")

@@ -4,21 +4,27 @@ A name is resolved once, by `locate`; from then on the `ModelRef` is passed arou
 """
 
 import functools
-import hashlib
 import importlib.util
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.models.families import ALIASES, PINNED
-from bertsecrets.store.files import MANIFEST, file_sha256
+from bertsecrets.store.files import MANIFEST, digest, file_sha256
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model")
+# The files that determine the encoder, and those that transformers reads for any of its tokenizers.
+ENCODER_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "adapter_config.json")
+TOKENIZER_FILES = (
+    *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "*vocab*.txt", "*vocab*.json", "*.vocab"),
+    *("merges.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.tiktoken", "dict*.txt", "tekken.json"),
+    *("normalizer.json", "word_shape.json", "word_pronunciation.json", "emoji.json", "byte_maps.json"),
+)
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
 PICKLES = (
     "pytorch_model.bin",
@@ -64,17 +70,30 @@ class ModelRef:
         return self if self.local else _resolve(self)
 
     def identity(self) -> str:
-        """Return the identity of the weights: a digest of the files, or hub name and commit.
+        """Return the identity of the encoder: a digest of the names and contents of its files, or hub name and commit.
 
         Raises:
             UserError: as `resolved`.
         """
+        return self._contents(ENCODER_FILES) or ""
+
+    def tokenizer(self) -> str | None:
+        """Return the identity of the tokenizer: a digest of the names and contents of its files, or name and commit.
+
+        None where a folder holds no tokenizer.
+
+        Raises:
+            UserError: as `resolved`.
+        """
+        return self._contents(TOKENIZER_FILES)
+
+    def _contents(self, patterns: Sequence[str]) -> str | None:
         if not self.local:
             ref = self.resolved()
             return f"{ref.path}@{ref.revision}"
         folder = Path(self.path)
-        files = [*sorted(folder.glob("*.safetensors")), folder / "config.json"]
-        return hashlib.sha256("".join(file_sha256(p) for p in files).encode()).hexdigest()
+        files = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+        return digest({path.name: file_sha256(path) for path in files}) if files else None
 
     def folder(self) -> Path:
         """Return the folder that holds the files; a hub model is downloaded to the hub's cache first.
@@ -92,18 +111,13 @@ class ModelRef:
             snapshot_download(ref.path, revision=ref.revision, allow_patterns=patterns, local_files_only=ref.cached)
         )
 
-    def vocabulary(self) -> str | None:
-        """Return a digest of the tokenizer files of a local folder; None where it has none."""
-        files = [Path(self.path) / name for name in TOKENIZER_FILES]
-        files = [file for file in files if file.is_file()]
-        return hashlib.sha256("".join(file_sha256(p) for p in files).encode()).hexdigest() if files else None
-
     def manifest(self) -> dict[str, Any]:
         """Return the manifest of a checkpoint that this suite made; empty for other models."""
         try:
-            return json.loads((Path(self.path) / MANIFEST).read_text(encoding="utf-8"))
+            manifest = json.loads((Path(self.path) / MANIFEST).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
+        return manifest if isinstance(manifest, dict) else {}
 
 
 def locate(name: str, offline: bool = False) -> ModelRef:

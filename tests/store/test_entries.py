@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 
 import pytest
 from calls import started
@@ -10,11 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertsecrets.errors import UserError, near_matches
-from bertsecrets.store.entries import DamagedEntryWarning, Store, finite, read_json, read_manifest, write_json
+from bertsecrets.store.entries import (
+    DamagedEntryWarning,
+    Key,
+    Store,
+    damage,
+    finite,
+    read_json,
+    read_manifest,
+    write_json,
+    write_manifest,
+)
 from bertsecrets.store.files import digest, file_sha256
 from bertsecrets.types import slug
 
-KEY = {"model": "m", "seed": 1}
+KEY = Key({"model": "m", "seed": 1}, {"code": "c", "software": {}, "device": None})
 not_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 
 
@@ -36,14 +47,96 @@ def test_an_entry_is_made_once_and_reused(tmp_path):
     assert store.get_or_make("checkpoints", "name", KEY, maker("other", calls)) == (folder, True)
     assert calls == ["hello"]
     manifest = read_manifest(folder)
-    assert (manifest["settings"], manifest["fact"]) == (KEY, 1)
+    assert (manifest["key"], manifest["fact"]) == (KEY.as_json(), 1)
     assert manifest["files"] == {"sub/file.txt": file_sha256(folder / "sub" / "file.txt")}
 
 
 def test_another_key_is_another_entry_whatever_its_order(tmp_path):
+    def name(inputs, made_by):
+        return Store(tmp_path).folder("k", "n", Key(inputs, made_by)).name
+
+    assert name({"a": 1, "b": 2}, {}) == name({"b": 2, "a": 1}, {})
+    assert len({name({"a": 1}, {}), name({"a": 2}, {}), name({"a": 1}, {"code": "c"}), name({}, {"a": 1})}) == 4
+
+
+def test_an_entry_is_found_whatever_it_is_called(tmp_path):
     store = Store(tmp_path)
-    assert store.folder("k", "n", {"a": 1, "b": 2}) == store.folder("k", "n", {"b": 2, "a": 1})
-    assert store.folder("k", "n", {"a": 1}) != store.folder("k", "n", {"a": 2})
+    folder, _ = store.get_or_make("checkpoints", ".tiny-bert", KEY, maker())
+    assert folder.name == f"tiny-bert-{KEY.marks}"
+    assert store.get_or_make("checkpoints", "renamed", KEY, maker("other")) == (folder, True)
+
+
+def test_an_entry_under_anothers_name_is_damaged(tmp_path):
+    store = Store(tmp_path)
+    other, _ = store.get_or_make("checkpoints", "name", Key({"seed": 2}, KEY.made_by), maker("other"))
+    folder, _ = store.get_or_make("checkpoints", "name", KEY, maker())
+    shutil.rmtree(folder)
+    shutil.copytree(other, folder)
+    assert damage(folder) == "it is another entry under this one's name"
+    with pytest.warns(DamagedEntryWarning, match="another entry under this one's name"):
+        assert store.get_or_make("checkpoints", "name", KEY, maker())[1] is False
+    assert (folder / "sub" / "file.txt").read_text() == "hello"
+
+
+def test_every_changed_byte_of_a_manifest_is_noticed(tmp_path):
+    folder, _ = Store(tmp_path).get_or_make("checkpoints", "name", KEY, maker())
+    path = folder / "manifest.json"
+    whole = path.read_bytes()
+    same = json.loads(whole)
+    for place in range(len(whole)):
+        for bit in (1, 4):
+            flipped = bytearray(whole)
+            flipped[place] ^= bit
+            path.write_bytes(flipped)
+            assert damage(folder) or json.loads(bytes(flipped)) == same
+
+
+def test_an_entry_of_other_code_is_taken_only_where_the_user_accepts_it(tmp_path):
+    old = [Key(KEY.inputs, {"code": code}) for code in ("a", "b")]
+    for key in old:
+        Store(tmp_path).get_or_make("checkpoints", "name", key, maker(key.made_by["code"]))
+    first, second = (Store(tmp_path).find("checkpoints", key) for key in old)
+    dated(second, "2026-01-01T00:00:00Z")
+    dated(first, "2026-01-02T00:00:00Z")
+    assert Store(tmp_path).find("checkpoints", KEY) is None
+    accepting = Store(tmp_path, accept_older=True)
+    assert accepting.get_or_make("checkpoints", "name", KEY, maker()) == (first, True)  # the newest
+    (first / "sub" / "file.txt").write_text("damaged")
+    assert accepting.find("checkpoints", KEY) == second
+    assert accepting.find("checkpoints", Key({"seed": 2}, {})) is None
+    present, _ = Store(tmp_path).get_or_make("checkpoints", "name", KEY, maker())
+    assert accepting.find("checkpoints", KEY) == present
+
+
+def dated(entry, made):
+    """Set the time at which an entry was made."""
+    facts = {name: value for name, value in read_manifest(entry).items() if name not in ("sha256", "files")}
+    (entry / "manifest.json").unlink()
+    write_manifest(entry, facts)
+    text = (entry / "manifest.json").read_text()
+    content = {**json.loads(text), "made": made}
+    del content["sha256"]
+    (entry / "manifest.json").write_text(json.dumps({**content, "sha256": digest(content)}))
+
+
+@not_root
+def test_an_entry_is_read_from_a_folder_that_cannot_be_written(tmp_path):
+    folder, _ = Store(tmp_path / "runs").get_or_make("k", "n", KEY, maker())
+    folder.parent.chmod(0o555)
+    for lock in folder.parent.glob(".*.lock"):
+        lock.chmod(0o444)
+    assert Store(tmp_path / "runs").get_or_make("k", "n", KEY, maker()) == (folder, True)
+    folder.parent.chmod(0o755)
+
+
+def test_looking_for_an_entry_writes_nothing(tmp_path):
+    assert Store(tmp_path / "runs").find("checkpoints", KEY) is None
+    folder, _ = Store(tmp_path).get_or_make("checkpoints", "name", KEY, maker())
+    locks = sorted(tmp_path.rglob("*.lock"))
+    for lock in locks:
+        lock.unlink()
+    assert Store(tmp_path).get_or_make("checkpoints", "name", KEY, maker()) == (folder, True)
+    assert not list(tmp_path.rglob("*.lock"))
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, UserError])
@@ -65,6 +158,7 @@ def test_an_interrupted_entry_leaves_nothing(tmp_path, error):
     [
         (lambda folder: (folder / "sub" / "file.txt").write_text("hello!"), "sub/file.txt has changed"),
         (lambda folder: (folder / "sub" / "file.txt").unlink(), "sub/file.txt is missing"),
+        (lambda folder: (folder / "special_tokens_map.json").write_text("{}"), r"special_tokens_map\.json was added"),
         (lambda folder: (folder / "manifest.json").unlink(), r"has no manifest\.json"),
         (lambda folder: (folder / "manifest.json").write_text("{"), "is not valid JSON"),
         (lambda folder: (folder / "manifest.json").write_text("{}"), "lists no files"),
@@ -89,14 +183,14 @@ def test_two_processes_make_one_entry_once(tmp_path):
     code = """
         import os, time
         from pathlib import Path
-        from bertsecrets.store.entries import Store
+        from bertsecrets.store.entries import Key, Store
         def make(folder):
             with open(os.environ["LOG"], "a") as log:
                 log.write("made\\n")
             time.sleep(0.5)
             (folder / "x").write_text("x")
             return {}
-        print(Store(Path(os.environ["ROOT"])).get_or_make("k", "n", {}, make)[1])
+        print(Store(Path(os.environ["ROOT"])).get_or_make("k", "n", Key({}, {}), make)[1])
     """
     both = [started(code, ROOT=str(tmp_path / "runs"), LOG=str(tmp_path / "log")) for _ in range(2)]
     outputs = sorted(process.communicate(timeout=60)[0].strip() for process in both)

@@ -10,7 +10,7 @@ import pytest
 from calls import started
 
 from bertsecrets.errors import UserError
-from bertsecrets.store.entries import Store
+from bertsecrets.store.entries import Key, Store
 from bertsecrets.store.files import check_free, copy_whole, file_sha256, guarded_writes, whole_folder, write_whole
 
 
@@ -118,7 +118,7 @@ def entry(tmp_path):
         (folder / "weights").write_text("w")
         return {}
 
-    return Store(tmp_path / "runs").get_or_make("k", "n", {}, make)[0]
+    return Store(tmp_path / "runs").get_or_make("k", "n", Key({}, {}), make)[0]
 
 
 @pytest.mark.parametrize("manifest", ["{}", "[]", "{", '{"files": 3}', '{"files": ["manifest.json"]}'])

@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bertsecrets.errors import UserError
@@ -17,7 +18,9 @@ from bertsecrets.measures.base.resources import Resources
 from bertsecrets.models import loading
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.models.locations import ModelRef
+from bertsecrets.provenance import made_by
 from bertsecrets.settings import Params
+from bertsecrets.store.entries import Key
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.rows import public_origin
 from bertsecrets.texts.tasks import TASKS, Task, task
@@ -91,6 +94,7 @@ class Measure(ABC):
         seedless: no seed can change it.
         shared: several processes can work on one measurement together.
         common: it needs nothing that is not shipped, so `measure all` runs it.
+        companions: other measures that are made in the same pass, where they can be.
         curves: the values that are plotted over the layers.
     """
 
@@ -105,6 +109,7 @@ class Measure(ABC):
     seedless: ClassVar[bool] = False
     shared: ClassVar[bool] = False
     common: ClassVar[bool] = False
+    companions: ClassVar[tuple[str, ...]] = ()
     curves: ClassVar[tuple[str, ...]] = ()
 
     # ------------------------------------------------------------------ what is asked for
@@ -186,26 +191,33 @@ class Measure(ABC):
             name: fact for requirement in facts for name, fact in requirement.items()
         }
 
-    def key(self, run: Run) -> dict[str, Any]:
-        """Return everything that determines the result, as data."""
-        key: dict[str, Any] = {
+    def inputs(self, run: Run) -> dict[str, Any]:
+        """Return what is asked for, as data: all that determines the result, besides what computes it."""
+        inputs: dict[str, Any] = {
             "measure": self.name,
             "version": self.version,
             "data": self.fingerprint(run.resources, run.subject.task),
             "settings": self.settings(run.resources),
         }
         if not self.reads_model:  # measured once, since no model changes it
-            return key
+            return inputs
         checkpoint = ModelRef.in_folder(run.checkpoint)
-        return key | {
+        return inputs | {
+            "task": run.subject.task,
             "checkpoint": checkpoint.identity(),
-            "vocabulary": checkpoint.vocabulary(),
-            "base": run.base.identity() if self.compares else None,
-            "model": run.subject.model,
-            "subject": asdict(run.subject),
+            "tokenizer": checkpoint.tokenizer() or run.base.tokenizer(),
+            "base": [run.base.identity(), run.base.tokenizer()] if self.compares else None,
             "options": run.options.given(),
             "device": run.resources.device.type,
         }
+
+    def made_by(self, device: torch.device | None) -> dict[str, Any]:
+        """Return what computes the result now: code, libraries and, where it reads a model, the device."""
+        return made_by(type(self).__module__, device if self.reads_model else None)
+
+    def key(self, run: Run) -> Key:
+        """Return everything that determines the result."""
+        return Key(self.inputs(run), self.made_by(run.resources.device))
 
     def data_facts(self, resources: Resources, task_name: str) -> dict[str, Any]:
         """Return origin, fingerprint, official status and limit of the data, for the provenance."""

@@ -1,0 +1,147 @@
+"""The code that computes a result: a digest of the modules that a module reaches, and the libraries that they use.
+
+Only what can change a result counts: comments, docstrings, white space and line breaks do not, nor do the parts of the
+package that compute nothing. The digest does not depend on the version of Python.
+"""
+
+import ast
+import functools
+import hashlib
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = __name__.partition(".")[0]
+# Parts of the package that compute nothing: messages, files, keys, reports, commands.
+NOT_COMPUTING = ("errors", "extras", "code", "store", "provenance", "report", "options", "cli")
+TYPES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # what may have a docstring
+
+
+@dataclass(frozen=True)
+class Source:
+    """One module: a digest of its syntax, and the names that it imports, each `module` or `module:name`."""
+
+    digest: str
+    imports: tuple[str, ...]
+    handed_on: dict[str, str]  # names that a package takes from its modules, each with the module that defines it
+
+
+def code_digest(module: str) -> str | None:
+    """Return a digest of all code of its package that a module reaches by imports, also by those inside functions.
+
+    For a module outside this package (a plugin's) its own package counts too. None where a module has no source file,
+    as at a prompt.
+    """
+    reached = _reached(module)
+    if not reached:
+        return None
+    lines = [f"{name} {source.digest}" for name, source in reached.items()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def imports(module: str) -> frozenset[str]:
+    """Return what the code that a module reaches imports: packages, such as `torch`, and names, as `torch:nn`."""
+    names = {name for source in _reached(module).values() for name in source.imports}
+    return frozenset(names | {name.partition(":")[0].partition(".")[0] for name in names})
+
+
+@functools.cache
+def _reached(module: str) -> dict[str, Source]:
+    """Return the modules that a module reaches, itself among them, in the order of their names."""
+    roots = {PACKAGE, module.partition(".")[0]}
+    reached: dict[str, Source] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in reached or not _computes(name):
+            continue
+        source = _source(name)
+        if source is None:
+            continue
+        reached[name] = source
+        waiting += [_home(one) for one in source.imports if one.partition(":")[0].partition(".")[0] in roots]
+    return dict(sorted(reached.items())) if module in reached else {}
+
+
+def _computes(name: str) -> bool:
+    parts = name.split(".")
+    return parts[0] != PACKAGE or (len(parts) > 1 and parts[1] not in NOT_COMPUTING)
+
+
+def _home(imported: str) -> str:
+    """Return the module that an imported name comes from: a module itself, or the one whose name a package hands on."""
+    module, _, name = imported.partition(":")
+    if name and _path(f"{module}.{name}") is not None:
+        return f"{module}.{name}"
+    source = _source(module)
+    if name and source is not None and name in source.handed_on:
+        return _home(source.handed_on[name])
+    return module
+
+
+@functools.cache
+def _source(name: str) -> Source | None:
+    """Return a module as it is written; None where it has no source file."""
+    path = _path(name)
+    if path is None:
+        return None
+    tree = ast.parse(path.read_bytes())
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    handed_on: dict[str, str] = {}
+    if path.name == "__init__.py":
+        handed_on = dict(pair for node in tree.body for pair in _from(node, package))
+    imports = tuple(dict.fromkeys(_imports(tree, package)))
+    return Source(hashlib.sha256("".join(_syntax(tree)).encode()).hexdigest(), imports, handed_on)
+
+
+@functools.cache
+def _path(name: str) -> Path | None:
+    """Return the source file of a module; None where there is none."""
+    if name.partition(".")[0] == PACKAGE:  # found without importing anything
+        place = Path(__file__).parent.joinpath(*name.split(".")[1:])
+        files = (place.with_suffix(".py"), place / "__init__.py")
+        return next((file for file in files if file.is_file()), None)
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return None
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        else:
+            yield from (imported for _, imported in _from(node, package))
+
+
+def _from(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
+    """Yield the names that a `from ... import` gives, each with what it imports."""
+    if isinstance(node, ast.ImportFrom):
+        above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+        module = ".".join([*above, *([node.module] if node.module else [])])
+        for alias in node.names:
+            yield alias.asname or alias.name, f"{module}:{alias.name}"
+
+
+def _syntax(node: object) -> Iterator[str]:
+    """Yield a syntax tree as text, without docstrings and without fields that are empty."""
+    if isinstance(node, ast.AST):
+        yield f"({type(node).__name__}"
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if field == "body" and isinstance(node, TYPES) and ast.get_docstring(node, clean=False) is not None:
+                value = node.body[1:]
+            if value is not None and value != []:
+                yield f" {field}="
+                yield from _syntax(value)
+        yield ")"
+    elif isinstance(node, list):
+        yield "["
+        for item in node:
+            yield from _syntax(item)
+        yield "]"
+    else:
+        yield repr(node)
