@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bertsecrets.errors import UserError
+
 PACKAGE = __name__.partition(".")[0]
 # Parts of the package that compute nothing: messages, files, keys, reports, commands.
 NOT_COMPUTING = ("errors", "extras", "code", "store", "provenance", "report", "options", "cli")
+AT_START = {path: path.stat().st_mtime_ns for path in Path(__file__).parent.rglob("*.py")}
 TYPES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # what may have a docstring
 
 
@@ -82,10 +85,16 @@ def _home(imported: str) -> str:
 
 @functools.cache
 def _source(name: str) -> Source | None:
-    """Return a module as it is written; None where it has no source file."""
+    """Return a module as it is written; None where it has no source file.
+
+    Raises:
+        UserError: it was edited since this process started, so that what runs is not what is written.
+    """
     path = _path(name)
     if path is None:
         return None
+    if AT_START.get(path, changed := path.stat().st_mtime_ns) != changed:
+        raise UserError(f"{path} was edited while this process was running: start it again")
     tree = ast.parse(path.read_bytes())
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     handed_on: dict[str, str] = {}

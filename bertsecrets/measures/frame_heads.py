@@ -18,7 +18,7 @@ from bertsecrets.measures.base.observers import PairObserver
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, all_pairs, encode_words, zipped_pairs
 from bertsecrets.models.attention import Pass
-from bertsecrets.store.files import digest, file_sha256
+from bertsecrets.store.files import file_sha256, folder_digest
 from bertsecrets.texts.framenet import FrameSentence
 from bertsecrets.texts.framenet_xml import open_frames
 from bertsecrets.types import Measurement
@@ -34,16 +34,16 @@ class FrameHeads(EncoderMeasure):
     needs = (FrameSentences(),)
 
     def fingerprint(self, resources: Resources, task_name: str) -> str:
-        """Return a digest of the sentences.
+        """Return a digest of the sentences' file, or of all XML files of a folder, wherever it lies.
 
         Raises:
-            UserError: no sentences are given.
+            UserError: no sentences are given, or they cannot be read.
         """
         if resources.frames is None:
             raise UserError(NO_FRAMES)
         if resources.frames.is_file():
             return file_sha256(resources.frames)
-        return digest([(str(p), p.stat().st_size) for p in sorted(resources.frames.rglob("*.xml"))])
+        return folder_digest(resources.frames, "*.xml")
 
     def origin(self, resources: Resources) -> str | None:
         """Return the name of the file or folder of sentences."""

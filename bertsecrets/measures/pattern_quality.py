@@ -6,6 +6,7 @@ from bertsecrets.measures.base import Resources, Results, Run, SuiteMeasure
 from bertsecrets.measures.base.pattern_needs import AnnotatedMaps, PatternWeights
 from bertsecrets.measures.registry import measure
 from bertsecrets.settings import Params
+from bertsecrets.store.files import digest
 
 
 @measure("pattern-quality", title="macro-F1 of the pattern classifier on held-out heads", source="K19 4.1", version=2)
@@ -19,10 +20,11 @@ class PatternQuality(SuiteMeasure):
     needs = (PatternWeights(), AnnotatedMaps())
 
     def fingerprint(self, resources: Resources, task_name: str) -> str:
-        """Return a digest of the annotated maps and their labels."""
+        """Return a digest of the annotated maps and their labels, those kept for the last check among them."""
+        from bertsecrets.patterns.annotation.map_set import UNSEEN, own_maps
         from bertsecrets.patterns.training.train import annotations_fingerprint
 
-        return annotations_fingerprint()
+        return digest([annotations_fingerprint(), annotations_fingerprint(own_maps(UNSEEN))])
 
     def origin(self, resources: Resources) -> str | None:
         """Return the name of the data: the annotated maps."""

@@ -20,22 +20,32 @@ MANIFEST = "manifest.json"  # in every entry of a store
 
 
 def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file, in hex; computed again only when its size or modification time changes.
+    """Return the sha256 of a file, in hex; computed again only when the file's state changes.
 
     Raises:
         UserError: it cannot be read.
     """
     try:
         status = path.stat()
-        return _sha256(path, status.st_size, status.st_mtime_ns)
+        return _sha256(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
 
 
 @functools.cache
-def _sha256(path: Path, _size: int, _changed: int) -> str:
+def _sha256(path: Path, *_state: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def folder_digest(folder: Path, pattern: str = "*") -> str:
+    """Return a digest of the names and contents of a folder's files, those of its folders among them.
+
+    Raises:
+        UserError: one cannot be read.
+    """
+    files = (path for path in folder.rglob(pattern) if path.is_file())
+    return digest({str(path.relative_to(folder)): file_sha256(path) for path in files})
 
 
 def digest(data: Any) -> str:

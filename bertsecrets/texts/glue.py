@@ -44,11 +44,13 @@ class Split:
 
     @property
     def fingerprint(self) -> str:
-        """The sha256, in hex, of every text and label in order."""
+        """The sha256, in hex, of every text and label in order; each is preceded by its length."""
         sha = hashlib.sha256(f"{self.task.name} {self.name}".encode())
         second = self.sentence2 or [""] * len(self)
         for row in zip(self.sentence1, second, self.labels, strict=True):
-            sha.update("\x1f".join(map(str, row)).encode() + b"\x1e")
+            for cell in map(str, row):
+                content = cell.encode()
+                sha.update(b"%d:%b" % (len(content), content))
         return sha.hexdigest()
 
     def targets(self) -> list[float] | list[int]:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 from unicodedata import category
 
+from bertsecrets.code import code_digest
 from bertsecrets.errors import UserError
-from bertsecrets.store.files import digest, write_whole
+from bertsecrets.store.files import digest, folder_digest, write_whole
 from bertsecrets.types import Span, slug
 
 NOUNS = frozenset({"NN", "NNP", "NNPS", "NNS"})
@@ -25,7 +26,6 @@ NEGATIONS = frozenset({"neither", "nor", "not", "never", "none", "nothing", "now
 DEFAULT = "en_core_web_sm"
 INSTALL = 'pip install "spacy>=3.7"'
 ACCURACY = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object"})  # what results record of a pipeline
-CACHE_VERSION = 1  # of the layout of cached parses; a new number makes old ones unused
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def parse(
     different = list(dict.fromkeys(texts))
     path = None
     if cache is not None:
-        key = digest([CACHE_VERSION, facts["fingerprint"], different])
+        key = digest([code_digest(__name__), facts["fingerprint"], different])
         path = cache / f"{slug(facts['name'])}-{key[:16]}.json"
     sentences = _read_cache(path, len(different)) if path else None
     if sentences is None:
@@ -187,7 +187,10 @@ def load_pipeline(name: str) -> Any:
 
 
 def describe(nlp: Any) -> dict[str, Any]:
-    """Return what identifies a pipeline in results: names, versions, its accuracy by its own account, a digest."""
+    """Return what identifies a pipeline in results: names, versions, its accuracy by its own account, a digest.
+
+    The digest covers all files of the pipeline, where it was loaded from files, so also its weights.
+    """
     meta = nlp.meta
     facts = {
         "name": f"{meta['lang']}_{meta['name']}",
@@ -196,7 +199,9 @@ def describe(nlp: Any) -> dict[str, Any]:
         "training": meta.get("training", {}),
     }
     known = {k: v for k, v in meta.get("performance", {}).items() if k in ACCURACY}
-    return {**facts, "accuracy": known, "fingerprint": digest([facts, known])}
+    path = getattr(nlp, "path", None)
+    files = folder_digest(Path(path)) if path is not None else None
+    return {**facts, "accuracy": known, "fingerprint": digest([facts, known, files])}
 
 
 def _read_cache(path: Path, expected: int) -> list[Sentence] | None:

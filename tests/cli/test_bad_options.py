@@ -125,7 +125,7 @@ def test_doctor_says_what_is_missing_and_goes_on(capsys, monkeypatch, shared, op
         raise UserError(f"spaCy pipeline {name!r} is not installed: python -m spacy download {name}")
 
     monkeypatch.setattr("bertsecrets.measures.base.needs.load_pipeline", load)
-    needs.pipeline_facts.cache_clear()
+    needs.described.cache_clear()
     out = run(capsys, "doctor", *shared, *option)
     assert f"\n{line}" in out
     assert "extra spacy:" in out

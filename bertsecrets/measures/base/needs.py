@@ -1,10 +1,12 @@
 """Requirements of measures besides rows and a checkpoint: each reports what is missing, and its facts for the key."""
 
 import functools
+from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base.resources import Resources
+from bertsecrets.store.files import folder_digest
 from bertsecrets.texts.parsing import describe, load_pipeline
 
 NO_FRAMES = "frame-heads needs --frames: a JSONL file of frame sentences, or FrameNet's folder or archive"
@@ -50,17 +52,21 @@ class SpacyPipeline(Requirement):
         return {"pipeline": pipeline_facts(resources.spacy)}
 
 
-@functools.cache
 def pipeline_facts(name: str) -> dict[str, Any]:
     """Return the facts that identify a spaCy pipeline.
 
     Raises:
         UserError: spaCy or the pipeline is missing, or it has no tagger or parser.
     """
-    return describe(load_pipeline(name))
+    return described(name, folder_digest(Path(name)) if Path(name).is_dir() else None)
 
 
 @functools.cache
+def described(name: str, _content: str | None) -> dict[str, Any]:
+    """Return a pipeline's facts, which are read once for the same content of its folder."""
+    return describe(load_pipeline(name))
+
+
 def pipeline_problem(name: str) -> str | None:
     """Return why a spaCy pipeline cannot be used; None if it can."""
     try:

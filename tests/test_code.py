@@ -1,0 +1,148 @@
+"""The digest of the code behind a result: it changes with what computes, and with nothing else."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bertsecrets import code
+from bertsecrets.errors import UserError
+from bertsecrets.measures.registry import get_measure, measure_names
+from bertsecrets.provenance import TRAINING, differences, made_by
+
+SCORES = "bertsecrets.measures.scores"
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A copy of the package that a test may edit, in the place of its own source."""
+    copy = tmp_path / "bertsecrets"
+    shutil.copytree(Path(code.__file__).parent, copy, ignore=shutil.ignore_patterns("*.safetensors", "__pycache__"))
+    monkeypatch.setattr(code, "__file__", str(copy / "code.py"))
+    forget()
+    yield copy
+    forget()
+
+
+def forget():
+    for cached in (code._reached, code._source, code._path):
+        cached.cache_clear()
+
+
+def edit(path, old, new):
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    forget()
+
+
+def digests():
+    return code.code_digest(TRAINING), code.code_digest(SCORES)
+
+
+def test_every_measure_and_the_training_have_a_digest_of_their_code():
+    modules = {type(get_measure(name)).__module__ for name in measure_names()}
+    assert len({code.code_digest(module) for module in (*modules, TRAINING)} - {None}) == len(modules) + 1
+
+
+def test_comments_docstrings_and_layout_change_nothing(package):
+    before = digests()
+    path = package / "models" / "encoding.py"
+    edit(path, "def encode(", "# a comment\n\n\ndef encode(")
+    edit(path, '    """', '    """Another text. ')
+    path.write_text(path.read_text().replace(") -> Encoded:", ") ->    Encoded :", 1))
+    forget()
+    assert digests() == before
+    edit(path, "def encode(", "WIDTH = 3\n\n\ndef encode(")
+    assert all(one != other for one, other in zip(digests(), before, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("module", "training", "scores"),
+    [
+        ("models/finetune.py", True, False),
+        ("models/loading.py", True, True),
+        ("models/memory.py", True, False),
+        ("measures/scores.py", False, True),
+        ("measures/base/measure.py", False, True),
+        ("texts/metrics.py", False, True),
+        ("measures/special_tokens.py", False, False),
+        ("patterns/classifier.py", False, False),
+        ("ablation/engine.py", False, False),
+        ("report/html.py", False, False),
+        ("claims/judge.py", False, False),
+        ("cli/main.py", False, False),
+        ("store/entries.py", False, False),
+        ("session.py", False, False),
+    ],
+)
+def test_an_edit_changes_what_rests_on_it(package, module, training, scores):
+    before = digests()
+    with (package / module).open("a") as file:
+        file.write("\nNEW = 1\n")
+    forget()
+    assert tuple(one != other for one, other in zip(digests(), before, strict=True)) == (training, scores)
+
+
+def test_imports_inside_functions_and_through_packages_count(tmp_path, monkeypatch):
+    folder = tmp_path / "plugged"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from .inner import helper\nfrom plugged.unused import other\n")
+    (folder / "measure.py").write_text("def run():\n    from plugged import helper\n    return helper()\n")
+    (folder / "inner.py").write_text("from bertsecrets.texts import metrics\ndef helper():\n    return 1\n")
+    (folder / "unused.py").write_text("other = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    forget()
+    before = code.code_digest("plugged.measure")
+    assert "bertsecrets.texts.metrics" in code._reached("plugged.measure")
+    edit(folder / "unused.py", "1", "2")
+    assert code.code_digest("plugged.measure") == before
+    edit(folder / "inner.py", "1", "2")
+    assert code.code_digest("plugged.measure") != before
+    forget()
+
+
+def test_a_module_without_a_source_has_no_digest():
+    assert code.code_digest("__main__x") is None
+    assert made_by("no_such_module", None) == {"code": None, "software": {}, "device": None}
+
+
+def test_the_digest_is_the_same_in_every_process_and_place(package):
+    command = f"from bertsecrets.code import code_digest; print(code_digest({TRAINING!r}))"
+    environment = {**os.environ, "PYTHONPATH": str(package.parent), "PYTHONHASHSEED": "5"}
+    done = subprocess.run(
+        [sys.executable, "-c", command], env=environment, capture_output=True, text=True, check=True, cwd=package.parent
+    )
+    assert done.stdout.strip() == code.code_digest(TRAINING)
+
+
+def test_code_edited_while_it_runs_is_refused(package, monkeypatch):
+    path = package / "models" / "finetune.py"
+    monkeypatch.setattr(code, "AT_START", {path: path.stat().st_mtime_ns})
+    assert code.code_digest(TRAINING)
+    os.utime(path, ns=(0, 0))
+    forget()
+    with pytest.raises(UserError, match=r"finetune\.py was edited while this process was running: start it again"):
+        code.code_digest(TRAINING)
+
+
+def test_versions_count_where_they_are_used():
+    assert set(made_by(TRAINING, None)["software"]) == {"accelerate", "numpy", "tokenizers", "torch", "transformers"}
+    of_scores = set(made_by(SCORES, None)["software"])
+    assert {"torch", "transformers", "tokenizers", "numpy", "scipy"} <= of_scores
+    assert "scikit-learn" not in made_by("bertsecrets.measures.special_tokens", None)["software"]
+    assert "scikit-learn" in get_measure("pattern-quality").made_by(None)["software"]
+
+
+def test_differences_are_said_in_a_few_words():
+    made = {"code": "a", "software": {"torch": "2.12.0", "numpy": "2"}, "device": "CPU AVX2, 1 thread"}
+    assert differences(made, made) == []
+    now = {"code": "b", "software": {"torch": "2.13.0", "numpy": "2"}, "device": "CPU AVX512, 2 threads"}
+    assert differences(made, now) == [
+        "made by other code",
+        "made with torch 2.12.0, not 2.13.0",
+        "made on CPU AVX2, 1 thread, not on CPU AVX512, 2 threads",
+    ]
