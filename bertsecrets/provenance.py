@@ -17,7 +17,6 @@ COMPUTING = ("cpu", "cuda", "mps")  # kinds of device that compute; torch also k
 LIBRARIES = {
     "torch": ("torch",),
     "transformers": ("transformers", "tokenizers"),
-    "transformers:Trainer": ("accelerate",),
     "tokenizers": ("tokenizers",),
     "numpy": ("numpy",),
     "scipy": ("scipy",),
