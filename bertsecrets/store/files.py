@@ -1,22 +1,29 @@
 """Files that are written completely or not at all, and their digests; errors of the disk, in one line."""
 
+import ctypes
 import errno
 import functools
 import hashlib
 import json
 import os
+import re
 import shutil
+import sys
 import tempfile
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 
 from bertsecrets.errors import UserError
+from bertsecrets.store.locks import in_use, unused
+from bertsecrets.store.permissions import file_mode, make_folders, open_up
 
 MANIFEST = "manifest.json"  # in every entry of a store
+UNFINISHED = ".tmp"  # at the end of the name of what is being written
+UNSUPPORTED = (errno.ENOTSUP, errno.EOPNOTSUPP)  # by the file system
 
 
 def file_sha256(path: Path) -> str:
@@ -58,19 +65,131 @@ def digest(data: Any) -> str:
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder that is renamed to `folder` when the block succeeds, and removed when it fails."""
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    temporary.chmod(0o755)
-    try:
+def whole_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Yield a temporary folder that becomes `folder` when the block succeeds, and is removed when it fails.
+
+    What processes left behind that were killed while they made this folder is removed.
+
+    Args:
+        replace: an earlier `folder` is replaced; otherwise it stays, and OSError is raised, unless it is empty.
+    """
+    _put_back(folder)
+    with _temporary(folder, tempfile.mkdtemp) as temporary:
         yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                _sync(file)
-        temporary.rename(folder)
+        open_up(temporary)
+        for path in (*temporary.rglob("*"), temporary):
+            _sync(path)
+        if replace:
+            _replace(temporary, folder)
+        else:
+            temporary.rename(folder)
         _sync(folder.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _temporary(target: Path, make: Callable[..., str]) -> Iterator[Path]:
+    """Yield a new file or folder beside `target`, marked as in use; afterwards it is removed, unless it was renamed.
+
+    Args:
+        make: makes it, under the prefix, with the suffix and in the folder that it is given.
+    """
+    for path in leftovers(target):
+        remove_unused(path)
+    while True:
+        path = Path(make(prefix=f".{target.name}.", suffix=UNFINISHED, dir=target.parent))
+        with in_use(path) as there:
+            if there:  # and not taken for a leftover in the moment before it was marked
+                try:
+                    yield path
+                finally:
+                    remove(path)
+                return
+
+
+def leftovers(target: Path) -> list[Path]:
+    """Return the temporary files and folders of a file or folder, those in use among them."""
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}")
+    try:
+        return [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
+    except OSError:  # a folder that may be written but not listed
+        return []
+
+
+def remove_unused(path: Path) -> bool:
+    """Remove a temporary file or folder unless a running process uses it; returns whether it is gone."""
+    with unused(path) as free:
+        if free:
+            remove(path)
+    return not os.path.lexists(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or folder, as far as possible."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _new_file(**name: Any) -> str:
+    handle, path = tempfile.mkstemp(**name)
+    os.close(handle)
+    return path
+
+
+# ---------------------------------------------------------------------- replacing a folder
+
+
+def _replace(fresh: Path, folder: Path) -> None:
+    """Rename `fresh` to `folder`; what was there is then at `fresh`, or gone. At no moment is there no folder.
+
+    Where the system cannot exchange two names, the old folder is put aside for a moment, under a name from which
+    `_put_back` fetches it if this process is killed then.
+    """
+    while True:
+        try:
+            fresh.rename(folder)  # it is new, or empty, or was put aside
+            remove(_aside(folder))
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        if _exchange(fresh, folder):
+            return
+        remove(_aside(folder))
+        with suppress(FileNotFoundError):  # another process is replacing it
+            folder.rename(_aside(folder))
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange the names of two folders in one step; returns whether system and file system can do that."""
+    if not sys.platform.startswith("linux"):
+        return False
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    if renameat2 is None:
+        return False
+    if renameat2(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0:
+        return True
+    if ctypes.get_errno() in (errno.EINVAL, errno.ENOSYS, *UNSUPPORTED):
+        return False
+    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(second))
+
+
+def _aside(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.replaced")
+
+
+def _put_back(folder: Path) -> None:
+    """Give a folder its name back if a process was killed while it replaced it, and remove what it left behind."""
+    aside = _aside(folder)
+    if not aside.is_dir():
+        return
+    if folder.exists():
+        remove(aside)
+    else:
+        aside.rename(folder)
 
 
 def check_free(folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
@@ -83,7 +202,10 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
     Raises:
         UserError: a file has that name, or the folder holds other files.
     """
+    named = folder
     with guarded_writes(folder):
+        folder = Path(os.path.realpath(folder))
+        _put_back(folder)
         nearest = next(place for place in (folder, *folder.parents) if place.exists())
         if not nearest.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -91,14 +213,15 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
     expected = _listed(folder) if ours is None else set(ours)
     if held and not expected <= held <= expected.union(more):
         foreign = min(held - expected.union(more) or held)
-        raise UserError(f"{folder} holds other files ({foreign}), which would be lost: name a new folder")
+        raise UserError(f"{named} holds other files ({foreign}), which would be lost: name a new folder")
 
 
 def _listed(folder: Path) -> set[str]:
-    """Return the manifest and the files that it lists; nothing where a folder has no readable manifest."""
+    """Return the manifest and what holds the files that it lists; nothing where a folder has no readable manifest."""
     try:
-        return {MANIFEST, *json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]}
-    except (OSError, ValueError, KeyError, TypeError):
+        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        return {MANIFEST, *(name.partition("/")[0] for name in files)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()
 
 
@@ -114,14 +237,9 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
     check_free(folder, ours, more)
     with guarded_writes(folder):
         folder = Path(os.path.realpath(folder))
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
-            fresh, old = Path(temporary) / "fresh", Path(temporary) / "old"
-            shutil.copytree(source, fresh)
-            fresh.chmod(0o755)
-            if folder.exists():
-                folder.rename(old)
-            fresh.rename(folder)
+        make_folders(folder.parent)
+        with whole_folder(folder, replace=True) as temporary:
+            shutil.copytree(source, temporary, dirs_exist_ok=True)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -138,18 +256,12 @@ def write_whole(path: Path, content: str | bytes) -> None:
             path.write_bytes(data)
             return
         target = Path(os.path.realpath(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o644)
-            os.replace(name, target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        make_folders(target.parent)
+        with _temporary(target, _new_file) as temporary:
+            temporary.write_bytes(data)
+            temporary.chmod(file_mode(target.parent))
+            _sync(temporary)
+            os.replace(temporary, target)
 
 
 @contextmanager
@@ -165,7 +277,8 @@ def guarded_writes(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is None or isinstance(error, ConnectionError):
+        number = _number(error)
+        if number is None or isinstance(error, ConnectionError):
             raise
         advice = {
             errno.ENOSPC: "no space left: free some, or name another place",
@@ -176,15 +289,23 @@ def guarded_writes(place: Path) -> Iterator[None]:
             errno.EEXIST: "a file stands where a folder is needed: name another place",
             errno.EISDIR: "a folder stands where a file is needed: name another file",
             errno.EFBIG: "the file would be larger than this system allows: raise the limit, or name another place",
-        }.get(error.errno)
+        }.get(number)
         if advice is None and not _is_near(error.filename, place):
             raise
-        advice = advice or f"{error.strerror}: name another place"
+        advice = advice or f"{error.strerror or os.strerror(number)}: name another place"
         raise UserError(f"cannot write {place}: {advice}") from error
     except SafetensorError as error:
         if "os error" not in str(error):
             raise
         raise UserError(f"cannot write {place}: {error}: free some space, or name another place") from error
+
+
+def _number(error: OSError) -> int | None:
+    """Return an error's number; that of `shutil.Error`, which lists several in words, is the first one's."""
+    if isinstance(error, shutil.Error) and error.errno is None:
+        first = re.search(r"\[Errno (\d+)\]", str(error))
+        return int(first[1]) if first else None
+    return error.errno
 
 
 def _is_near(name: str | None, place: Path) -> bool:
@@ -193,8 +314,17 @@ def _is_near(name: str | None, place: Path) -> bool:
 
 
 def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    """Write a file or folder through to the disk, on file systems that can do that."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except PermissionError:
+        if path.is_dir():  # one that may be written but not listed; Windows opens none at all
+            return
+        raise
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS, *UNSUPPORTED):
+            raise
     finally:
         os.close(handle)

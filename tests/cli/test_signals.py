@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from calls import started
 
 ROOT = Path(__file__).parents[2]
 LONG = """
@@ -34,7 +35,9 @@ sys.exit(main(["claims"]))
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)]
+)
 def test_an_interrupted_training_leaves_nothing_behind(shared, tmp_path, number, code):
     command = [*("finetune", "--task", "rte"), *shared, "--store", str(tmp_path / "runs")]
     with subprocess.Popen(
@@ -51,6 +54,18 @@ def test_an_interrupted_training_leaves_nothing_behind(shared, tmp_path, number,
     assert process.returncode == code
     assert told == "bertsecrets: interrupted; finished results are in the store\n"
     assert [path for path in (tmp_path / "runs" / "checkpoints").iterdir() if path.is_dir()] == []
+
+
+def test_a_closed_terminal_does_not_end_what_nohup_started():
+    code = """
+        import os, signal
+        from bertsecrets.cli.signals import as_interrupt
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with as_interrupt():
+            os.kill(os.getpid(), signal.SIGHUP)
+            print("goes on")
+    """
+    assert started(code).communicate(timeout=60) == ("goes on\n", "")
 
 
 def test_an_interrupt_while_the_commands_are_imported_is_one_line():

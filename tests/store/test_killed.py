@@ -1,0 +1,127 @@
+"""Killed before any file operation, nothing is half, nothing is lost, and the next run clears up."""
+
+import errno
+import os
+import shutil
+
+import pytest
+from killed import killed_at_each_operation
+
+from bertsecrets.store import files
+from bertsecrets.store.entries import Store, damage
+from bertsecrets.store.files import check_free, copy_whole, whole_folder, write_whole
+
+
+def package(folder, text):
+    """A folder as the store hands it to `copy_whole`."""
+
+    def make(temporary):
+        (temporary / "sub").mkdir()
+        (temporary / "sub" / "weights").write_text(text)
+        return {"text": text}
+
+    return Store(folder).get_or_make("k", text, {"text": text}, make)[0]
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_replacing_an_export_leaves_the_old_one_or_the_new_one(tmp_path, exchange, monkeypatch):
+    if not exchange:  # as on a system or file system that cannot
+        monkeypatch.setattr(files, "_exchange", lambda *_folders: False)
+    old, new = package(tmp_path / "runs", "old"), package(tmp_path / "runs", "new")
+    place = tmp_path / "out" / "ck"
+    copy_whole(old, place)
+    seen = set()
+    for _ in killed_at_each_operation(lambda: copy_whole(new, place)):
+        if not exchange:
+            check_free(place)  # as the next run does first
+        assert damage(place) is None
+        seen.add((place / "sub" / "weights").read_text())
+        with whole_folder(place, replace=True) as temporary:
+            shutil.copytree(old, temporary, dirs_exist_ok=True)
+        assert [path.name for path in place.parent.iterdir()] == ["ck"]  # the next one has cleared up
+    assert seen == {"old", "new"}
+    assert (place / "sub" / "weights").read_text() == "new"
+
+
+def test_a_new_export_is_whole_or_absent(tmp_path):
+    source, place = package(tmp_path / "runs", "new"), tmp_path / "out" / "ck"
+    for _ in killed_at_each_operation(lambda: copy_whole(source, place)):
+        assert not place.exists() or damage(place) is None
+        shutil.rmtree(place, ignore_errors=True)
+    assert [path.name for path in place.parent.iterdir()] == ["ck"]
+
+
+def test_an_entry_is_whole_or_absent_and_the_next_holder_of_its_lock_clears_up(tmp_path):
+    kind = tmp_path / "runs" / "k"
+    for _ in killed_at_each_operation(lambda: package(tmp_path / "runs", "x")):
+        entries = [path for path in kind.glob("[!.]*") if path.is_dir()] if kind.exists() else []
+        assert [damage(entry) for entry in entries] in ([], [None])
+        assert sum(path.is_dir() for path in kind.glob(".*")) <= 1 if kind.exists() else True
+        for entry in entries:
+            shutil.rmtree(entry)
+    assert sum(path.is_dir() for path in kind.iterdir()) == 1
+
+
+def test_a_file_is_old_or_new_and_the_next_write_clears_up(tmp_path):
+    file = tmp_path / "x.json"
+    file.write_text("old")
+    for _ in killed_at_each_operation(lambda: write_whole(file, "new")):
+        assert file.read_text() in ("old", "new")
+        write_whole(file, "old")
+        assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+    assert file.read_text() == "new"
+
+
+def test_what_a_running_process_is_writing_is_never_cleared_away(tmp_path):
+    with whole_folder(tmp_path / "a") as first:
+        (first / "x").write_text("first")
+        with whole_folder(tmp_path / "a", replace=True) as second:
+            (second / "x").write_text("second")
+        write_whole(tmp_path / "a.json", "x")
+        assert (first / "x").read_text() == "first"
+        shutil.rmtree(tmp_path / "a")
+    assert (tmp_path / "a" / "x").read_text() == "first"
+
+
+def test_hidden_files_of_the_user_are_no_leftovers(tmp_path):
+    mine = [tmp_path / name for name in (".x.settings", ".x.notes.tmp", ".x.tmp", ".xy.abcdefgh.tmp", "x.abcdefgh.tmp")]
+    for path in mine:
+        path.write_text("mine")
+    write_whole(tmp_path / "x", "text")
+    assert all(path.read_text() == "mine" for path in mine)
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP])
+def test_a_file_system_that_cannot_sync_costs_no_result(tmp_path, monkeypatch, number):
+    def refuse(_handle):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    copy_whole(package(tmp_path / "runs", "x"), tmp_path / "out")
+    assert damage(tmp_path / "out") is None
+
+
+def test_an_export_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    source, place = package(tmp_path / "runs", "x"), tmp_path / "out" / "ck"
+    synced, before = [], []
+    monkeypatch.setattr(files, "_sync", lambda path: synced.append((path.name, place.exists())))
+    copy_whole(source, place)
+    before = [name for name, there in synced if not there]
+    assert {"weights", "sub", "manifest.json"} < set(before)
+    assert before[-1].startswith(".ck.")  # the folder itself
+    assert synced[-1] == ("out", True)
+
+
+def test_an_export_is_readable_by_whom_its_folder_is(tmp_path):
+    source = package(tmp_path / "runs", "x")
+    (source / "sub" / "weights").chmod(0o600)  # as safetensors writes them
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab").chmod(0o2775)
+    before = os.umask(0o077)
+    try:
+        copy_whole(source, tmp_path / "lab" / "below" / "ck")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o7777 for path in (tmp_path / "lab").rglob("*")}
+    assert modes["weights"] == 0o664
+    assert modes["sub"] & 0o777 == modes["ck"] & 0o777 == 0o775

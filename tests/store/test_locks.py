@@ -1,0 +1,114 @@
+"""Locks: one process at a time, waiting that says so, and marks on what is used that end with their process."""
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from calls import started
+
+from bertsecrets.store import locks
+from bertsecrets.store.locks import held, held_now, in_use, unused
+
+HOLDS = """
+    import os, time
+    from pathlib import Path
+    from bertsecrets.store.locks import held, in_use
+    with {call}:
+        print("begun", flush=True)
+        time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(request, tmp_path):
+    """Another process that holds the lock, or has marked the folder, until it is killed."""
+    process = started(HOLDS.format(call=request.param), PLACE=str(tmp_path / "x"))
+    assert process.stdout.readline() == "begun\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+HOLDING = pytest.mark.parametrize("holder", ["held(Path(os.environ['PLACE']), 'x')"], indirect=True)
+USING = pytest.mark.parametrize("holder", ["in_use(Path(os.environ['PLACE']).parent)"], indirect=True)
+
+
+@HOLDING
+def test_waiting_says_for_what_and_for_which_process(holder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(locks, "FIRST", 0.05)
+    monkeypatch.setattr(locks, "AGAIN", 0.05)
+    said = []
+
+    def told(text, **_stream):
+        said.append(text)
+        if len(said) == 2:
+            os.kill(holder.pid, signal.SIGKILL)
+
+    monkeypatch.setattr(locks, "print", told, raising=False)
+    with held(tmp_path / "x", "the checkpoint y"):
+        pass
+    line = f"bertsecrets: waiting for the checkpoint y, which process {holder.pid} on host {socket.gethostname()} holds"
+    assert said[:2] == [line, line]
+
+
+@HOLDING
+def test_waiting_ends_at_once_with_an_interrupt(holder, tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "FIRST", 0.05)
+
+    def interrupt(*_text, **_stream):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(locks, "print", interrupt, raising=False)
+    with pytest.raises(KeyboardInterrupt), held(tmp_path / "x", "y"):
+        pytest.fail("the lock is another's")
+    assert holder.poll() is None
+
+
+@HOLDING
+def test_a_lock_that_is_taken_is_not_waited_for_when_not_wanted(holder, tmp_path):
+    with held_now(tmp_path / "x") as got:
+        assert not got
+    holder.kill()
+    holder.wait()
+    with held_now(tmp_path / "x") as got:
+        assert got
+
+
+def test_a_lock_file_that_says_nothing_sensible_is_another_process(tmp_path):
+    for content in (b"", b"\xff", b"process 1\x1b[31m", b"years of work"):
+        (tmp_path / "x").write_bytes(content)
+        assert locks._holder(tmp_path / "x") == "another process"
+    assert locks._holder(tmp_path / "none") == "another process"
+
+
+@USING
+def test_what_a_process_uses_is_unused_once_it_is_killed(holder, tmp_path):
+    with unused(tmp_path) as free:
+        assert not free
+    with in_use(tmp_path) as there:  # several may use it
+        assert there
+    holder.kill()
+    holder.wait()
+    with unused(tmp_path) as free:
+        assert free
+
+
+def test_what_is_gone_is_neither_used_nor_unused(tmp_path):
+    with in_use(tmp_path / "none") as there, unused(tmp_path / "none") as free:
+        assert not there
+        assert not free
+
+
+@pytest.mark.parametrize(("folder", "file"), [(0o755, 0o644), (0o775, 0o664), (0o2775, 0o664), (0o1777, 0o644)])
+def test_a_lock_file_can_be_locked_by_all_who_may_write_the_folder(tmp_path, folder, file):
+    place: Path = tmp_path / "shared"
+    place.mkdir()
+    place.chmod(folder)
+    before = os.umask(0o077)
+    try:
+        with held(place / "lock", "x"):
+            assert (place / "lock").stat().st_mode & 0o777 == file
+    finally:
+        os.umask(before)

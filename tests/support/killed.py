@@ -1,0 +1,48 @@
+"""Work in a process of its own that is killed before its n-th file operation, for every n."""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+
+OPERATIONS = (  # audit events
+    *("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.listdir", "os.scandir"),
+    *("fcntl.flock", "ctypes.dlsym", "shutil.copytree", "shutil.rmtree"),
+)
+
+
+def killed_at_each_operation(work: Callable[[], object]) -> Iterator[int]:
+    """Yield after each death: 0, 1, 2, ... operations done. Ends when the work was done undisturbed.
+
+    The work runs in a fork, so what it needs must be imported before.
+    """
+    for operations in range(10_000):
+        child = os.fork()
+        if child == 0:
+            _work_and_die(work, operations)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status):
+            assert os.waitstatus_to_exitcode(status) == 0
+            return
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        yield operations
+
+
+def _work_and_die(work: Callable[[], object], operations: int) -> None:
+    done = 0
+
+    def count(event: str, _arguments: object) -> None:
+        nonlocal done
+        if event in OPERATIONS:
+            if done == operations:
+                os.kill(os.getpid(), signal.SIGKILL)
+            done += 1
+
+    try:
+        sys.addaudithook(count)
+        work()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
