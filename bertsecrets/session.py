@@ -189,7 +189,8 @@ class Session:
     def verdict(self, case: Case, measured: list[dict[str, Needed]]) -> Verdict:
         """Judge a case on its measurements, and keep the verdict in the store."""
         verdict = judge(case, measured, self.settings.judge)
-        keep_verdict(self.store.root, verdict.as_json(), self.model)
+        limits = (of.provenance.get(name) for of in verdict.measurements for name in ("limit", "train_limit"))
+        keep_verdict(self.store.root, verdict.as_json(), self.model, limited=any(limits))
         return verdict
 
     def missing(self, measure: str, task_name: str) -> str | None:

@@ -162,14 +162,14 @@ def test_kept_measurements_are_judged_without_model_or_data(bench, subject, tmp_
     kept = keep(one, tmp_path / "kept" / "a")
     assert keep(one, tmp_path / "kept" / "a") == kept
     assert kept.stat().st_mode & 0o777 == 0o755
-    keep(bench.measurement("attention-change", subject, padded_to=60), tmp_path / "kept" / "a")
+    padded = keep(bench.measurement("attention-change", subject, padded_to=60), tmp_path / "kept" / "a")
+    assert padded.name.startswith(f"attention-change-{subject}-")
+    assert padded.name.endswith("-padded_to-60")
     shelf = Shelf.read(tmp_path / "kept")
     assert len(shelf.kept) == 2
     assert shelf.measurement("scores", subject).values == one.values
     assert shelf.measurement("attention-change", subject, padded_to=60).reused
-    assert shelf.find("attention-change", subject, {"padded_to": 60}).origin == str(
-        tmp_path / "kept" / "a" / f"attention-change-{subject}-padded_to-60"
-    )
+    assert shelf.find("attention-change", subject, {"padded_to": 60}).origin == str(padded)
     assert shelf.find("attention-change", subject, {}) is None
     with pytest.raises(UserError, match=r"no measurement attention-change of .* was saved"):
         shelf.measurement("attention-change", subject)

@@ -1,27 +1,29 @@
 """A long list of sets of heads, computed in portions that survive an interruption and that processes can share.
 
 A grid is a folder: `grid.json` records its sets and inputs, and each finished portion is a folder that is written
-completely or not at all (`portion-0003/predicted.npz`). A process that computes a portion holds a lock on it, which the
+completely or not at all (`portion-0003/predicted.npz`), with a manifest that says of which grid it is. What is damaged is
+made again. A process that computes a portion holds a lock on it, which the
 operating system releases when the process ends, however it ends. So nothing is computed twice, and the next run
 computes whatever is missing.
 """
 
 import json
-import shutil
 import time
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 from jaxtyping import Shaped
 
 from bertsecrets.ablation.head_sets import HeadSet, label, lowest_layer
 from bertsecrets.errors import UserError
-from bertsecrets.store.files import guarded_writes, whole_folder, write_whole
+from bertsecrets.store.entries import damage, read_manifest, write_manifest
+from bertsecrets.store.files import digest, guarded_writes, whole_folder, write_whole
+from bertsecrets.store.locks import held, held_now, in_use
+from bertsecrets.store.measurements import DAMAGE
+from bertsecrets.store.permissions import make_folders
 
 Compute = Callable[[Sequence[HeadSet], Callable[[float], Any]], Shaped[np.ndarray, " sets *rest"]]
 WAIT = 0.5  # seconds, after which the portions that other processes hold are checked again
@@ -30,11 +32,15 @@ RESULT = "predicted.npz"
 
 @dataclass(frozen=True)
 class Grid:
-    """Sets of heads in a folder; each of the `portions` lists the numbers, in `sets`, of those computed together."""
+    """Sets of heads in a folder; each of the `portions` lists the numbers, in `sets`, of those computed together.
+
+    `mark` is a digest of everything that determines the results.
+    """
 
     folder: Path
     sets: Sequence[HeadSet]
     portions: Sequence[Sequence[int]]
+    mark: str
 
     @classmethod
     def open(cls, folder: Path, sets: Sequence[HeadSet], *, layers: int, size: int, about: dict[str, Any]) -> "Grid":
@@ -51,19 +57,19 @@ class Grid:
         """
         order = sorted(range(len(sets)), key=lambda i: lowest_layer(sets[i], layers))
         portions = [order[start : start + size] for start in range(0, len(order), size)]
-        facts = json.dumps(
-            {"about": about, "size": size, "sets": [label(heads) for heads in sets]}, indent=1, sort_keys=True
-        )
+        facts = {"about": about, "size": size, "sets": [label(heads) for heads in sets]}
+        mark = digest(facts)
         with guarded_writes(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(folder / ".grid.lock"):
-                if not (folder / "grid.json").exists():
-                    write_whole(folder / "grid.json", facts)
-                elif (folder / "grid.json").read_text(encoding="utf-8") != facts:
+            make_folders(folder)
+            with held(folder / ".grid.lock", f"the grid {folder.name}"):
+                found = _mark(folder / "grid.json")
+                if found is None:
+                    write_whole(folder / "grid.json", json.dumps({**facts, "sha256": mark}, indent=1, sort_keys=True))
+                elif found != mark:
                     raise UserError(
                         f"{folder} holds another grid (see its grid.json): name another folder, or delete this one"
                     )
-        return cls(folder, sets, portions)
+        return cls(folder, sets, portions, mark)
 
     def fill(
         self, compute: Compute, progress: Callable[[float], Any] | None = None
@@ -78,7 +84,13 @@ class Grid:
         Raises:
             UserError: the disk is full, or the folder cannot be written.
         """
-        report = progress or (lambda _done: None)
+        with in_use(self.folder):
+            results = self._results(compute, progress or (lambda _done: None))
+        joined = np.concatenate([results[number] for number in range(len(self.portions))])
+        return joined[np.argsort(np.concatenate([np.asarray(places) for places in self.portions]))]
+
+    def _results(self, compute: Compute, report: Callable[[float], Any]) -> dict[int, np.ndarray]:
+        """Return the results of every portion, by its number."""
         results: dict[int, np.ndarray] = {}
         while len(results) < len(self.portions):
             before = len(results)
@@ -89,39 +101,46 @@ class Grid:
                         results[number] = result
             if len(results) == before:
                 time.sleep(WAIT)  # other processes are computing all that is missing
-        joined = np.concatenate([results[number] for number in range(len(self.portions))])
-        return joined[np.argsort(np.concatenate([np.asarray(places) for places in self.portions]))]
+        return results
 
     def _portion(self, number: int, sets, compute: Compute, report: Callable[[float], Any]) -> np.ndarray | None:
         """Return one portion's results; None while another process computes it."""
         place = self.folder / f"portion-{number:04d}"
-        result = _read(place)
+        result = self._read(place)
         if result is None:
-            try:
-                with FileLock(self.folder / f".portion-{number:04d}.lock", timeout=0):
-                    result = _read(place)
-                    if result is None:
-                        result = compute(sets, report)
-                        _write(place, result)
-                        return result
-            except Timeout:
-                return None
+            with held_now(self.folder / f".portion-{number:04d}.lock") as ours:
+                if not ours:
+                    return None
+                result = self._read(place)  # another process may have finished it
+                if result is None:
+                    result = compute(sets, report)
+                    self._write(place, result)
+                    return result
         report(float(len(sets)))
         return result
 
+    def _read(self, place: Path) -> np.ndarray | None:
+        """Return a finished portion; None if it is unfinished, damaged, or of another grid."""
+        try:
+            if damage(place) is not None or read_manifest(place).get("grid") != self.mark:
+                return None
+            with np.load(place / RESULT, allow_pickle=False) as file:
+                return file["predicted"]
+        except (UserError, *DAMAGE):
+            return None
 
-def _read(place: Path) -> np.ndarray | None:
-    """Return a finished portion; None if it is unfinished or damaged."""
+    def _write(self, place: Path, result: np.ndarray) -> None:
+        """Write a finished portion, in place of a damaged one."""
+        with guarded_writes(place), whole_folder(place, replace=True) as temporary:
+            np.savez_compressed(temporary / RESULT, predicted=result)
+            write_manifest(temporary, {"kind": "portion", "name": place.name, "grid": self.mark})
+
+
+def _mark(file: Path) -> str | None:
+    """Return the digest of the grid that a `grid.json` describes; None if it is missing or damaged."""
     try:
-        with np.load(place / RESULT, allow_pickle=False) as file:
-            return file["predicted"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        facts = json.loads(file.read_text(encoding="utf-8"))
+        mark = facts.pop("sha256")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def _write(place: Path, result: np.ndarray) -> None:
-    """Write a finished portion, and remove a damaged one and what a killed process has left behind."""
-    for old in [place, *(path for path in place.parent.glob(f".{place.name}.*") if path.is_dir())]:
-        shutil.rmtree(old, ignore_errors=True)
-    with guarded_writes(place), whole_folder(place) as temporary:
-        np.savez_compressed(temporary / RESULT, predicted=result)
+    return mark if mark == digest(facts) else None

@@ -96,7 +96,7 @@ def measure(options: argparse.Namespace) -> None:
         for more in one.variants(session.settings) if options.measure == ALL else [given]:
             measurement = session.measurement(one.name, subject, options.checkpoint, **more)
             if options.save:
-                keep(measurement, options.save)
+                keep(measurement, options.save, options.checkpoint if one.reads_model else None)
             if options.json:
                 write_json(options.json, measurement.as_json())
             where = options.json or options.save

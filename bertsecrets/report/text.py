@@ -200,7 +200,7 @@ def claim_table(
 
 def last_ones(kept: Sequence[dict[str, Any]]) -> str:
     """Return the number of a claim's last verdicts with each outcome, in words; empty if there are none."""
-    outcomes = [data["verdict"] for data in kept]
+    outcomes = [f"{data['verdict']} (limited run)" if data["limited"] else data["verdict"] for data in kept]
     counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes))
     return f"last verdicts: {counts}" if counts else ""
 
@@ -243,7 +243,7 @@ def claim_lines(claim: Claim, confidence: float, kept: Sequence[Mapping[str, Any
         outcome = {"deviates": "known to deviate", "reproduces": "known to reproduce"}[known.status]
         yield f"  {outcome}: {known.model} on {task_title(known.task)}: {known.evidence}"
     for verdict in kept:
-        yield f"  last verdict: {kept_in_words(verdict)}"
+        yield f"  last verdict{' of a limited run' if verdict['limited'] else ''}: {kept_in_words(verdict)}"
 
 
 def kept_in_words(verdict: Mapping[str, Any]) -> str:

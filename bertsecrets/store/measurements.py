@@ -1,5 +1,6 @@
 """Measurements as folders: JSON for people and other programs, and the samples, from which claims are judged again."""
 
+import os
 import tempfile
 import zipfile
 import zlib
@@ -13,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.errors import UserError, first_line
-from bertsecrets.store.entries import read_json, write_json
-from bertsecrets.store.files import copy_whole, digest, guarded_writes
+from bertsecrets.store.entries import damage, read_json, write_json, write_manifest
+from bertsecrets.store.files import MANIFEST, copy_whole, digest, guarded_writes
 from bertsecrets.types import Measurement, Subject, slug
 
 VALUES, SAMPLES = "measurement.json", "samples.npz"
@@ -49,19 +50,45 @@ def load(entry: Path) -> Measurement:
     return replace(measurement, origin=str(entry))
 
 
-def keep(measurement: Measurement, folder: Path) -> Path:
+def keep(measurement: Measurement, folder: Path, checkpoint: Path | None = None) -> Path:
     """Save a measurement in a folder of its own below `folder`, and return that folder; an older one is replaced.
+
+    The folder's name carries a digest of which model and checkpoint were measured, so that namesakes stay apart.
+
+    Args:
+        checkpoint: the folder that was measured instead of the subject's own checkpoint.
 
     Raises:
         UserError: the disk is full, the folder cannot be written, or it holds other files.
     """
     options = ((key, str(value)) for key, value in measurement.options.items())
     marks = (f"{key}-{value if slug(value) == value else digest(value)[:8]}" for key, value in options)
-    name = "-".join([measurement.measure, str(measurement.subject), *marks])
+    measured = place_digest(measurement.subject.model, *([] if checkpoint is None else [str(checkpoint)]))
+    name = "-".join([measurement.measure, str(measurement.subject), measured, *marks])
     with guarded_writes(folder), tempfile.TemporaryDirectory() as temporary:
-        save(measurement, Path(temporary))
-        copy_whole(Path(temporary), folder / name, (VALUES, SAMPLES))
+        facts = save(measurement, Path(temporary))
+        write_manifest(Path(temporary), {"kind": "measurement", "name": name, **facts})
+        copy_whole(Path(temporary), folder / name, (VALUES, SAMPLES), (MANIFEST,))
     return folder / name
+
+
+def place_digest(*places: str) -> str:
+    """Return a short digest of models, each a folder, wherever it is named from, or a hub name."""
+    return digest([os.path.realpath(place) if os.path.isdir(place) else place for place in places])[:6]
+
+
+def _load_kept(entry: Path) -> Measurement:
+    """Return a measurement that `keep` saved, after comparing it with its manifest.
+
+    Raises:
+        UserError: it has no manifest, as those of older versions, or does not match it.
+    """
+    if not (entry / MANIFEST).exists():
+        raise UserError(f"{entry} has no {MANIFEST} to check it by, as earlier versions left it: measure it again")
+    problem = damage(entry)
+    if problem:
+        raise UserError(f"{entry} is incomplete or from another version ({problem}): make it again")
+    return load(entry)
 
 
 @dataclass(frozen=True)
@@ -72,15 +99,26 @@ class Shelf:
 
     @classmethod
     def read(cls, folder: Path) -> "Shelf":
-        """Return every measurement below a folder.
+        """Return every measurement below a folder; what a killed process left behind, in hidden folders, is none.
 
         Raises:
-            UserError: there are none, or one is damaged.
+            UserError: there are none, one is damaged, or two are of one subject, measure and options.
         """
-        entries = sorted(path.parent for path in folder.rglob(VALUES))
+        places = [path.parent.relative_to(folder) for path in folder.rglob(VALUES)]
+        entries = sorted(folder / place for place in places if not any(part[0] == "." for part in place.parts))
         if not entries:
             raise UserError(f"no measurements below {folder}: save some with `bertsecrets measure ... --save DIR`")
-        return cls(tuple(replace(load(entry), reused=True) for entry in entries))
+        kept: dict[str, Measurement] = {}
+        for entry in entries:
+            measurement = replace(_load_kept(entry), reused=True)
+            what = digest([measurement.measure, asdict(measurement.subject), measurement.options])
+            if what in kept:
+                raise UserError(
+                    f"{kept[what].origin} and {entry} are both {measurement.measure} of {measurement.subject}: "
+                    "move one of them to another folder"
+                )
+            kept[what] = measurement
+        return cls(tuple(kept.values()))
 
     def find(self, measure: str, subject: Subject, options: Mapping[str, Any]) -> Measurement | None:
         """Return the saved measurement, or None."""

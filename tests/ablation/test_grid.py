@@ -1,5 +1,7 @@
 """A grid of sets of heads survives an interruption, and several processes share one without doing a set twice."""
 
+import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -89,6 +91,40 @@ def test_a_finished_grid_is_only_read_and_a_damaged_portion_made_anew(tmp_path):
         return count(some, progress)
 
     assert Grid.open(tmp_path, sets, layers=3, size=2, about={}).fill(noting).tolist() == [1, 2, 3, 4, 4, 4]
+    assert len(computed) == 2
+
+
+@pytest.mark.parametrize("name", ["grid.json", "portion-0001/predicted.npz", "portion-0001/manifest.json"])
+def test_whatever_byte_of_a_grid_is_changed_its_results_are_right_and_computed_again(tmp_path, name):
+    sets = [*nested([(2, 0), (0, 1), (1, 3)]), *whole_layers(3, 4)]
+    right = Grid.open(tmp_path, sets, layers=3, size=2, about={"a": 1}).fill(count).tolist()
+    file = tmp_path / name
+    whole = file.read_bytes()
+    for place in range(0, len(whole), 1 + len(whole) // 100):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x21]) + whole[place + 1 :])
+        computed: list = []
+
+        def noting(some, progress, computed=computed):
+            computed.extend(some)
+            return count(some, progress)
+
+        assert Grid.open(tmp_path, sets, layers=3, size=2, about={"a": 1}).fill(noting).tolist() == right
+        assert len(computed) == (0 if name == "grid.json" else 2)
+    assert json.loads((tmp_path / "grid.json").read_text())["about"] == {"a": 1}
+
+
+def test_a_portion_of_another_grid_is_not_believed(tmp_path):
+    for about in ("one", "two"):
+        Grid.open(tmp_path / about, SETS, layers=3, size=2, about={"weights": about}).fill(count)
+    shutil.rmtree(tmp_path / "one" / "portion-0000")
+    (tmp_path / "two" / "portion-0000").rename(tmp_path / "one" / "portion-0000")
+    computed: list = []
+
+    def noting(some, progress):
+        computed.extend(some)
+        return count(some, progress)
+
+    Grid.open(tmp_path / "one", SETS, layers=3, size=2, about={"weights": "one"}).fill(noting)
     assert len(computed) == 2
 
 

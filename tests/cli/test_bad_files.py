@@ -16,6 +16,7 @@ from treebank_sample import HEADS, TREES
 
 from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.store.entries import write_manifest
 from bertsecrets.store.measurements import keep, load
 from bertsecrets.store.verdicts import keep_verdict
 
@@ -67,12 +68,15 @@ def rewritten(**changes):
         rewritten(settings="x"),
     ],
 )
-def test_a_damaged_measurement_is_named(capsys, tmp_path, spoil):
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_damaged_measurement_is_named(capsys, tmp_path, spoil, signed):
     trained, untrained = PAIR
     keep(trained, tmp_path)
     entry = keep(replace(untrained, subject=replace(untrained.subject, initialisation="untrained")), tmp_path)
     assert "D2" in run(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
     spoil(entry)
+    if signed:  # with a manifest that fits the damage
+        write_manifest(entry, {})
     line = told(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
     assert f"{entry} is incomplete or from another version (" in line
     assert line.endswith("): make it again")

@@ -1,6 +1,7 @@
 """The last verdicts: kept whole, read back by claim and model, shown by `explain` and `claims`."""
 
 import json
+import re
 
 import pytest
 from measurements import judged, of_id, scored
@@ -36,7 +37,8 @@ def read_verdicts(root, claim, model=None):
 
 def test_a_verdict_is_kept_under_claim_task_and_model(tmp_path, verdict):
     path = keep_verdict(tmp_path, verdict, "some/where/tiny-bert")
-    assert path == tmp_path / "verdicts" / "D2-rte-tiny-bert.json"
+    assert path.parent == tmp_path / "verdicts"
+    assert re.fullmatch("D2-rte-tiny-bert-[0-9a-f]{6}.json", path.name)
     data = json.loads(path.read_text())
     assert (data["verdict"], data["observed"], data["model"]) == ("reproduced", 60.0, "some/where/tiny-bert")
     assert keep_verdict(tmp_path, verdict, "some/where/tiny-bert") == path  # the last one stands
@@ -44,14 +46,13 @@ def test_a_verdict_is_kept_under_claim_task_and_model(tmp_path, verdict):
 
 
 def test_verdicts_are_read_by_claim_variant_and_model(tmp_path, verdict):
-    for model in ("one", "two"):
-        keep_verdict(tmp_path, verdict, model)
+    paths = [keep_verdict(tmp_path, verdict, model) for model in ("one", "two")]
     claim = verdict.case.claim
     assert [data["model"] for data in read_verdicts(tmp_path, claim)] == ["one", "two"]
     assert [data["model"] for data in read_verdicts(tmp_path, claim, "two")] == ["two"]
     assert read_verdicts(tmp_path, of_id("D2-all-mean").claim) == []
     assert read_verdicts(tmp_path / "none", claim) == []
-    (tmp_path / "verdicts" / "D2-rte-one.json").write_text("{")
+    paths[0].write_text("{")
     assert [data["model"] for data in read_verdicts(tmp_path, claim)] == ["two"]
 
 
