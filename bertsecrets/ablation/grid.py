@@ -1,10 +1,9 @@
 """A long list of sets of heads, computed in portions that survive an interruption and that processes can share.
 
 A grid is a folder: `grid.json` records its sets and inputs, and each finished portion is a folder that is written
-completely or not at all (`portion-0003/predicted.npz`), with a manifest that says of which grid it is. What is damaged is
-made again. A process that computes a portion holds a lock on it, which the
-operating system releases when the process ends, however it ends. So nothing is computed twice, and the next run
-computes whatever is missing.
+completely or not at all (`portion-0003/predicted.npz`), with a manifest that says of which grid it is. A process that
+computes a portion holds a lock on it, which the operating system releases when the process ends, however it ends. So
+nothing is computed twice, and the next run computes whatever is missing or damaged.
 """
 
 import json
@@ -20,14 +19,14 @@ from jaxtyping import Shaped
 from bertsecrets.ablation.head_sets import HeadSet, label, lowest_layer
 from bertsecrets.errors import UserError
 from bertsecrets.store.entries import damage, read_manifest, write_manifest
-from bertsecrets.store.files import digest, guarded_writes, whole_folder, write_whole
+from bertsecrets.store.files import digest, guarded_writes, is_whole, signed, whole_folder, write_whole
 from bertsecrets.store.locks import held, held_now, in_use
 from bertsecrets.store.measurements import DAMAGE
 from bertsecrets.store.permissions import make_folders
 
 Compute = Callable[[Sequence[HeadSet], Callable[[float], Any]], Shaped[np.ndarray, " sets *rest"]]
 WAIT = 0.5  # seconds, after which the portions that other processes hold are checked again
-RESULT = "predicted.npz"
+GRID, RESULT = "grid.json", "predicted.npz"
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,9 @@ class Grid:
         with guarded_writes(folder):
             make_folders(folder)
             with held(folder / ".grid.lock", f"the grid {folder.name}"):
-                found = _mark(folder / "grid.json")
+                found = _mark(folder / GRID)
                 if found is None:
-                    write_whole(folder / "grid.json", json.dumps({**facts, "sha256": mark}, indent=1, sort_keys=True))
+                    write_whole(folder / GRID, json.dumps(signed(facts), indent=1, sort_keys=True))
                 elif found != mark:
                     raise UserError(
                         f"{folder} holds another grid (see its grid.json): name another folder, or delete this one"
@@ -140,7 +139,6 @@ def _mark(file: Path) -> str | None:
     """Return the digest of the grid that a `grid.json` describes; None if it is missing or damaged."""
     try:
         facts = json.loads(file.read_text(encoding="utf-8"))
-        mark = facts.pop("sha256")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return mark if mark == digest(facts) else None
+    return facts["sha256"] if is_whole(facts) else None

@@ -12,6 +12,7 @@ import pytest
 
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.cli.notices import in_one_line
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError
 from bertsecrets.options import PARSING, RunOptions, add_options
@@ -31,10 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Read options, settings and claims first, so that a mistake in them ends the run before anything starts."""
+    clearing = ExitStack()
+    clearing.enter_context(in_one_line())
     if threading.current_thread() is threading.main_thread():  # no other thread may handle signals
-        clearing = ExitStack()
         clearing.enter_context(as_interrupt())
-        config.add_cleanup(clearing.close)
+    config.add_cleanup(clearing.close)
     config.addinivalue_line("filterwarnings", "default")  # a warning must not cost an hour of training
     config.addinivalue_line("filterwarnings", f"always::{DamagedEntryWarning.__module__}.DamagedEntryWarning")
     if not config.getoption("benchmark_verbose", False):

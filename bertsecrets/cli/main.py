@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from bertsecrets import __version__
 from bertsecrets.cli import claims, doctor, fetch, measure, patterns, report, store
+from bertsecrets.cli.notices import in_one_line
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError
 from bertsecrets.options import check_seed
@@ -42,10 +43,10 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit code: 0; 2 for an error that the user can fix; 128 plus a signal's number.
 
-    SIGTERM is treated like Ctrl-C: unfinished work is cleaned up.
+    SIGTERM, SIGHUP and SIGQUIT are treated like Ctrl-C: unfinished work is cleaned up.
     """
     options = build_parser().parse_args(argv)
-    with as_interrupt():
+    with as_interrupt(), in_one_line():
         return _run(options)
 
 

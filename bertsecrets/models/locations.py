@@ -5,7 +5,6 @@ A name is resolved once, by `locate`; from then on the `ModelRef` is passed arou
 
 import functools
 import importlib.util
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,8 @@ from typing import Any
 
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.models.families import ALIASES, PINNED
-from bertsecrets.store.files import MANIFEST, digest, file_sha256
+from bertsecrets.store.exports import checked_manifest, read_own_manifest
+from bertsecrets.store.files import digest, file_sha256
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
@@ -112,12 +112,12 @@ class ModelRef:
         )
 
     def manifest(self) -> dict[str, Any]:
-        """Return the manifest of a checkpoint that this suite made; empty for other models."""
-        try:
-            manifest = json.loads((Path(self.path) / MANIFEST).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return manifest if isinstance(manifest, dict) else {}
+        """Return the manifest of a checkpoint that this suite made; empty for other models.
+
+        Raises:
+            UserError: it cannot be read as JSON, or is not an object.
+        """
+        return read_own_manifest(Path(self.path))
 
 
 def locate(name: str, offline: bool = False) -> ModelRef:
@@ -155,10 +155,10 @@ def _minilm_folder() -> Path:
 
 
 def check_folder(folder: Path) -> None:
-    """Make sure that a folder holds a transformers model in safetensors.
+    """Make sure that a folder holds a transformers model in safetensors, and that this suite's own are undamaged.
 
     Raises:
-        UserError: it does not.
+        UserError: it does not, or a file does not match the manifest beside it.
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} holds no config.json: it is not a transformers model folder")
@@ -166,6 +166,7 @@ def check_folder(folder: Path) -> None:
         pickled = [p for p in PICKLES if (folder / p).exists()]
         held = f"only {pickled[0]}, which is never opened" if pickled else "no weights"
         raise UserError(f"{folder} holds {held}: save the model as model.safetensors (save_pretrained does)")
+    checked_manifest(folder)
 
 
 @functools.cache

@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from bertsecrets.errors import UserError
 from bertsecrets.store.files import MANIFEST, digest, file_sha256, guarded_writes, whole_folder, write_whole
+from bertsecrets.store.locks import held
+from bertsecrets.store.permissions import make_folders
 
 MARKS = re.compile(r"(?P<inputs>[0-9a-f]{12})-(?P<made_by>[0-9a-f]{8})")
 
@@ -96,8 +96,8 @@ class Store:
             return entry, True
         folder = self.folder(kind, name, key)
         with guarded_writes(self.root):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(folder.with_name(f".{key.marks}.lock")):
+            make_folders(folder.parent)
+            with held(folder.with_name(f".{key.marks}.lock"), f"the {kind.removesuffix('s')} {name}"):
                 entry = self.find(kind, key)  # another process may have made it
                 if entry:
                     return entry, True

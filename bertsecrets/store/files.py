@@ -64,6 +64,22 @@ def digest(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
 
 
+def signed(data: dict[str, Any]) -> dict[str, Any]:
+    """Return data for a JSON file together with their digest, by which the reader sees whether they have changed.
+
+    >>> is_whole(signed({"a": 1}))
+    True
+    >>> is_whole({**signed({"a": 1}), "a": 2})
+    False
+    """
+    return {**data, "sha256": digest(data)}
+
+
+def is_whole(data: Any) -> bool:
+    """Return whether data are as `signed` returned them."""
+    return isinstance(data, dict) and data.get("sha256") == digest({k: v for k, v in data.items() if k != "sha256"})
+
+
 @contextmanager
 def whole_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder that becomes `folder` when the block succeeds, and is removed when it fails.

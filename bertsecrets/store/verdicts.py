@@ -1,7 +1,7 @@
 """The last verdict on each claim, task and model, one small JSON file each: `verdicts/E1-rte-minilm-0c6b42.json`.
 
-A digest of which model it was keeps namesakes apart. A verdict on a part of the rows never replaces that on all of them:
-it has a file of its own (`...-limited.json`).
+A digest of which model it was keeps namesakes apart. A verdict on a part of the rows never replaces that on all of
+them: it has a file of its own (`...-limited.json`).
 
 Every run that has a store writes them; `bertsecrets explain` and `bertsecrets claims` show them. They are a record and
 never an input: claims are always judged from measurements.
@@ -17,7 +17,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from bertsecrets.errors import UserError
-from bertsecrets.store.entries import write_json
+from bertsecrets.store.entries import finite, read_json, write_json
+from bertsecrets.store.files import is_whole, signed
 from bertsecrets.store.measurements import place_digest
 from bertsecrets.types import slug
 
@@ -63,7 +64,7 @@ def keep_verdict(root: Path, data: Mapping[str, Any], model: str, *, limited: bo
     path = root / FOLDER / f"{name}.json"
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     try:
-        write_json(path, {**data, "model": model, "made": made, "limited": limited})
+        write_json(path, signed(finite({**data, "model": model, "made": made, "limited": limited})))
     except UserError as error:
         if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in READ_ONLY:
             raise
@@ -74,7 +75,7 @@ def keep_verdict(root: Path, data: Mapping[str, Any], model: str, *, limited: bo
 def read_verdicts(root: Path, tasks: Mapping[str, str], model: str | None = None) -> list[dict[str, Any]]:
     """Return the kept verdicts of one model (or of all, if None), in the order of the ids, those on all rows first.
 
-    Unreadable files are skipped: the next run writes them again.
+    Files that are unreadable, damaged or of earlier versions are skipped: the next run writes them again.
 
     Args:
         tasks: the wanted ids, such as `E1-rte`, each with its task.
@@ -83,9 +84,10 @@ def read_verdicts(root: Path, tasks: Mapping[str, str], model: str | None = None
     for wanted, task_name in tasks.items():
         for path in sorted((root / FOLDER).glob(f"{wanted}-*.json")):
             try:
-                kept = KeptVerdict.model_validate_json(path.read_bytes())
-            except (OSError, ValidationError):
+                data = read_json(path)
+                kept = KeptVerdict.model_validate(data)
+            except (UserError, ValidationError):
                 continue
-            if (kept.id, kept.task) == (wanted, task_name) and model in (None, kept.model):
+            if is_whole(data) and (kept.id, kept.task) == (wanted, task_name) and model in (None, kept.model):
                 verdicts.append(kept.model_dump())
     return sorted(verdicts, key=lambda kept: kept["limited"])

@@ -7,7 +7,7 @@ imported only when it is used. Parses are cached on disk under a digest of texts
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from unicodedata import category
 
 from bertsecrets.code import code_digest
 from bertsecrets.errors import UserError
-from bertsecrets.store.files import digest, folder_digest, write_whole
+from bertsecrets.store.files import digest, is_whole, signed, write_whole
 from bertsecrets.types import Span, slug
 
 NOUNS = frozenset({"NN", "NNP", "NNPS", "NNS"})
@@ -26,6 +26,7 @@ NEGATIONS = frozenset({"neither", "nor", "not", "never", "none", "nothing", "now
 DEFAULT = "en_core_web_sm"
 INSTALL = 'pip install "spacy>=3.7"'
 ACCURACY = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object"})  # what results record of a pipeline
+CACHE_VERSION = 2  # of the layout of cached parses; a new number makes old ones unused
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def parse(
                 progress(1)
         if path:
             rows = [[astuple(word) for word in words] for words in sentences]
-            write_whole(path, json.dumps(rows, ensure_ascii=False))
+            write_whole(path, json.dumps(signed({"parses": rows}), ensure_ascii=False))
     by_text = dict(zip(different, sentences, strict=True))
     return Parses([by_text[text] for text in texts], facts)
 
@@ -207,8 +208,10 @@ def describe(nlp: Any) -> dict[str, Any]:
 def _read_cache(path: Path, expected: int) -> list[Sentence] | None:
     """Return the cached parses; None where the file is missing or damaged, so that it is recreated."""
     try:
-        rows: Iterable = json.loads(path.read_text(encoding="utf-8"))
-        sentences = [tuple(Word(*fields) for fields in words) for words in rows]
-    except (OSError, ValueError, TypeError):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not is_whole(data):
+            return None
+        sentences = [tuple(Word(*fields) for fields in words) for words in data["parses"]]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return sentences if len(sentences) == expected else None
