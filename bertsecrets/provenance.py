@@ -46,6 +46,7 @@ def made_by(module: str, device: torch.device | None) -> dict[str, Any]:
     return {"code": code_digest(module), "software": versions, "device": device_name(device) if device else None}
 
 
+@functools.cache
 def library_version(name: str) -> str | None:
     """Return the version of an installed library; None if it is not installed."""
     try:

@@ -9,6 +9,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class Split:
     def __len__(self) -> int:
         return len(self.sentence1)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """The sha256, in hex, of every text and label in order; each is preceded by its length."""
         sha = hashlib.sha256(f"{self.task.name} {self.name}".encode())

@@ -1,7 +1,6 @@
 """The rows of GLUE tasks that a session trains and measures on, limited to the number that it asks for."""
 
-import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +13,36 @@ class TaskRows:
     """The source of rows, and how many of them are read.
 
     `limit` keeps the first validation rows, `train_limit` the first training rows, both in file order; `grid_limit`
-    keeps fewer validation rows where every head or layer is disabled in turn.
+    keeps fewer validation rows where every head or layer is disabled in turn. A split is read once, so that all of a
+    session's results rest on the same rows; another session reads it again.
     """
 
     source: Source
     limit: int | None = None
     train_limit: int | None = None
     grid_limit: int | None = None
+    _read: dict[tuple[str, str], Split] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _cut: dict[tuple[str, str], Split] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @functools.cache  # noqa: B019 - rows are needed as long as their session
     def split(self, task_name: str, name: str) -> Split:
         """Return a checked split (`train` or `dev`), limited to the rows that are read.
 
         Raises:
             UserError: the data are missing, malformed or unofficial.
         """
-        return self.whole(task_name, name).head(self._limit(name))
+        if (task_name, name) not in self._cut:
+            self._cut[task_name, name] = self.whole(task_name, name).head(self._limit(name))
+        return self._cut[task_name, name]
 
-    @functools.cache  # noqa: B019
     def whole(self, task_name: str, name: str) -> Split:
         """Return a checked split with all its rows.
 
         Raises:
             UserError: as `split`.
         """
-        return self.source.split(task(task_name), name)
+        if (task_name, name) not in self._read:
+            self._read[task_name, name] = self.source.split(task(task_name), name)
+        return self._read[task_name, name]
 
     def _limit(self, name: str) -> int | None:
         return self.train_limit if name == "train" else self.limit

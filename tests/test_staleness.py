@@ -1,0 +1,388 @@
+"""Nothing stale: whatever changes between two runs on one store, the second says what a fresh store would say.
+
+Each row of `CHANGES` is one change of data, weights, tokenizers, settings, code, libraries or device.
+"""
+
+import copy
+import gc
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from tiny import save_bert, save_tokenizer, vocabulary
+
+from bertsecrets import code, provenance
+from bertsecrets.errors import UserError
+from bertsecrets.models import loading
+from bertsecrets.session import Session
+from bertsecrets.settings import Params, project_path
+from bertsecrets.texts.corpus import write_corpus
+from bertsecrets.types import Measurement
+
+EXTRA_FILES = ("special_tokens_map.json", "added_tokens.json")
+
+
+@dataclass
+class World:
+    """All that a run rests on, in one folder, so that a copy can be changed."""
+
+    root: Path
+    settings: dict[str, Any]
+    options: dict[str, Any] = field(default_factory=dict)
+    frames: str = "frames.jsonl"
+    checkpoint: str | None = None
+
+    def path(self, *parts: str) -> Path:
+        return self.root.joinpath(*parts)
+
+    def session(self, store: str = "runs") -> Session:
+        return Session(
+            settings=Params.model_validate(self.settings),
+            **{
+                "model": str(self.path("model")),
+                "glue": self.path("glue"),
+                "frames": self.path(self.frames),
+                "store": self.path(store),
+                "device": "cpu",
+                "allow_unofficial_data": True,
+                "offline": True,
+            }
+            | self.options,
+        )
+
+    def measure(self, measure: str, store: str = "runs", **options: Any) -> Measurement:
+        task = None if measure == "frame-heads" else "rte"
+        checkpoint = self.path(self.checkpoint) if self.checkpoint else None
+        return self.session(store).measure(measure, task, checkpoint=checkpoint, **options)
+
+
+MEASURES = ("scores", "special-tokens", "attention-change", "layer-ablation", "frame-heads", "patterns")
+
+
+def framenet(folder: Path, verb: str) -> Path:
+    """A FrameNet with one sentence, whose size does not depend on the verb (of four letters)."""
+    text = f"Ada {verb} the old red boat to her friend"
+    unit = (
+        '<lexUnit frame="Giving"><sentence ID="1"><text>' + text + "</text>"
+        '<annotationSet status="MANUAL"><layer name="Target" rank="1"><label start="4" end="7" name="Target"/></layer>'
+        '<layer name="FE" rank="1"><label start="28" end="37" name="Recipient"/></layer></annotationSet></sentence>'
+        "</lexUnit>"
+    )
+    frame = (
+        '<frame name="Giving"><FE name="Recipient" coreType="Core"/>'
+        '<FEcoreSet><memberFE name="Recipient"/></FEcoreSet></frame>'
+    )
+    for name, content in (("lu/lu1.xml", unit), ("frame/Giving.xml", frame)):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory) -> World:
+    """The world before any change, with everything measured once."""
+    gc.freeze()  # what training clears away is then found at once, although many modules are loaded
+    root = tmp_path_factory.mktemp("world")
+    settings = yaml.safe_load(project_path("params.yaml").read_text(encoding="utf-8"))
+    settings["finetune"] |= {"epochs": 1, "batch_size": 4, "learning_rate": 1e-3}
+    settings["judge"]["resamples"] = 200
+    save_bert(root / "model")
+    for name in EXTRA_FILES:
+        (root / "model" / name).unlink(missing_ok=True)
+    write_corpus(root / "glue", 8, 6)
+    sentence = {"sentence": "Ada sold the red boat to Bob", "target": "sold", "core_elements": ["Bob"]}
+    (root / "frames.jsonl").write_text(json.dumps(sentence) + "\n", encoding="utf-8")
+    framenet(root / "framenet", "sold")
+    world = World(root, settings)
+    for measure in MEASURES:
+        world.measure(measure)
+    return world
+
+
+@pytest.fixture
+def world(first, tmp_path) -> World:
+    """A copy of the world, its store included, that a test may change."""
+    return World(Path(shutil.copytree(first.root, tmp_path / "moved")), copy.deepcopy(first.settings))
+
+
+def same(one: Measurement, other: Measurement) -> bool:
+    def equal(a: dict[str, Any], b: dict[str, Any]) -> bool:
+        return a.keys() == b.keys() and all(np.array_equal(a[k], b[k], equal_nan=_numbers(a[k])) for k in a)
+
+    return equal(one.values, other.values) and equal(one.samples, other.samples)
+
+
+def _numbers(value: Any) -> bool:
+    return np.asarray(value).dtype.kind == "f"
+
+
+# ---------------------------------------------------------------------- changes of the world
+
+
+def settings(section: str, **values: Any) -> Callable[[World, Any], None]:
+    return lambda world, _: world.settings[section].update(values)
+
+
+def options(**values: Any) -> Callable[[World, Any], None]:
+    return lambda world, _: world.options.update(values)
+
+
+def cells(split: str, edit: Callable[[list[str]], list[str]]) -> Callable[[World, Any], None]:
+    """Edit the cells of a split's first row."""
+
+    def change(world: World, _) -> None:
+        path = world.path("glue", "RTE", f"{split}.tsv")
+        header, row, *rest = path.read_text(encoding="utf-8").splitlines()
+        path.write_text("\n".join([header, "\t".join(edit(row.split("\t"))), *rest, ""]), encoding="utf-8")
+
+    return change
+
+
+def other_label(row: list[str]) -> list[str]:
+    return [*row[:3], "entailment" if row[3] == "not_entailment" else "not_entailment"]
+
+
+def weights(world: World, _) -> None:
+    save_bert(world.path("model"), seed=5)
+    for name in EXTRA_FILES:
+        world.path("model", name).unlink(missing_ok=True)
+
+
+def config(world: World, _) -> None:
+    path = world.path("model", "config.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "layer_norm_eps": 0.1}))
+
+
+def tokenizer(edit: Callable[[dict[str, Any]], None], name: str = "tokenizer.json") -> Callable[[World, Any], None]:
+    def change(world: World, _) -> None:
+        path = world.path("model", name)
+        data = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        edit(data)
+        path.write_text(json.dumps(data), encoding="utf-8")
+
+    return change
+
+
+def swap_words(data: dict[str, Any]) -> None:
+    words = data["model"]["vocab"]
+    for one, other in (("the", "ada"), ("sold", "boat"), ("a", "e"), ("##a", "##e"), ("##n", "##r")):
+        if one in words and other in words:
+            words[one], words[other] = words[other], words[one]
+
+
+def keep_capitals(data: dict[str, Any]) -> None:
+    data["do_lower_case"] = False
+
+
+def no_own_tokenizer(world: World, _) -> None:
+    """A checkpoint without a tokenizer is measured, then the base model's tokenizer changes."""
+    world.session().export_checkpoint(world.session().subject("rte"), world.path("own"))
+    for path in world.path("own").iterdir():
+        if path.name not in ("config.json", "model.safetensors"):
+            path.unlink()
+    world.checkpoint = "own"
+    world.measure("special-tokens")
+    tokenizer(swap_words)(world, _)
+
+
+def other_framenet(world: World, _) -> None:
+    world.frames = "framenet"
+    world.measure("frame-heads")
+    before = [path.stat().st_size for path in sorted(world.path("framenet").rglob("*.xml"))]
+    framenet(world.path("framenet"), "gave")
+    assert [path.stat().st_size for path in sorted(world.path("framenet").rglob("*.xml"))] == before
+
+
+def other_sentence(world: World, _) -> None:
+    path = world.path("frames.jsonl")
+    path.write_text(path.read_text().replace("red boat", "old boat"))
+
+
+def moved_separator(world: World, _) -> None:
+    """U+001F at the end of one cell moves to the beginning of the next."""
+    cells("dev", lambda row: [row[0], "Ada sold boats\x1f", "Bob", row[3]])(world, _)
+    world.measure("scores")
+    cells("dev", lambda row: [row[0], "Ada sold boats", "\x1fBob", row[3]])(world, _)
+
+
+def threads(world: World, monkeypatch) -> None:
+    before = torch.get_num_threads()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: before + 1)
+
+
+def version_of(name: str) -> Callable[[World, Any], None]:
+    def change(world: World, monkeypatch) -> None:
+        real = provenance.library_version
+        monkeypatch.setattr(provenance, "library_version", lambda n: "0.0.1" if n == name else real(n))
+
+    return change
+
+
+def code_of(module: str) -> Callable[[World, Any], None]:
+    """The source of a module is edited between two processes."""
+
+    def change(world: World, monkeypatch) -> None:
+        package = world.path("bertsecrets")
+        source = Path(code.__file__).parent
+        for path in source.rglob("*.py"):
+            copied = package / path.relative_to(source)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            copied.write_bytes(path.read_bytes())
+        (package / module).write_text((package / module).read_text(encoding="utf-8") + "\nEDITED = 1\n")
+        monkeypatch.setattr(code, "__file__", str(package / "code.py"))
+        forget()
+
+    return change
+
+
+def forget() -> None:
+    for cached in (code._reached, code._source, code._path):
+        cached.cache_clear()
+
+
+def other_classifier(world: World, monkeypatch) -> None:
+    from bertsecrets.patterns.classifier import REPORT, VARIABLE, chosen_folder
+
+    folder = Path(shutil.copytree(chosen_folder(), world.path("classifier")))
+    report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+    report["held_out"] = report["held_out"][: len(report["held_out"]) // 2]
+    (folder / REPORT).write_text(json.dumps(report), encoding="utf-8")
+    monkeypatch.setenv(VARIABLE, str(folder))
+
+
+# What is changed, the measure that rests on it, and how.
+CHANGES: dict[str, tuple[str, Callable[[World, Any], None]]] = {
+    "epochs": ("scores", settings("finetune", epochs=2)),
+    "length of scored inputs": ("scores", settings("scores", max_length=12)),
+    "length of read maps": ("special-tokens", settings("attention", max_length=12)),
+    "examples of read maps": ("special-tokens", settings("attention", examples=3)),
+    "--limit": ("scores", options(limit=4)),
+    "--train-limit": ("scores", options(train_limit=4)),
+    "--grid-limit": ("layer-ablation", options(grid_limit=4)),
+    "weights": ("scores", weights),
+    "weights of the encoder": ("frame-heads", weights),
+    "weights that attention is compared with": ("attention-change", weights),
+    "config": ("special-tokens", config),
+    "a text of dev": ("special-tokens", cells("dev", lambda row: [row[0], "Ada sold it", *row[2:]])),
+    "a label of dev": ("scores", cells("dev", other_label)),
+    "a text of train": ("scores", cells("train", lambda row: [row[0], "Ada sold it", *row[2:]])),
+    "a label of train": ("scores", cells("train", other_label)),
+    "U+001F moved to another cell": ("scores", moved_separator),
+    "a frame sentence": ("frame-heads", other_sentence),
+    "FrameNet's words, of equal size": ("frame-heads", other_framenet),
+    "capitals of the tokenizer": ("special-tokens", tokenizer(keep_capitals, "tokenizer_config.json")),
+    "words of the tokenizer": ("special-tokens", tokenizer(swap_words)),
+    "words of the encoder's tokenizer": ("frame-heads", tokenizer(swap_words)),
+    "longest input of the tokenizer": (
+        "special-tokens",
+        tokenizer(lambda data: data.update(model_max_length=12), "tokenizer_config.json"),
+    ),
+    "map of special tokens": (
+        "special-tokens",
+        tokenizer(lambda data: data.update(sep_token="ada"), "special_tokens_map.json"),
+    ),
+    "tokenizer of the base of a checkpoint without one": ("special-tokens", no_own_tokenizer),
+    "record of the classifier of patterns": ("patterns", other_classifier),
+    "threads": ("special-tokens", threads),
+    "version of torch": ("special-tokens", version_of("torch")),
+    "version of transformers": ("scores", version_of("transformers")),
+    "version of tokenizers": ("frame-heads", version_of("tokenizers")),
+    "version of numpy": ("layer-ablation", version_of("numpy")),
+    "code of the measure": ("special-tokens", code_of("measures/special_tokens.py")),
+    "code that reads maps": ("frame-heads", code_of("models/attention.py")),
+    "code of the training": ("scores", code_of("models/finetune.py")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_never_answered_from_the_store(world, monkeypatch, change):
+    measure, apply = CHANGES[change]
+    before = world.measure(measure)
+    assert before.reused  # the copied world finds its entries, wherever it lies
+    apply(world, monkeypatch)
+    try:
+        now = world.measure(measure)
+        # Where the same weights came out of a new training, what was measured of them is still right.
+        assert not now.reused or now.provenance["checkpoint"] != before.provenance["checkpoint"]
+        assert same(now, world.measure(measure, store="fresh"))
+    finally:
+        monkeypatch.undo()
+        forget()
+
+
+@pytest.mark.parametrize("change", ["seed", "resamples"])
+@pytest.mark.parametrize("measure", ["frame-heads", "patterns"])
+def test_what_only_the_judge_uses_is_in_no_key(world, change, measure):
+    world.settings["judge"][change] = 999
+    again = world.measure(measure)
+    assert again.reused
+    assert same(again, world.measure(measure, store="fresh"))
+
+
+def test_weights_replaced_during_training_are_refused(world, monkeypatch):
+    _replacing(world, monkeypatch)
+    world.options["train_limit"] = 5
+    with pytest.raises(UserError, match="model changed while in use, so nothing was stored"):
+        world.measure("scores")
+    assert len(list(world.path("runs", "checkpoints").glob("[!.]*"))) == 1
+
+
+def test_weights_replaced_during_a_measurement_are_refused(world, monkeypatch):
+    world.checkpoint = "own"
+    world.session().export_checkpoint(world.session().subject("rte"), world.path("own"))
+    world.path("own", "manifest.json").unlink()
+    before = len(list(world.path("runs", "measurements").glob("[!.]*")))
+    _replacing(world, monkeypatch, "own")
+    world.settings["scores"]["max_length"] = 20
+    with pytest.raises(UserError, match="checkpoint changed while in use"):
+        world.measure("scores")
+    assert len(list(world.path("runs", "measurements").glob("[!.]*"))) == before
+
+
+def _replacing(world: World, monkeypatch, folder: str = "model") -> None:
+    """Replace a model's weights as soon as they have been read."""
+    read = loading._load_classifier
+
+    def replace(*arguments):
+        loaded = read(*arguments)
+        other = save_bert(world.path("other"), seed=7)
+        shutil.copy(other / "model.safetensors", world.path(folder, "model.safetensors"))
+        return loaded
+
+    monkeypatch.setattr(loading, "_load_classifier", replace)
+
+
+def test_official_data_are_those_measured_and_trained_on(world):
+    """Whoever made an untrained checkpoint first, with whatever rows: its weights come from none."""
+    demo = world.session().checkpoint(world.session().subject("rte", "untrained"))
+    manifest = json.loads((demo / "manifest.json").read_text())
+    assert (manifest["data"], manifest["train_limit"]) == (None, None)
+    measured = world.session().measure("scores", "rte", init="untrained")
+    assert not measured.provenance["official_data"]  # the six rows of this world
+
+
+def test_a_second_tokenizer_file_counts_whatever_its_name(tmp_path):
+    from bertsecrets.models.locations import ModelRef
+
+    save_tokenizer(tmp_path, vocabulary())
+    seen = {ModelRef.in_folder(tmp_path).tokenizer()}
+    for name in (
+        "spiece.model",
+        "sentencepiece.bpe.model",
+        "vocab.txt",
+        "added_tokens.json",
+        "merges.txt",
+        "source.spm",
+    ):
+        (tmp_path / name).write_text("x")
+        seen.add(ModelRef.in_folder(tmp_path).tokenizer())
+    (tmp_path / "merges.txt").rename(tmp_path / "dict.txt")  # the same content under another name
+    seen.add(ModelRef.in_folder(tmp_path).tokenizer())
+    assert len(seen) == 8
