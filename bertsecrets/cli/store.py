@@ -1,8 +1,15 @@
 """The commands that look after the store: `bertsecrets store ls | verify | gc`."""
 
 import argparse
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
-from bertsecrets.options import add_options
+from bertsecrets.errors import UserError
+from bertsecrets.options import RunOptions, add_options
+
+if TYPE_CHECKING:
+    from bertsecrets.store.contents import Item
 
 
 def add_parsers(commands) -> None:
@@ -10,29 +17,146 @@ def add_parsers(commands) -> None:
     parser = commands.add_parser("store", help="list, check and clear up the store")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=type(parser))
 
-    listing = actions.add_parser("ls", help="list the entries with size, age, subject and the versions that made them")
+    listing = actions.add_parser("ls", help="list what it holds: size, age, subject, and the versions that made it")
+    listing.add_argument("--json", action="store_true", help="print JSON")
     add_options(listing.add_argument, ("store",))
     listing.set_defaults(run=ls)
 
-    check = actions.add_parser("verify", help="check every byte of the store against its manifests")
+    check = actions.add_parser("verify", help="check every byte against the digests; exit code 2 if any is damaged")
     add_options(check.add_argument, ("store",))
     check.set_defaults(run=verify)
 
-    clearing = actions.add_parser("gc", help="say what the store no longer needs, and remove it with --yes")
+    clearing = actions.add_parser("gc", help="say what is no longer needed, and remove it with --yes")
+    clearing.add_argument("--yes", action="store_true", help="remove it")
+    clearing.add_argument("--keep-older", action="store_true", help="keep what other code or versions made")
     add_options(clearing.add_argument, ("store",))
     clearing.set_defaults(run=gc)
 
 
 def ls(options: argparse.Namespace) -> None:
-    """Print every entry of the store."""
-    raise NotImplementedError
+    """Print everything that the store holds."""
+    from tabulate import tabulate
+
+    from bertsecrets.store.contents import PARSES, VERDICTS, items
+
+    held = items(RunOptions.of(options).store_folder)
+    if options.json:
+        print(json.dumps([_facts(item) for item in held], indent=1))
+        return
+    single = [item for item in held if item.kind not in (PARSES, VERDICTS)]
+    rows = [
+        [item.kind, in_bytes(item.bytes), age(item.made), item.subject, _versions(item), item.path.name[-21:]]
+        for item in single
+    ]
+    if rows:
+        print(tabulate(rows, ("kind", "size", "age", "subject", "made by", "entry"), disable_numparse=True))
+    for kind in (PARSES, VERDICTS):
+        files = [item.bytes for item in held if item.kind == kind]
+        if files:
+            print(f"{kind}: {len(files)}, {in_bytes(sum(files))}")
+    print(f"in all {in_bytes(sum(item.bytes for item in held))}")
 
 
 def verify(options: argparse.Namespace) -> None:
-    """Check every byte of the store."""
-    raise NotImplementedError
+    """Check every byte of the store.
+
+    Raises:
+        UserError: something is damaged.
+    """
+    from bertsecrets.store.contents import problems
+
+    root = RunOptions.of(options).store_folder
+    checked, damaged = 0, 0
+    for path, problem in problems(root):
+        checked += 1
+        if problem:
+            damaged += 1
+            print(f"{path}: {problem}")
+    if damaged:
+        raise UserError(f"{damaged} of {checked} in {root} damaged: delete them, and the next run makes them again")
+    print(f"{root}: {checked} checked, none damaged")
 
 
 def gc(options: argparse.Namespace) -> None:
     """Say what the store no longer needs; remove it if the user agrees."""
-    raise NotImplementedError
+    from bertsecrets.store.contents import unneeded
+
+    root = RunOptions.of(options).store_folder
+    removed = 0
+    listed = unneeded(root, None if options.keep_older else _older)
+    for one in listed:
+        print(f"{one.path} ({in_bytes(one.bytes)}): {one.reason}")
+        if options.yes:
+            if one.remove():
+                removed += one.bytes
+            else:
+                print("  in use: kept")
+    if options.yes:
+        print(f"removed {in_bytes(removed)}")
+    else:
+        total = in_bytes(sum(one.bytes for one in listed))
+        print(f"{total} can be removed: bertsecrets store gc --store {root} --yes" if listed else "nothing to remove")
+
+
+def _older(kind: str, manifest: dict[str, Any]) -> str | None:
+    """Return how what made something differs from what would make it now; None if it does not, or cannot be told.
+
+    The device does not count: a store may serve several.
+    """
+    from bertsecrets.measures.registry import get_measure
+    from bertsecrets.provenance import TRAINING, differences, made_by
+
+    key = manifest.get("key")
+    made = (key or manifest).get("made_by")
+    if not isinstance(made, dict):
+        return None
+    try:
+        now = made_by(TRAINING, None) if kind == "checkpoints" else get_measure(manifest["measure"]).made_by(None)
+    except (UserError, KeyError):  # a plugin's measure that is not installed here
+        return None
+    return ", ".join(differences(made, now)) or None
+
+
+def _facts(item: "Item") -> dict[str, Any]:
+    made_by = item.key.made_by if item.key else None
+    return {
+        "path": str(item.path),
+        "kind": item.kind,
+        "bytes": item.bytes,
+        "made": item.made.isoformat(),
+        "name": item.subject,
+        "subject": item.manifest.get("subject"),
+        "made_by": made_by,
+    }
+
+
+def _versions(item: "Item") -> str:
+    """Return what made an entry, in a few words."""
+    made_by = item.key.made_by if item.key else {}
+    versions = [f"{name} {number}" for name, number in (made_by.get("software") or {}).items()]
+    code = [f"code {made_by['code'][:8]}"] if made_by.get("code") else []
+    return ", ".join([*code, *versions])
+
+
+def in_bytes(number: int) -> str:
+    """Return a number of bytes as a person reads it.
+
+    >>> in_bytes(90_900_000)
+    '90.9 MB'
+    """
+    amount, unit = float(number), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.3g} {unit}" if unit != "bytes" else f"{number} bytes"
+
+
+def age(made: datetime) -> str:
+    """Return how long ago something was made, in the largest unit that fits."""
+    seconds = max(0, int((datetime.now(UTC) - made).total_seconds()))
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            number = seconds // length
+            return f"{number} {unit}{'s' if number > 1 else ''}"
+    return "under a minute"

@@ -23,6 +23,7 @@ from bertsecrets.store.permissions import file_mode, make_folders, open_up
 
 MANIFEST = "manifest.json"  # in every entry of a store
 UNFINISHED = ".tmp"  # at the end of the name of what is being written
+REPLACED = ".replaced"  # at the end of the name of a folder that is being replaced
 UNSUPPORTED = (errno.ENOTSUP, errno.EOPNOTSUPP)  # by the file system
 
 
@@ -194,7 +195,7 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 def _aside(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.replaced")
+    return folder.with_name(f".{folder.name}{REPLACED}")
 
 
 def _put_back(folder: Path) -> None:

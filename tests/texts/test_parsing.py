@@ -12,6 +12,7 @@ from wordpieces import tiny_tokenizer, words_of
 from bertsecrets.errors import UserError
 from bertsecrets.measures.relations import relation_pairs
 from bertsecrets.models.alignment import encode_words
+from bertsecrets.store.files import signed
 from bertsecrets.texts.parsing import FEATURES, Parses, Word, parse, parse_pairs, verb_subject_links
 from bertsecrets.texts.train_parser import train_pipeline
 from bertsecrets.texts.treebank import read_treebank, spacing
@@ -132,11 +133,12 @@ def test_a_trained_pipeline_parses_caches_and_says_who_it_is(pipeline, tmp_path)
     assert set(parses.pipeline["accuracy"]) >= {"tag_acc", "dep_las", "subject", "object"}
     (file,) = cache.iterdir()
     stored = json.loads(file.read_text(encoding="utf-8"))
-    stored[0][0][3] = "XX"
-    file.write_text(json.dumps(stored), encoding="utf-8")
+    stored["parses"][0][0][3] = "XX"
+    file.write_text(json.dumps(signed({"parses": stored["parses"]})), encoding="utf-8")
     assert parse(texts, pipeline, cache).sentences[0][0].tag == "XX"  # read, not parsed again
-    file.write_text("[", encoding="utf-8")
-    assert parse(texts, pipeline, cache).sentences == parses.sentences  # damaged: parsed again
+    for damaged in (json.dumps(stored), "[", json.dumps(stored["parses"]), json.dumps(signed({}))):
+        file.write_text(damaged, encoding="utf-8")
+        assert parse(texts, pipeline, cache).sentences == parses.sentences  # parsed again
     first, second = parse_pairs(texts[:1], texts[1:2], pipeline, cache)
     assert first.sentences + second.sentences == parses.sentences[:2]
     assert parse_pairs(texts[:1], None, pipeline, cache)[1] is None

@@ -65,6 +65,7 @@ class AblationMeasure(Measure):
             sets,
             device=run.resources.device,
             folder=run.grid,
+            about={"measure": self.name, "made_by": self.made_by(run.resources.device)},
             title=f"disabling {called}",
         )
         self.finish(run, values, sets, shape)
@@ -80,12 +81,14 @@ def set_ablation(
     *,
     device: torch.device | str = "cpu",
     folder: Path | None = None,
+    about: dict[str, Any] | None = None,
     title: str | None = None,
 ) -> Result:
     """Return the score with each set of heads disabled.
 
     Args:
         folder: keeps finished portions, so that an interrupted run continues and several processes share the work.
+        about: what else finished portions are bound to, besides weights and inputs.
         title: of a progress bar over the sets; without a title there is no bar.
 
     Returns:
@@ -108,8 +111,10 @@ def set_ablation(
         if folder is None:
             predicted = compute(everything, progress)
         else:
-            about = {"weights": weights_digest(opened), "task": task.name, "inputs": digest(encoded.input_ids)}
-            grid = Grid.open(folder, everything, layers=opened.layers, size=opened.heads, about=about)
+            inputs = {"weights": weights_digest(opened), "task": task.name, "inputs": digest(encoded.input_ids)}
+            grid = Grid.open(
+                folder, everything, layers=opened.layers, size=opened.heads, about={**(about or {}), **inputs}
+            )
             predicted = grid.fill(compute, progress)
     truth = np.asarray(targets)
     scores = np.array([score(task.metric, of_set, truth) for of_set in predicted])

@@ -1,0 +1,259 @@
+"""What a store holds: a list of it, what of it is damaged, and what is no longer needed.
+
+All of it is safe beside running processes: what one of them holds or writes is passed over.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bertsecrets.errors import UserError
+from bertsecrets.store.entries import MARKS, Key, damage
+from bertsecrets.store.files import MANIFEST, REPLACED, UNFINISHED, guarded_writes, is_whole, remove
+from bertsecrets.store.locks import held_now, unused
+
+ENTRIES = ("checkpoints", "measurements")
+GRIDS, PARSES, VERDICTS, TRAINING = "grids", "parses", "verdicts", "training"
+KINDS = (*ENTRIES, GRIDS, TRAINING, PARSES, VERDICTS)
+DAMAGED = ".damaged"
+LEFT = re.compile(rf"\..+(\.[a-z0-9_]{{8}}({re.escape(UNFINISHED)})?|{re.escape(REPLACED)})")  # by a killed process
+EARLIER = "made by an earlier version of bertsecrets"
+ABANDONED = 30  # days after which the saved state of a training that nobody has finished is no longer needed
+
+Older = Callable[
+    [str, dict[str, Any]], str | None
+]  # why a kind of thing with this manifest is older than what runs now
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing in a store. `manifest` is empty where it has none that can be read."""
+
+    path: Path
+    kind: str
+    bytes: int
+    made: datetime
+    manifest: dict[str, Any]
+
+    @property
+    def subject(self) -> str:
+        """The readable part of its name."""
+        name = MARKS.sub("", self.path.stem if self.path.is_file() else self.path.name)
+        return name.rstrip("-")
+
+    @property
+    def key(self) -> Key | None:
+        """The key of an entry; None for what has none."""
+        return Key.of_manifest(self.manifest)
+
+    @property
+    def earlier(self) -> bool:
+        """Whether it is an entry as earlier versions wrote it, which is never used any more."""
+        return "settings" in self.manifest and not {"key", "sha256"} & self.manifest.keys()
+
+
+@dataclass(frozen=True)
+class Unneeded:
+    """Something that can be removed from a store, and why; `lock` is held meanwhile, if there is one."""
+
+    path: Path
+    bytes: int
+    reason: str
+    lock: Path | None = None
+
+    def remove(self) -> bool:
+        """Remove it unless a running process uses it; returns whether it is gone.
+
+        Raises:
+            UserError: it cannot be removed.
+        """
+        with guarded_writes(self.path), ExitStack() as stack:
+            if self.lock is not None and not stack.enter_context(held_now(self.lock)):
+                return False
+            if not stack.enter_context(unused(self.path)):
+                return False
+            if not self.path.name.startswith("."):  # a process that is killed now leaves nothing half
+                hidden = self.path.with_name(f".{self.path.name}.removed_{UNFINISHED}")
+                remove(hidden)
+                remove(self.path.rename(hidden))
+                return True
+            remove(self.path)
+            return not self.path.exists()
+
+
+def items(root: Path) -> list[Item]:
+    """Return everything that a store holds, by kind and name, without what is hidden or damaged.
+
+    Raises:
+        UserError: there is no such folder.
+    """
+    if not root.is_dir():
+        raise UserError(f"no store at {root}: name its folder with --store")
+    paths = [(kind, path) for kind in KINDS for path in sorted((root / kind).glob("[!.]*"))]
+    found = [_item(kind, path) for kind, path in paths if not path.name.endswith(DAMAGED)]
+    return [item for item in found if item is not None]
+
+
+def _item(kind: str, path: Path) -> Item | None:
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8")) if kind in ENTRIES else {}
+    except (OSError, ValueError, RecursionError):
+        manifest = {}
+    manifest = manifest if isinstance(manifest, dict) else {}
+    try:
+        return Item(path, kind, size(path), _made(path, manifest), manifest)
+    except FileNotFoundError:  # removed by another process just now
+        return None
+
+
+def size(path: Path) -> int:
+    """Return the bytes of a file, or of all files below a folder."""
+    if path.is_symlink() or not path.is_dir():
+        return path.lstat().st_size
+    total = 0
+    for below in path.rglob("*"):
+        try:
+            total += below.lstat().st_size if not below.is_dir() else 0
+        except FileNotFoundError:
+            continue
+    return total
+
+
+def _made(path: Path, manifest: dict[str, Any]) -> datetime:
+    try:
+        return datetime.fromisoformat(manifest["made"])
+    except (KeyError, TypeError, ValueError):
+        newest = max((below.lstat().st_mtime for below in path.rglob("*") if below.exists()), default=0.0)
+        return datetime.fromtimestamp(max(path.lstat().st_mtime, newest), UTC)
+
+
+# ---------------------------------------------------------------------- what is damaged
+
+
+def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
+    """Yield everything in a store that has a digest, each with what is wrong with it, or None.
+
+    Entries of earlier versions are left out; they are never read.
+
+    Raises:
+        UserError: there is no such folder.
+    """
+    for item in items(root):
+        for path in [] if item.earlier else _parts(item):
+            problem = _problem(item.kind, path)
+            if problem is None or path.exists():  # and was not removed meanwhile
+                yield path, problem
+
+
+def _parts(item: Item) -> list[Path]:
+    """Return what has a digest of its own: an entry, a file, each portion of a grid, each state of a training."""
+    if item.kind in (GRIDS, TRAINING):
+        return sorted(item.path.glob("[!.]*"))
+    return [item.path]
+
+
+def _problem(kind: str, path: Path) -> str | None:
+    try:
+        if path.is_dir():
+            problem = damage(path)
+            return problem.removeprefix(f"{path / MANIFEST}: ").partition(": delete")[0] if problem else None
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except UserError as error:
+        return str(error)
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+    except (ValueError, RecursionError):
+        return "it is not valid JSON"
+    if "sha256" not in data:
+        return "it has no digest, as earlier versions wrote it"
+    return None if is_whole(data) else "it has changed"
+
+
+# ---------------------------------------------------------------------- what is no longer needed
+
+
+def unneeded(root: Path, older: Older | None) -> list[Unneeded]:
+    """Return what a store no longer needs, besides what running processes use.
+
+    That is what killed processes left behind, damaged copies, entries that are older than the code or the versions in
+    use, grids whose measurement exists, and states of trainings that are finished or abandoned.
+
+    Args:
+        older: says why something is older than what runs now, by its kind and manifest; None keeps all that is older.
+
+    Raises:
+        UserError: there is no such folder.
+    """
+    held = items(root)
+    return [*_left(root), *_damaged(root), *_older(held, older), *_grids(held, older), *_states(held)]
+
+
+def _left(root: Path) -> Iterator[Unneeded]:
+    places = [root / kind for kind in KINDS]
+    places += [folder for kind in (GRIDS, TRAINING) for folder in (root / kind).glob("[!.]*")]
+    for path in sorted(path for place in places for path in place.glob(".*") if LEFT.fullmatch(path.name)):
+        lock = path.parent / f"{path.name[:-9]}.lock"  # of earlier versions, which held it while they wrote
+        with unused(path) as free:
+            if free:
+                yield Unneeded(path, size(path), "left behind by a killed process", lock if lock.exists() else None)
+
+
+def _damaged(root: Path) -> Iterator[Unneeded]:
+    for path in sorted(path for kind in ENTRIES for path in (root / kind).glob(f"[!.]*{DAMAGED}")):
+        yield Unneeded(path, size(path), "a damaged copy, recreated since")
+
+
+def _older(held: list[Item], older: Older | None) -> Iterator[Unneeded]:
+    for item in held:
+        if older is None or item.manifest.get("kind") != item.kind:
+            continue
+        reason = EARLIER if item.earlier else older(item.kind, item.manifest)
+        if reason:
+            yield Unneeded(item.path, item.bytes, reason, _lock(item.path))
+
+
+def _grids(held: list[Item], older: Older | None) -> Iterator[Unneeded]:
+    measured = {item.path.name[-21:] for item in held if item.kind == "measurements" and damage(item.path) is None}
+    for item in held:
+        if item.kind != GRIDS:
+            continue
+        try:
+            about = json.loads((item.path / "grid.json").read_text(encoding="utf-8"))["about"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            about = {}
+        if item.path.name[-21:] in measured:
+            yield Unneeded(item.path, item.bytes, "parts of a finished measurement")
+        elif older is not None:
+            own = MARKS.fullmatch(item.path.name[-21:]) and isinstance(about, dict)
+            reason = older(GRIDS, about) if own else EARLIER
+            if reason:
+                yield Unneeded(item.path, item.bytes, reason)
+
+
+def _states(held: list[Item]) -> Iterator[Unneeded]:
+    trained = {item.path.name[-21:] for item in held if item.kind == "checkpoints"}
+    now = time.time()
+    for item in held:
+        if item.kind != TRAINING:
+            continue
+        lock = item.path.parents[1] / "checkpoints" / f".{item.path.name[-21:]}.lock"
+        days = (now - item.made.timestamp()) / 86400
+        if item.path.name[-21:] in trained:
+            reason = "the state of a finished training"
+        elif days > ABANDONED:
+            reason = f"the state of a training that was left {days:.0f} days ago"
+        else:
+            continue
+        yield Unneeded(item.path, item.bytes, reason, lock if lock.exists() else None)
+
+
+def _lock(entry: Path) -> Path | None:
+    """Return the lock under which an entry is made; None for entries of earlier versions, which nobody makes."""
+    marks = MARKS.fullmatch(entry.name[-21:])
+    return entry.with_name(f".{marks.group()}.lock") if marks else None

@@ -1,0 +1,217 @@
+"""What a store holds, what of it is damaged and what is not needed: `bertsecrets store ls | verify | gc`."""
+
+import json
+import os
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calls import run, told
+
+from bertsecrets.ablation.grid import Grid
+from bertsecrets.cli.store import age, in_bytes
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.provenance import TRAINING, made_by
+from bertsecrets.store.contents import ABANDONED
+from bertsecrets.store.entries import Key, Store, write_manifest
+from bertsecrets.store.files import signed, whole_folder, write_whole
+from bertsecrets.store.locks import held
+from bertsecrets.store.verdicts import keep_verdict
+
+SUBJECT = {"model": "m", "task": "rte", "initialisation": "pretrained", "seed": 1}
+SETS = [frozenset({(0, 0)})]
+
+
+def make(folder: Path, **facts):
+    (folder / "data").write_text("x" * 1000)
+    return facts
+
+
+def key(kind: str, code: str | None = None, **inputs) -> Key:
+    """A key as it would be today; made by other code if that is given."""
+    own = made_by(TRAINING, None) if kind == "checkpoints" else get_measure("head-ablation").made_by(None)
+    return Key(inputs, own | ({"code": code} if code else {}))
+
+
+def entry(root: Path, kind: str, code: str | None = None, **inputs) -> Path:
+    facts = {"subject": SUBJECT} | ({"measure": "head-ablation"} if kind == "measurements" else {})
+    return Store(root).get_or_make(kind, "m-rte", key(kind, code, **inputs), lambda folder: make(folder, **facts))[0]
+
+
+def grid(root: Path, code: str | None = None, **inputs) -> Path:
+    of = key("measurements", code, **inputs)
+    place = root / "grids" / f"head-ablation-{of.marks}"
+    about = {"measure": "head-ablation", "made_by": of.made_by}
+    Grid.open(place, SETS, layers=1, size=1, about=about).fill(lambda sets, _progress: np.zeros(len(sets)))
+    return place
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store with one sound thing of every kind."""
+    root = tmp_path / "runs"
+    entry(root, "checkpoints")
+    entry(root, "measurements")
+    grid(root, unfinished=True)
+    verdict = {"id": "E1-rte", "task": "rte", "verdict": "reproduced", "observed": 1.0}
+    keep_verdict(root, verdict, "m")
+    write_whole(root / "parses" / "en.json", json.dumps(signed({"parses": []})))
+    with whole_folder(training(root) / "step-000000001") as state:
+        make(state)
+        write_manifest(state, {"kind": "training"})
+    return root
+
+
+def training(root: Path) -> Path:
+    place = root / "training" / key("checkpoints", under="way").marks
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def test_ls_lists_every_entry_with_size_age_subject_and_what_made_it(capsys, store):
+    lines = run(capsys, "store", "ls", "--store", store).splitlines()
+    (checkpoint,) = [line for line in lines if line.startswith("checkpoints")]
+    assert "kB" in checkpoint
+    assert "under a minute" in checkpoint
+    assert "m-rte" in checkpoint
+    assert f"code {key('checkpoints').made_by['code'][:8]}, " in checkpoint
+    assert "torch " in checkpoint
+    assert any(line.startswith("grids") and "head-ablation" in line for line in lines)
+    assert any(line.startswith("verdicts: 1, ") for line in lines)
+    data = json.loads(run(capsys, "store", "ls", "--json", "--store", store))
+    kinds = [item["kind"] for item in data]
+    assert kinds == ["checkpoints", "measurements", "grids", "training", "parses", "verdicts"]
+    assert data[0]["subject"] == SUBJECT
+    assert data[0]["bytes"] > 1000
+    assert data[0]["made_by"] == key("checkpoints").made_by
+
+
+def test_verify_finds_nothing_wrong_with_a_sound_store(capsys, store):
+    assert run(capsys, "store", "verify", "--store", store) == f"{store}: 7 checked, none damaged\n"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "named"),
+    [
+        ("checkpoints/*/data", "checkpoints/[!.]*"),
+        ("checkpoints/*/manifest.json", "checkpoints/[!.]*"),
+        ("measurements/*/data", "measurements/[!.]*"),
+        ("grids/*/grid.json", "grids/*/grid.json"),
+        ("grids/*/portion-0000/predicted.npz", "grids/*/portion-0000"),
+        ("training/*/*/data", "training/*/*"),
+        ("parses/*.json", "parses/*.json"),
+        ("verdicts/*.json", "verdicts/*.json"),
+    ],
+)
+def test_verify_names_whatever_is_damaged_with_exit_code_2(capsys, store, pattern, named):
+    (file,) = store.glob(pattern)
+    content = file.read_bytes()
+    for place in (0, len(content) // 2, len(content) - 3):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.MonkeyPatch.context() as patch:
+            said: list[str] = []
+            patch.setattr("bertsecrets.cli.store.print", said.append, raising=False)
+            line = told(capsys, "store", "verify", "--store", store)
+        (path,) = store.glob(named)
+        assert [text.partition(": ")[0] for text in said] == [str(path)]
+        assert f"1 of 7 in {store} damaged" in line
+
+
+def test_a_missing_store_is_one_line(capsys, tmp_path):
+    for action in ("ls", "verify", "gc"):
+        assert "no store at" in told(capsys, "store", action, "--store", tmp_path / "none")
+
+
+def test_gc_leaves_what_is_needed(capsys, store):
+    before = sorted(store.rglob("*"))
+    assert run(capsys, "store", "gc", "--store", store) == "nothing to remove\n"
+    assert run(capsys, "store", "gc", "--yes", "--store", store) == "removed 0 bytes\n"
+    assert sorted(path for path in store.rglob("*") if not path.name.endswith(".lock")) == [
+        path for path in before if not path.name.endswith(".lock")
+    ]
+
+
+def unneeded(root: Path) -> dict[str, Path]:
+    """One of everything that `gc` removes, by the reason that it gives."""
+    of_older = entry(root, "checkpoints", code="other")
+    earlier = root / "measurements" / "scores-m-0123456789ab"
+    shutil.copytree(entry(root, "measurements"), earlier)
+    manifest = {"kind": "measurements", "name": "scores-m", "settings": {}, "files": {}}
+    (earlier / "manifest.json").write_text(json.dumps(manifest))
+    damaged = Path(shutil.copytree(of_older, of_older.with_name(of_older.name + ".damaged")))
+    killed = [
+        root / "checkpoints" / ".m-rte.abcdefgh.tmp",
+        root / "measurements" / ".m-rte.abcdefgh",
+        grid(root, unfinished=True) / ".portion-0000.abcdefgh.tmp",
+    ]
+    for place in killed:
+        place.mkdir()
+        make(place)
+    (root / "verdicts" / ".E1.json.abcdefgh.tmp").write_text("x")
+    old_state = root / "training" / key("checkpoints", left="long ago").marks
+    old_state.mkdir()
+    os.utime(old_state, times=((datetime.now() - timedelta(days=ABANDONED + 1)).timestamp(),) * 2)
+    done_state = root / "training" / key("checkpoints").marks
+    done_state.mkdir()
+    return {
+        "made by other code": of_older,
+        "made by an earlier version of bertsecrets": earlier,
+        "a damaged copy, recreated since": damaged,
+        "left behind by a killed process": killed[0],
+        "left behind by a killed process ": killed[1],
+        "left behind by a killed process  ": killed[2],
+        "left behind by a killed process   ": root / "verdicts" / ".E1.json.abcdefgh.tmp",
+        "parts of a finished measurement": grid(root),
+        "made by other code ": grid(root, code="other"),
+        f"the state of a training that was left {ABANDONED + 1} days ago": old_state,
+        "the state of a finished training": done_state,
+    }
+
+
+def test_gc_says_what_it_would_remove_and_does_so_when_told(capsys, store):
+    needed = {path for path in store.rglob("*") if not path.name.endswith(".lock")}
+    places = unneeded(store)
+    said = run(capsys, "store", "gc", "--store", store).splitlines()
+    listed = dict(line.rpartition(" (")[::2] for line in said[:-1])
+    assert {Path(path): reason.partition("): ")[2] for path, reason in listed.items()} == {
+        place: reason.strip() for reason, place in places.items()
+    }
+    assert said[-1].endswith(f"can be removed: bertsecrets store gc --store {store} --yes")
+    assert all(place.exists() for place in places.values())
+    assert "removed " in run(capsys, "store", "gc", "--yes", "--store", store)
+    assert {path for path in store.rglob("*") if not path.name.endswith(".lock")} == needed
+
+
+def test_gc_keeps_older_ones_when_told(capsys, store):
+    places = unneeded(store)
+    run(capsys, "store", "gc", "--yes", "--keep-older", "--store", store)
+    assert [reason.strip() for reason, place in places.items() if place.exists()] == [
+        "made by other code",
+        "made by an earlier version of bertsecrets",
+        "made by other code",
+    ]
+
+
+def test_gc_keeps_its_hands_off_what_runs(capsys, store):
+    older = entry(store, "checkpoints", code="other")
+    marks = key("checkpoints", "other").marks
+    with (
+        held(older.with_name(f".{marks}.lock"), "x"),
+        whole_folder(store / "checkpoints" / "another") as temporary,
+    ):
+        said = run(capsys, "store", "gc", "--yes", "--store", store)
+        assert temporary.exists()
+        assert str(temporary) not in said
+        assert older.exists()
+        assert "in use: kept" in said
+    run(capsys, "store", "gc", "--yes", "--store", store)
+    assert not older.exists()
+
+
+def test_sizes_and_ages_are_in_words():
+    assert [in_bytes(number) for number in (0, 999, 1000, 440_000_000)] == ["0 bytes", "999 bytes", "1 kB", "440 MB"]
+    now = datetime.now(UTC)
+    ages = [age(now - timedelta(seconds=seconds)) for seconds in (-5, 59, 61, 7300, 86401, 900_000)]
+    assert ages == ["under a minute", "under a minute", "1 minute", "2 hours", "1 day", "10 days"]
