@@ -8,7 +8,7 @@ import pytest
 from killed import killed_at_each_operation
 
 from bertsecrets.store import files
-from bertsecrets.store.entries import Store, damage
+from bertsecrets.store.entries import Key, Store, damage
 from bertsecrets.store.files import check_free, copy_whole, whole_folder, write_whole
 
 
@@ -20,7 +20,7 @@ def package(folder, text):
         (temporary / "sub" / "weights").write_text(text)
         return {"text": text}
 
-    return Store(folder).get_or_make("k", text, {"text": text}, make)[0]
+    return Store(folder).get_or_make("k", text, Key({"text": text}, {}), make)[0]
 
 
 @pytest.mark.parametrize("exchange", [True, False])
