@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,39 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path):
 def test_each_way_a_disk_fails_has_its_line(code):
     with pytest.raises(UserError, match=r"cannot write here: .*name another"), guarded_writes(Path("here")):
         raise OSError(code, "reason", "here")
+
+
+def test_a_copy_on_a_full_disk_is_one_line_and_keeps_the_old_copy(tmp_path):
+    """A limit on file size stands in for a full disk; `copytree` collects what fails in an error of its own."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "weights").write_bytes(b"x" * 100_000)
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "weights").write_text("old")
+    code = """
+        import os, resource, signal
+        from pathlib import Path
+        from bertsecrets.errors import UserError
+        from bertsecrets.store.files import copy_whole
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        try:
+            copy_whole(Path(os.environ["ROOT"], "source"), Path(os.environ["ROOT"], "copy"), ("weights",))
+        except UserError as error:
+            print(error)
+    """
+    output, errors = started(code, ROOT=str(tmp_path)).communicate(timeout=60)
+    assert output.startswith(f"cannot write {tmp_path / 'copy'}: the file would be larger than"), errors
+    assert output.count("\n") == 1
+    assert (tmp_path / "copy" / "weights").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "source"]
+
+
+def test_an_error_of_several_files_is_told_by_the_first_ones():
+    several = shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'"), ("c", "d", "[Errno 13] denied")])
+    with pytest.raises(UserError, match="^cannot write here: no space left"), guarded_writes(Path("here")):
+        raise several
+    with pytest.raises(shutil.Error), guarded_writes(Path("here")):
+        raise shutil.Error("`a` and `b` are the same file")
 
 
 def test_dev_full_is_no_space():

@@ -1,16 +1,21 @@
 """The last verdicts: kept whole, read back by claim and model, shown by `explain` and `claims`."""
 
+import errno
 import json
+import os
 import re
+from dataclasses import replace
 
 import pytest
 from measurements import judged, of_id, scored
 
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.cli.main import main
+from bertsecrets.errors import UserError
 from bertsecrets.report.text import (
     claim_table,
     kept_in_words,
+    last_ones,
     status,
     task_grid,
     verdict_row,
@@ -18,6 +23,7 @@ from bertsecrets.report.text import (
     width_in_words,
 )
 from bertsecrets.store import verdicts as store
+from bertsecrets.store.files import guarded_writes
 
 
 @pytest.fixture
@@ -54,6 +60,58 @@ def test_verdicts_are_read_by_claim_variant_and_model(tmp_path, verdict):
     assert read_verdicts(tmp_path / "none", claim) == []
     paths[0].write_text("{")
     assert [data["model"] for data in read_verdicts(tmp_path, claim)] == ["two"]
+
+
+def test_verdicts_on_two_models_of_one_last_name_stand_side_by_side(tmp_path, verdict, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("expA", "expB"):
+        (tmp_path / name / "model").mkdir(parents=True)
+    paths = {keep_verdict(tmp_path, verdict, f"{name}/model") for name in ("expA", "expB")}
+    assert len(paths) == len(read_verdicts(tmp_path, verdict.case.claim)) == 2
+    assert keep_verdict(tmp_path, verdict, str(tmp_path / "expA" / "model")) in paths  # the same model
+
+
+def test_a_limited_run_never_replaces_the_full_verdict(tmp_path, verdict, capsys):
+    limited = replace(verdict, outcome="deviates")
+    full = [keep_verdict(tmp_path, verdict, "one"), keep_verdict(tmp_path, verdict, "two")]
+    assert store.keep_verdict(tmp_path, limited.as_json(), "one", limited=True) not in full
+    shown = [(data["model"], data["verdict"], data["limited"]) for data in read_verdicts(tmp_path, verdict.case.claim)]
+    assert shown == [("one", "reproduced", False), ("two", "reproduced", False), ("one", "deviates", True)]
+    assert main(["explain", "D2", "--store", str(tmp_path)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "last verdict" in line]
+    assert [line.partition(":")[0].strip() for line in lines] == [
+        *("last verdict", "last verdict"),
+        "last verdict of a limited run",
+    ]
+    counted = last_ones(read_verdicts(tmp_path, verdict.case.claim))
+    assert counted == "last verdicts: 2 reproduced, 1 deviates (limited run)"
+
+
+def test_a_verdict_that_was_changed_is_not_shown(tmp_path, verdict):
+    path = keep_verdict(tmp_path, verdict, "one")
+    path.write_text(path.read_text().replace("60.0", "61.0"))
+    assert read_verdicts(tmp_path, verdict.case.claim) == []
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_a_store_that_is_read_only_costs_a_warning_and_no_verdict(tmp_path, verdict, monkeypatch, number):
+    def refuse(path, data):
+        with guarded_writes(path):
+            raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(store, "write_json", refuse)
+    with pytest.warns(store.NotKeptWarning, match=r"verdicts cannot be written, so verdicts are not kept$"):
+        keep_verdict(tmp_path, verdict, "one")
+
+
+def test_a_full_disk_is_an_error_all_the_same(tmp_path, verdict, monkeypatch):
+    def refuse(path, data):
+        with guarded_writes(path):
+            raise OSError(errno.ENOSPC, "full", str(path))
+
+    monkeypatch.setattr(store, "write_json", refuse)
+    with pytest.raises(UserError, match="no space left"):
+        keep_verdict(tmp_path, verdict, "one")
 
 
 def test_a_kept_verdict_in_a_line(tmp_path, verdict):

@@ -1,0 +1,40 @@
+"""The suite's own warnings are one line each, on the command line and in pytest; others stay as they are."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from calls import started
+
+WARNS = """
+import warnings
+from bertsecrets.store.entries import DamagedEntryWarning
+
+def warn(*_anything):
+    warnings.warn("a thing is damaged", DamagedEntryWarning)
+    warnings.warn("anything else")
+"""
+
+
+def test_on_the_command_line_a_warning_of_the_suite_is_one_line():
+    code = WARNS + "\nfrom bertsecrets.cli import claims, main\nclaims.claims = warn\nmain.main(['claims'])"
+    output, errors = started(code).communicate(timeout=60)
+    first, *rest = errors.splitlines()
+    assert (output, first) == ("", "bertsecrets: a thing is damaged")
+    assert [line for line in rest if "UserWarning: anything else" in line]
+
+
+def test_in_pytest_a_warning_of_the_suite_is_one_line(tmp_path):
+    (tmp_path / "test_it.py").write_text(WARNS + "\ndef test_warns():\n    warn()\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "pytest_benchmark.plugin", "-p", "bertsecrets.benchmarks.plugin"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+    )
+    lines = done.stdout.splitlines()
+    assert "  bertsecrets: a thing is damaged" in lines, done.stdout
+    assert not [line for line in lines if "DamagedEntryWarning" in line]
+    assert [line for line in lines if "UserWarning: anything else" in line]

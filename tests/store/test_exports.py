@@ -1,0 +1,89 @@
+"""A checkpoint outside the store is believed only as its manifest has it; another tool's manifest is left alone."""
+
+import json
+
+import pytest
+
+from bertsecrets.errors import UserError
+from bertsecrets.models.loading import open_checkpoint_config
+from bertsecrets.models.locations import ModelRef, locate
+from bertsecrets.store.entries import Key, write_manifest
+from bertsecrets.store.exports import checked_manifest, read_own_manifest
+from bertsecrets.texts.tasks import task
+
+
+@pytest.fixture
+def exported(own_bert):
+    """A checkpoint as `finetune --output` writes it."""
+    key = Key({"model": "m"}, {"code": "c"}).as_json()
+    write_manifest(own_bert, {"kind": "checkpoints", "name": "m", "key": key, "training": {"steps": 3}})
+    return own_bert
+
+
+def test_a_sound_export_is_opened_and_known_as_ours(exported):
+    assert locate(str(exported)).manifest()["training"] == {"steps": 3}
+    assert open_checkpoint_config(exported, task("rte")).num_labels == 2
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json", "tokenizer.json", "manifest.json"])
+def test_whatever_byte_of_an_export_is_changed_it_is_refused_with_what_to_do(exported, file):
+    content = (exported / file).read_bytes()
+    for place in range(0, len(content), 1 + len(content) // 40):
+        (exported / file).write_bytes(content[:place] + bytes([content[place] ^ 0x11]) + content[place + 1 :])
+        for opened in (lambda: locate(str(exported)), lambda: open_checkpoint_config(exported, task("rte"))):
+            with pytest.raises(UserError) as refused:
+                opened()
+            line = str(refused.value)
+            assert line.startswith(f"{exported} is not as it was written (")
+            assert line.endswith("): make it again, or delete its manifest.json if it was changed on purpose")
+            assert {"manifest.json": "manifest"}.get(file, f"{file} has changed") in line
+            assert "\n" not in line
+
+
+def test_without_its_manifest_a_changed_export_is_a_model_like_any_other(exported):
+    (exported / "config.json").write_text((exported / "config.json").read_text() + "\n")
+    (exported / "manifest.json").unlink()
+    assert locate(str(exported)).manifest() == {}
+
+
+def test_a_file_that_was_added_or_removed_is_named(exported):
+    (exported / "special_tokens_map.json").write_text("{}")
+    with pytest.raises(UserError, match=r"\(special_tokens_map.json was added\)"):
+        checked_manifest(exported)
+    (exported / "special_tokens_map.json").unlink()
+    (exported / "tokenizer.json").unlink()
+    with pytest.raises(UserError, match=r"\(tokenizer.json is missing\)"):
+        checked_manifest(exported)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [{}, {"data": 3}, {"name": "app", "version": 1}, {"name": "app", "files": ["a"]}, {"data": {"official": [1]}}],
+)
+def test_the_manifest_of_another_tool_is_ignored(own_bert, manifest):
+    (own_bert / "manifest.json").write_text(json.dumps(manifest))
+    assert locate(str(own_bert)).manifest() == {}
+    assert ModelRef.in_folder(own_bert).manifest() == {}
+    open_checkpoint_config(own_bert, task("rte"))
+
+
+@pytest.mark.parametrize("content", [b"[]", b"3", b"null", b"{", b"\xff", b"[" * 100_000, b""])
+def test_what_is_no_manifest_at_all_is_refused(own_bert, content):
+    (own_bert / "manifest.json").write_bytes(content)
+    for read in (checked_manifest, read_own_manifest):
+        with pytest.raises(UserError, match=r"manifest\.json is not .*: make it again, or delete its manifest\.json"):
+            read(own_bert)
+
+
+def test_a_manifest_that_is_a_folder_is_one_line(own_bert):
+    (own_bert / "manifest.json").mkdir()
+    with pytest.raises(UserError, match="cannot read .*manifest.json"):
+        locate(str(own_bert))
+
+
+def test_an_export_of_an_earlier_version_is_refused_as_such(exported):
+    manifest = json.loads((exported / "manifest.json").read_text())
+    earlier = {**{name: manifest[name] for name in ("kind", "name", "files", "training")}, "settings": {}}
+    (exported / "manifest.json").write_text(json.dumps(earlier))
+    with pytest.raises(UserError, match="manifest is from an earlier version"):
+        checked_manifest(exported)

@@ -1,0 +1,74 @@
+"""Measurements kept by `measure --save`: namesakes stay apart, leftovers are none, and every byte is checked."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from measurements import measured, scored
+
+from bertsecrets.errors import UserError
+from bertsecrets.store.measurements import SAMPLES, VALUES, Shelf, keep, save
+from bertsecrets.types import Subject
+
+
+def of_model(model: str, accuracy: float = 1.0):
+    kept = measured("scores", {"accuracy": accuracy}, {"predicted": [1] * 9, "target": [1] * 9})
+    return replace(kept, subject=Subject(model, "rte"))
+
+
+def test_two_models_of_one_last_name_do_not_replace_each_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("expA", "expB"):
+        (tmp_path / name / "model").mkdir(parents=True)
+    places = {keep(of_model(f"{name}/model"), tmp_path / "kept") for name in ("expA", "expB")}
+    places |= {keep(of_model(f"org{i}/model"), tmp_path / "kept") for i in (1, 2)}
+    assert len(places) == len(Shelf.read(tmp_path / "kept").kept) == 4
+
+
+def test_measuring_the_same_model_again_replaces_what_was_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "expA" / "model").mkdir(parents=True)
+    for accuracy, name in enumerate(("expA/model", "./expA/model/", str(tmp_path / "expA" / "model"))):
+        keep(of_model(name, accuracy), tmp_path / "kept")
+    (kept,) = Shelf.read(tmp_path / "kept").kept
+    assert kept.values["accuracy"] == 2.0
+
+
+def test_measurements_of_two_checkpoints_are_kept_apart_and_not_judged_as_one(tmp_path):
+    places = [keep(of_model("m"), tmp_path / "kept", tmp_path / name) for name in ("one", "two")]
+    with pytest.raises(UserError) as refused:
+        Shelf.read(tmp_path / "kept")
+    assert all(str(place) in str(refused.value) for place in places)
+    assert str(refused.value).endswith("are both scores of m-rte-pretrained-s1: move one of them to another folder")
+
+
+def test_what_earlier_versions_kept_is_refused_and_replaced_by_measuring_again(tmp_path):
+    place = keep(of_model("m"), tmp_path / "kept")
+    (place / "manifest.json").unlink()
+    with pytest.raises(UserError, match=r"has no manifest\.json to check it by.*: measure it again"):
+        Shelf.read(tmp_path / "kept")
+    keep(of_model("m"), tmp_path / "kept")
+    assert len(Shelf.read(tmp_path / "kept").kept) == 1
+
+
+def test_what_a_killed_run_left_behind_is_not_judged(tmp_path):
+    whole = keep(of_model("m", accuracy=1.0), tmp_path / "kept")
+    hidden = tmp_path / "kept" / f".{whole.name}.abcdefgh.tmp"
+    hidden.mkdir()
+    save(of_model("m", accuracy=0.0), hidden)
+    shutil.copytree(hidden, tmp_path / "kept" / ".old" / "fresh")
+    (kept,) = Shelf.read(tmp_path / "kept").kept
+    assert kept.values["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("file", [VALUES, SAMPLES, "manifest.json"])
+def test_every_changed_byte_of_what_was_kept_is_noticed(tmp_path, file):
+    place = keep(scored(np.arange(50) % 2, np.ones(50, dtype=int)), tmp_path)
+    content = (place / file).read_bytes()
+    for at in range(0, len(content), 1 + len(content) // 100):
+        (place / file).write_bytes(content[:at] + bytes([content[at] ^ 0x11]) + content[at + 1 :])
+        with pytest.raises(UserError, match="is incomplete or from another version"):
+            Shelf.read(tmp_path)
+    (place / file).write_bytes(content)
+    Shelf.read(tmp_path)
