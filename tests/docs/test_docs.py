@@ -36,10 +36,10 @@ def of(program: str) -> list:
     return [pytest.param(c[1:], id=f"{block} {' '.join(c[1:4])}") for block, c in COMMANDS if c[0] == program]
 
 
-def subparsers() -> dict[str, argparse.ArgumentParser]:
-    """The parser of each command."""
-    actions = build_parser()._actions
-    return next(action.choices for action in actions if isinstance(action, argparse._SubParsersAction))
+def subparsers(parser: argparse.ArgumentParser | None = None) -> dict[str, argparse.ArgumentParser]:
+    """The parser of each command, or of each action of a command that has some."""
+    actions = (parser or build_parser())._actions
+    return next((action.choices for action in actions if isinstance(action, argparse._SubParsersAction)), {})
 
 
 # ---------------------------------------------------------------------- shell
@@ -111,9 +111,8 @@ def test_every_command_has_its_help(command, capsys):
 
 
 def test_every_option_that_a_page_names_exists():
-    known = {
-        option for parser in subparsers().values() for action in parser._actions for option in action.option_strings
-    }
+    parsers = [one for command in subparsers().values() for one in (command, *subparsers(command).values())]
+    known = {option for parser in parsers for action in parser._actions for option in action.option_strings}
     known |= {*OWN, *PYTESTS, "--help", "--version"}
     for page in pages():
         prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
