@@ -76,7 +76,7 @@ def fetch(options: argparse.Namespace) -> None:
 
     session = Session(RunOptions.of(options))
     tasks = [task(name) for name in options.task or TASKS]
-    ref = session.ref(session.model)
+    ref = session.ref(session.model).resolved()
     open_classifier(ref, tasks[0])
     print(f"{ref.name}: {ref.path}{'@' + ref.revision if ref.revision else ''}")
     for one in tasks:

@@ -59,22 +59,16 @@ class OpenModel:
 
 
 def _load(ref: ModelRef, cls: Any, **options: Any) -> Any:
-    """Return what `cls.from_pretrained` returns, without remote code and, where asked, without the network.
+    """Return what `cls.from_pretrained` returns, without remote code and from local files alone.
 
     Raises:
         UserError: it fails, for whatever reason.
     """
     from safetensors import SafetensorError
 
-    ref = ref.resolved()
+    folder = ref.folder(weights=cls.__name__ not in ("AutoConfig", "AutoTokenizer"))
     try:
-        return cls.from_pretrained(
-            ref.path,
-            revision=ref.revision or "main",
-            local_files_only=ref.offline or ref.local or ref.cached,
-            trust_remote_code=False,
-            **options,
-        )
+        return cls.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
     except SafetensorError as error:
         raise UserError(f"{ref.path}: model.safetensors is damaged ({error}): download or save it again") from error
     except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:

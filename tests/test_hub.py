@@ -1,0 +1,312 @@
+"""The hub: each of its refusals has a line of its own, what is cached needs no request, what is altered is refused.
+
+Its real clients ask an imitation on the loopback address.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import datasets
+import huggingface_hub
+import pytest
+from hub import COMMIT, Fault, Hub, serving
+from huggingface_hub import constants
+
+from bertsecrets import hub as our_hub
+from bertsecrets.errors import UserError
+from bertsecrets.models import locations
+from bertsecrets.models.loading import open_classifier, open_config
+from bertsecrets.models.locations import locate
+from bertsecrets.store.files import file_sha256
+from bertsecrets.texts import glue
+from bertsecrets.texts.tasks import TASKS, task
+
+ROOT = Path(__file__).parents[1]
+MODEL = "someone/tiny-bert"
+TOKEN = "hf_ThisIsASecretThatNobodyMayRead"
+
+
+@pytest.fixture
+def hub(tiny_bert, tmp_path, monkeypatch):
+    """A hub with the tiny BERT, and an empty cache."""
+    with serving() as started:
+        started.add(MODEL, tiny_bert)
+        for name, value in {
+            "ENDPOINT": started.url,
+            "HUGGINGFACE_CO_URL_TEMPLATE": started.url + "/{repo_id}/resolve/{revision}/{filename}",
+            "HF_HUB_CACHE": str(tmp_path / "cache"),
+            "HF_HUB_OFFLINE": False,
+            "HF_HUB_DOWNLOAD_TIMEOUT": 0.2,
+            "HF_HUB_DISABLE_XET": True,
+        }.items():
+            monkeypatch.setattr(constants, name, value)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        huggingface_hub.utils.close_session()
+        locations._resolve.cache_clear()
+        yield started
+        huggingface_hub.utils.close_session()
+        locations._resolve.cache_clear()
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """The seconds that were to be waited for; nobody waits."""
+    seconds: list[float] = []
+    monkeypatch.setattr(time, "sleep", seconds.append)
+    return seconds
+
+
+def refused(name: str = MODEL) -> str:
+    """The line with which a model of the hub is refused."""
+    with pytest.raises(UserError) as error:
+        open_classifier(locate(name), task("rte"))
+    assert "\n" not in str(error.value)
+    assert TOKEN not in str(error.value)
+    return str(error.value)
+
+
+REFUSALS = {
+    "no valid login": (Fault("api", 401), "(401): check the spelling, or log in with `hf auth login` or set HF_TOKEN"),
+    "gated": (Fault("api", 403, {"X-Error-Code": "GatedRepo"}), "does not give access to model someone/tiny-bert"),
+    "gated, no login": (Fault("api", 401, {"X-Error-Code": "GatedRepo"}), "(401): ask for it on http://127.0.0.1"),
+    "forbidden": (Fault("api", 403), "(403): ask for it on http://127.0.0.1"),
+    "no repository": (Fault("api", 404), "the hub has no model someone/tiny-bert (404): check the spelling, or use"),
+    "a file that is listed only": (
+        Fault("config.json", 404, {"X-Error-Code": "EntryNotFound"}),
+        "model someone/tiny-bert has no file config.json on the hub (404)",
+    ),
+    "a gated file": (
+        Fault("model.safetensors", 403, {"X-Error-Code": "GatedRepo"}),
+        "does not give access to model someone/tiny-bert (403)",
+    ),
+    "teapot": (Fault("api", 418), "the hub refuses model someone/tiny-bert (418)"),
+    "fails": (Fault("api", 500), "the hub fails for model someone/tiny-bert (500, 4 attempts): run again later"),
+    "tree fails": (Fault("tree", 503), "(503, 4 attempts): run again later"),
+    "file fails": (Fault("GET model.safetensors", 502), "(502, 4 attempts): run again later"),
+    "too many requests": (
+        Fault("api", 429, {"Retry-After": "3600"}),
+        "limits requests for model someone/tiny-bert (429) and asks to wait 3600 s: run again later; log in",
+    ),
+    "too many files": (Fault("GET config.json", 429, {"Retry-After": "3600"}), "(429) and asks to wait 3600 s"),
+    "too many, for ever": (Fault("api", 429), "(429) and does not say for how long: run again later"),
+    "cut always": (Fault("GET model.safetensors", cut=True), "the download of model someone/tiny-bert broke off: run"),
+    "altered": (
+        Fault("GET model.safetensors", altered=True),
+        "is not the published model.safetensors of model someone/tiny-bert (damaged or altered): delete it, run again",
+    ),
+    "altered vocabulary": (Fault("GET tokenizer.json", altered=True), "is not the published tokenizer.json"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_each_refusal_has_its_line(hub: Hub, waits, name):
+    fault, line = REFUSALS[name]
+    hub.faults.append(fault)
+    assert line in refused()
+    assert sum(waits) <= our_hub.LONGEST_WAIT
+
+
+def test_a_stalled_download_is_one_line(hub: Hub, waits):
+    hub.faults.append(Fault("GET config.json", stall=True))
+    assert "broke off: run again" in refused()
+
+
+def test_a_mistyped_name_and_revision(hub: Hub):
+    assert "the hub has no model bert-base-uncasd (404) (did you mean bert-base-uncased" in refused("bert-base-uncasd")
+    assert f"no such revision of model {MODEL} at revision nowhere (404)" in refused(f"{MODEL}@nowhere")
+    assert f"the hub has no such revision of model {MODEL} at revision {'a' * 40}" in refused(f"{MODEL}@{'a' * 40}")
+
+
+def test_a_hub_that_is_gone_is_not_reachable(hub: Hub, monkeypatch, waits):
+    hub.shutdown()
+    hub.server_close()
+    assert f"model {MODEL} is neither cached nor reachable on the hub: use --model minilm" in refused()
+    assert waits == []
+
+
+def test_it_waits_as_the_hub_asks_and_says_so(hub: Hub, waits, capsys):
+    hub.faults += [Fault("api", 429, {"Retry-After": "7"}, times=2), Fault("GET model.safetensors", 500, times=2)]
+    open_classifier(locate(MODEL), task("rte"))
+    assert waits == [7, 7, *our_hub.PAUSES[:2]]
+    assert capsys.readouterr().err == "the hub asks to wait 7 s\n" * 2  # and no bars: this is no terminal
+
+
+def test_a_download_that_is_cut_once_goes_on_where_it_was(hub: Hub, waits, tiny_bert):
+    hub.faults.append(Fault("GET model.safetensors", cut=True, times=1))
+    open_classifier(locate(MODEL), task("rte"))
+    assert sum(asked.endswith("model.safetensors") and asked.startswith("GET") for asked in hub.asked) == 2
+
+
+def test_after_a_broken_download_complete_files_are_kept(hub: Hub, waits):
+    hub.faults.append(Fault("GET model.safetensors", cut=True, times=6))
+    refused()
+    hub.asked.clear()
+    hub.faults.clear()
+    open_classifier(locate(MODEL), task("rte"))
+    assert [asked for asked in hub.asked if asked.startswith("GET") and "/resolve/" in asked] == [
+        f"GET /{MODEL}/resolve/{COMMIT}/model.safetensors"
+    ]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_is_cached_needs_no_request(hub: Hub, gone):
+    first = locate(MODEL).identity()
+    open_classifier(locate(MODEL), task("rte"))
+    assert first == f"{MODEL}@{COMMIT}"
+    hub.asked.clear()
+    hub.faults += [Fault("", 500)]
+    locations._resolve.cache_clear()
+    if gone:
+        hub.shutdown()
+        hub.server_close()
+    assert open_classifier(locate(MODEL), task("rte")).fingerprint == first
+    assert locate(MODEL).folder().is_dir()
+    assert hub.asked == []
+
+
+def test_the_configuration_alone_brings_no_weights(hub: Hub):
+    assert open_config(locate(MODEL)).model_type == "bert"
+    assert not any(asked.endswith(".safetensors") for asked in hub.asked)
+
+
+def test_pickled_weights_of_the_hub_are_not_fetched(hub: Hub, own_bert):
+    (own_bert / "model.safetensors").rename(own_bert / "pytorch_model.bin")
+    hub.add("someone/pickled", own_bert)
+    assert "has no model.safetensors on the hub, only pytorch_model.bin, which is never opened" in refused(
+        "someone/pickled"
+    )
+    assert not any(asked.endswith(".bin") for asked in hub.asked)
+
+
+def test_a_file_that_changed_in_the_cache_is_refused_and_named(hub: Hub):
+    open_classifier(locate(MODEL), task("rte"))
+    for name in ("model.safetensors", "tokenizer.json", "config.json"):
+        file = Path(os.path.realpath(locate(MODEL).folder() / name))
+        whole = file.read_bytes()
+        file.write_bytes(whole[:9] + bytes([whole[9] ^ 1]) + whole[10:])
+        assert refused().startswith(f"{file} is not the published {name} of model {MODEL}")
+        file.unlink()  # as the line says
+        open_classifier(locate(MODEL), task("rte"))
+
+
+def test_a_pinned_model_is_believed_only_with_its_published_files(hub: Hub, tiny_bert, monkeypatch):
+    """The hub itself offers other weights under the pinned commit, with a digest that fits them."""
+    files = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+    monkeypatch.setitem(locations.PINNED, MODEL, COMMIT)
+    monkeypatch.setitem(locations.PUBLISHED, MODEL, {name: file_sha256(tiny_bert / name) for name in files})
+    open_classifier(locate(MODEL), task("rte"))
+    assert not any(asked.endswith(("README.md", "vocab.txt")) for asked in hub.asked)
+    monkeypatch.setitem(locations.PUBLISHED[MODEL], "model.safetensors", "0" * 64)
+    assert "is not the published model.safetensors" in refused()
+
+
+def test_all_pinned_models_have_published_digests():
+    assert set(locations.PUBLISHED) == set(locations.PINNED)
+    for files in (*locations.PUBLISHED.values(), locations.MINILM, glue.PUBLISHED):
+        assert all(len(sha256) == 64 for sha256 in files.values())
+        assert files is glue.PUBLISHED or {"config.json", "model.safetensors", "tokenizer.json"} <= set(files)
+    stems = {f"{one.name}/{split}" for one in TASKS.values() for split in ("train", one.dev_split)}
+    assert {name.rsplit("-", 3)[0] for name in glue.PUBLISHED} == stems
+
+
+# ---------------------------------------------------------------------- data
+
+
+@pytest.fixture
+def data(hub: Hub, tmp_path, monkeypatch) -> Path:
+    """RTE as the hub has it, in a folder that the hub serves."""
+    folder = tmp_path / "glue"
+    (folder / "rte").mkdir(parents=True)
+    names = datasets.ClassLabel(names=["entailment", "not_entailment"])
+    features = {"sentence1": datasets.Value("string"), "sentence2": datasets.Value("string"), "label": names}
+    for split, rows in (("train", 5), ("validation", 3)):
+        rows = {"sentence1": ["One."] * rows, "sentence2": ["Two."] * rows, "label": [0] * rows}
+        table = datasets.Dataset.from_dict(rows, features=datasets.Features(features))
+        table.to_parquet(folder / "rte" / f"{split}-00000-of-00001.parquet")
+    publish(hub, folder, monkeypatch)
+    return folder
+
+
+def publish(hub: Hub, folder: Path, monkeypatch) -> None:
+    hub.add(glue.GLUE_HUB, folder, "datasets", glue.GLUE_REVISION)
+    for file in (folder / "rte").iterdir():
+        monkeypatch.setitem(glue.PUBLISHED, f"rte/{file.name}", file_sha256(file))
+
+
+def test_data_are_fetched_once(hub: Hub, data):
+    split = glue.load_hub(task("rte"), "dev", offline=False)
+    assert (len(split), split.labels[0], split.sentence2[0]) == (3, "entailment", "Two.")
+    assert not any("train" in asked for asked in hub.asked)
+    hub.shutdown()
+    hub.server_close()
+    for offline in (False, True):
+        again = glue.load_hub(task("rte"), "dev", offline)
+        assert again.fingerprint == split.fingerprint
+
+
+DATA_REFUSALS = {
+    "no repository": (Fault("api", 404), "the hub has no GLUE's RTE (404)"),
+    "fails": (Fault("api", 500), "the hub fails for GLUE's RTE (500, 4 attempts): run again later"),
+    "too many requests": (Fault("GET rte/validation-00000-of-00001.parquet", 429, {"Retry-After": "99"}), "wait 99 s"),
+    "cut always": (
+        Fault("GET rte/validation-00000-of-00001.parquet", cut=True),
+        "the download of GLUE's RTE broke off",
+    ),
+    "altered": (
+        Fault("GET rte/validation-00000-of-00001.parquet", altered=True),
+        "is not the published validation-00000-of-00001.parquet of GLUE's RTE (damaged or altered): delete it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DATA_REFUSALS)
+def test_each_refusal_of_data_has_its_line(hub: Hub, data, waits, name):
+    fault, line = DATA_REFUSALS[name]
+    hub.faults.append(fault)
+    with pytest.raises(UserError) as error:
+        glue.load_hub(task("rte"), "dev", offline=False)
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", [bytes(500), b"", b"PAR1" + bytes(300) + b"PAR1"])
+def test_a_damaged_table_is_one_line(hub: Hub, data, monkeypatch, content):
+    (data / "rte" / "validation-00000-of-00001.parquet").write_bytes(content)
+    publish(hub, data, monkeypatch)  # even if that were the published content
+    with pytest.raises(UserError, match=r"is damaged \(.*\): delete it, run again") as error:
+        glue.load_hub(task("rte"), "dev", offline=False)
+    assert "\n" not in str(error.value)
+
+
+# ---------------------------------------------------------------------- command line
+
+
+TWICE = """
+import sys, urllib.request
+from huggingface_hub.constants import ENDPOINT
+from bertsecrets.cli.main import main
+from bertsecrets.models.locations import _resolve
+
+codes = [main(sys.argv[1:])]
+_resolve.cache_clear()
+urllib.request.urlopen(ENDPOINT + "/api/models/between/runs")
+codes += [main(sys.argv[1:])]
+sys.exit(codes != [0, 0])
+"""
+
+
+def test_fetch_twice_by_the_command_line(hub: Hub, tiny_glue, tiny_bert, tmp_path):
+    """With nothing patched: the address and the cache come from the environment."""
+    hub.add("between/runs", tiny_bert)
+    environment = {key: value for key, value in os.environ.items() if not key.endswith("_OFFLINE")}
+    environment |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+    call = ["fetch", "--model", MODEL, "--task", "rte", "--glue", str(tiny_glue), "--allow-unofficial-data"]
+    call += ["--store", str(tmp_path / "runs")]
+    command = [sys.executable, "-c", TWICE, *call]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count(f"{MODEL}@{COMMIT}") == 2
+    assert hub.asked.index("GET /api/models/between/runs") == len(hub.asked) - 1 > 0
