@@ -1,10 +1,14 @@
 """The annotation page over HTTP: every key is on disk at once, work goes on where it stopped, seconds stay blind."""
 
 import base64
+import contextlib
 import http.client
 import json
 import shutil
+import socket
 import threading
+import time
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +18,7 @@ from patterned import pattern_set
 from bertsecrets.cli.main import main
 from bertsecrets.cli.patterns import summary
 from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation import server as annotation_server
 from bertsecrets.patterns.annotation.colours import shades
 from bertsecrets.patterns.annotation.map_set import ANNOTATIONS, MapSet
 from bertsecrets.patterns.annotation.server import Server
@@ -49,7 +54,7 @@ def ask(server: Server, path: str, body=None, **headers) -> tuple[int, dict]:
     connection = http.client.HTTPConnection(*server.server_address)
     try:
         data = body if body is None or isinstance(body, str) else json.dumps(body)
-        connection.request("GET" if body is None else "POST", path, data, headers)
+        connection.request("GET" if body is None else "POST", f"/{server.token}{path}", data, headers)
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read())
     finally:
@@ -201,6 +206,112 @@ def test_other_sites_cannot_label(folder, serve, headers):
     assert ask(server, "/label", {"place": 0, "label": "block"}, **headers)[0] == 403
     assert ask(server, "/state", **headers)[0] == 403
     assert ask(server, "/state")[1]["done"] == 0
+
+
+def test_nobody_without_the_token_reads_or_labels(folder, serve):
+    server = serve(Annotation.open(folder))
+    assert server.token in server.url
+    assert len(server.token) >= 32
+    host = f"Host: 127.0.0.1:{server.server_address[1]}\r\n"
+    for path in ("/", "/state", "/map/0", f"/{server.token[:-1]}/", f"/{server.token}x/state", "/%00/", "//"):
+        status, answer = raw(server, f"GET {path} HTTP/1.1\r\n{host}\r\n")
+        assert (status, "lacks its token" in answer["error"]) == (403, True)
+    body = '{"place": 0, "label": "block"}'
+    assert raw(server, f"POST /label HTTP/1.1\r\n{host}Content-Length: {len(body)}\r\n\r\n{body}")[0] == 403
+    assert ask(server, "/state")[1]["done"] == 0
+    assert serve(Annotation.open(folder)).token != server.token
+
+
+def test_no_other_page_may_frame_it(folder, serve):
+    server = serve(Annotation.open(folder))
+    with urllib.request.urlopen(server.url) as answer:
+        assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+        assert answer.headers["X-Frame-Options"] == "DENY"
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+
+
+NINES = "9" * 5000
+BAD_REQUESTS = {
+    "a number without end": ("POST /T/label HTTP/1.1\r\nH", '{"place": Infinity, "label": "block"}', 400),
+    "not a number": ("POST /T/label HTTP/1.1\r\nH", '{"place": NaN, "label": "block"}', 400),
+    "a truth for a number": ("POST /T/label HTTP/1.1\r\nH", '{"place": true, "label": "block"}', 400),
+    "a list for a label": ("POST /T/label HTTP/1.1\r\nH", '{"place": 0, "label": ["block"]}', 400),
+    "9000 brackets": ("POST /T/label HTTP/1.1\r\nH", "[" * 9000, 400),
+    "5000 digits": ("POST /T/label HTTP/1.1\r\nH", f'{{"place": {NINES}, "label": "block"}}', 400),
+    "not UTF-8": ("POST /T/label HTTP/1.1\r\nH", "\udcff\udcfe", 400),
+    "a map with 5000 digits": (f"GET /T/map/{NINES} HTTP/1.1\r\nH\r\n", None, 404),
+    "a map in another script": ("GET /T/map/\u0663 HTTP/1.1\r\nH\r\n", None, 404),
+    "a length of 5000 digits": (f"POST /T/label HTTP/1.1\r\nHContent-Length: {NINES}\r\n\r\n", None, 400),
+    "a negative length": ("POST /T/label HTTP/1.1\r\nHContent-Length: -1\r\n\r\n", None, 400),
+    "no length": ("POST /T/label HTTP/1.1\r\nH\r\n", None, 400),
+    "two lengths": ("POST /T/label HTTP/1.1\r\nHContent-Length: 2\r\nContent-Length: 30\r\n\r\n{}", None, 400),
+    "two hosts": ("GET /T/state HTTP/1.1\r\nHHost: evil.example\r\n\r\n", None, 403),
+    "no host": ("GET /T/state HTTP/1.1\r\n\r\n", None, 403),
+    "a host without its port": ("GET /T/state HTTP/1.1\r\nhost: localhost\r\n\r\n", None, 403),
+    "an origin without scheme": ("GET /T/state HTTP/1.1\r\nHOrigin: 127.0.0.1:P\r\n\r\n", None, 403),
+    "two origins": ("GET /T/state HTTP/1.1\r\nHOrigin: O\r\nOrigin: null\r\n\r\n", None, 403),
+    "DELETE": ("DELETE /T/state HTTP/1.1\r\nH\r\n", None, 405),
+    "an invented method": ("LABEL /T/label HTTP/1.1\r\nH\r\n", None, 405),
+    "another protocol": ("GET /T/ HTTP/9.9\r\nH\r\n", None, 505),
+    "no HTTP": ("\x16\x03\x01 hello\r\n\r\n", None, 400),
+    "a long line": (f"GET /T/{'a' * 70_000} HTTP/1.1\r\nH\r\n", None, 414),
+    "many headers": ("GET /T/state HTTP/1.1\r\nH" + "A: b\r\n" * 200 + "\r\n", None, 431),
+}
+
+
+@pytest.mark.parametrize("name", BAD_REQUESTS)
+def test_every_bad_request_has_an_answer_of_one_line(folder, serve, capfd, name):
+    server = serve(Annotation.open(folder))
+    before = (folder / ANNOTATIONS).read_bytes()
+    head, body, expected = BAD_REQUESTS[name]
+    port = str(server.server_address[1])
+    head = head.replace("/T/", f"/{server.token}/").replace("O\r\nOrigin", f"http://127.0.0.1:{port}\r\nOrigin")
+    head = head.replace("HTTP/1.1\r\nH", f"HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n", 1).replace("1:P", f"1:{port}")
+    if body is not None:
+        head += f"Content-Length: {len(body)}\r\n\r\n{body}"
+    status, answer = raw(server, head)
+    assert status == expected
+    assert "\n" not in answer["error"]
+    assert (folder / ANNOTATIONS).read_bytes() == before
+    assert ask(server, "/state")[0] == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def raw(server: Server, request: str) -> tuple[int, dict]:
+    """The status and the JSON with which the server answers these very characters."""
+    with socket.create_connection(server.server_address, timeout=20) as connection:
+        connection.sendall(request.encode("utf-8", "surrogateescape"))
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        return answer.status, json.loads(answer.read())
+
+
+def test_requests_that_never_end_are_dropped_and_keep_no_threads(folder, serve, monkeypatch, capfd):
+    monkeypatch.setattr(annotation_server, "SECONDS", 0.3)
+    server = serve(Annotation.open(folder))
+    started = threading.active_count()
+    waiting = [socket.create_connection(server.server_address, timeout=20) for _ in range(200)]
+    for connection in waiting:
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(b"POST /label HTTP/1.1\r\nContent-Le")
+    assert threading.active_count() <= started + annotation_server.CONNECTIONS
+    for connection in waiting:
+        with contextlib.suppress(ConnectionError):
+            assert connection.recv(10) == b""  # closed by the server
+        connection.close()
+    assert ask(server, "/state")[0] == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_request_that_drips_is_dropped(folder, serve, monkeypatch):
+    """Each byte comes in time, but the whole does not."""
+    monkeypatch.setattr(annotation_server, "SECONDS", 0.3)
+    server = serve(Annotation.open(folder))
+    with socket.create_connection(server.server_address, timeout=20) as connection:
+        with pytest.raises(ConnectionError):
+            for _ in range(1000):
+                connection.sendall(b"G")
+                time.sleep(0.02)
 
 
 def test_a_port_in_use_is_named(folder, serve):
