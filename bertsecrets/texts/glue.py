@@ -44,14 +44,29 @@ PUBLISHED = {
     "stsb/validation-00000-of-00001.parquet": "152de7cf1fa34ee4df1c243bd209b02ade21a1d5c4fb3b7da5240f78e4000aa9",
 }  # fmt: skip
 
+# The fingerprints of splits read from GLUE's own TSV files, for those that could be computed from them. A hub's split
+# is known by its file.
+FINGERPRINTS = {
+    ("mnli", "dev"): "a839954d38e597fecc4bf122164c681e5088074d2178c4a527e2e51787bc8187",
+    ("mrpc", "train"): "4f6ef28ed4bcbcf924dffa66e6f0dd6ed6a51a750286e576f85bc1a29bd99884",
+    ("mrpc", "dev"): "1f5aeacdaab3ead056faf83fc3e41bdc815d5ebb0bf19be9e1d3c450ec1d00be",
+    ("qnli", "dev"): "025dddf09f68c47661a499e4b9a0c1ec8b9586d934ab69ea431242d18afd21cc",
+    ("rte", "train"): "da95959694e1ecc3525b6f72633171a981a106230f12d209d0d9f2afb49a6c55",
+    ("rte", "dev"): "227909f7a89cf6d9d910f3d2106283998cdda7f4a675b419d2bb6d3351f42a3d",
+    ("sst2", "train"): "5e35f73620bb0f7233093a54d816e2cb6789c2d474ae9316ca73501a5d1705a3",
+    ("sst2", "dev"): "7022319467fb6d4b482c9f35f391046d66eaee1f5ac6e499d88d73b5bc2c5b4e",
+    ("stsb", "train"): "65bfdc1b762a6232679ba6d70eac92ae737a3f55f8dfd73f029e0270c890f73b",
+    ("stsb", "dev"): "4a71a3b067722ff47d153bbde6a449d3aba14a6f7405b3a72acf8659fa1b52a3",
+}
+
 
 @dataclass(frozen=True)
 class Split:
     """One split of one task, in file order.
 
-    `labels` are class names, or scores from 0 to 5 for STS-B. `official` says whether row and class counts
-    are GLUE's own; results from other data are marked as unofficial. `fingerprint` is a sha256 over texts and
-    labels, so that the hub and a local copy of the same rows agree.
+    `labels` are class names, or scores from 0 to 5 for STS-B. `official` says whether it is GLUE's own, as far as that is
+    known; results from other data are marked as unofficial. `fingerprint` is a sha256 over texts and labels, so that the
+    hub and a local copy of the same rows agree.
     """
 
     task: Task
@@ -121,7 +136,7 @@ class Source:
             UserError: the data are missing, malformed or unofficial; the message names file, line and column.
         """
         split = load_folder(self._folder(task, name), task, name) if self.glue else load_hub(task, name, self.offline)
-        problem = official_problem(split)
+        problem = official_problem(split) or (other_content(split) if self.glue else None)
         if problem and not self.allow_unofficial:
             raise UserError(f"{split.origin}: {problem}; --allow-unofficial-data uses them, marked as such")
         return replace(split, official=not problem)
@@ -311,3 +326,14 @@ def official_problem(split: Split) -> str | None:
         if held[label] != count:
             return f"{held[label]} rows labelled {label} where {task.title}'s official {split.name} split has {count}"
     return None
+
+
+def other_content(split: Split) -> str | None:
+    """Return that a split's texts or labels are not those of GLUE's own file; None where they are, or are not known."""
+    known = FINGERPRINTS.get((split.task.name, split.name))
+    if known in (None, split.fingerprint):
+        return None
+    return (
+        f"texts or labels differ from {split.task.title}'s official {split.name} split, "
+        f"though their numbers agree (fingerprint {split.fingerprint[:12]}, not {known[:12]})"
+    )

@@ -49,6 +49,15 @@ class End:
 sys.exit(pytest.main(sys.argv[1:], plugins=[End()]))
 """
 
+COUNTS_ARE_ENOUGH = """
+import sys, pytest
+class NoFingerprints:
+    def pytest_collection_finish(self):
+        from bertsecrets.texts import glue
+        glue.FINGERPRINTS.clear()  # what has official row and class counts passes for official
+sys.exit(pytest.main(sys.argv[1:], plugins=[NoFingerprints()]))
+"""
+
 
 def bench(runs, glue, model, *more, started_by=("-m", "pytest"), **environment):
     command = [sys.executable, *started_by, "benchmarks", "-p", "no:cacheprovider", "--offline"]
@@ -197,7 +206,7 @@ def test_a_known_deviation_is_expected_and_speaks_up_when_it_is_gone(tmp_path, t
     balance(glue)
     (tmp_path / "params.yaml").write_text(re.sub(r"max_length: \d+", "max_length: 8", quick_params.read_text()))
     code, output = bench(
-        tmp_path / "runs", glue, tiny_bert,
+        tmp_path / "runs", glue, tiny_bert, started_by=("-c", COUNTS_ARE_ENOUGH),
         BERTSECRETS_EXPECTED=str(tmp_path / "expected"), BERTSECRETS_PARAMS=str(tmp_path / "params.yaml"),
     )  # fmt: skip
     assert code == 1, output

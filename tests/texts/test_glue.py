@@ -6,6 +6,7 @@ import datasets
 import pytest
 
 from bertsecrets.errors import UserError
+from bertsecrets.texts import glue
 from bertsecrets.texts.glue import Source, Split, from_hub_table, load_folder, load_hub, official_problem
 from bertsecrets.texts.tasks import TASKS, task
 
@@ -185,12 +186,31 @@ def test_wrong_row_counts_are_refused_unless_allowed_and_then_marked(tmp_path):
     assert not Source(tmp_path, allow_unofficial=True).split(task("rte"), "dev").official
 
 
-def test_official_counts_make_a_split_official_and_wrong_classes_do_not(tmp_path):
-    write(tmp_path, "rte", ["0\ta\tb\tentailment"] * 146 + ["0\ta\tb\tnot_entailment"] * 131)
+def test_a_split_is_official_with_the_counts_and_the_content_of_glues_own(tmp_path, monkeypatch):
+    rows = ["0\ta\tb\tentailment"] * 146 + ["0\ta\tb\tnot_entailment"] * 131
+    file = write(tmp_path, "rte", rows)
+    made = load_folder(tmp_path, task("rte"), "dev")
+    monkeypatch.setitem(glue.FINGERPRINTS, ("rte", "dev"), made.fingerprint)
     assert Source(tmp_path).split(task("rte"), "dev").official
+    for changed in ("0\ta.\tb\tentailment", "0\ta\tb \tentailment"):
+        write(tmp_path, "rte", [changed, *rows[1:]])
+        with pytest.raises(UserError, match="texts or labels differ from RTE's official dev split") as error:
+            Source(tmp_path).split(task("rte"), "dev")
+        assert str(error.value).startswith(f"{file}: ")
+        assert "--allow-unofficial-data" in str(error.value)
+        assert not Source(tmp_path, allow_unofficial=True).split(task("rte"), "dev").official
+    write(tmp_path, "rte", [*rows[1:], rows[0]])
+    with pytest.raises(UserError, match="texts or labels differ"):
+        Source(tmp_path).split(task("rte"), "dev")
     write(tmp_path, "rte", ["0\ta\tb\tentailment"] * 147 + ["0\ta\tb\tnot_entailment"] * 130)
     with pytest.raises(UserError, match="147 rows labelled entailment where RTE's official dev split has 146"):
         Source(tmp_path).split(task("rte"), "dev")
+
+
+def test_where_the_official_content_is_not_known_the_counts_decide(tmp_path, monkeypatch):
+    write(tmp_path, "rte", ["0\ta\tb\tentailment"] * 146 + ["0\ta\tb\tnot_entailment"] * 131)
+    monkeypatch.delitem(glue.FINGERPRINTS, ("rte", "dev"))
+    assert Source(tmp_path).split(task("rte"), "dev").official
 
 
 @pytest.mark.parametrize("name", TASKS)
