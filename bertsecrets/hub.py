@@ -104,7 +104,7 @@ class Repository:
                     )
                 )
         for pattern in patterns:
-            for file in folder.glob(pattern):
+            for file in _files(folder, pattern):
                 _check(file, self.pins.get(str(file.relative_to(folder))), self.title)
         return folder
 
@@ -194,7 +194,7 @@ class Repository:
             file = str(response.request.url).split("?")[0].rsplit("/", 1)[-1]
             return f"{self.title} has no file {file} on the hub (404): {self.ways_on}"
         if status == 404:
-            return f"the hub has no {self.title} (404){hint}: check the spelling, or {self.ways_on}"
+            return f"{self.title} is not on the hub (404){hint}: check the spelling, or {self.ways_on}"
         if status is not None:
             return f"the hub refuses {self.title} ({status}): {self.ways_on}"
         if downloading and not {"ConnectError", "OfflineModeIsEnabled"} & kinds:
@@ -213,8 +213,13 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+def _files(folder: Path, pattern: str) -> list[Path]:
+    """Return the files that match a pattern; a link to a blob that was deleted is none."""
+    return [path for path in sorted(folder.glob(pattern)) if path.is_file()]
+
+
 def _has(folder: Path, essential: Sequence[Sequence[str]]) -> bool:
-    return all(any(any(folder.glob(pattern)) for pattern in group) for group in essential)
+    return all(any(_files(folder, pattern) for pattern in group) for group in essential)
 
 
 def _patiently(work: Callable[[], Any]) -> Any:

