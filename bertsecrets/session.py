@@ -4,7 +4,7 @@ The command line, the benchmarks and Python all use a `Session`. Nothing is trai
 a result (data, settings, limits, device) is part of its key in the store, and is recorded in its provenance.
 """
 
-import platform
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -210,8 +210,13 @@ class Session:
 
         folder, reused = self.store.get_or_make("checkpoints", str(subject), key, make)
         if not reused:
+            shutil.rmtree(self._states(subject), ignore_errors=True)
             give_back()
         return folder
+
+    def _states(self, subject: Subject) -> Path:
+        """Return the folder of the saved states of a subject's training."""
+        return self.store.root / "training" / digest(self._checkpoint_key(subject))
 
     def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
         """Write a subject's checkpoint to a folder, completely or not at all."""
@@ -235,24 +240,17 @@ class Session:
 
     def _train(self, subject: Subject, folder: Path) -> dict[str, Any]:
         """Train a subject's checkpoint into a folder; returns its manifest."""
-        from bertsecrets.models.finetune import finetune  # transformers' Trainer takes seconds to import
+        from bertsecrets.models.finetune import make_checkpoint  # takes seconds to import
 
-        rows, device = self.resources.rows, self.resources.device
-        fused = "sdpa" if device.type == "cuda" else "eager"  # on a CPU, dropout makes SDPA slower
-        opened = loading.open_classifier(
-            self.ref(subject.model), task(subject.task), subject.initialisation, subject.seed, attention=fused
-        )
-        trained = subject.initialisation != "untrained"
-        give_back()  # memory left over from earlier measurements
-        facts = finetune(
-            opened,
+        rows, trained = self.resources.rows, subject.initialisation != "untrained"
+        facts = make_checkpoint(
+            self.ref(subject.model),
+            subject,
             rows.split(subject.task, "train") if trained else None,
             folder,
             settings=self.settings.finetune,
-            initialisation=subject.initialisation,
-            seed=subject.seed,
-            device=device,
-            title=f"fine-tuning {subject}",
+            device=self.resources.device,
+            states=self._states(subject),
         )
         return {
             "subject": asdict(subject),

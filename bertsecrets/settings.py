@@ -16,34 +16,41 @@ from bertsecrets.types import SEEDS, Initialisation
 Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
 
+# Far above what fine-tuning uses: beyond them a number is a slip of the pen, and a training diverges or never ends.
+MAX_RATE, MAX_DECAY, MAX_BATCH, MAX_EPOCHS, MAX_TOKENS, MAX_RESAMPLES = 0.1, 1.0, 8192, 1000, 65536, 10_000_000
+Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
+Tokens = Annotated[int, Field(gt=0, le=MAX_TOKENS)]
+
+
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class FinetuneParams(_Section):
     """Settings for training a checkpoint; `params.yaml` has the unit beside each value."""
 
-    batch_size: PositiveInt
-    epochs: PositiveInt
-    learning_rate: PositiveFloat
-    frozen_learning_rate: PositiveFloat
-    warmup: float = Field(ge=0, lt=1)
-    weight_decay: float = Field(ge=0)
+    batch_size: int = Field(gt=0, le=MAX_BATCH)
+    epochs: int = Field(gt=0, le=MAX_EPOCHS)
+    learning_rate: Rate
+    frozen_learning_rate: Rate
+    warmup: float = Field(ge=0, le=1)
+    weight_decay: float = Field(ge=0, le=MAX_DECAY)
     max_gradient_norm: PositiveFloat
-    max_length: PositiveInt
+    max_length: Tokens
+    save_every: float = Field(default=2, gt=0, exclude=True)  # changes no result, so it is part of no key
 
 
 class ScoreParams(_Section):
     """Settings for scoring: the length that inputs are cut to."""
 
-    max_length: PositiveInt
+    max_length: Tokens
 
 
 class AttentionParams(_Section):
     """Settings for reading attention maps: how many inputs, cut to which length."""
 
     examples: PositiveInt
-    max_length: PositiveInt
+    max_length: Tokens
 
 
 class JudgeParams(_Section):
@@ -51,7 +58,7 @@ class JudgeParams(_Section):
 
     confidence: float = Field(gt=0.5, lt=1)
     decided: float = Field(gt=0.5, lt=1)
-    resamples: int = Field(ge=100)
+    resamples: int = Field(ge=100, le=MAX_RESAMPLES)
     seed: Seed
 
 

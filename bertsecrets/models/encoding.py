@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from tokenizers import Encoding, Tokenizer
 
+from bertsecrets.errors import UserError
 from bertsecrets.texts.glue import Split
 
 DEFAULT_TOKENS = 4096  # per batch, padding included
@@ -80,13 +81,36 @@ def tokenize(
 ) -> tuple[Encoded, Sequence[Encoding]]:
     """Return texts (or pairs of texts) as token ids, and the tokenizer's own encoding of each example.
 
+    What looks like a special token in a text, such as a [SEP] that a person has typed, is encoded as text.
+
     Args:
         max_length: word-pieces per example, special tokens included.
     """
     pairs = {"text_pair": list(second)} if second is not None else {}
-    coded = tokenizer(list(first), **pairs, truncation="longest_first", max_length=max_length)
+    coded = tokenizer(
+        list(first), **pairs, truncation="longest_first", max_length=max_length, split_special_tokens=True
+    )
+    encodings: Sequence[Encoding] = coded.encodings or []
+    _hide_special(coded["input_ids"], encodings, tokenizer, paired=second is not None)
     padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-    return Encoded(coded["input_ids"], coded.get("token_type_ids"), padding), coded.encodings or []
+    return Encoded(coded["input_ids"], coded.get("token_type_ids"), padding), encodings
+
+
+def _hide_special(ids: list[list[int]], encodings: Sequence[Encoding], tokenizer: Any, *, paired: bool) -> None:
+    """Make special tokens in the texts unknown tokens, in place; those that the tokenizer itself has added stay.
+
+    Tokenizers with `split_special_tokens` hardly leave any, but a sentencepiece vocabulary has them among its pieces.
+    """
+    unknown = tokenizer.unk_token_id
+    special = {*tokenizer.all_special_ids} - {unknown}
+    added = tokenizer.num_special_tokens_to_add(paired)
+    if unknown is None:
+        return
+    for row, encoding in zip(ids, encodings, strict=True):
+        if sum(map(special.__contains__, row)) > added:
+            for place, part in enumerate(encoding.sequence_ids):
+                if part is not None and row[place] in special:
+                    row[place] = unknown
 
 
 def lower_cases(tokenizer: Any) -> bool:
@@ -159,11 +183,17 @@ def collate(encoded: Encoded, indices: Int[np.ndarray, " rows"], width: int | No
 
 
 def predict(model: Any, encoded: Encoded, device: torch.device | str = "cpu") -> Float[np.ndarray, "examples outputs"]:
-    """Return the classifier's logits for every example, in the original order (float32)."""
+    """Return the classifier's logits for every example, in the original order (float32).
+
+    Raises:
+        UserError: a logit is not finite.
+    """
     logits: np.ndarray | None = None
     with torch.inference_mode():
         for batch in batches(encoded):
             out = model(**batch.to(device).inputs()).logits.float().cpu().numpy()
+            if not np.isfinite(out).all():
+                raise UserError(f"the model answers with {out[~np.isfinite(out)][0]}: its training has diverged")
             if logits is None:
                 logits = np.empty((len(encoded), out.shape[1]), dtype=np.float32)
             logits[batch.indices] = out

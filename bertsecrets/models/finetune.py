@@ -1,70 +1,83 @@
-"""Training of one checkpoint with K19's settings, by transformers' Trainer.
+"""Making of one checkpoint with K19's settings: the model is opened, trained and saved.
 
 Examples of similar length are batched together, so there is hardly any padding; on a CPU the same seed gives the same
-weights. The result is written to a folder that any transformers script can open.
+weights, also where a training was killed and went on from its last saved state. Step by step it is what transformers'
+Trainer does, with the same random numbers. The result is a folder that any transformers script can open.
 """
 
+import math
 import shutil
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import Dataset
+from torch import nn
 from tqdm.auto import tqdm
-from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
-from transformers.trainer_callback import PrinterCallback
+from transformers import DataCollatorWithPadding
+from transformers.trainer_pt_utils import get_length_grouped_indices, get_parameter_names
+from transformers.trainer_utils import align_special_tokens, set_seed
 
-from bertsecrets.models.encoding import Encoded, encode
-from bertsecrets.models.loading import OpenModel, freeze_encoder
-from bertsecrets.models.memory import large_blocks_apart
+from bertsecrets.errors import UserError
+from bertsecrets.models.encoding import Encoded, encode, predict
+from bertsecrets.models.loading import OpenModel, freeze_encoder, open_classifier
+from bertsecrets.models.locations import ModelRef
+from bertsecrets.models.memory import (
+    check_memory,
+    give_back,
+    large_blocks_apart,
+    memory_errors_in_words,
+    training_bytes,
+)
+from bertsecrets.models.training_state import State, keep, newest, random_state, set_random_state, tell
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts.glue import Split
-from bertsecrets.types import Initialisation
+from bertsecrets.texts.tasks import task
+from bertsecrets.types import Initialisation, Subject
+
+# Weights without decay: those of LayerNorms, and all whose name matches (as in transformers' Trainer).
+WITHOUT_DECAY = (r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)")
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what AdamW remembers of each weight
+RECORDED = 50  # losses that a manifest lists
+SAVING_SHARE = 0.02  # of the time is spent on saving states, at most
 
 
-class _Examples(Dataset):
-    """An encoded split in the form that the Trainer expects: one dictionary per example."""
+def make_checkpoint(
+    ref: ModelRef,
+    subject: Subject,
+    train: Split | None,
+    folder: Path,
+    *,
+    settings: FinetuneParams,
+    device: torch.device,
+    states: Path | None = None,
+) -> dict[str, Any]:
+    """Open a subject's model, train it on a split unless that is None, and save it in `folder` (K19 section 3).
 
-    def __init__(self, encoded: Encoded, targets: list[float] | list[int]):
-        self.encoded, self.targets = encoded, targets
+    Args:
+        states: the folder of this training's saved states; without one, none are saved.
 
-    def __len__(self) -> int:
-        return len(self.encoded)
+    Returns:
+        The facts that `finetune` returns.
 
-    def __getitem__(self, i: int) -> dict[str, Any]:
-        item: dict[str, Any] = {"input_ids": self.encoded.input_ids[i], "labels": self.targets[i]}
-        if self.encoded.segments is not None:
-            item["token_type_ids"] = self.encoded.segments[i]
-        return item
-
-
-class _Progress(TrainerCallback):
-    """A progress bar over the steps of one checkpoint: loss, examples per second, time left."""
-
-    def __init__(self, title: str, batch_size: int):
-        self.title, self.batch_size = title, batch_size
-        self.bar: tqdm | None = None
-        self.losses: list[float] = []
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        self.bar = tqdm(total=state.max_steps, desc=self.title, unit="step")
-        self.started = time.monotonic()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if self.bar is not None:
-            rate = state.global_step * self.batch_size / max(time.monotonic() - self.started, 1e-9)
-            loss = f"{self.losses[-1]:.3f}" if self.losses else "-"
-            self.bar.set_postfix_str(f"loss {loss}, {rate:.0f} examples/s")
-            self.bar.update(state.global_step - self.bar.n)
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        if logs and "loss" in logs:
-            self.losses.append(float(logs["loss"]))
-
-    def on_train_end(self, args, state, control, **kwargs):
-        if self.bar is not None:
-            self.bar.close()
+    Raises:
+        UserError: the model cannot be opened, the training diverges, or memory is too small.
+    """
+    fused = "sdpa" if device.type == "cuda" else "eager"  # on a CPU, dropout makes SDPA slower
+    opened = open_classifier(ref, task(subject.task), subject.initialisation, subject.seed, attention=fused)
+    give_back()  # memory left over from earlier measurements
+    return finetune(
+        opened,
+        train,
+        folder,
+        settings=settings,
+        initialisation=subject.initialisation,
+        seed=subject.seed,
+        device=device,
+        title=f"fine-tuning {subject}",
+        states=states,
+    )
 
 
 def finetune(
@@ -77,62 +90,247 @@ def finetune(
     seed: int,
     device: torch.device,
     title: str = "fine-tuning",
+    states: Path | None = None,
 ) -> dict[str, Any]:
     """Train a classifier on a split and save it, with its tokenizer, in `folder` (K19 section 3).
 
     The optimizer is AdamW instead of the original BertAdam, which had no bias correction. Without a split the
     classifier is saved as it is (`untrained`).
 
+    Args:
+        states: the folder of this training's saved states. It goes on from the newest, if there is one.
+
     Returns:
-        Facts for the manifest: steps, mean training loss between logged steps, seconds, device, precision.
+        Facts for the manifest: steps, mean training loss between logged steps, seconds, device, precision, kernel.
+
+    Raises:
+        UserError: the training diverges, or memory is too small.
     """
     began = time.monotonic()
-    facts: dict[str, Any] = {"steps": 0, "loss": [], "device": str(device), "precision": "float32"}
+    model: Any = classifier.model
+    kernel = getattr(model.config, "_attn_implementation", None)
+    facts: dict[str, Any] = {
+        "steps": 0, "loss": [], "device": str(device), "precision": "float32", "attention": kernel,
+    }  # fmt: skip
     if initialisation == "frozen":
-        freeze_encoder(classifier.model)
+        freeze_encoder(model)
     if train is not None:
-        half = device.type == "cuda" and torch.cuda.is_bf16_supported()
         encoded = encode(train, classifier.tokenizer, classifier.fit(settings.max_length))
-        steps = -(-len(encoded) // settings.batch_size) * settings.epochs
-        arguments = TrainingArguments(
-            output_dir=str(folder / ".trainer"),
-            per_device_train_batch_size=settings.batch_size,
-            num_train_epochs=settings.epochs,
-            learning_rate=settings.frozen_learning_rate if initialisation == "frozen" else settings.learning_rate,
-            warmup_steps=round(settings.warmup * steps),
-            lr_scheduler_type="linear",
-            weight_decay=settings.weight_decay,
-            max_grad_norm=settings.max_gradient_norm,
-            optim="adamw_torch_fused",
-            train_sampling_strategy="group_by_length",
-            seed=seed,
-            data_seed=seed,
-            bf16=half,
-            use_cpu=device.type == "cpu",
-            logging_steps=max(1, steps // 50),
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            dataloader_pin_memory=device.type == "cuda",
-            remove_unused_columns=False,
-        )
-        progress = _Progress(title, settings.batch_size)
-        trainer = Trainer(
-            model=classifier.model,
-            args=arguments,
-            train_dataset=_Examples(encoded, train.targets()),
-            data_collator=DataCollatorWithPadding(classifier.tokenizer),
-            processing_class=classifier.tokenizer,
-            callbacks=[progress],
-        )
-        trainer.remove_callback(PrinterCallback)
-        with large_blocks_apart():
-            trainer.train()
-        facts.update(steps=trainer.state.global_step, loss=progress.losses)
-        facts["precision"] = "bfloat16" if half else "float32"
-    classifier.model.to("cpu").eval()
-    classifier.model.save_pretrained(folder)
+        longest = int(encoded.lengths.max(initial=1))
+        needed = training_bytes(model, min(settings.batch_size, len(encoded)), longest)
+        check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")
+        with large_blocks_apart(), memory_errors_in_words(title, needed):
+            training = Training(
+                classifier, encoded, train.targets(), settings, frozen=initialisation == "frozen", seed=seed,
+                device=device,
+            )  # fmt: skip
+            training.run(title, states)
+            _check_logits(model, encoded, device)
+        facts |= {"steps": training.step, "loss": training.losses, "precision": training.precision}
+        began -= training.seconds_before
+    model.to("cpu").eval()
+    model.save_pretrained(folder)
     classifier.tokenizer.save_pretrained(folder)
-    shutil.rmtree(folder / ".trainer", ignore_errors=True)
     facts["seconds"] = round(time.monotonic() - began, 2)
     return facts
+
+
+class Training:
+    """A training: model, optimizer, and how many steps have been taken."""
+
+    def __init__(
+        self,
+        classifier: OpenModel,
+        encoded: Encoded,
+        targets: list[float] | list[int],
+        settings: FinetuneParams,
+        *,
+        frozen: bool,
+        seed: int,
+        device: torch.device,
+    ):
+        """Move the model to the device, in place, and seed all random numbers."""
+        set_seed(seed)
+        self.model, self.settings, self.device = classifier.model.to(device), settings, device
+        align_special_tokens(self.model, classifier.tokenizer)
+        self.model.config.use_cache = False
+        self.encoded, self.targets = encoded, targets
+        self.collate = DataCollatorWithPadding(classifier.tokenizer)
+        self.rate_setting = "frozen_learning_rate" if frozen else "learning_rate"
+        self.peak: float = getattr(settings, self.rate_setting)
+        self.per_epoch = -(-len(encoded) // settings.batch_size)
+        self.steps = self.per_epoch * settings.epochs
+        self.half = device.type == "cuda" and torch.cuda.is_bf16_supported()
+
+        self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        decaying = set(get_parameter_names(self.model, [nn.LayerNorm], list(WITHOUT_DECAY)))
+        groups = [
+            {"params": [p for name, p in self.weights.items() if (name in decaying) == decays], "weight_decay": decay}
+            for decays, decay in ((True, settings.weight_decay), (False, 0.0))
+        ]
+        self.optimizer = torch.optim.AdamW(groups, lr=self.peak, fused=True)
+
+        self.step = 0
+        self.order: list[int] = []  # of the examples in this epoch
+        self.losses: list[float] = []  # mean loss between logged steps
+        self.total = torch.zeros((), device=device)  # of the losses since the last logged step
+        self.unchecked: list[torch.Tensor] = []  # loss, gradient norm and largest logit of each step since
+        self.seconds_before = 0.0  # spent by the runs that this one continues
+
+    @property
+    def precision(self) -> str:
+        """The type of the numbers in matrix products."""
+        return "bfloat16" if self.half else "float32"
+
+    def run(self, title: str, states: Path | None) -> None:
+        """Take all steps that are left, showing progress, and save states on the way.
+
+        Raises:
+            UserError: the training diverges.
+        """
+        began = saved = time.monotonic()
+        interval = 60 * self.settings.save_every
+        state = newest(states) if states is not None else None
+        if state is not None and self.fits(state):
+            self.restore(state)
+            tell(f"{title}: continued at step {self.step} of {self.steps}")
+        logged = max(1, self.steps // RECORDED)
+        first = self.step
+        with tqdm(total=self.steps, initial=first, desc=title, unit="step") as bar:
+            while self.step < self.steps:
+                self.take_step()
+                if self.step % logged == 0:
+                    self.record(logged, states)
+                rate = (self.step - first) * self.settings.batch_size / max(time.monotonic() - began, 1e-9)
+                loss = f"{self.losses[-1]:.3f}" if self.losses else "-"
+                bar.set_postfix_str(f"loss {loss}, {rate:.0f} examples/s")
+                bar.update()
+                if states is not None and self.step < self.steps and time.monotonic() - saved >= interval:
+                    self.check(states)
+                    start = time.monotonic()
+                    keep(states, self.state(self.seconds_before + start - began))
+                    saved = time.monotonic()
+                    interval = max(interval, (saved - start) / SAVING_SHARE)
+        self.check(states)
+
+    def take_step(self) -> None:
+        """Train on the next batch."""
+        at = self.step % self.per_epoch
+        if at == 0:
+            torch.empty((), dtype=torch.int64).random_()  # torch's DataLoader draws a seed for workers it has none of
+            self.order = get_length_grouped_indices(self.encoded.lengths.tolist(), self.settings.batch_size)
+        size = self.settings.batch_size
+        batch = self.collate([self._example(i) for i in self.order[at * size : (at + 1) * size]])
+        self.model.train()
+        with torch.autocast("cuda", torch.bfloat16) if self.half else nullcontext():
+            out = self.model(**{name: tensor.to(self.device) for name, tensor in batch.items()})
+        loss = out.loss.float()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.max_gradient_norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate(self.step)
+        self.optimizer.step()
+        self.model.zero_grad()
+        self.step += 1
+        self.total += loss.detach()
+        self.unchecked.append(torch.stack([loss.detach(), norm.float(), out.logits.detach().float().abs().max()]))
+
+    def _example(self, i: int) -> dict[str, Any]:
+        item: dict[str, Any] = {"input_ids": self.encoded.input_ids[i], "labels": self.targets[i]}
+        if self.encoded.segments is not None:
+            item["token_type_ids"] = self.encoded.segments[i]
+        return item
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step (from 0): it rises to its peak, then falls to 0 at the end."""
+        warmup = round(self.settings.warmup * self.steps)
+        if step < warmup:
+            return self.peak * (step / warmup)
+        return self.peak * max(0.0, (self.steps - step) / max(1, self.steps - warmup))
+
+    def record(self, steps: int, states: Path | None) -> None:
+        """Note the mean loss of the last steps.
+
+        Raises:
+            UserError: the training has diverged.
+        """
+        self.check(states)
+        self.losses.append(self.total.item() / steps)
+        self.total.zero_()
+
+    def check(self, states: Path | None) -> None:
+        """Make sure that the steps since the last check were finite; a training that was not has no states to keep.
+
+        Raises:
+            UserError: a loss, gradient or logit was not, or a weight is not.
+        """
+        if not self.unchecked:
+            return
+        table = torch.stack(self.unchecked).cpu()
+        self.unchecked = []
+        names = ("loss", "gradient", "largest logit")
+        for step, row in enumerate(table.tolist(), self.step - len(table) + 1):
+            for name, value in zip(names, row, strict=True):
+                if not math.isfinite(value):
+                    self._diverged(step, f"{name} {value}", states)
+        if self.step == self.steps:
+            for name, weight in self.weights.items():
+                if not torch.isfinite(weight).all():
+                    self._diverged(self.step, f"{name} is not finite", states)
+
+    def _diverged(self, step: int, what: str, states: Path | None) -> None:
+        if states is not None:
+            shutil.rmtree(states, ignore_errors=True)
+        raise UserError(
+            f"training diverged at step {step} of {self.steps} ({what}) at learning rate {self.rate(step - 1):.3g}: "
+            f"lower finetune.{self.rate_setting} ({self.peak:g}) in params.yaml"
+        )
+
+    def state(self, seconds: float) -> State:
+        """Return everything that the following steps depend on.
+
+        Args:
+            seconds: spent on the training until now.
+        """
+        weights = {name: weight.detach() for name, weight in self.weights.items()}
+        tensors = {"weights": weights} | {
+            moment: {name: self.optimizer.state[weight][moment] for name, weight in self.weights.items()}
+            for moment in MOMENTS
+        }
+        random, facts = random_state(self.device)
+        tensors["rest"] = {"order": torch.tensor(self.order), "total": self.total, **random}
+        facts |= {"losses": self.losses, "steps": self.steps, "seconds": seconds}
+        return State(self.step, tensors, facts)
+
+    def fits(self, state: State) -> bool:
+        """Return whether a state is one of this training; says so in a line where it is not."""
+        shapes = {name: weight.shape for name, weight in self.weights.items()}
+        held = {name: weight.shape for name, weight in state.tensors.get("weights", {}).items()}
+        fitting = state.facts.get("steps") == self.steps and held == shapes
+        if not fitting:
+            tell("the saved state of training is that of another model or length: it is passed over")
+        return fitting
+
+    @torch.no_grad()
+    def restore(self, state: State) -> None:
+        """Continue from a state that `state` has returned."""
+        for name, weight in self.weights.items():
+            weight.copy_(state.tensors["weights"][name])
+            self.optimizer.state[weight] = {
+                moment: state.tensors[moment][name].to(self.device, copy=True) for moment in MOMENTS
+            }
+        rest = state.tensors["rest"]
+        self.step, self.order = state.step, rest["order"].tolist()
+        self.total.copy_(rest["total"])
+        self.losses, self.seconds_before = list(state.facts["losses"]), state.facts["seconds"]
+        set_random_state(rest, state.facts, self.device)
+
+
+def _check_logits(model: Any, encoded: Encoded, device: torch.device) -> None:
+    """Make sure that a trained model answers with numbers, on its first training examples.
+
+    Raises:
+        UserError: it does not.
+    """
+    segments = encoded.segments[:32] if encoded.segments is not None else None
+    predict(model.eval(), Encoded(encoded.input_ids[:32], segments, encoded.padding_id), device)

@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import UserError, first_line
 
 # Tokens per step: a CPU is fastest if the data fit into its caches; a GPU needs many at a time.
 CPU_TOKENS, GPU_TOKENS = 2048, 65536
 M_MMAP_THRESHOLD = -3  # option of GNU's mallopt: blocks from this size on are requested from the system
 APART, USUAL = 16 * 2**20, 32 * 2**20  # bytes; each request to the system takes time, so the size is not smaller
+OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "unable to mmap", "std::bad_alloc")
 CPU_BYTES = 512 * 2**20  # more memory makes a CPU no faster
 
 
@@ -63,7 +65,8 @@ def too_small(error: BaseException) -> UserError:
 
 def ran_out(error: BaseException) -> bool:
     """Return whether an error says that memory ran out; torch has a class for it on GPUs, on CPUs only a message."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+    said = str(error).lower()
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in said for words in OUT_OF_MEMORY)
 
 
 @contextmanager
@@ -92,8 +95,64 @@ def give_back() -> None:
         trim(0)
 
 
+def training_bytes(model: Any, rows: int, tokens: int) -> int:
+    """Return about how much memory a training takes besides the model's weights, in bytes.
+
+    Each trained weight has a gradient and AdamW's two moments. For the backward pass each layer keeps 17 numbers a token
+    and hidden unit (with a feed-forward network of four times the hidden size), and of each head two maps and a mask.
+
+    Args:
+        rows: examples per batch.
+        tokens: of the longest example.
+    """
+    config = model.config
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    if not any(weight.requires_grad for weight in model.base_model.parameters()):
+        return 4 * 3 * trained  # no backward pass through the layers
+    layer = rows * tokens * (4 * 17 * config.hidden_size + 9 * config.num_attention_heads * tokens)
+    return 4 * 3 * trained + config.num_hidden_layers * layer
+
+
+def check_memory(what: str, needed: int, device: torch.device, advice: str) -> None:
+    """Make sure, before long work, that memory is large enough.
+
+    Raises:
+        UserError: it is not.
+    """
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
+    if device.type == "cuda":
+        needed //= 2  # half precision
+    if needed > free:
+        raise UserError(f"{what} needs about {_gb(needed)} of memory, {_gb(free)} are free: {advice}")
+
+
+@contextmanager
+def memory_errors_in_words(what: str, needed: int) -> Iterator[None]:
+    """Turn an error about memory that ran out within the block into one line that says how much is needed.
+
+    Raises:
+        UserError: memory ran out.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not ran_out(error):
+            raise
+        raise UserError(
+            f"{what} needs about {_gb(needed)} more memory than it found ({first_line(error)}): "
+            "end other programs, or use a machine with more"
+        ) from error
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.0f} MB"
+
+
 def available_bytes() -> int:
-    """Return the memory that is available on this machine or in this container, in bytes; 2 GiB if unknown."""
+    """Return the memory that this process can still have, in bytes; 2 GiB if unknown.
+
+    It is limited by the machine, the container, and the process's own limit of addresses (`ulimit -v`).
+    """
     free = [2**31]
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
@@ -108,4 +167,19 @@ def available_bytes() -> int:
             free.append(max(0, int(limit) - int((group / "memory.current").read_text(encoding="ascii"))))
     except (OSError, ValueError):
         pass
-    return min(free)
+    limit_of_addresses = _free_addresses()
+    return min([*free, limit_of_addresses] if limit_of_addresses is not None else free)
+
+
+def _free_addresses() -> int | None:
+    """Return how much of the process's limit of addresses is left, in bytes; None where there is no limit."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit == resource.RLIM_INFINITY:
+            return None
+        used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    except (ImportError, OSError, ValueError):
+        return None
+    return max(0, limit - used)

@@ -1,0 +1,119 @@
+"""The state of a training that is under way, kept on disk so that a training that was killed goes on where it was.
+
+A state is a folder, written completely or not at all, with tensors as safetensors, the rest as JSON, and a manifest of
+their sha256. Only the newest is kept. Whoever trains holds the lock of the entry that the states belong to.
+"""
+
+import json
+import random
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from tqdm.auto import tqdm
+
+from bertsecrets.errors import UserError
+from bertsecrets.store.entries import damage, read_json, read_manifest, write_manifest
+from bertsecrets.store.files import guarded_writes, whole_folder
+
+FACTS = "facts.json"
+Tensors = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class State:
+    """A training after `step` steps: tensors by file and name, and what JSON can hold."""
+
+    step: int
+    tensors: dict[str, Tensors]
+    facts: dict[str, Any]
+
+
+def keep(folder: Path, state: State) -> bool:
+    """Write a state into the folder of a training's states, then remove the older ones; returns whether it was written.
+
+    Where it cannot be written, for instance on a full disk, a line says so and the training goes on.
+    """
+    place = folder / f"step-{state.step:09d}"
+    try:
+        with guarded_writes(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with whole_folder(place) as temporary:
+                for name, tensors in state.tensors.items():
+                    save_file(tensors, temporary / f"{name}.safetensors")
+                (temporary / FACTS).write_text(json.dumps(state.facts), encoding="utf-8")
+                write_manifest(temporary, {"kind": "training", "name": folder.name, "step": state.step})
+    except (UserError, OSError) as error:
+        tell(f"the state of training after step {state.step} is not saved: {error}")
+        return False
+    for older in folder.iterdir():
+        if older != place:
+            shutil.rmtree(older, ignore_errors=True)
+    return True
+
+
+def newest(folder: Path) -> State | None:
+    """Return the newest undamaged state in the folder, or None. What is damaged or half written is removed."""
+    if not folder.is_dir():
+        return None
+    for half in folder.glob(".*"):
+        shutil.rmtree(half, ignore_errors=True)
+    for place in sorted(folder.glob("step-*"), reverse=True):
+        try:
+            return _read(place)
+        except UserError as error:
+            tell(f"the saved state of training {place} is damaged ({error}): it is passed over")
+            shutil.rmtree(place, ignore_errors=True)
+    return None
+
+
+def _read(place: Path) -> State:
+    """Return the state in a folder.
+
+    Raises:
+        UserError: it is damaged, or that of another training.
+    """
+    problem = damage(place)
+    if problem is not None:
+        raise UserError(problem)
+    manifest = read_manifest(place)
+    if (manifest.get("kind"), manifest.get("name")) != ("training", place.parent.name):
+        raise UserError("it is that of another training")
+    if place.name != f"step-{manifest.get('step'):09d}":
+        raise UserError("it is that of another step")
+    tensors = {file.stem: load_file(file) for file in sorted(place.glob("*.safetensors"))}
+    return State(manifest["step"], tensors, read_json(place / FACTS))
+
+
+def random_state(device: torch.device) -> tuple[Tensors, dict[str, Any]]:
+    """Return the state of every source of random numbers: tensors, and what JSON can hold."""
+    _, words, *of_numpy = np.random.get_state(legacy=True)
+    tensors = {"torch": torch.get_rng_state(), "numpy": torch.from_numpy(np.asarray(words).astype(np.int64))}
+    if device.type == "cuda":
+        tensors["cuda"] = torch.cuda.get_rng_state(device)
+    elif device.type == "mps":
+        tensors["mps"] = torch.mps.get_rng_state()
+    return tensors, {"python": random.getstate(), "numpy": of_numpy}
+
+
+def set_random_state(tensors: Tensors, facts: dict[str, Any], device: torch.device) -> None:
+    """Put every source of random numbers into a state that `random_state` has returned."""
+    version, words, gauss = facts["python"]
+    random.setstate((version, tuple(words), gauss))
+    place, has_gauss, cached = facts["numpy"]
+    np.random.set_state(("MT19937", tensors["numpy"].numpy().astype(np.uint32), place, has_gauss, cached))
+    torch.set_rng_state(tensors["torch"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(tensors["cuda"], device)
+    elif device.type == "mps":
+        torch.mps.set_rng_state(tensors["mps"])
+
+
+def tell(line: str) -> None:
+    """Write a line to standard error, above any progress bar."""
+    tqdm.write(line, file=sys.stderr)
