@@ -1,0 +1,252 @@
+"""A training that was killed goes on from its last saved state, and ends with the weights of one that was not."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from bertsecrets.errors import UserError
+from bertsecrets.models import finetune as module
+from bertsecrets.models.finetune import finetune
+from bertsecrets.models.loading import open_classifier
+from bertsecrets.models.locations import locate
+from bertsecrets.models.training_state import keep, newest
+from bertsecrets.settings import FinetuneParams
+from bertsecrets.texts.glue import load_folder
+from bertsecrets.texts.tasks import task
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "tests" / "support" / "killed_training.py"
+STEPS, PER_EPOCH = 24, 8  # 64 examples in batches of 8, three times
+SETTINGS = FinetuneParams(
+    batch_size=8, epochs=3, learning_rate=1e-3, frozen_learning_rate=1e-2, warmup=0.1, weight_decay=0.01,
+    max_gradient_norm=1.0, max_length=64, save_every=1e-9,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def params(quick_params, tmp_path_factory):
+    """Settings that save after every step."""
+    data = yaml.safe_load(quick_params.read_text(encoding="utf-8"))
+    data["finetune"] |= {"batch_size": 8, "epochs": 3, "save_every": 1e-9}
+    file = tmp_path_factory.mktemp("settings") / "params.yaml"
+    file.write_text(yaml.safe_dump(data), encoding="utf-8")
+    return file
+
+
+def trained(params, model, glue, store, *kills, init="pretrained"):
+    """What the runs said; all but the last are killed."""
+    command = [*("finetune", "--task", "rte", "--init", init, "--model", model, "--glue", glue, "--store", store)]
+    command += ["--device", "cpu", "--offline", "--allow-unofficial-data"]
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), json.dumps([*kills, ("end", 0)]), *map(str, command)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "BERTSECRETS_PARAMS": str(params)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert [line for line in done.stdout.splitlines() if line.startswith("ended")] == [
+        *["ended -9"] * len(kills), "ended 0",
+    ], done.stderr  # fmt: skip
+    return done.stderr
+
+
+def result(store):
+    """The bytes of every file of the checkpoint but its manifest, and what that says of the training."""
+    [folder] = [path for path in (store / "checkpoints").iterdir() if path.is_dir() and not path.name.startswith(".")]
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "manifest.json"}
+    training = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["training"]
+    return files, {name: value for name, value in training.items() if name != "seconds"}
+
+
+@pytest.mark.parametrize("init", ["pretrained", "frozen"])
+def test_a_training_killed_again_and_again_equals_an_uninterrupted_one(params, tiny_bert, tiny_glue, tmp_path, init):
+    draw = random.Random(init)
+    kills = [("step", step) for step in sorted(draw.sample(range(1, STEPS), 4))]
+    kills += [("step", PER_EPOCH), ("step", 2 * PER_EPOCH)]  # between two epochs
+    kills += [("saving", step) for step in draw.sample(range(1, STEPS), 3)] + [("cleaning", 0)]
+    order = {"step": 0, "saving": -1}
+    kills.sort(key=lambda kill: (kill[1], order.get(kill[0], 0)))
+    told = trained(params, tiny_bert, tiny_glue, tmp_path / "killed", *kills, init=init)
+    said = [line for line in told.replace("\r", "\n").splitlines() if "continued at step" in line]
+    assert len(said) >= 7
+    assert said[-1].endswith(f"of {STEPS}")
+    assert not list((tmp_path / "killed" / "training").iterdir())
+    trained(params, tiny_bert, tiny_glue, tmp_path / "whole", init=init)
+    assert result(tmp_path / "killed") == result(tmp_path / "whole")
+
+
+# ---------------------------------------------------------------------- in this process
+
+
+class Stop(Exception):
+    """The end of a run that is not to be finished."""
+
+
+def run(model, glue, folder, states, monkeypatch, stop=None, initialisation="pretrained", **changes):
+    """A training's facts, with a state saved after every step; ended before step `stop`."""
+    take_step = module.Training.take_step
+
+    def step_or_stop(self):
+        if self.step == stop:
+            raise Stop
+        take_step(self)
+
+    folder.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "SAVING_SHARE", float("inf"))
+        patch.setattr(module.Training, "take_step", step_or_stop)
+        return finetune(
+            open_classifier(locate(str(model)), task("rte"), initialisation, 1),
+            load_folder(glue, task("rte"), "train"), folder, settings=SETTINGS.model_copy(update=changes),
+            initialisation=initialisation, seed=1, device=torch.device("cpu"), states=states,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def begun(tiny_bert, tiny_glue, tmp_path, monkeypatch):
+    """The folder of states of a training that has ended after step 5."""
+    with pytest.raises(Stop):
+        run(tiny_bert, tiny_glue, tmp_path / "begun", tmp_path / "states", monkeypatch, stop=5)
+    return tmp_path / "states"
+
+
+@pytest.fixture
+def whole(tiny_bert, tiny_glue, tmp_path, monkeypatch):
+    """The weights of an uninterrupted training that saves nothing."""
+    run(tiny_bert, tiny_glue, tmp_path / "whole", None, monkeypatch)
+    return (tmp_path / "whole" / "model.safetensors").read_bytes()
+
+
+def test_only_the_newest_state_is_kept(begun):
+    assert [path.name for path in begun.iterdir()] == ["step-000000005"]
+    names = {path.name for path in (begun / "step-000000005").iterdir()}
+    assert {path.rsplit(".", 1)[1] for path in names} == {"safetensors", "json"}  # nothing that could run code
+
+
+def test_a_damaged_state_is_passed_over_with_a_line(
+    begun, whole, tiny_bert, tiny_glue, tmp_path, monkeypatch, capsys
+):
+    state = begun / "step-000000005"
+    for name in sorted(path.name for path in state.iterdir()):
+        shutil.rmtree(tmp_path / "damaged", ignore_errors=True)
+        shutil.copytree(state, tmp_path / "damaged" / state.name)
+        data = bytearray((tmp_path / "damaged" / state.name / name).read_bytes())
+        data[len(data) // 2] ^= 1
+        (tmp_path / "damaged" / state.name / name).write_bytes(data)
+        assert newest(tmp_path / "damaged") is None
+        [line] = capsys.readouterr().err.splitlines()
+        assert "is damaged" in line
+        assert not list((tmp_path / "damaged").iterdir())
+    (state / "weights.safetensors").write_bytes(b"")
+    run(tiny_bert, tiny_glue, tmp_path / "again", begun, monkeypatch)
+    assert "is passed over" in capsys.readouterr().err
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == whole
+
+
+def test_the_older_state_is_taken_where_the_newer_is_damaged(
+    begun, whole, tiny_bert, tiny_glue, tmp_path, monkeypatch, capsys
+):
+    newer = begun / "step-000000007"
+    shutil.copytree(begun / "step-000000005", newer)
+    (newer / "facts.json").unlink()
+    run(tiny_bert, tiny_glue, tmp_path / "again", begun, monkeypatch)
+    told = capsys.readouterr().err
+    assert "facts.json is missing" in told
+    assert f"continued at step 5 of {STEPS}" in told
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == whole
+
+
+def test_the_state_of_another_training_is_never_believed(begun, tmp_path, capsys):
+    other = tmp_path / "other-key"
+    shutil.copytree(begun, other)
+    assert newest(other) is None
+    assert "another training" in capsys.readouterr().err
+    assert newest(begun).step == 5
+
+
+def test_a_model_of_other_shapes_does_not_take_a_state(begun, tiny_bert, tiny_glue, tmp_path, monkeypatch, capsys):
+    run(tiny_bert, tiny_glue, tmp_path / "frozen", begun, monkeypatch, initialisation="frozen")
+    assert "another model" in capsys.readouterr().err
+
+
+def test_half_written_states_are_removed(begun):
+    (begun / ".step-000000006.abc").mkdir()
+    assert newest(begun).step == 5
+    assert [path.name for path in begun.iterdir()] == ["step-000000005"]
+
+
+def test_a_state_that_cannot_be_written_costs_a_line_and_not_the_training(
+    begun, whole, tiny_bert, tiny_glue, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "file").write_text("in the way")
+    run(tiny_bert, tiny_glue, tmp_path / "again", tmp_path / "file" / "states", monkeypatch)
+    assert "is not saved: cannot write" in capsys.readouterr().err
+    assert not keep(tmp_path / "file" / "states", newest(begun))
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == whole
+
+
+def test_without_a_folder_no_state_is_kept(whole, tmp_path):
+    assert {path.name for path in tmp_path.iterdir()} == {"whole"}
+
+
+def test_saving_takes_at_most_its_share_of_the_time(tiny_bert, tiny_glue, tmp_path, monkeypatch):
+    now, saves = [0.0], []
+
+    def slow_keep(folder, state):
+        now[0] += 10.0
+        saves.append(state.step)
+        return True
+
+    take_step = module.Training.take_step
+
+    def timed_step(self):
+        now[0] += 60.0
+        take_step(self)
+
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module, "keep", slow_keep)
+    monkeypatch.setattr(module.Training, "take_step", timed_step)
+    finetune(
+        open_classifier(locate(str(tiny_bert)), task("rte")), load_folder(tiny_glue, task("rte"), "train"), tmp_path,
+        settings=SETTINGS.model_copy(update={"save_every": 2.0}), initialisation="pretrained", seed=1,
+        device=torch.device("cpu"), states=tmp_path / "states",
+    )  # fmt: skip
+    assert saves == [2, 11, 20]  # after two minutes; then 10 seconds are 2 % of 500
+
+
+def test_diverged_training_is_refused_with_step_and_rate_and_leaves_no_state(
+    tiny_bert, tiny_glue, tmp_path, monkeypatch
+):
+    take_step = module.Training.take_step
+
+    def spoil(self):
+        take_step(self)
+        if self.step == 7:
+            next(iter(self.weights.values())).data.fill_(float("nan"))
+
+    monkeypatch.setattr(module.Training, "take_step", spoil)
+    with pytest.raises(UserError, match=r"diverged at step 8 of 24 \(loss nan\) at learning rate 0.000\d+: lower fine"):
+        run(tiny_bert, tiny_glue, tmp_path / "x", tmp_path / "states", monkeypatch)
+    assert not (tmp_path / "states").exists()
+    assert not list((tmp_path / "x").iterdir())
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30])
+def test_weights_that_the_last_step_spoils_are_refused(tiny_bert, tiny_glue, tmp_path, monkeypatch, value):
+    take_step = module.Training.take_step
+
+    def spoil(self):
+        take_step(self)
+        if self.step == STEPS:
+            for weight in self.weights.values():
+                weight.data.fill_(value)
+
+    monkeypatch.setattr(module.Training, "take_step", spoil)
+    with pytest.raises(UserError, match="diverged"):
+        run(tiny_bert, tiny_glue, tmp_path / "x", None, monkeypatch)
