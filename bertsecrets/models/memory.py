@@ -98,8 +98,8 @@ def give_back() -> None:
 def training_bytes(model: Any, rows: int, tokens: int) -> int:
     """Return about how much memory a training takes besides the model's weights, in bytes.
 
-    Each trained weight has a gradient and AdamW's two moments. For the backward pass each layer keeps 17 numbers a token
-    and hidden unit (with a feed-forward network of four times the hidden size), and of each head two maps and a mask.
+    Each trained weight has a gradient and AdamW's two moments. For the backward pass each layer keeps 17 numbers per
+    token and hidden unit (with a feed-forward network of four times the hidden size), and per head two maps and a mask.
 
     Args:
         rows: examples per batch.

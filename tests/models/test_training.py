@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 import torch
-from tiny import CONFIGS, SIZES, save_bert, save_tokenizer
+from tiny import CONFIGS
 from trainer_reference import train_with_trainer
 from transformers import AutoModelForSequenceClassification
 

@@ -5,6 +5,7 @@ written; `cleaning`: before the older states are removed; `end`: never. Each run
 this one once everything is imported, which a SIGKILL ends. The runs' standard error is printed.
 """
 
+import gc
 import json
 import math
 import os
@@ -15,6 +16,9 @@ import torch
 
 from bertsecrets.cli.main import main
 from bertsecrets.models import finetune, training_state
+from bertsecrets.session import Session
+
+assert Session  # imported once, for all runs
 
 
 def die(*_args, **_more) -> None:
@@ -24,6 +28,7 @@ def die(*_args, **_more) -> None:
 def run(place: str, step: int, command: list[str]) -> int:
     """Run the command, killed at the place; a state is saved after every step."""
     finetune.SAVING_SHARE = math.inf
+    os.fsync = lambda handle: None  # a kill loses nothing that has been written; only a power cut does
     take_step, write_manifest, rmtree = (
         finetune.Training.take_step, training_state.write_manifest, training_state.shutil.rmtree,
     )  # fmt: skip
@@ -44,6 +49,7 @@ def run(place: str, step: int, command: list[str]) -> int:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    gc.freeze()
     for place, step in json.loads(sys.argv[1]):
         child = os.fork()
         if child == 0:
