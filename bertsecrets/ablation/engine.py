@@ -19,7 +19,7 @@ from bertsecrets.ablation.bert_layer import Block
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet, check_sets, lowest_layer, single_heads, whole_layers
 from bertsecrets.ablation.layers import Skeleton, probe
 from bertsecrets.errors import UserError
-from bertsecrets.models.encoding import Encoded, collate
+from bertsecrets.models.encoding import Encoded, check_finite, collate
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.models.memory import Budget, ran_out, too_small
 
@@ -109,7 +109,7 @@ class Engine:
 
         Raises:
             RuntimeError: it does not, so the model treats long inputs differently from the short probe.
-            UserError: the example does not fit into memory.
+            UserError: the example does not fit into memory, or the model does not answer with numbers.
         """
         if not len(encoded):
             return
@@ -120,6 +120,7 @@ class Engine:
             ours = self.logits([BASELINE], batch.input_ids, batch.segments)[0].float()
         except (MemoryError, RuntimeError) as error:
             raise (too_small(error) if ran_out(error) else error) from None
+        check_finite(own)
         if not self._close(ours, own):
             raise RuntimeError(f"the engine gives {ours.tolist()} where the model itself gives {own.tolist()}")
 

@@ -89,6 +89,7 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
     """Make sure that the rows of real tokens are distributions over the real tokens.
 
     Raises:
+        UserError: they are not finite.
         RuntimeError: they are not, so the maps are not those that the model computed with.
     """
     tolerance = 1e-4 if maps.dtype == torch.float32 else 2e-2
@@ -97,6 +98,8 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
     off = (on_real - 1).abs().masked_fill(~real, 0).max()
     if off <= tolerance:
         return
+    if not torch.isfinite(off):
+        raise UserError(f"the attention of layer {layer + 1} is not finite: the model's training has diverged")
     sums = (maps.sum(-1, keepdim=True) - 1).abs().masked_fill(~real, 0).max()
     if sums <= tolerance:
         raise RuntimeError(f"layer {layer + 1}: {float(off):.2e} of attention goes to padding: the mask was lost")

@@ -191,12 +191,23 @@ def predict(model: Any, encoded: Encoded, device: torch.device | str = "cpu") ->
     logits: np.ndarray | None = None
     with torch.inference_mode():
         for batch in batches(encoded):
-            out = model(**batch.to(device).inputs()).logits.float().cpu().numpy()
-            if not np.isfinite(out).all():
-                raise UserError(f"the model answers with {out[~np.isfinite(out)][0]}: its training has diverged")
+            found = model(**batch.to(device).inputs()).logits.float()
+            check_finite(found)
+            out = found.cpu().numpy()
             if logits is None:
                 logits = np.empty((len(encoded), out.shape[1]), dtype=np.float32)
             logits[batch.indices] = out
     if logits is None:
         return np.empty((0, 0), dtype=np.float32)
     return logits
+
+
+def check_finite(logits: torch.Tensor) -> None:
+    """Make sure that a model answers with numbers.
+
+    Raises:
+        UserError: a logit is not finite.
+    """
+    infinite = logits[~torch.isfinite(logits)]
+    if len(infinite):
+        raise UserError(f"the model answers with {float(infinite[0])}: its training has diverged, so train it again")

@@ -6,6 +6,7 @@ its heads, the modules that hold attention weights) is found by observing a tiny
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from torch import nn
 from bertsecrets.errors import UserError, first_line
 from bertsecrets.models.families import POSITIONS_AFTER_PADDING
 from bertsecrets.models.locations import ModelRef, check_folder
+from bertsecrets.models.memory import MORE_MEMORY, check_memory, memory_errors_in_words
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import Initialisation
 
@@ -142,7 +144,8 @@ def open_classifier(
         dtype=torch.float32,
     )
     if initialisation == "random":
-        model = new_model()
+        with memory_errors_in_words(f"opening {ref.name}", None):
+            model = new_model()
     else:
         model, drawn = _load_classifier(ref, config, attention)  # a saved classifier may have another size
         encoder = f"{model.base_model_prefix}."
@@ -167,17 +170,73 @@ def _load_classifier(ref: ModelRef, config: Any, attention: str) -> tuple[Any, s
     """Return a classifier from a model's files, and the names of the weights that transformers had to draw."""
     from transformers import AutoModelForSequenceClassification
 
-    model, info = _load(
+    return _load_weights(
         ref,
         AutoModelForSequenceClassification,
         config=config,
         attn_implementation=_kernel(config, attention),
         dtype=torch.float32,
-        use_safetensors=True,
-        output_loading_info=True,
-        ignore_mismatched_sizes=True,  # the caller refuses them, with their names
     )
-    return model, {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
+
+
+def _load_weights(ref: ModelRef, cls: Any, **options: Any) -> tuple[Any, set[str]]:
+    """Return a model from its files, and the names of the weights that the files lack or have in another shape.
+
+    Raises:
+        UserError: it cannot be opened, memory is too small, a weight is not finite, or the files hold more layers.
+    """
+    needed = sum(file.stat().st_size for file in Path(ref.path).glob("*.safetensors")) if ref.local else None
+    what = f"opening {ref.name}"
+    check_memory(what, needed or 0, torch.device("cpu"), MORE_MEMORY)
+    with memory_errors_in_words(what, needed):
+        model, info = _load(
+            ref,
+            cls,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # the caller refuses them, with their names
+            **options,
+        )
+    drawn = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
+    _refuse_more_layers(ref.path, model, info["unexpected_keys"])
+    spoilt = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
+    if spoilt:
+        raise UserError(
+            f"{ref.path}: {spoilt[0]} is not finite ({len(spoilt)} tensors in all): its training has diverged, "
+            "or the file is damaged: train or save the model again"
+        )
+    return model, drawn
+
+
+def _refuse_more_layers(path: str, model: Any, unexpected: Iterable[str]) -> None:
+    """Refuse weights of more layers than config.json says, since transformers silently leaves out the rest.
+
+    Other weights that the model has no use for, such as the heads of pretraining, do no harm.
+
+    Raises:
+        UserError: there are such weights.
+    """
+    held: dict[str, int] = {}
+    for place, index in filter(None, map(_layer_of, model.base_model.state_dict())):
+        held[place] = max(index, held.get(place, 0))
+    prefix = f"{model.base_model_prefix}."
+    others = filter(None, (_layer_of(name.removeprefix(prefix)) for name in unexpected))
+    more = max(((index, place) for place, index in others if index > held.get(place, index)), default=None)
+    if more is not None:
+        raise UserError(
+            f"{path}: config.json says {held[more[1]] + 1} layers, but the weights hold {more[0] + 1}: "
+            "correct num_hidden_layers, or save the model again"
+        )
+
+
+def _layer_of(name: str) -> tuple[str, int] | None:
+    """Return the place of a weight in its layer, and the layer's number (from 0); None where it is in no layer.
+
+    >>> _layer_of("encoder.layer.11.output.dense.bias")
+    ('encoder.layer.*.output.dense.bias', 11)
+    """
+    match = re.search(r"\.(\d+)\.", f".{name}")
+    return (f".{name}"[1 : match.start()] + ".*." + f".{name}"[match.end() :], int(match[1])) if match else None
 
 
 def _refuse_drawn(path: str, names: list[str]) -> None:
@@ -205,7 +264,8 @@ def open_encoder(ref: ModelRef) -> OpenModel:
     if ref.local:
         check_folder(Path(ref.path))
     config = open_config(ref)
-    model = _load(ref, AutoModel, config=config, attn_implementation="eager", use_safetensors=True)
+    model, drawn = _load_weights(ref, AutoModel, config=config, attn_implementation="eager")
+    _refuse_drawn(ref.path, [key for key in drawn if not key.startswith("pooler.")])
     return OpenModel(model.eval(), open_tokenizer(ref), ref.identity())
 
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 
-from bertsecrets.errors import UserError, first_line
+from bertsecrets.errors import UserError
 
 # Tokens per step: a CPU is fastest if the data fit into its caches; a GPU needs many at a time.
 CPU_TOKENS, GPU_TOKENS = 2048, 65536
 M_MMAP_THRESHOLD = -3  # option of GNU's mallopt: blocks from this size on are requested from the system
 APART, USUAL = 16 * 2**20, 32 * 2**20  # bytes; each request to the system takes time, so the size is not smaller
 OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "unable to mmap", "std::bad_alloc")
+MORE_MEMORY = "end other programs, or use a machine with more memory"
 CPU_BYTES = 512 * 2**20  # more memory makes a CPU no faster
 
 
@@ -127,8 +128,11 @@ def check_memory(what: str, needed: int, device: torch.device, advice: str) -> N
 
 
 @contextmanager
-def memory_errors_in_words(what: str, needed: int) -> Iterator[None]:
+def memory_errors_in_words(what: str, needed: int | None) -> Iterator[None]:
     """Turn an error about memory that ran out within the block into one line that says how much is needed.
+
+    Args:
+        needed: in bytes; None where it is not known.
 
     Raises:
         UserError: memory ran out.
@@ -136,16 +140,14 @@ def memory_errors_in_words(what: str, needed: int) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not ran_out(error):
+        if not (ran_out(error) or (error.__cause__ is not None and ran_out(error.__cause__))):
             raise
-        raise UserError(
-            f"{what} needs about {_gb(needed)} more memory than it found ({first_line(error)}): "
-            "end other programs, or use a machine with more"
-        ) from error
+        about = f"about {_gb(needed)} of memory" if needed else "more memory"
+        raise UserError(f"{what} needs {about}; it ran out: {MORE_MEMORY}") from error
 
 
 def _gb(size: float) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.0f} MB"
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
 def available_bytes() -> int:

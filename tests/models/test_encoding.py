@@ -1,12 +1,19 @@
 """Batches: every example once, bounded, padded on the right, and the original order restored."""
 
+import json
+import string
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import family, some_inputs
+from tiny import family, save_tokenizer, some_inputs
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import AlbertTokenizerFast, GPT2TokenizerFast, RobertaTokenizerFast
 
+from bertsecrets.errors import UserError
+from bertsecrets.models.alignment import encode_words
 from bertsecrets.models.encoding import (
     Encoded,
     batches,
@@ -17,6 +24,7 @@ from bertsecrets.models.encoding import (
     predict,
     without_lower_casing,
 )
+from bertsecrets.models.loading import special_ids
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.tasks import task
 
@@ -127,3 +135,82 @@ def test_a_cased_copy_leaves_capitals_and_the_vocabulary_alone(tiny_vocabulary):
 )
 def test_lower_casing_is_found_in_any_normalizer(normalizer, without):
     assert without_lower_casing(normalizer) == without
+
+
+# ---------------------------------------------------------------------- special tokens in texts
+
+
+def bert(folder):
+    return save_tokenizer(folder)
+
+
+def byte_pairs(special):
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=320, initial_alphabet=alphabet, special_tokens=special, show_progress=False
+    )
+    made.train_from_iterator(["ada sold two books", "leo lost the keys"] * 5, trainer)
+    parts = json.loads(made.to_str())["model"]
+    return {"vocab": parts["vocab"], "merges": [tuple(pair) for pair in parts["merges"]]}
+
+
+def roberta(folder):
+    return RobertaTokenizerFast(**byte_pairs(["<s>", "<pad>", "</s>", "<unk>", "<mask>"]))
+
+
+def gpt2(folder):
+    return GPT2TokenizerFast(**byte_pairs(["<|endoftext|>"]))
+
+
+def albert(folder, **options):
+    special = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+    letters = [(letter, -9.0) for letter in string.printable if not letter.isspace()]
+    pieces = [(token, 0.0) for token in special] + [("▁", -3.0), ("▁ada", -4.0), ("▁sold", -4.0), *letters]
+    return AlbertTokenizerFast(vocab=pieces, **options)
+
+
+def cased_albert(folder):
+    return albert(folder, do_lower_case=False)
+
+
+TYPED = ("[SEP]", "[CLS]", "[PAD]", "[MASK]", "[UNK]", "<s>", "</s>", "<pad>", "<mask>", "<|endoftext|>")
+
+
+@pytest.mark.parametrize("made", [bert, roberta, gpt2, albert, cased_albert])
+@pytest.mark.parametrize("second", [None, "{} two </s>{} keys"])
+def test_a_special_token_in_a_text_is_text(made, second, tmp_path):
+    tokenizer = made(tmp_path / "tokenizer")
+    before = json.loads(tokenizer.backend_tokenizer.to_str())
+    texts = ["ada sold two books", *(f"{typed} ada {typed}sold {typed} {typed}" for typed in TYPED)]
+    seconds = None if second is None else [second.format("ada", "leo"), *(second.format(one, one) for one in TYPED)]
+    encoded, alignment = encode_words(tokenizer, texts, seconds, 256)
+    roles = {*special_ids(tokenizer).values(), tokenizer.pad_token_id, tokenizer.mask_token_id} - {None}
+    counts = [sum(token in roles for token in ids) for ids in encoded.input_ids]
+    assert counts == [tokenizer.num_special_tokens_to_add(second is not None)] * len(texts)
+    for i in range(1, len(texts)):  # a word is still found at its place
+        place = texts[i].index("sold")
+        marks = alignment.mark([[]] * i + [[(place, place + 4)]] + [[]] * (len(texts) - i - 1))
+        offsets = alignment.offsets[i][marks[i]]
+        assert (offsets[:, 0].min(), offsets[:, 1].max()) in {(place, place + 4), (place - 1, place + 4)}
+    after = json.loads(tokenizer.backend_tokenizer.to_str())
+    assert after | {"truncation": None} == before  # so a checkpoint's tokenizer is saved as it was
+
+
+def test_a_typed_separator_is_not_counted_as_one(tiny_vocabulary):
+    [ids] = encode(
+        Split(task("sst2"), "dev", ["ada [SEP] sold"], None, ["1"], "here", False), tiny_vocabulary, 64
+    ).input_ids
+    assert tiny_vocabulary.convert_ids_to_tokens(ids) == [
+        "[CLS]", "ada", "[UNK]", "s", "##e", "##p", "[UNK]", "sold", "[SEP]",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_an_answer_that_is_no_number_is_one_line(value):
+    model = family("bert")
+    with torch.no_grad():
+        model.classifier.bias[1] = value
+    with pytest.raises(UserError, match=f"the model answers with {value}: its training has diverged"):
+        predict(model, some_inputs())

