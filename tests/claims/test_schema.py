@@ -197,6 +197,23 @@ def test_another_folder_is_named_by_the_environment(tmp_path, monkeypatch):
         ("batch_size: 32|batch_size: 0", "finetune.batch_size: Input should be greater than 0"),
         ("epochs: 3|epochs: three", "finetune.epochs"),
         ("warmup: 0.1|warmups: 0.1", "finetune.warmup"),
+        ("learning_rate: 5.0e-5|learning_rate: .inf", "finetune.learning_rate: Input should be"),
+        ("learning_rate: 5.0e-5|learning_rate: .nan", "finetune.learning_rate: Input should be"),
+        ("learning_rate: 5.0e-5|learning_rate: 1e30", "finetune.learning_rate: Input should be"),
+        (
+            "frozen_learning_rate: 1.0e-3|frozen_learning_rate: 0.2",
+            "finetune.frozen_learning_rate: Input",
+        ),
+        ("weight_decay: 0.01|weight_decay: .inf", "finetune.weight_decay: Input should be"),
+        (
+            "max_gradient_norm: 1.0|max_gradient_norm: .inf",
+            "finetune.max_gradient_norm: Input should be a fin",
+        ),
+        ("warmup: 0.1|warmup: 1.1", "finetune.warmup: Input should be less than or equal to 1"),
+        ("epochs: 3|epochs: 1000000", "finetune.epochs: Input should be less than or equal to 1000"),
+        ("batch_size: 32|batch_size: 1000000", "finetune.batch_size: Input should be less than or equal to"),
+        ("save_every: 2 |save_every: 0 ", "finetune.save_every: Input should be greater than 0"),
+        ("resamples: 2000|resamples: 1000000000", "judge.resamples: Input should be less than or equal to"),
         ("seeds: [1]|seeds: []", "seeds"),
         ("finetune:|finetune: [", "is not valid YAML"),
         ("seed: 2019|seed: -1", "judge.seed: Input should be greater than or equal to 0"),
@@ -216,6 +233,13 @@ def test_a_mistake_in_the_settings_is_named(tmp_path, monkeypatch, change, messa
     monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "none.yaml"))
     with pytest.raises(UserError, match="cannot read the settings"):
         load_settings()
+
+
+def test_how_often_a_training_is_saved_is_part_of_no_key():
+    settings = load_settings().finetune
+    other = settings.model_copy(update={"save_every": 60.0})
+    assert other != settings
+    assert other.model_dump() == settings.model_dump()
 
 
 def test_the_projects_settings_are_k19s():

@@ -1,5 +1,8 @@
 """The training loop: what transformers' Trainer does, bit for bit."""
 
+import math
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -8,8 +11,10 @@ from tiny import CONFIGS
 from trainer_reference import train_with_trainer
 from transformers import AutoModelForSequenceClassification
 
-from bertsecrets.models.finetune import finetune
-from bertsecrets.models.loading import OpenModel, open_classifier
+from bertsecrets.errors import UserError
+from bertsecrets.models import memory
+from bertsecrets.models.finetune import Training, finetune
+from bertsecrets.models.loading import OpenModel, freeze_encoder, open_classifier
 from bertsecrets.models.locations import locate
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts.glue import Split, load_folder
@@ -81,3 +86,87 @@ def test_every_family_equals_the_trainers(tiny_vocabulary, tiny_glue, tmp_path, 
         return OpenModel(AutoModelForSequenceClassification.from_config(config), tiny_vocabulary, "")
 
     assert_equal(*both_ways(opened, split, tmp_path, epochs=3))
+
+
+# ---------------------------------------------------------------------- rows, memory, divergence
+
+
+def train(model, split, folder, task_name="rte", initialisation="pretrained", **changes):
+    folder.mkdir(exist_ok=True)
+    return finetune(
+        open_classifier(locate(str(model)), task(task_name), initialisation, 1), split, folder,
+        settings=SETTINGS.model_copy(update=changes), initialisation=initialisation, seed=1, device=CPU,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels"),
+    [
+        (["ada sold two books"], ["entailment"]),  # one row
+        (["ada sold two books", "leo lost two keys"] * 5, ["entailment"] * 10),  # one class
+        ([""] * 7, ["entailment", "not_entailment"] * 3 + ["entailment"]),  # empty texts
+    ],
+)
+def test_odd_rows_are_trained_on(tiny_bert, tmp_path, texts, labels):
+    split = Split(task("rte"), "train", texts, texts[::-1], labels, "here", False)
+    facts = train(tiny_bert, split, tmp_path / "x")
+    assert facts["steps"] == 2 * -(-len(texts) // 6)
+    assert all(0 <= loss < 5 for loss in facts["loss"])
+
+
+def test_the_facts_say_which_kernel_computed_attention(tiny_bert, tiny_glue, tmp_path):
+    facts = train(tiny_bert, load_folder(tiny_glue, task("rte"), "train").head(6), tmp_path / "x")
+    assert (facts["attention"], facts["precision"], facts["device"]) == ("eager", "float32", "cpu")
+
+
+def test_memory_too_small_for_training_is_said_before_the_first_step(tiny_bert, tiny_glue, tmp_path, monkeypatch):
+    split = load_folder(tiny_glue, task("rte"), "train")
+    free = memory.available_bytes()
+    monkeypatch.setattr(memory, "available_bytes", lambda: free)
+    train(tiny_bert, split.head(6), tmp_path / "fits")
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)  # enough for opening
+    with pytest.raises(UserError, match=r"^fine-tuning needs about [\d.]+ MB of memory, 1\.0 MB are free: lower f"):
+        train(tiny_bert, split, tmp_path / "x", batch_size=64)
+    assert not list((tmp_path / "x").iterdir())
+
+
+@pytest.mark.parametrize("raised", [MemoryError(), RuntimeError("[enforce fail] : can't allocate memory: 4 bytes")])
+def test_memory_that_runs_out_in_training_is_one_line(tiny_bert, tiny_glue, tmp_path, monkeypatch, raised):
+    def fail(self):
+        raise raised
+
+    monkeypatch.setattr(Training, "take_step", fail)
+    with pytest.raises(UserError, match=r"^fine-tuning needs about [\d.]+ MB of memory; it ran out: end") as error:
+        train(tiny_bert, load_folder(tiny_glue, task("rte"), "train"), tmp_path / "x")
+    assert "\n" not in str(error.value)
+
+
+def test_a_limit_of_addresses_counts_as_memory():
+    code = (
+        "import resource; from bertsecrets.models.memory import available_bytes as free;"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize();"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 10**8,) * 2); print(free())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 0 < int(done.stdout) <= 10**8
+
+
+def test_a_larger_model_or_batch_needs_more_memory():
+    model = AutoModelForSequenceClassification.from_config(CONFIGS["bert"])
+    one = memory.training_bytes(model, 8, 32)
+    assert memory.training_bytes(model, 16, 32) > one
+    assert memory.training_bytes(model, 8, 64) > 2 * one - memory.training_bytes(model, 0, 0)
+    assert memory.training_bytes(model, 0, 0) == 12 * sum(weight.numel() for weight in model.parameters())
+    freeze_encoder(model)
+    assert memory.training_bytes(model, 8, 32) == 12 * sum(weight.numel() for weight in model.classifier.parameters())
+
+
+def test_the_largest_learning_rate_that_is_allowed_trains_or_is_refused(tiny_bert, tiny_glue, tmp_path):
+    split = load_folder(tiny_glue, task("rte"), "train")
+    facts = train(tiny_bert, split, tmp_path / "x", learning_rate=0.1)
+    assert all(math.isfinite(loss) for loss in facts["loss"])
+    with pytest.raises(UserError, match=r"diverged at step \d+ of 22 \(\w.*\) at learning rate .*\(1e\+30\)"):
+        train(tiny_bert, split, tmp_path / "y", learning_rate=1e30)
+    with pytest.raises(UserError, match=r"lower finetune\.frozen_learning_rate \(1e\+38\)"):
+        train(tiny_bert, split, tmp_path / "z", initialisation="frozen", frozen_learning_rate=1e38)
+    assert not list((tmp_path / "y").iterdir())
