@@ -5,28 +5,34 @@ A file named by `BERTSECRETS_PARAMS` takes precedence over the project's own, wh
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from bertsecrets.errors import UserError
+from bertsecrets.reading import YAML_LIMIT, YamlError, one_line, read_text, read_yaml
 from bertsecrets.types import SEEDS, Initialisation
 
 Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
 
-# Far above what fine-tuning uses: beyond them a number is a slip of the pen, and a training diverges or never ends.
-MAX_RATE, MAX_DECAY, MAX_BATCH, MAX_EPOCHS, MAX_TOKENS, MAX_RESAMPLES = 0.1, 1.0, 8192, 1000, 65536, 10_000_000
-Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
-Tokens = Annotated[int, Field(gt=0, le=MAX_TOKENS)]
+class Section(BaseModel):
+    """A part of a YAML file, checked: no unknown entries, no infinite numbers, no yes or no where a number belongs."""
 
-
-class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_values(cls, data: Any) -> Any:
+        """Refuse yes, no, true and false, which pydantic would take for the numbers 1 and 0."""
+        for name, value in data.items() if isinstance(data, dict) else ():
+            wanted = name in cls.model_fields and cls.model_fields[name].annotation is bool
+            if not wanted and any(isinstance(part, bool) for part in (value if isinstance(value, list) else [value])):
+                raise ValueError(f"{name} is neither true nor false: give a number or a text")
+        return data
 
-class FinetuneParams(_Section):
+
+class FinetuneParams(Section):
     """Settings for training a checkpoint; `params.yaml` has the unit beside each value."""
 
     batch_size: int = Field(gt=0, le=MAX_BATCH)
@@ -40,40 +46,40 @@ class FinetuneParams(_Section):
     save_every: float = Field(default=2, gt=0, exclude=True)  # changes no result, so it is part of no key
 
 
-class ScoreParams(_Section):
+class ScoreParams(Section):
     """Settings for scoring: the length that inputs are cut to."""
 
     max_length: Tokens
 
 
-class AttentionParams(_Section):
+class AttentionParams(Section):
     """Settings for reading attention maps: how many inputs, cut to which length."""
 
     examples: PositiveInt
     max_length: Tokens
 
 
-class JudgeParams(_Section):
+class JudgeParams(Section):
     """Settings for judging a measurement."""
 
     confidence: float = Field(gt=0.5, lt=1)
     decided: float = Field(gt=0.5, lt=1)
-    resamples: int = Field(ge=100, le=MAX_RESAMPLES)
+    resamples: int = Field(ge=100, le=100_000)
     seed: Seed
 
 
-class DemoParams(_Section):
+class DemoParams(Section):
     """Settings for the demo, which needs neither the hub nor a GPU."""
 
     model: str
-    tasks: list[str]
-    initialisations: list[Initialisation]
-    seeds: list[Seed]
-    train_rows: PositiveInt
-    dev_rows: PositiveInt
+    tasks: list[str] = Field(min_length=1)
+    initialisations: list[Initialisation] = Field(min_length=1)
+    seeds: list[Seed] = Field(min_length=1)
+    train_rows: int = Field(ge=1, le=1_000_000)
+    dev_rows: int = Field(ge=1, le=1_000_000)
 
 
-class Params(_Section):
+class Params(Section):
     """The whole of `params.yaml`."""
 
     model: str
@@ -96,15 +102,20 @@ def load_settings() -> Params:
     """Return the settings.
 
     Raises:
-        UserError: the file is missing, is not valid YAML, or has an unknown, missing or impossible entry.
+        UserError: the file is missing, is not valid YAML, or has an unknown, doubled, missing or impossible entry.
     """
     path = Path(os.environ.get("BERTSECRETS_PARAMS") or project_path("params.yaml"))
     try:
-        return Params.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UserError(f"cannot read the settings {path}: {error.strerror}") from error
+        _, data = read_yaml(read_text(path, YAML_LIMIT, "the settings "))
+        return Params.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+        raise UserError(f"{path}: {in_words(error)}") from error
+    except YamlError as error:
+        raise UserError(f"{path}, line {error.line}: {error}") from error
+
+
+def in_words(error: ValidationError) -> str:
+    """Return the first thing that is wrong with an entry, in one line: where it is, and what was expected."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return one_line(f"{place}: {first['msg']}" if place else first["msg"]).replace("Value error, ", "", 1)

@@ -14,8 +14,20 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = Path(bertsecrets.__file__).parent
 # From left to right; each imports only from those on its left, and from itself.
 ORDER = (
-    *("errors", "types", "extras", "bootstrap", "settings", "provenance", "store", "hub", "texts", "models"),
-    *("ablation", "patterns", "measures", "claims", "report", "options", "session", "cli", "benchmarks"),
+    *(
+        "errors",
+        "reading",
+        "types",
+        "extras",
+        "bootstrap",
+        "settings",
+        "provenance",
+        "store",
+        "texts",
+        "models",
+        "ablation",
+    ),
+    *("patterns", "measures", "claims", "report", "options", "session", "cli", "benchmarks"),
 )
 FACES = ("__init__", "__main__")  # the package's own face hands on what lies anywhere in it
 

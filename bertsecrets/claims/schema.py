@@ -10,25 +10,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveInt, ValidationError, model_validator
 
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.measures.registry import measure_names
-from bertsecrets.settings import project_path
+from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
+from bertsecrets.settings import Section, in_words, project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 from bertsecrets.types import Initialisation
 
 ANY_MODEL = "any"  # a deviation that does not depend on the model, such as one of the suite's own classifier
 Outcome = Literal["reproduced", "deviates", "inconclusive", "not applicable"]
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where installed, is eight times as fast
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Expectation(_Entry):
+class Expectation(Section):
     """The claim's prediction for its quantity.
 
     `above` and `below` are orders: the quantity lies beyond `value`. `around` is a figure: the quantity lies within a
@@ -43,7 +39,7 @@ class Expectation(_Entry):
     examples: PositiveInt | None = None
 
 
-class TaskFigure(_Entry):
+class TaskFigure(Section):
     """The published figure of a claim on one task.
 
     `published` is in the claim's unit, None where the source gives only an order. `rounding` is half a unit of the last
@@ -52,8 +48,8 @@ class TaskFigure(_Entry):
     """
 
     published: float | None = None
-    rounding: float = 0.0
-    seed_std: float | None = None
+    rounding: NonNegativeFloat = 0.0
+    seed_std: NonNegativeFloat | None = None
     seed_source: str | None = None
     second: str | None = None
     note: str | None = None
@@ -66,7 +62,7 @@ class TaskFigure(_Entry):
         return self
 
 
-class Known(_Entry):
+class Known(Section):
     """An outcome already known for a model on a task, with its evidence.
 
     Where a deviation is known, the benchmark is expected to fail, and reports it when it does not.
@@ -78,7 +74,7 @@ class Known(_Entry):
     status: Literal["deviates", "reproduces"] = "deviates"
 
 
-class Claim(_Entry):
+class Claim(Section):
     """One claim, as its entry in `expected/` says it.
 
     `options` go to the measure (how it is measured), `arguments` to the quantity (how it is computed from that).
@@ -92,13 +88,13 @@ class Claim(_Entry):
     measure: str | None = None
     quantity: str | None = None
     variant: str = ""
-    options: dict[str, Any] = {}
-    arguments: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict)
+    arguments: dict[str, Any] = Field(default_factory=dict)
     initialisation: Initialisation = "pretrained"
     against: Initialisation | None = None
     expect: Expectation | None = None
-    tasks: dict[str, TaskFigure]
-    needs_shape: tuple[int, int] | None = None
+    tasks: dict[str, TaskFigure] = Field(min_length=1)
+    needs_shape: tuple[PositiveInt, PositiveInt] | None = None
     known: tuple[Known, ...] = ()
     note: str = ""
 
@@ -202,13 +198,9 @@ def _read(file: Path) -> list[tuple[int, Claim]]:
         UserError: the file cannot be read, or an entry is not a claim.
     """
     try:
-        node, data = _parse(file.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else 1
-        raise UserError(f"{file}, line {line}: not valid YAML: {getattr(error, 'problem', None) or error}") from error
-    except (OSError, ValueError) as error:  # ValueError: a broken encoding, or a date such as 2019-99-99
-        raise UserError(f"cannot read {file}: {error}") from error
+        node, data = read_yaml(read_text(file, YAML_LIMIT))
+    except YamlError as error:
+        raise UserError(f"{file}, line {error.line}: {error}") from error
     if not isinstance(data, list) or node is None:
         raise UserError(f"{file}, line 1: expected a list of claims, each starting with `- id:`")
     claims = []
@@ -217,22 +209,9 @@ def _read(file: Path) -> list[tuple[int, Claim]]:
         try:
             claims.append((line, Claim.model_validate(entry)))
         except ValidationError as error:
-            first = error.errors()[0]
-            line = _line_of(entry_node, first["loc"]) or line
-            place = ".".join(map(str, first["loc"]))
-            message = first["msg"].removeprefix("Value error, ")
-            raise UserError(f"{file}, line {line}: {place + ': ' if place else ''}{message}") from error
+            line = _line_of(entry_node, error.errors()[0]["loc"]) or line
+            raise UserError(f"{file}, line {line}: {in_words(error)}") from error
     return claims
-
-
-def _parse(text: str) -> tuple[yaml.Node | None, Any]:
-    """Return a YAML document twice: as nodes, which know their lines, and as data."""
-    loader = LOADER(text)
-    try:
-        node = loader.get_single_node()
-        return node, None if node is None else loader.construct_document(node)
-    finally:
-        loader.dispose()
 
 
 def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int | None:
