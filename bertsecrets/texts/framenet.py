@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertsecrets.errors import UserError
+from bertsecrets.reading import lines_of, one_line, read_text
 from bertsecrets.types import Span
 
 Core = Literal["core_set", "core_type"]
+SENTENCE_LIMIT = 2000  # characters; hardly a model reads as many, and the paper's sentences have 12 tokens
+ELEMENT_LIMIT = 50  # core elements of a sentence
 
 
 @dataclass(frozen=True)
@@ -144,13 +147,7 @@ def read_jsonl(path: Path) -> list[FrameSentence]:
     Raises:
         UserError: the file cannot be read, or a line is not such a record; the message names file and line.
     """
-    try:
-        lines = path.read_bytes().decode("utf-8-sig").splitlines()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}, line {line}: not UTF-8: save the file as UTF-8") from error
+    lines = lines_of(read_text(path))
     sentences = [_record(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
     if not sentences:
         raise UserError(f"{path} holds no sentences: expected one JSON object per line")
@@ -163,7 +160,7 @@ def _record(line: str, where: str) -> FrameSentence:
         record: Any = json.loads(line)
         json.dumps(record, ensure_ascii=False).encode()  # "\ud800", half of a pair, is valid JSON but not text
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: not valid JSON ({error}): {form}") from error
+        raise UserError(f"{where}: not valid JSON ({one_line(error, 100)}): {form}") from error
     if not isinstance(record, dict):
         raise UserError(f"{where}: a JSON {type(record).__name__}, not an object: {form}")
     sentence: Any = record.get("sentence")
@@ -172,19 +169,28 @@ def _record(line: str, where: str) -> FrameSentence:
     texts = [sentence, target, *(elements if isinstance(elements, list) else [None])]
     if not elements or not all(isinstance(text, str) and text.strip() for text in texts):
         raise UserError(f"{where}: an entry is missing, empty or not a text: {form}")
+    if len(sentence) > SENTENCE_LIMIT or len(elements) > ELEMENT_LIMIT:
+        raise UserError(
+            f"{where}: a sentence of {len(sentence)} characters with {len(elements)} core elements: "
+            f"give at most {SENTENCE_LIMIT} and {ELEMENT_LIMIT}"
+        )
     target_at = find_words(sentence, target)
     if not target_at:
-        raise UserError(f"{where}: target {target!r} is not in the sentence {sentence!r}")
+        raise UserError(f"{where}: target {_quoted(target)} is not in the sentence {_quoted(sentence)}")
     target_tokens = token_range(sentence, target_at[0])
     spans = []
     for element in elements:
         places = find_words(sentence, element)
         if not places:
-            raise UserError(f"{where}: core element {element!r} is not in the sentence {sentence!r}")
+            raise UserError(f"{where}: core element {_quoted(element)} is not in the sentence {_quoted(sentence)}")
         distances = {place: distance(token_range(sentence, place), target_tokens) for place in places}
         far = [place for place in places if distances[place] > Filters.distance]
         spans.append(min(far or places, key=distances.__getitem__))
     return FrameSentence(sentence, target_at[0], tuple(spans))
+
+
+def _quoted(text: str) -> str:
+    return repr(one_line(text, 200))
 
 
 def find_words(text: str, wanted: str) -> list[Span]:

@@ -6,18 +6,17 @@ as bytes and parsed only if it is short enough; a file that does not end as it s
 
 import html
 import re
-import tarfile
 import xml.etree.ElementTree as ElementTree
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from bertsecrets.errors import UserError
-from bertsecrets.texts.archives import unpacking
+from bertsecrets.reading import one_line, read_bytes
+from bertsecrets.texts.archives import MEMBER_LIMIT, read_members, unpacking
 from bertsecrets.texts.framenet import Annotation, Chosen, Filters, Frame, FrameSentence, choose, read_jsonl
 
-TEXT = re.compile(rb"<text>(.*?)</text>", re.DOTALL)
-FRAME_OF_UNIT = re.compile(rb"<lexUnit\b[^>]*?\bframe=\"([^\"]+)\"", re.DOTALL)
+FRAME_OF_UNIT = re.compile(rb"\sframe=\"([^\"]+)\"")
+DEPTH = 50  # of elements in one another; FrameNet's own files have 9
 NAMESPACE = re.compile(rb"\sxmlns=\"[^\"]*\"")
 NEEDED = 'a FrameNet folder holds "lu" and "frame" with .xml files'
 GET = "get it with python -m nltk.downloader -d DIR framenet_v17, then give DIR/corpora/framenet_v17"
@@ -56,8 +55,9 @@ def read_framenet(path: Path, tokens: int = Filters.tokens) -> tuple[list[Annota
             else:
                 frame_name, frame = read_frame(content)
                 frames[frame_name] = frame
-        except (ElementTree.ParseError, ValueError) as error:
-            raise UserError(f"{path}: {name} is damaged ({error}): unpack FrameNet again") from error
+        except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError: an unknown encoding
+            reason = one_line(error, 150)
+            raise UserError(f"{path}: {one_line(name, 100)} is damaged ({reason}): unpack FrameNet again") from error
     if not units or not frames:
         raise UserError(f"no FrameNet in {path}: {NEEDED}; {GET}")
     units.sort(key=lambda unit: unit[0])
@@ -72,30 +72,37 @@ def exemplars(content: bytes, tokens: int) -> Iterator[Annotation]:
         tokens: at most this many white-space tokens per sentence.
 
     Raises:
-        ValueError: the file is incomplete, or not that of a lexical unit.
+        ValueError: the file is incomplete, or not that of a lexical unit; a label lies outside its sentence.
         ElementTree.ParseError: its XML is broken.
     """
-    unit = FRAME_OF_UNIT.search(content)
-    if unit is None or not content.rstrip().endswith(b"</lexUnit>"):
+    _, begun, rest = content.partition(b"<lexUnit")
+    unit = FRAME_OF_UNIT.search(rest.partition(b">")[0])
+    if not begun or unit is None or not content.rstrip().endswith(b"</lexUnit>"):
         raise ValueError("no complete <lexUnit>")
     frame = html.unescape(unit.group(1).decode("utf-8"))
     for piece in content.split(b"<sentence ")[1:]:
         body, closed, _ = piece.partition(b"</sentence>")
-        text = TEXT.search(body)
-        if text is None or not closed:
+        text, ended, _ = body.partition(b"<text>")[2].partition(b"</text>")
+        if not ended or not closed:
             raise ValueError("a sentence without an end or without <text>")
-        if len(text.group(1).decode("utf-8").split()) <= tokens:
-            yield from _annotations(ElementTree.fromstring(b"<sentence " + body + closed), frame)
+        if len(text.decode("utf-8").split()) <= tokens:
+            yield from _annotations(parse_xml(b"<sentence " + body + closed), frame)
 
 
 def _annotations(sentence: ElementTree.Element, frame: str) -> Iterator[Annotation]:
     text = sentence.findtext("text") or ""
+    if not text.strip():
+        raise ValueError("a sentence without words")
     for annotated in sentence.iterfind("annotationSet"):
         if annotated.get("status") == "UNANN":
             continue
         targets = [place for _, place in _spans(annotated, "Target", None)]
+        elements = list(_spans(annotated, "FE", "1"))
+        for start, end in (*targets, *(place for _, place in elements)):
+            if not 0 <= start < end <= len(text):
+                raise ValueError(f"a label at characters {start} to {end - 1} of a sentence of {len(text)}")
         if targets:
-            yield Annotation(text, frame, tuple(sorted(targets)), tuple(_spans(annotated, "FE", "1")))
+            yield Annotation(text, frame, tuple(sorted(targets)), tuple(elements))
 
 
 def _spans(annotated: ElementTree.Element, layer: str, rank: str | None) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -114,7 +121,7 @@ def read_frame(content: bytes) -> tuple[str, Frame]:
         ElementTree.ParseError: the XML is broken.
         ValueError: it is not a frame.
     """
-    root = ElementTree.fromstring(NAMESPACE.sub(b"", content, count=1))
+    root = parse_xml(NAMESPACE.sub(b"", content, count=1))
     if root.tag != "frame" or not root.get("name"):
         raise ValueError("no <frame>")
     core = frozenset(fe.get("name", "") for fe in root.iterfind("FE") if fe.get("coreType") == "Core")
@@ -122,29 +129,64 @@ def read_frame(content: bytes) -> tuple[str, Frame]:
     return root.get("name", ""), Frame(core, sets)
 
 
+class _Plain(ElementTree.TreeBuilder):
+    """A tree without what FrameNet's files never have: a document type, which may declare entities; deep nesting."""
+
+    depth = 0
+
+    def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
+        raise ValueError("it has a document type, which may declare entities")
+
+    def start(self, tag, attributes):
+        self.depth += 1
+        if self.depth > DEPTH:
+            raise ValueError(f"elements nested more than {DEPTH} deep")
+        return super().start(tag, attributes)
+
+    def end(self, tag):
+        self.depth -= 1
+        return super().end(tag)
+
+
+def parse_xml(content: bytes) -> ElementTree.Element:
+    """Return the root of an XML document; one with a document type is refused before any entity is declared.
+
+    Raises:
+        ElementTree.ParseError: the XML is broken.
+        ValueError: it has a document type, or is nested too deeply.
+        LookupError: its encoding is unknown.
+    """
+    parser = ElementTree.XMLParser(target=_Plain())
+    parser.feed(content)
+    return parser.close()
+
+
 def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of the XML files in `lu` and `frame`, at any depth of a folder, zip or tar archive."""
-    if not path.exists():
-        raise UserError(f"no FrameNet at {path}: {NEEDED}; {GET}")
     with unpacking(path, f"{NEEDED}, or an archive (.zip, .tar.xz) of one"):
-        if path.is_dir():
-            for folder in sorted(f for kind in ("lu", "frame") for f in path.glob(f"**/{kind}") if f.is_dir()):
-                for file in sorted(folder.glob("*.xml")):
-                    yield f"{folder.name}/{file.name}", file.read_bytes()
-        elif zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as packed:
-                for name in filter(_wanted, packed.namelist()):
-                    yield name, packed.read(name)
-        else:
-            with tarfile.open(path, "r|*") as archive:
-                for member in archive:
-                    if member.isfile() and _wanted(member.name):
-                        content = archive.extractfile(member)
-                        yield member.name, content.read() if content else b""
+        if not path.exists():
+            raise UserError(f"no FrameNet at {path}: {NEEDED}; {GET}")
+        homes = set()
+        for name, content in _files_of(path) if path.is_dir() else read_members(path, _wanted):
+            homes.add(PurePosixPath(name).parent.parent)
+            if len(homes) > 1:
+                both = " and ".join(sorted(map(str, homes)))
+                raise UserError(f"{path} holds two FrameNets, in {one_line(both)}: give one of them")
+            yield name, content
+
+
+def _files_of(path: Path) -> Iterator[tuple[str, bytes]]:
+    for folder in sorted(f for kind in ("lu", "frame") for f in path.glob(f"**/{kind}") if f.is_dir()):
+        for file in sorted(folder.glob("*.xml")):
+            name = file.relative_to(path.parent).as_posix()
+            if _wanted(name):
+                yield name, read_bytes(file, MEMBER_LIMIT)
 
 
 def _wanted(name: str) -> bool:
-    return name.endswith(".xml") and PurePosixPath(name).parent.name in {"lu", "frame"}
+    """Return whether a file is a lexical unit's or a frame's; macOS adds files of its own, with a dot in front."""
+    path = PurePosixPath(name)
+    return path.suffix == ".xml" and path.parent.name in {"lu", "frame"} and not path.name.startswith(".")
 
 
 __all__ = ["Filters", "FrameSentence", "open_frames", "read_framenet"]

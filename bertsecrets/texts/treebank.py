@@ -9,14 +9,15 @@ followed: auxiliaries depend on their main verb, and labels are called `nsubj`, 
 
 import itertools
 import re
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from bertsecrets.errors import UserError
-from bertsecrets.texts.archives import unpacking
+from bertsecrets.reading import decoded, one_line, read_bytes
+from bertsecrets.texts.archives import MEMBER_LIMIT, read_members, unpacking
 
+WORD_LIMIT = 1000  # words of a sentence; the longest of the sample has 249
 TREES, HEADS = "treebank", "dependency_treebank"
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]", "``": '"', "''": '"'}
 ADVERBIAL = {"TMP", "LOC", "ADV", "DIR", "EXT", "MNR", "PRP", "BNF", "VOC", "CLR", "HLN", "TTL"}
@@ -79,7 +80,9 @@ def read_treebank(folder: Path) -> list[Parsed]:
         try:
             sentences += _sentences(trees[name], heads[name])
         except (ValueError, RecursionError) as error:
-            raise UserError(f"{folder}: {name} is damaged ({error}): fetch both NLTK packages again") from error
+            raise UserError(
+                f"{folder}: {name} is damaged ({one_line(error, 150)}): fetch both NLTK packages again"
+            ) from error
     if not sentences:
         raise UserError(f"{folder}: no file is in both {TREES} and {HEADS}: fetch both NLTK packages again")
     return sentences
@@ -109,15 +112,19 @@ def _members(folder: Path, package: str, suffix: str) -> dict[str, str]:
     packed, unpacked = folder / f"{package}.zip", folder / package
     with unpacking(packed if packed.is_file() else unpacked, "fetch it again"):
         if packed.is_file():
-            with zipfile.ZipFile(packed) as archive:
-                names = [n for n in archive.namelist() if n.endswith(suffix)]
-                return {PurePosixPath(n).stem: archive.read(n).decode("utf-8") for n in names}
-        if unpacked.is_dir():
-            return {p.stem: p.read_text(encoding="utf-8") for p in sorted(unpacked.rglob(f"*{suffix}"))}
-    raise UserError(
-        f"no {package}.zip in {folder}: get it with python -m nltk.downloader -d DIR {TREES} {HEADS} "
-        "and give DIR/corpora"
-    )
+            files = read_members(packed, lambda name: name.endswith(suffix))
+        elif unpacked.is_dir():
+            found = sorted(unpacked.rglob(f"*{suffix}"))
+            files = ((path.as_posix(), read_bytes(path, MEMBER_LIMIT)) for path in found if path.is_file())
+        else:
+            raise UserError(
+                f"no {package}.zip in {folder}: get it with python -m nltk.downloader -d DIR {TREES} {HEADS} "
+                "and give DIR/corpora"
+            )
+        return {
+            PurePosixPath(name).stem: decoded(content, f"{folder}: {name}").replace("\r\n", "\n")
+            for name, content in files
+        }
 
 
 def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
@@ -176,9 +183,12 @@ def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Pa
         columns: word, tag and head (from 1, 0 for the root) of each word.
 
     Raises:
-        ValueError: tree and columns have different words, or a row has no tag or no head in the sentence.
+        ValueError: tree and columns have different words, a row has no tag or no head in the sentence, heads run in a
+            circle, or the sentence is too long to be one.
     """
-    beginning = repr(" ".join(words[:6]))
+    beginning = repr(" ".join(words[:6])[:60])
+    if len(words) > WORD_LIMIT:
+        raise ValueError(f"a sentence of more than {WORD_LIMIT} words at {beginning}")
     if words != [column[0] for column in columns]:
         raise ValueError(f"tree and dependencies differ at {beginning}")
     numbers = {str(place): place - 1 for place in range(len(words) + 1)}
@@ -187,12 +197,27 @@ def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Pa
     tags = [column[1] for column in columns]
     labels = ["punct" if tag in PUNCTUATION else "dep" for tag in tags]
     draft = _Draft(words, tags, [numbers[column[2]] for column in columns], labels)
+    if not _rooted(draft.heads):
+        raise ValueError(f"heads in a circle at {beginning}")
     _lift_main_verbs(tree, draft)
     _label(tree, None, draft)
     heads = [head if head >= 0 else i for i, head in enumerate(draft.heads)]
     labels = ["ROOT" if head == i else label for i, (head, label) in enumerate(zip(heads, draft.labels, strict=True))]
     surface = [BRACKETS.get(word, word.replace("\\/", "/")) for word in words]
     return Parsed(surface, spacing(words), tags, heads, labels)
+
+
+def _rooted(heads: list[int]) -> bool:
+    """Return whether every word's chain of heads ends at a root (-1)."""
+    safe = {-1}
+    for word in range(len(heads)):
+        chain = {word: None}
+        while (word := heads[word]) not in safe and word not in chain:
+            chain[word] = None
+        if word not in safe:
+            return False
+        safe |= chain.keys()
+    return True
 
 
 def head_of(node: Node, heads: list[int]) -> int | None:
