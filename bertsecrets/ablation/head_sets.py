@@ -73,13 +73,15 @@ def _parse_item(item: str, layers: int, heads: int) -> list[HeadSet]:
         if pairs:
             return pairs
         raise UserError(f"{item!r} has no pairs: a layer of this model has only one head")
-    raise UserError(f"{item!r} is not a set of heads: write 1.2, 1.2+7.6, 5 for a layer, pairs:5, or nested:1.2,7.6")
+    raise UserError(
+        f"{item[:60]!r} is not a set of heads: write 1.2, 1.2+7.6, 5 for a layer, pairs:5, or nested:1.2,7.6"
+    )
 
 
 def _parse(part: str, layers: int, heads: int) -> list[Head]:
-    match = re.fullmatch(r"(\d+)(?:\.(\d+))?", part)
+    match = re.fullmatch(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?", part)
     if match is None:
-        raise UserError(f"{part!r} is not a head: write LAYER.HEAD, or LAYER for a whole layer, counted from 1")
+        raise UserError(f"{part[:60]!r} is not a head: write LAYER.HEAD, or LAYER for a whole layer, counted from 1")
     layer, head = int(match[1]), int(match[2]) if match[2] else None
     if not 1 <= layer <= layers or (head is not None and not 1 <= head <= heads):
         raise UserError(f"{part!r} is not in this model: it has layers 1 to {layers} and heads 1 to {heads} in each")

@@ -6,7 +6,7 @@ wrote them: tab-separated, unquoted (a `"` is text), UTF-8, one header line.
 
 import contextlib
 import hashlib
-import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from bertsecrets.errors import UserError, first_line
-from bertsecrets.hub import Repository
+from bertsecrets.errors import UserError
+from bertsecrets.reading import lines_of, one_line, read_text
 from bertsecrets.texts.tasks import Task
 
 GLUE_HUB = "nyu-mll/glue"
 GLUE_REVISION = "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
 SPLITS = ("train", "dev")
+SCORE = re.compile(r"[0-9]{1,3}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")  # float() also takes 1_0 and other digits
 
 # The sha256 of the hub's files at this revision, from their LFS pointers. Those of MRPC, QQP and SST-2 were found in
 # several public projects that pin them, the others in one.
@@ -168,7 +169,11 @@ def check_glue(folder: Path) -> None:
     Raises:
         UserError: it does not.
     """
-    if not folder.is_dir():
+    try:
+        there = folder.is_dir()
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise UserError(f"cannot read the GLUE folder {one_line(folder, 100)}: {error.strerror}") from error
+    if not there:
         raise UserError(f"no GLUE folder at {folder}: give the folder that holds RTE/dev.tsv and the like")
 
 
@@ -211,24 +216,20 @@ def load_folder(glue: Path, task: Task, name: str) -> Split:
 
 
 def _rows(path: Path, task: Task) -> Iterator[tuple[int, tuple[str, str, str]]]:
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}, line {line}: not UTF-8 (byte {error.start}): save the file as UTF-8") from error
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    lines = text.split("\n")
-    header = lines[0].rstrip("\r").split("\t")
+    lines = lines_of(read_text(path))
+    header = lines[0].split("\t")
     if header == [""]:
         raise UserError(f"{path} is empty: it should be GLUE's own {task.title} file")
     wanted = [task.sentence1, task.sentence2 or task.sentence1, task.label]
     for column in wanted:
         if column not in header:
-            raise UserError(f"{path}, line 1: no column {column!r} among {header}: is this {task.title}'s GLUE file?")
+            columns = one_line(header)
+            raise UserError(f"{path}, line 1: no column {column!r} among {columns}: is this {task.title}'s GLUE file?")
+        if header.count(column) > 1:
+            raise UserError(f"{path}, line 1: two columns are called {column!r}: rename one of them")
     places = [header.index(column) for column in wanted]
     for number, line_text in enumerate(lines[1:], start=2):
-        fields = line_text.rstrip("\r").split("\t")
+        fields = line_text.split("\t")
         if fields == [""]:
             continue
         if len(fields) <= max(places):
@@ -238,6 +239,11 @@ def _rows(path: Path, task: Task) -> Iterator[tuple[int, tuple[str, str, str]]]:
                 f"{path}, line {number}: {len(fields)} fields where the header has {len(header)}: "
                 f"column {header[len(fields)]!r} and those after it are missing"
             )
+        if any(fields[len(header) :]) and not task.skips_short_rows:
+            raise UserError(
+                f"{path}, line {number}: {len(fields)} fields where the header has {len(header)}: "
+                "is there a tab inside a text?"
+            )
         first, second, code = (fields[place] for place in places)
         yield number, (first, second, code)
 
@@ -245,14 +251,12 @@ def _rows(path: Path, task: Task) -> Iterator[tuple[int, tuple[str, str, str]]]:
 def _label(task: Task, code: str, where: str) -> str | float:
     if not task.regression:
         if code not in task.label_codes:
-            raise UserError(f"{where}: unknown label {code!r}; expected one of {', '.join(task.label_codes)}")
+            expected = ", ".join(task.label_codes)
+            raise UserError(f"{where}: unknown label {one_line(code, 60)!r}; expected one of {expected}")
         return task.label_codes[code]
-    try:
-        score = float(code)
-    except ValueError:
-        score = float("nan")
+    score = float(code) if SCORE.fullmatch(code) else float("nan")
     if not 0 <= score <= 5:
-        raise UserError(f"{where}: {code!r} is not a score between 0 and 5")
+        raise UserError(f"{where}: {one_line(code, 60)!r} is not a score between 0 and 5")
     return score
 
 
