@@ -8,7 +8,9 @@ applies it; `training.trees_and_regression` fits it.
 """
 
 import json
+import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,8 @@ from bertsecrets.patterns.features.table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack
 from bertsecrets.patterns.shares import by_head
 from bertsecrets.patterns.softmax import Softmax
-from bertsecrets.patterns.trees import Trees
+from bertsecrets.patterns.trees import LEAF, Trees
+from bertsecrets.reading import one_line
 from bertsecrets.store.entries import read_json
 from bertsecrets.store.files import digest, file_sha256
 
@@ -34,6 +37,7 @@ SHIPPED = Path(__file__).parent / "weights"
 VARIABLE = "BERTSECRETS_PATTERNS"  # environment variable that names another folder of weights and report
 REMEDY = "recreate them with bertsecrets train-patterns"
 FLOOR = 1e-4  # smallest probability, so that no class is impossible
+DEPTH_LIMIT = 1000  # of trees
 LINEAR = 0.5  # weight of the regression's log-probabilities; that of the trees' is 1
 
 
@@ -86,15 +90,54 @@ class PatternClassifier:
             with safe_open(path, framework="pt") as file:
                 facts = json.loads((file.metadata() or {}).get("facts", "{}"))
                 parts = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (OSError, ValueError, SafetensorError) as error:
-            raise UserError(f"{path} is damaged ({error}): {REMEDY}") from error
+        except (OSError, ValueError, RecursionError, SafetensorError) as error:
+            raise UserError(f"{path} is damaged ({one_line(error)}): {REMEDY}") from error
+        facts = facts if isinstance(facts, dict) else {}
         if facts.get("features") != digest(feature_names()) or facts.get("classes") != list(CLASSES):
             raise UserError(f"{path} was trained on other features or classes than those of this version: {REMEDY}")
+        problem = _problem(parts, facts)
+        if problem:
+            raise UserError(f"{path} is damaged ({problem}): {REMEDY}")
         fields: dict[str, dict[str, torch.Tensor]] = {"trees": {}, "linear": {}}
         for name, value in parts.items():
             part, _, field = name.partition(".")
             fields[part][field] = value.long() if value.dtype == torch.int else value
         return cls(Trees(**fields["trees"], depth=facts["depth"]), Softmax(**fields["linear"]), facts["temperature"])
+
+
+def _problem(parts: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> str | None:
+    """Return what keeps tensors and facts from being those of a classifier, in a few words; None if nothing does."""
+    depth, temperature = facts.get("depth"), facts.get("temperature")
+    if not isinstance(depth, int) or isinstance(depth, bool) or not 1 <= depth <= DEPTH_LIMIT:
+        return f"its trees have a depth of {one_line(depth, 40)}"
+    if not isinstance(temperature, float) or not 0 < temperature < math.inf:
+        return f"its temperature is {one_line(temperature, 40)}"
+    nodes, trees = (parts[name].numel() if name in parts else 0 for name in ("trees.value", "trees.roots"))
+    nodes //= len(CLASSES)
+    row, each, classes = (len(feature_names()),), (nodes,), (len(CLASSES),)
+    shapes = {
+        **dict.fromkeys(("trees.feature", "trees.threshold", "trees.left", "trees.right"), each),
+        "trees.value": each + classes,
+        "trees.roots": (trees,),
+        "trees.start": classes,
+        "linear.mean": row,
+        "linear.scale": row,
+        "linear.weight": classes + row,
+        "linear.bias": classes,
+    }
+    if not nodes or not trees or {name: tuple(value.shape) for name, value in parts.items()} != shapes:
+        return "its tensors have other names or shapes"
+    highest = {"trees.feature": row[0], "trees.left": nodes, "trees.right": nodes, "trees.roots": nodes}
+    for name, value in parts.items():
+        if value.is_floating_point() == (name in highest):
+            return f"{name} has the type {value.dtype}"
+        if name in highest:
+            lowest = LEAF if name == "trees.feature" else 0
+            if not (lowest <= int(value.min()) and int(value.max()) < highest[name]):
+                return f"{name} points outside"
+        elif bool((value.isnan() if name == "trees.threshold" else ~value.isfinite()).any()):
+            return f"{name} is not finite"
+    return None
 
 
 def chosen_folder() -> Path:

@@ -30,6 +30,7 @@ with from_extra("matplotlib"):
     from matplotlib.patches import Patch
 
 mpl.rcParams["svg.hashsalt"] = "bertsecrets"  # the same figure gives the same file
+mpl.rcParams["text.parse_math"] = False  # a $ in a title or unit is a dollar sign
 KINDS = ("#4477aa", "#ee6677", "#aa3377", "#ccbb44", "#bbbbbb")  # of the five classes; safe for the colour-blind
 
 

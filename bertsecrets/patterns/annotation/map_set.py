@@ -10,9 +10,8 @@ The suite's own set is not part of an installed package: `own_maps` finds it, or
 import hashlib
 import io
 import os
+import re
 import tempfile
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,8 +23,10 @@ from jaxtyping import Float, Float16
 
 from bertsecrets.errors import MissingError, UserError, near_matches
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.reading import lines_of, one_line, read_npy, read_text
 from bertsecrets.settings import project_path
 from bertsecrets.store.files import copy_whole, digest, guarded_writes, write_whole
+from bertsecrets.texts.archives import read_members
 
 MAPS, ANNOTATIONS, ANNOTATORS, LOCK = "maps-0001.npz", "annotations.tsv", "annotators.json", ".lock"
 SHARDS = "maps*.npz"  # earlier versions of the suite wrote a single maps.npz
@@ -40,6 +41,9 @@ HOW_TO_GET = (
     "(or train-patterns --data DIR)"
 )
 AGREED = 0.8  # share of the labels that must be equal
+LARGEST = float(np.finfo(np.float16).max)  # number that a file of maps can hold
+SHARD_LIMIT = 512 * 2**20  # bytes of the values in a file of maps: 26 000 maps of 100 tokens
+TOKEN_LIMIT = 10_000  # tokens of a map
 
 # Models whose layers were taken from another model: that model, and the original number of each layer.
 KIN = {
@@ -212,7 +216,8 @@ class MapSet(Sequence[PatternMap]):
             values = arrays.pop(row["name"], None)
             if values is None:
                 raise UserError(
-                    f"{where}: there is no map {row['name']!r}, or it has a row already: is a row doubled or renamed?"
+                    f"{where}: there is no map {row['name'][:99]!r}, or it has a row already: "
+                    "is a row doubled or renamed?"
                 )
             maps.append(_row_map(row, values, where))
         if arrays:
@@ -337,26 +342,34 @@ def _packed(maps: Sequence[PatternMap]) -> bytes:
 
 
 def _read_maps(path: Path) -> dict[str, np.ndarray]:
+    wanted = ("names.npy", "tokens.npy", "values.npy")
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            names, tokens, values = (file[name] for name in ("names", "tokens", "values"))
+        arrays = {name: read_npy(data) for name, data in read_members(path, wanted.__contains__, SHARD_LIMIT)}
+        if len(arrays) < len(wanted):
+            raise ValueError(f"it lacks {', '.join(name for name in wanted if name not in arrays)}")
+        names, tokens, values = (arrays[name] for name in wanted)
+        kinds = names.dtype.kind, tokens.dtype.kind, values.dtype.kind
+        if kinds not in {("U", "i", "f"), ("U", "u", "f")} or {names.ndim, tokens.ndim, values.ndim} != {1}:
+            raise ValueError("names, sizes and values are not lists of texts, whole numbers and numbers")
+        if tokens.size and not (tokens.min() >= 1 and tokens.max() <= TOKEN_LIMIT):
+            raise ValueError(f"a map has less than 1 or more than {TOKEN_LIMIT} tokens")
         ends = np.cumsum(tokens.astype(np.int64) ** 2)
-        if len(names) != len(tokens) or values.ndim != 1 or len(values) != (ends[-1] if len(ends) else 0):
+        if len(names) != len(tokens) or len(values) != (ends[-1] if len(ends) else 0):
             raise ValueError("names, sizes and values do not agree")
+        if values.size and not (values.min() >= 0 and values.max() <= LARGEST):
+            raise ValueError(f"its values are not attention weights, from 0 to at most {LARGEST:.0f}")
         parts = np.split(values.astype(np.float16), ends[:-1]) if len(ends) else []
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(f"{path} is damaged ({error}): get it again, or draw the set again") from error
-    return {str(name): part.reshape(n, n) for name, n, part in zip(names, tokens, parts, strict=True)}
+        maps = {str(name): part.reshape(n, n) for name, n, part in zip(names, tokens, parts, strict=True)}
+        if len(maps) < len(names):
+            raise ValueError("two of its maps have one name")
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path} is damaged ({one_line(error, 150)}): get it again, or draw the set again") from error
+    return maps
 
 
 def _read_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from error
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    if not lines or tuple(lines[0].split("\t")) != COLUMNS:
+    lines = lines_of(read_text(path))
+    if tuple(lines[0].split("\t")) != COLUMNS:
         raise UserError(f"{path}, line 1: expected the tab-separated columns {', '.join(COLUMNS)}")
     rows = []
     for number, line in enumerate(lines[1:], start=2):
@@ -371,16 +384,16 @@ def _read_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
 
 def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
     """Return the map of a row, after checking every field."""
-    for column in (*LABELS, FURTHER):
-        for label in row[column].split() or [row[column]]:
-            if label and label not in CLASSES:
-                raise UserError(f"{where}: unknown {column} {label!r}; expected one of {', '.join(CLASSES)}, or none")
+    further = [(FURTHER, label) for label in row[FURTHER].split()]
+    for column, label in (*((column, row[column]) for column in LABELS), *further):
+        if label and label not in CLASSES:
+            raise UserError(f"{where}: unknown {column} {label[:60]!r}; expected one of {', '.join(CLASSES)}, or none")
     if row["state"] not in STATES:
-        raise UserError(f"{where}: unknown state {row['state']!r}; expected {' or '.join(STATES)}")
+        raise UserError(f"{where}: unknown state {row['state'][:60]!r}; expected {' or '.join(STATES)}")
     numbers = {}
     for column in ("layer", "head", "example", "tokens", "boundary"):
-        if not row[column].isdecimal():
-            raise UserError(f"{where}: {column} {row[column]!r} is not a whole number")
+        if not re.fullmatch("[0-9]{1,9}", row[column]):
+            raise UserError(f"{where}: {column} {row[column][:60]!r} is not a whole number of at most 9 digits")
         numbers[column] = int(row[column])
     tokens = numbers.pop("tokens")
     if tokens != len(values):

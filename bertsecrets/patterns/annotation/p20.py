@@ -6,19 +6,17 @@ for a name of 4 digits. Single, double and multiple vertical are one class, as i
 vertical and diagonal, `other` is everything else.
 """
 
-import io
 import re
-import tarfile
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from bertsecrets.errors import UserError
-from bertsecrets.patterns.annotation.map_set import MapSet, PatternMap
+from bertsecrets.patterns.annotation.map_set import LARGEST, MapSet, PatternMap
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.texts.archives import unpacking
+from bertsecrets.reading import decoded, lines_of, one_line, read_bytes, read_npy
+from bertsecrets.texts.archives import MEMBER_LIMIT, read_members, unpacking
 
 LABELS = "labels.txt"
 THEIRS = {
@@ -29,6 +27,7 @@ THEIRS = {
     "other": "heterogeneous",
 }
 UNKNOWN = "unknown"
+NAME_LIMIT = 200  # characters of a map's name
 ADVICE = "give head_classification_data.tar.gz of P20 (Prasanna et al. 2020), or the folder in it"
 
 
@@ -39,71 +38,64 @@ def read_p20(source: Path) -> MapSet:
 
     Raises:
         UserError: labels.txt is missing, a label is unknown, or a map is missing, doubled, not square or not a matrix
-        of
-            weights; the message names file and line.
+            of weights; the message names file and line.
     """
-    if source.is_dir():
-        path = next(iter(sorted(source.rglob(LABELS))), None)
-        if path is None:
+    with unpacking(source, ADVICE):
+        if not source.exists():
+            raise UserError(f"{source} does not exist: {ADVICE}")
+        files = _in_folder if source.is_dir() else read_members
+        texts = list(files(source, lambda name: PurePosixPath(name).name == LABELS))
+        if not texts:
             raise UserError(f"no {LABELS} in {source}: {ADVICE}")
-        arrays = {file.stem: file.read_bytes for file in sorted(path.parent.rglob("*.npy"))}
-        return _read(path, path.read_bytes(), arrays)
-    if not source.is_file():
-        raise UserError(f"{source} does not exist: {ADVICE}")
-    with unpacking(source, ADVICE), tarfile.open(source) as archive:
-        members = [member for member in archive.getmembers() if member.isfile()]
-        labels = [member for member in members if PurePosixPath(member.name).name == LABELS]
-        if not labels:
-            raise UserError(f"no {LABELS} in {source}: {ADVICE}")
+        name, text = texts[0]
+        file, beside = one_line(source / name), PurePosixPath(name).parent
+        lines: dict[str, tuple[str, str]] = {}  # by the map's name: file and line, and the class
+        for line, label, names in _lines(file, text):
+            for one in names:
+                if one in lines:
+                    raise UserError(f"{file}, line {line}: {one!r} is named twice: each map has one label")
+                lines[one] = (f"{file}, line {line}", label)
+        if not lines:
+            raise UserError(f"{file} names no maps: expected lines such as 'vertical = name, name'")
 
-        def read(member: tarfile.TarInfo) -> bytes:
-            opened = archive.extractfile(member)
-            assert opened is not None  # it is a file
-            return opened.read()
+        def wanted(name: str) -> bool:  # another folder of the archive has other values under the same names
+            path = PurePosixPath(name)
+            return path.suffix == ".npy" and path.stem in lines and path.is_relative_to(beside)
 
-        beside = PurePosixPath(
-            labels[0].name
-        ).parent  # another folder of the archive has other values under the same names
-        paths = {PurePosixPath(member.name): member for member in members}
-        arrays = {
-            path.stem: partial(read, member)
-            for path, member in paths.items()
-            if path.suffix == ".npy" and path.is_relative_to(beside)
-        }
-        return _read(source / labels[0].name, read(labels[0]), arrays)
-
-
-def _read(path: Path, text: bytes, arrays: Mapping[str, Callable[[], bytes]]) -> MapSet:
-    labelled: dict[str, tuple[PatternMap, str]] = {}
-    for line, label, names in _lines(path, text):
-        for name in names:
-            where = f"{path}, line {line}"
-            if name in labelled:
-                raise UserError(f"{where}: {name!r} is named twice: each map has one label")
-            if name not in arrays:
-                raise UserError(f"{where}: {name}.npy is missing: get the archive again, or remove the name")
-            labelled[name] = (_map(name, arrays[name](), where), label)
-    if not labelled:
-        raise UserError(f"{path} names no maps: expected lines such as 'vertical = name, name'")
-    maps, labels = zip(*labelled.values(), strict=True)
-    return MapSet(maps, labels)
+        maps: dict[str, PatternMap] = {}
+        for name, content in files(source, wanted):
+            stem = PurePosixPath(name).stem
+            if stem in maps:
+                raise UserError(f"{lines[stem][0]}: there are two files {stem}.npy: remove one of them")
+            maps[stem] = _map(stem, content, lines[stem][0])
+    for one, (where, _) in lines.items():
+        if one not in maps:
+            raise UserError(f"{where}: {one}.npy is missing: get the archive again, or remove the name")
+    return MapSet(tuple(maps[one] for one in lines), tuple(label for _, label in lines.values()))
 
 
-def _lines(path: Path, text: bytes) -> list[tuple[int, str, list[str]]]:
+def _in_folder(folder: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the wanted files of a folder."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if wanted(name) and path.is_file():
+            yield name, read_bytes(path, MEMBER_LIMIT)
+
+
+def _lines(file: str, text: bytes) -> list[tuple[int, str, list[str]]]:
     """Return the number, the class and the names of maps of each line."""
-    try:
-        lines = text.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from error
     parsed = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines_of(decoded(text, file)), start=1):
         if not line.strip():
             continue
         label, equals, names = line.partition("=")
         if not equals:
-            raise UserError(f"{path}, line {number}: no '=' in {line[:40]!r}: expected 'label = name, name'")
+            raise UserError(f"{file}, line {number}: no '=' in {line[:40]!r}: expected 'label = name, name'")
         stems = [_stem(name.strip()) for name in names.split(",") if name.strip()]
-        parsed.append((number, _class(label.strip(), f"{path}, line {number}"), stems))
+        for stem in stems:
+            if len(stem) > NAME_LIMIT or not stem.isprintable():
+                raise UserError(f"{file}, line {number}: {stem[:40]!r} cannot be the name of a map: rename it")
+        parsed.append((number, _class(label.strip(), f"{file}, line {number}"), stems))
     return parsed
 
 
@@ -121,18 +113,21 @@ def _class(label: str, where: str) -> str:
     plain = re.sub("[^a-z]+", "-", label.lower()).strip("-")
     name = THEIRS.get(plain, plain)
     if name not in CLASSES:
-        raise UserError(f"{where}: unknown label {label!r}; expected one of {', '.join((*CLASSES, *THEIRS))}")
+        raise UserError(f"{where}: unknown label {label[:60]!r}; expected one of {', '.join((*CLASSES, *THEIRS))}")
     return name
 
 
 def _map(name: str, data: bytes, where: str) -> PatternMap:
     try:
-        values = np.load(io.BytesIO(data), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        values = read_npy(data)
+    except ValueError as error:
         raise UserError(f"{where}: {name}.npy is not an array ({error}): get it again") from error
     if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
         raise UserError(f"{where}: {name}.npy has the shape {values.shape}, where tokens x tokens was expected")
-    if values.dtype.kind not in "fiu" or not np.isfinite(values).all() or values.min() < 0:
-        raise UserError(f"{where}: {name}.npy does not hold attention weights (finite, not negative): get it again")
+    if values.dtype.kind not in "fiu" or not (values.min() >= 0 and values.max() <= LARGEST):
+        raise UserError(
+            f"{where}: {name}.npy does not hold attention weights (finite, not negative, at most {LARGEST:.0f}): "
+            "get it again"
+        )
     tokens = len(values)
     return PatternMap(name, "p20", UNKNOWN, "fine-tuned", 0, 0, 0, tokens, values.astype(np.float16))

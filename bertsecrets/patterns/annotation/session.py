@@ -17,6 +17,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.patterns.annotation.agreement import Agreement, set_agreement
 from bertsecrets.patterns.annotation.map_set import ANNOTATIONS, ANNOTATORS, LOCK, MapSet, check_set
 from bertsecrets.patterns.classes import CLASSES, check_class
+from bertsecrets.reading import one_line, read_text
 from bertsecrets.store.files import guarded_writes, write_whole
 
 FIRST, SECOND = "label", "second label"
@@ -157,9 +158,9 @@ def _annotators(folder: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}): repair or remove it") from error
+        known = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged ({one_line(error)}): repair or remove it") from error
     if not isinstance(known, dict) or not all(isinstance(name, str) for name in known.values()):
         raise UserError(f'{path} is damaged: it should hold names, such as {{"label": "Anna"}}')
     return known
