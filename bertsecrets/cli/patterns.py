@@ -1,6 +1,7 @@
 """The commands about attention patterns: `annotate`, `import-patterns`, `train-patterns`, `sheets`."""
 
 import argparse
+import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,7 @@ from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
 
 if TYPE_CHECKING:
+    from bertsecrets.patterns.annotation.map_set import MapSet
     from bertsecrets.patterns.annotation.session import Annotation
 
 
@@ -171,37 +173,40 @@ def import_patterns(options: argparse.Namespace) -> None:
 
 
 def sheets(options: argparse.Namespace) -> None:
-    """Write contact sheets, or pictures by class.
+    """Write contact sheets, or pictures by class, all or none.
 
     Raises:
         UserError: the output folder is not free, or options do not go together.
     """
-    from bertsecrets.patterns.annotation.agreement import set_agreement
-    from bertsecrets.patterns.annotation.gallery import write_gallery, write_predicted
     from bertsecrets.patterns.annotation.map_set import MapSet
-    from bertsecrets.patterns.annotation.sheets import write_sheets
-    from bertsecrets.patterns.classifier import chosen_folder, read_report
-    from bertsecrets.store.files import check_free
+    from bertsecrets.store.files import check_free, copy_whole
 
     check_free(options.output, ())
     maps = MapSet.load(options.folder)
+    with tempfile.TemporaryDirectory() as room:
+        lines = _draw_pictures(options, maps, Path(room))
+        copy_whole(Path(room), options.output, ())
+    print("\n".join(lines))
+
+
+def _draw_pictures(options: argparse.Namespace, maps: "MapSet", room: Path) -> list[str]:
+    """Draw the pictures asked for into a folder; returns what is said of them once they are in the output folder."""
+    from bertsecrets.patterns.annotation.agreement import set_agreement
+    from bertsecrets.patterns.annotation.gallery import write_gallery, write_predicted
+    from bertsecrets.patterns.annotation.sheets import write_sheets
+    from bertsecrets.patterns.classifier import chosen_folder, read_report
+
     if not options.by_class and not options.predicted:
-        written = write_sheets(maps, options.output, options.seed, options.count)
-        print(f"{options.output}: {len(written)} sheets and index.tsv")
-        return
+        written = write_sheets(maps, room, options.seed, options.count)
+        return [f"{options.output}: {len(written)} sheets and index.tsv"]
     if options.count is not None:
         raise UserError("--count is for contact sheets: leave it out with --by-class and --predicted")
     if options.predicted:
         predicted = {row["map"]: row["predicted"] for row in read_report(chosen_folder())["held_out"]}
-        for path in write_predicted(maps, predicted, options.output, options.seed):
-            print(path)
-        return
-    for path in write_gallery(maps, options.output, options.seed):
-        print(path)
-    print(f"{len(maps)} maps: {class_counts(maps.settled().labels)}")
+        return [str(options.output / path.name) for path in write_predicted(maps, predicted, room, options.seed)]
+    lines = [str(options.output / path.name) for path in write_gallery(maps, room, options.seed)]
     agreed = set_agreement(maps)
-    if agreed:
-        print(agreed)
+    return [*lines, f"{len(maps)} maps: {class_counts(maps.settled().labels)}", *([str(agreed)] if agreed else [])]
 
 
 def train(options: argparse.Namespace) -> None:

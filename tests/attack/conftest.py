@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from bench import Bench
 
 from bertsecrets.texts.corpus import write_corpus
@@ -19,7 +20,11 @@ def bench(tiny_bert, quick_params) -> Iterator[Bench]:
     with tempfile.TemporaryDirectory(prefix="attack-") as name:
         folder = Path(name).resolve()
         folder.chmod(0o755)
-        yield Bench(folder, tiny_bert, write_corpus(folder / "glue", 64, 24), quick_params)
+        data = yaml.safe_load(quick_params.read_text(encoding="utf-8"))
+        data["finetune"]["save_every"] = 1.0e-9  # minutes: training saves its state after every step
+        settings = folder / "params.yaml"
+        settings.write_text(yaml.safe_dump(data), encoding="utf-8")
+        yield Bench(folder, tiny_bert, write_corpus(folder / "glue", 64, 24), settings)
 
 
 @pytest.fixture

@@ -120,13 +120,16 @@ def test_a_flipped_byte_is_noticed_or_harmless(filled, kind, tally):
     found = put_back()
     if not found:
         pytest.skip(f"no files of this kind: {kind}")
-    right = result(filled.done(command))
+    right = [result(filled.done(command))]
+    if kind == "last verdict":  # a record: a damaged one is passed over, as if there were none
+        put_back()[0].unlink()
+        right.append(result(filled.done(command)))
     draw, outcomes, wrong = random.Random(kind), Counter(), []
     for number in range(len(found)):
         for _ in range(FLIPS):
             where = flip(put_back()[number], draw)
             ended = filled.run(command)
-            came = outcome(ended, result(ended) == right)
+            came = outcome(ended, result(ended) in right)
             outcomes[came] += 1
             if came not in ("made again", "refused", "same"):
                 wrong.append(f"{came}: {where}: {ended}")

@@ -122,6 +122,8 @@ class Attack:
         if again.code != 0 and not (again.refused and now == self.after):  # a set that is whole is not drawn again
             return [f"{fault}: {problem}" for problem in (*problems, f"run again: {again}")]
         problems += [f"{name} differs" for name in different(now, self.after)]
+        if any("/measurements/" in name for name in leftovers(self.bench.work)):
+            self.bench.done(["store", "gc", "--yes"])  # of a measurement that another brings along, and nobody needed
         problems += [f"{name} is left over" for name in leftovers(self.bench.work)]
         return [f"{fault}: {problem}" for problem in problems]
 

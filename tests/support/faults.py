@@ -30,8 +30,8 @@ PROCESSES.set_forkserver_preload(
 CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.truncate")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
-# Facts of a result that differ from run to run, and digests of the files that hold them.
-PASSING = ("seconds", "made", "time", "files", "sha256", "pid")
+# Facts of a result that differ from run to run, and digests of the files that hold them; the remark that it was stored.
+PASSING, STORED = ("seconds", "made", "files", "sha256"), "stored"
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def content(path: Path) -> Any:
         with np.load(path) as arrays:
             return {name: (str(a.dtype), a.shape, hashlib.sha256(a).hexdigest()) for name, a in arrays.items()}
     if path.suffix == ".html":
-        data = re.sub(rb"[\d.]+( s</small>|</td></tr>)", rb"\1", data)  # the seconds
+        data = re.sub(rb"[\d.]+( s</small>|</td></tr>)|(; )?stored", rb"\1", data)  # the seconds
     return hashlib.sha256(data).hexdigest()
 
 
@@ -198,7 +198,7 @@ def lasting(data: Any) -> Any:
     if isinstance(data, dict):
         return {key: lasting(value) for key, value in data.items() if key not in PASSING}
     if isinstance(data, list):
-        return [lasting(value) for value in data]
+        return [lasting(value) for value in data if value != STORED]
     return data
 
 
