@@ -41,8 +41,7 @@ test: $(VENV)/installed $(VENV)/maps
 
 # The long form of the attacks that `make test` makes in short (docs/faults.md).
 attack: $(VENV)/installed $(VENV)/maps
-	OMP_NUM_THREADS=1 BERTSECRETS_ATTACK=long $(BIN)/python -m pytest -p no:benchmark -n auto tests/attack tests/texts tests/store \
-		tests/cli
+	OMP_NUM_THREADS=1 BERTSECRETS_ATTACK=long $(BIN)/python -m pytest -p no:benchmark -n auto tests/attack
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -6,7 +6,7 @@ as bytes and parsed only if it is short enough; a file that does not end as it s
 
 import html
 import re
-import xml.etree.ElementTree as ElementTree
+import xml.etree.ElementTree as ElementTree  # nosec B405
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -156,7 +156,7 @@ def parse_xml(content: bytes) -> ElementTree.Element:
         ValueError: it has a document type, or is nested too deeply.
         LookupError: its encoding is unknown.
     """
-    parser = ElementTree.XMLParser(target=_Plain())
+    parser = ElementTree.XMLParser(target=_Plain())  # nosec B314
     parser.feed(content)
     return parser.close()
 

@@ -138,10 +138,10 @@ def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
     moved: dict[str, str] = {}  # index of a trace -> function of the word that moved away from it
     tokens = re.findall(r"\(|\)|[^\s()]+", text)
     for place, token in enumerate(tokens):
-        if token == "(":
+        if token == "(":  # nosec B105
             name = tokens[place + 1] if tokens[place + 1] not in "()" else ""
             stack.append(Node(name, len(words)))
-        elif token == ")":
+        elif token == ")":  # nosec B105
             node = stack.pop()
             node.stop = len(words)
             if stack and node.stop > node.start:
