@@ -43,7 +43,11 @@ def made_by(module: str, device: torch.device | None) -> dict[str, Any]:
     used = imports(module)
     names = {name for library, names in LIBRARIES.items() if library in used for name in names}
     versions = {name: number for name in sorted(names) if (number := library_version(name))}
-    return {"code": code_digest(module), "software": versions, "device": device_name(device) if device else None}
+    return {
+        "code": code_digest(module),
+        "software": versions,
+        "device": device_name(device) if device else None,
+    }
 
 
 @functools.cache
@@ -105,12 +109,11 @@ def best_device(wanted: str | None = None) -> torch.device:
 def device_name(device: torch.device) -> str:
     """Return the name of a device, as a person reads it: with all that changes the last bits of a result.
 
-    On a CPU these are its instruction set and the number of threads, which change the order of sums.
+    On a CPU these are its instruction set and the number of threads, which change the order of sums: always in
+    training, and in measures for some shapes of inputs.
     """
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    threads = torch.get_num_threads()
-    of_threads = f"{threads} thread{'s' if threads != 1 else ''}"
-    if device.type == "cpu":
-        return f"CPU {torch.backends.cpu.get_cpu_capability()}, {of_threads}"
-    return f"{device.type}, {of_threads}"
+    name = f"CPU {torch.backends.cpu.get_cpu_capability()}" if device.type == "cpu" else device.type
+    number = torch.get_num_threads()
+    return f"{name}, {number} thread{'s' if number != 1 else ''}"

@@ -26,6 +26,7 @@ from bertsecrets.settings import Params, project_path
 from bertsecrets.texts.corpus import write_corpus
 from bertsecrets.types import Measurement
 
+THREADS = torch.get_num_threads()
 EXTRA_FILES = ("special_tokens_map.json", "added_tokens.json")
 
 
@@ -213,8 +214,7 @@ def moved_separator(world: World, _) -> None:
 
 
 def threads(world: World, monkeypatch) -> None:
-    before = torch.get_num_threads()
-    monkeypatch.setattr(torch, "get_num_threads", lambda: before + 1)
+    torch.set_num_threads(THREADS + 1)
 
 
 def version_of(name: str) -> Callable[[World, Any], None]:
@@ -314,6 +314,7 @@ def test_a_change_is_never_answered_from_the_store(world, monkeypatch, change):
         assert same(now, world.measure(measure, store="fresh"))
     finally:
         monkeypatch.undo()
+        torch.set_num_threads(THREADS)
         forget()
 
 

@@ -1,10 +1,11 @@
-"""The commands that look after the store: `bertsecrets store ls | verify | gc`."""
+"""The commands that look after the store: `bertsecrets store ls | verify | gc | explain`."""
 
 import argparse
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_options
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def add_parsers(commands) -> None:
     """Add the commands' options to the command line."""
-    parser = commands.add_parser("store", help="list, check and clear up the store")
+    parser = commands.add_parser("store", help="list, check, explain and clear up what the store holds")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=type(parser))
 
     listing = actions.add_parser("ls", help="list what it holds: size, age, subject, and the versions that made it")
@@ -31,6 +32,11 @@ def add_parsers(commands) -> None:
     clearing.add_argument("--keep-older", action="store_true", help="keep what other code or versions made")
     add_options(clearing.add_argument, ("store",))
     clearing.set_defaults(run=gc)
+
+    one = actions.add_parser("explain", help="say what an entry's key is made of, and why it does not fit today")
+    one.add_argument("entry", metavar="ENTRY", help="its folder, or a part of its name that no other entry has")
+    add_options(one.add_argument, (*ROW_OPTIONS, "frames", "spacy"))
+    one.set_defaults(run=explain)
 
 
 def ls(options: argparse.Namespace) -> None:
@@ -96,6 +102,21 @@ def gc(options: argparse.Namespace) -> None:
     else:
         total = in_bytes(sum(one.bytes for one in listed))
         print(f"{total} can be removed: bertsecrets store gc --store {root} --yes" if listed else "nothing to remove")
+
+
+def explain(options: argparse.Namespace) -> None:
+    """Say what an entry's key is made of, and why it does not fit today.
+
+    Raises:
+        UserError: there is no such entry, or its manifest is damaged.
+    """
+    from bertsecrets.cli.entry import explanation, find_entry
+    from bertsecrets.session import Session
+
+    given = RunOptions.of(options)
+    entry = find_entry(given.store_folder, options.entry)
+    for line in explanation(entry, Session(given)):
+        print(line)
 
 
 def _older(kind: str, manifest: dict[str, Any]) -> str | None:

@@ -1,0 +1,121 @@
+"""What other code or versions made: taken where the user accepts it, said in every verdict, explained by the store."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from calls import run, told
+
+from bertsecrets import provenance
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.schema import find_case
+from bertsecrets.options import RunOptions
+from bertsecrets.session import Session
+from bertsecrets.settings import load_settings
+from bertsecrets.store.measurements import Shelf
+
+pytestmark = pytest.mark.usefixtures("quick")
+SAID = ("made with torch 1.0.0, not ", "checkpoint made with torch 1.0.0, not ")
+
+
+@pytest.fixture
+def older(monkeypatch):
+    """A function after whose call everything is made with an older torch; called again, with the present one."""
+    real, switched = provenance.library_version, []
+
+    def switch():
+        if switched:
+            switched.clear()
+        else:
+            switched.append(True)
+
+    monkeypatch.setattr(
+        provenance, "library_version", lambda name: "1.0.0" if switched and name == "torch" else real(name)
+    )
+    return switch
+
+
+def said(lines):
+    return tuple(any(line.startswith(start) for line in lines) for start in SAID)
+
+
+def test_what_older_versions_made_is_taken_only_if_accepted_and_said(capsys, shared, runs, tmp_path, older):
+    older()
+    run(capsys, "measure", "scores", "--task", "rte", *shared, "--save", tmp_path / "kept")
+    run(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path / "exported")
+    older()
+    before = sorted(runs.rglob("manifest.json"))
+
+    options = RunOptions(**options_of(shared))
+    accepting = Session(replace(options, accept_older=True))
+    taken = accepting.measure("scores", "rte")
+    assert taken.reused
+    assert sorted(runs.rglob("manifest.json")) == before  # nothing was made
+    case = find_case("D1-pretrained", "rte")
+    verdict = judge(case, [{"scores": taken}], load_settings().judge)
+    assert said(verdict.remarks) == (True, True)
+
+    (kept,) = Shelf.read(tmp_path / "kept").kept
+    assert said(judge(case, [{"scores": kept}], load_settings().judge).remarks) == (True, True)
+
+    plain = Session(options)
+    of_export = plain.measure("scores", "rte", checkpoint=tmp_path / "exported")
+    assert said(judge(case, [{"scores": of_export}], load_settings().judge).remarks)[1]
+    fresh = plain.measure("scores", "rte")
+    assert said(judge(case, [{"scores": fresh}], load_settings().judge).remarks) == (False, False)
+    assert sorted(runs.rglob("manifest.json")) != before
+
+
+def options_of(shared):
+    given = dict(zip(shared[::2], shared[1::2], strict=False))
+    return {
+        "model": given["--model"],
+        "glue": given["--glue"],
+        "store": given["--store"],
+        "device": "cpu",
+        "offline": True,
+        "allow_unofficial_data": True,
+    }
+
+
+def test_the_command_line_takes_what_is_older(capsys, shared, older, tmp_path):
+    older()
+    run(capsys, "measure", "special-tokens", "--task", "rte", *shared, "--save", tmp_path / "kept")
+    older()
+    out = run(capsys, "measure", "special-tokens", "--task", "rte", *shared, "--accept-older", "--save", tmp_path / "x")
+    assert "(stored)" in out
+
+
+def test_an_entry_explains_itself(capsys, shared, runs, older, monkeypatch, tmp_path, quick):
+    run(capsys, "measure", "scores", "--task", "rte", *shared, "--save", tmp_path / "kept")
+    options = shared
+    (checkpoint,) = [path for path in (runs / "checkpoints").glob("tiny-bert-rte-pretrained-s1-*") if fits(path)]
+    out = run(capsys, "store", "explain", checkpoint.name, *options)
+    assert f"{checkpoint}: made 20" in out
+    assert "undamaged" in out
+    assert "  task: rte\n" in out
+    assert "batch_size 32" in out
+    assert f"  torch {provenance.library_version('torch')}\n" in out
+    assert out.endswith("today:\n  it fits\n")
+    (scores,) = [path for path in (runs / "measurements").glob("scores-tiny-bert-rte-*") if fits(path)]
+    assert run(capsys, "store", "explain", scores, *options).endswith("today:\n  it fits\n")
+
+    older()
+    text = quick.read_text().replace("epochs: 1", "epochs: 2")
+    (tmp_path / "params.yaml").write_text(text)
+    monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "params.yaml"))
+    out = run(capsys, "store", "explain", checkpoint.name, *options, "--train-limit", 8)
+    today = out.partition("today:\n")[2]
+    assert f"made with torch {out.partition('  torch ')[2].split()[0]}, not 1.0.0" in today
+    assert "epochs is 2 in the settings, not 1" in today
+    assert "other training rows, or other limits" in today
+
+
+def fits(entry):
+    return json.loads((entry / "manifest.json").read_text())["key"]["made_by"]["software"]["torch"] != "1.0.0"
+
+
+def test_an_entry_that_is_unknown_or_ambiguous_is_one_line(capsys, shared):
+    line = told(capsys, "store", "explain", "zzz", *shared)
+    assert "has 'zzz' in its name: bertsecrets store ls lists them" in line
+    assert "give more of it" in told(capsys, "store", "explain", "-", *shared)
