@@ -3,6 +3,7 @@
 import configparser
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -108,6 +109,29 @@ def test_pipeline_runs_once_and_its_outputs_travel_through_a_remote(checkout, tm
     shutil.rmtree(checkout / "runs")
     run(checkout, "pull")
     assert weights.read_bytes() == before
+
+
+def test_edited_training_code_gives_new_results_and_never_stored_ones(checkout):
+    """DVC runs a stage again after an edit; the store below it must not answer with what the old code made."""
+    run(checkout, "init", "--no-scm", "--quiet")
+    stages = ("repro", "finetune@rte-pretrained-1", "measure@rte-pretrained-1")
+
+    def results() -> list[bytes]:
+        run(checkout, *stages)
+        (change,) = (checkout / "runs/dvc/measurements").glob("*/attention-change-*-s1*/measurement.json")
+        values = json.dumps(json.loads(change.read_text())["values"])
+        return [(checkout / "runs/dvc/checkpoints/rte-pretrained-1/model.safetensors").read_bytes(), values.encode()]
+
+    first = results()
+    module = checkout / "bertsecrets" / "models" / "finetune.py"
+    code = module.read_text(encoding="utf-8")
+    saving = re.search(r"^( +)(classifier\.)?model\.save_pretrained\(folder\)$", code, re.M)
+    other = f"{saving[1]}for weights in classifier.model.parameters():\n{saving[1]}    weights.data.mul_(1.01)\n"
+    module.write_text(code[: saving.start()] + other + code[saving.start() :], encoding="utf-8")
+    edited = results()
+    assert all(one != other for one, other in zip(edited, first, strict=True))
+    module.write_text(code + "# a comment\n", encoding="utf-8")
+    assert results() == first
 
 
 def test_the_annotated_maps_come_out_of_the_repository_itself(tmp_path):

@@ -270,6 +270,11 @@ def test_a_fingerprint_follows_texts_labels_and_order_only(tmp_path):
         Split(split.task, "dev", split.sentence2, split.sentence1, split.labels, "here", True),
     ]
     assert len({split.fingerprint, *(other.fingerprint for other in others)}) == 6
+    one, other = (
+        Split(split.task, "dev", first, second, ["entailment"], "here", True)
+        for first, second in ((["a\x1fb"], ["c"]), (["a"], ["b\x1fc"]))
+    )
+    assert one.fingerprint != other.fingerprint
     moved = Split(split.task, "dev", split.sentence1, split.sentence2, split.labels, "there", False)
     assert moved.fingerprint == split.fingerprint
 

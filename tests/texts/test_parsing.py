@@ -10,6 +10,7 @@ from treebank_sample import HEADS, TREES
 from wordpieces import tiny_tokenizer, words_of
 
 from bertsecrets.errors import UserError
+from bertsecrets.measures.base.needs import pipeline_facts
 from bertsecrets.measures.relations import relation_pairs
 from bertsecrets.models.alignment import encode_words
 from bertsecrets.store.files import signed
@@ -172,3 +173,31 @@ def test_without_spacy_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "spacy", None)
     with pytest.raises(UserError, match="pip install"):
         parse(["a"])
+
+
+def untrained_pipeline(folder, seed):
+    """A pipeline with random weights, which depend on the seed; its meta.json does not."""
+    spacy = pytest.importorskip("spacy")
+    spacy.util.fix_random_seed(seed)
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tagger").add_label("NN")
+    nlp.add_pipe("parser").add_label("nsubj")
+    nlp.initialize()
+    nlp.to_disk(folder)
+    return (folder / "meta.json").read_text()
+
+
+def test_other_weights_are_another_pipeline_even_under_the_same_name(tmp_path):
+    first = untrained_pipeline(tmp_path / "pipeline", 1)
+    before = pipeline_facts(str(tmp_path / "pipeline"))
+    parse(["a b"], str(tmp_path / "pipeline"), tmp_path / "parses")
+    assert pipeline_facts(str(tmp_path / "pipeline")) == before
+    assert untrained_pipeline(tmp_path / "pipeline", 2) == first
+    after = pipeline_facts(str(tmp_path / "pipeline"))
+    assert after["fingerprint"] != before["fingerprint"]
+    assert {**after, "fingerprint": ""} == {**before, "fingerprint": ""}
+    parse(["a b"], str(tmp_path / "pipeline"), tmp_path / "parses")
+    assert len(list((tmp_path / "parses").iterdir())) == 2  # the first one's parses were not used
+    moved = tmp_path / "elsewhere"
+    (tmp_path / "pipeline").rename(moved)
+    assert pipeline_facts(str(moved)) == after
