@@ -7,6 +7,7 @@ import pytest
 from bertsecrets.errors import UserError
 from bertsecrets.models.loading import open_checkpoint_config
 from bertsecrets.models.locations import ModelRef, locate
+from bertsecrets.session import Session
 from bertsecrets.store.entries import Key, write_manifest
 from bertsecrets.store.exports import checked_manifest, read_own_manifest
 from bertsecrets.texts.tasks import task
@@ -38,6 +39,17 @@ def test_whatever_byte_of_an_export_is_changed_it_is_refused_with_what_to_do(exp
             assert line.endswith("): make it again, or delete its manifest.json if it was changed on purpose")
             assert {"manifest.json": "manifest"}.get(file, f"{file} has changed") in line
             assert "\n" not in line
+
+
+@pytest.mark.parametrize(("measure", "task_name"), [("scores", "rte"), ("example-sentence", None)])
+def test_a_session_measures_no_checkpoint_that_has_changed(
+    exported, tiny_bert, tiny_glue, tmp_path, measure, task_name
+):
+    content = (exported / "model.safetensors").read_bytes()
+    (exported / "model.safetensors").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    session = Session(model=str(tiny_bert), glue=tiny_glue, store=tmp_path / "runs", device="cpu", offline=True)
+    with pytest.raises(UserError, match="model.safetensors has changed"):
+        session.measure(measure, task_name, checkpoint=exported)
 
 
 def test_without_its_manifest_a_changed_export_is_a_model_like_any_other(exported):
