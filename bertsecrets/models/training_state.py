@@ -43,7 +43,7 @@ def keep(folder: Path, state: State) -> bool:
     try:
         with guarded_writes(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            with whole_folder(place) as temporary:
+            with whole_folder(place, durable=False) as temporary:  # what a power cut spoils is noticed
                 for name, tensors in state.tensors.items():
                     save_file(tensors, temporary / f"{name}.safetensors")
                 (temporary / FACTS).write_text(json.dumps(state.facts), encoding="utf-8")
