@@ -118,9 +118,13 @@ def test_edited_training_code_gives_new_results_and_never_stored_ones(checkout):
 
     def results() -> list[bytes]:
         run(checkout, *stages)
-        (change,) = (checkout / "runs/dvc/measurements").glob("*/attention-change-*-s1*/measurement.json")
-        values = json.dumps(json.loads(change.read_text())["values"])
-        return [(checkout / "runs/dvc/checkpoints/rte-pretrained-1/model.safetensors").read_bytes(), values.encode()]
+        changes = sorted((checkout / "runs/dvc/measurements").glob("*/attention-change-*/measurement.json"))
+        values = [json.loads(change.read_text())["values"] for change in changes]
+        assert values
+        return [
+            (checkout / "runs/dvc/checkpoints/rte-pretrained-1/model.safetensors").read_bytes(),
+            json.dumps(values).encode(),
+        ]
 
     first = results()
     module = checkout / "bertsecrets" / "models" / "finetune.py"
