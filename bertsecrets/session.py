@@ -32,7 +32,6 @@ from bertsecrets.provenance import TRAINING, best_device, checkpoint_differences
 from bertsecrets.report import notebook
 from bertsecrets.settings import Params, load_settings
 from bertsecrets.store.entries import Key, Store
-from bertsecrets.store.exports import checked_manifest
 from bertsecrets.store.files import copy_whole
 from bertsecrets.store.measurements import load, save
 from bertsecrets.store.verdicts import keep_verdict
@@ -327,8 +326,6 @@ class Session:
         if not measure.reads_model:
             return Run(subject, checked, self.resources)
         ref = self.ref(subject.model)
-        if checkpoint is not None:
-            checked_manifest(checkpoint)
         if not measure.on_task:
             folder = checkpoint or ref.folder()
         else:

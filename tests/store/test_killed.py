@@ -5,9 +5,10 @@ import os
 import shutil
 
 import pytest
+from calls import started
 from killed import killed_at_each_operation
 
-from bertsecrets.store import files
+from bertsecrets.store import files, locks
 from bertsecrets.store.entries import Key, Store, damage
 from bertsecrets.store.files import check_free, copy_whole, whole_folder, write_whole
 
@@ -60,6 +61,35 @@ def test_an_entry_is_whole_or_absent_and_the_next_holder_of_its_lock_clears_up(t
         for entry in entries:
             shutil.rmtree(entry)
     assert sum(path.is_dir() for path in kind.iterdir()) == 1
+
+
+def test_who_waits_for_a_process_that_is_killed_clears_up_after_it_and_makes_the_entry(tmp_path, monkeypatch):
+    code = """
+        import os, time
+        from pathlib import Path
+        from bertsecrets.store.entries import Key, Store
+        def make(folder):
+            (folder / "half").write_text("x" * 1000)
+            print("begun", flush=True)
+            time.sleep(60)
+        Store(Path(os.environ["ROOT"])).get_or_make("checkpoints", "x", Key({"text": "x"}, {}), make)
+    """
+    holder = started(code, ROOT=str(tmp_path))
+    assert holder.stdout.readline() == "begun\n"
+    said = []
+
+    def told(text, **_stream):
+        said.append(text)
+        holder.kill()
+
+    monkeypatch.setattr(locks, "FIRST", 0.05)
+    monkeypatch.setattr(locks, "AGAIN", 0.05)
+    monkeypatch.setattr(locks, "print", told, raising=False)
+    entry, existed = Store(tmp_path).get_or_make("checkpoints", "x", Key({"text": "x"}, {}), lambda _folder: {})
+    holder.communicate()
+    assert said[0].startswith(f"bertsecrets: waiting for the checkpoint x, which process {holder.pid} on host ")
+    assert not existed
+    assert [path for path in entry.parent.iterdir() if path.is_dir()] == [entry]
 
 
 def test_a_file_is_old_or_new_and_the_next_write_clears_up(tmp_path):
