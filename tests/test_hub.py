@@ -110,6 +110,11 @@ def test_each_refusal_has_its_line(hub: Hub, waits, name):
     assert sum(waits) <= our_hub.LONGEST_WAIT
 
 
+def test_a_slow_hub_is_waited_for(hub: Hub):
+    hub.faults.append(Fault(".json", slow=0.05))
+    open_classifier(locate(MODEL), task("rte"))
+
+
 def test_a_stalled_download_is_one_line(hub: Hub, waits):
     hub.faults.append(Fault("GET config.json", stall=True))
     assert "broke off: run again" in refused()

@@ -30,7 +30,7 @@ class Fault:
     """What goes wrong with requests for `on` ("api", "tree", or the end of a file's name), and how many times.
 
     `status` is answered with the headers and no content. `cut` closes the connection after half the content, `stall`
-    keeps it open and sends no more, `altered` sends other bytes.
+    keeps it open and sends no more, `altered` sends other bytes; `slow` are seconds before the answer.
     """
 
     on: str
@@ -39,6 +39,7 @@ class Fault:
     cut: bool = False
     stall: bool = False
     altered: bool = False
+    slow: float = 0
     times: int = 10**6
 
 
@@ -143,6 +144,7 @@ class Handler(BaseHTTPRequestHandler):
         fault = self._fault(f"{self.command} {file}") or Fault("")
         if fault.status:
             return self._send(fault.status, b"", {"X-Repo-Commit": commit} | fault.headers)
+        self.server.closing.wait(fault.slow)
         content = files[file]
         digest = etag(file, content)
         if fault.altered:

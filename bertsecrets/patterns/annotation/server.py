@@ -165,6 +165,7 @@ class Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         """Bound the time that reading the request takes."""
         super().setup()
+        self.rfile.close()
         self.rfile = io.BufferedReader(_TimedSocket(self.connection, SECONDS))
 
     def do_GET(self) -> None:
