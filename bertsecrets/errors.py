@@ -7,12 +7,21 @@ from collections.abc import Iterable
 class UserError(Exception):
     """Something that the user can fix: one line with what was found, what was expected and what to do next.
 
-    The command line prints it and exits with code 2; pytest stops the session with the same code.
+    The command line prints it and exits with code 2. Among many claims, it makes the one that it is about "not
+    measured": the others are judged, and then the run ends with the same code.
     """
 
 
 class MissingError(UserError):
     """Data or a tool that a measurement needs is missing; a run of many measurements may skip this one."""
+
+
+class InapplicableError(UserError):
+    """The model cannot be measured in this way, whatever the data: claims that need it are "not applicable"."""
+
+
+class RunError(UserError):
+    """What is wrong concerns every measurement of a run (no model, a full disk), so the run ends with what is done."""
 
 
 def first_line(error: BaseException) -> str:
@@ -24,6 +33,25 @@ def first_line(error: BaseException) -> str:
     'EOFError'
     """
     return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(":")
+
+
+def one_line(text: object) -> str:
+    """Return a message as the one line that it must be, whatever names and contents of files are quoted in it.
+
+    >>> one_line("not valid:\n  at byte\x1b[2J 3")
+    'not valid: at byte\\x1b[2J 3'
+    """
+    words = " ".join(str(text).split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in words)
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """Return a text that fits into a message: the middle of a very long one is left out.
+
+    >>> shortened("a" * 10, most=4)
+    'aa...aa'
+    """
+    return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 :]}"
 
 
 def near_matches(name: str, known: Iterable[str]) -> str:

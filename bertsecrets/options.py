@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from bertsecrets.errors import UserError, near_matches
+from bertsecrets.errors import UserError, near_matches, shortened
 from bertsecrets.types import INITIALISATIONS, SEEDS, Initialisation
 
 GLUE_VARIABLE = "BERTSECRETS_GLUE"
 STORE_VARIABLE = "BERTSECRETS_STORE"
 FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
 DEFAULT_PIPELINE = "en_core_web_sm"
+LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on every usual file system
 LIMITS = ("limit", "train_limit", "grid_limit")
 
 
@@ -21,10 +22,13 @@ def path(text: str) -> Path:
     """Return the path that an option names.
 
     Raises:
-        argparse.ArgumentTypeError: it is empty (as from an unset shell variable), which would mean the current folder.
+        argparse.ArgumentTypeError: it is empty (as from an unset shell variable), which would mean the current folder;
+            or longer than a path can be.
     """
     if not text:
         raise argparse.ArgumentTypeError("the path is empty: name a file or folder")
+    if len(text.encode()) > LONGEST_PATH or any(len(part.encode()) > LONGEST_NAME for part in text.split("/")):
+        raise argparse.ArgumentTypeError(f"no path is as long as {shortened(text, 100)}: name a file or folder")
     return Path(text)
 
 
@@ -124,13 +128,15 @@ def seed_range(count: int) -> range:
     """Return seeds 1 to `count`.
 
     Raises:
-        UserError: the count is below 1.
+        UserError: the count is below 1, or there are not so many seeds.
 
     >>> list(seed_range(3))
     [1, 2, 3]
     """
     if count < 1:
         raise UserError(f"--seeds {count} leaves no seeds to run: give 1 or more")
+    if count >= SEEDS:
+        raise UserError(f"--seeds {count} is out of range: give 1 to {SEEDS - 1}")
     return range(1, count + 1)
 
 

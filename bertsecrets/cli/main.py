@@ -1,30 +1,32 @@
 """The command line: `bertsecrets claims | explain | fetch | finetune | measure | report | doctor` and others.
 
 Nothing heavy is imported before a command needs it, which keeps `--help` fast. Bad input ends in one line and exit
-code 2.
+code 2; what nobody foresaw ends in one line too, with exit code 70 and the traceback in a file.
 """
 
 import argparse
 import errno
 import os
-import signal
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 from bertsecrets import __version__
 from bertsecrets.cli import claims, doctor, fetch, measure, patterns, report, store
-from bertsecrets.cli.notices import in_one_line
+from bertsecrets.cli.crash import BUG, USER_ERROR, interrupted, of_the_machine, report_bug
 from bertsecrets.cli.signals import as_interrupt
-from bertsecrets.errors import UserError
-from bertsecrets.options import check_seed
+from bertsecrets.errors import UserError, one_line, shortened
+from bertsecrets.options import RunOptions, check_seed
 
 # Errors of writing to standard output when it is a file or a device; they name no path.
 OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+LONGEST_WORD = 100_000  # of a command: sets of heads may be long
+LONGEST_LINE = 2000  # of a message
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(USER_ERROR, f"{self.prog}: {one_line(shortened(message, LONGEST_LINE))} (see {self.prog} --help)\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -41,36 +43,66 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command and return the exit code: 0; 2 for an error that the user can fix; 128 plus a signal's number.
+    """Run a command and return the exit code.
 
-    SIGTERM, SIGHUP and SIGQUIT are treated like Ctrl-C: unfinished work is cleaned up.
+    0: nothing deviates. 1: a claim deviates that was not known to. 2: an error that the user can fix. 70: a bug.
+    128 plus a signal's number: interrupted. SIGTERM is treated like Ctrl-C: unfinished work is cleaned up.
     """
-    options = build_parser().parse_args(argv)
-    with as_interrupt(), in_one_line():
-        return _run(options)
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        _check_words(words)
+    except UserError as error:
+        return _tell(error)
+    options = build_parser().parse_args(words)
+    with as_interrupt():
+        return _run(options, words)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _check_words(words: Sequence[str]) -> None:
+    """Make sure that every word of a command can be a name, a number or a path.
+
+    Raises:
+        UserError: one is not text, or is too long for a path.
+    """
+    for place, word in enumerate(words, start=1):
+        if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
+            raise UserError(f"word {place} of the command is not valid text ({shortened(word)}): write it in UTF-8")
+        if len(word) > LONGEST_WORD:
+            raise UserError(
+                f"word {place} of the command has {len(word)} characters ({shortened(word)}), "
+                f"more than any option takes: give at most {LONGEST_WORD}"
+            )
+
+
+def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
+    code = 0
     try:
         if hasattr(options, "seed"):
             check_seed(options.seed)
-        options.run(options)
+        code = options.run(options) or 0
         print(end="", flush=True)
     except UserError as error:
-        print(f"bertsecrets: {error}", file=sys.stderr)
-        return 2
+        return _tell(error)
     except KeyboardInterrupt as signalled:
         print("bertsecrets: interrupted; finished results are in the store", file=sys.stderr)
-        return 128 + (signalled.args[0] if signalled.args else signal.SIGINT)
+        return interrupted(signalled)
     except BrokenPipeError:
         _drop_output()
-    except OSError as error:
-        if error.filename is not None or error.errno not in OUTPUT_FAILS:
-            raise
-        _drop_output()
-        print(f"bertsecrets: cannot write the output ({error.strerror}): redirect it to another place", file=sys.stderr)
-        return 2
-    return 0
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_FAILS:
+            _drop_output()
+            return _tell(f"cannot write the output ({error.strerror}): redirect it to another place")
+        line = of_the_machine(error)
+        if line is not None:
+            return _tell(line)
+        return _tell(report_bug(error, RunOptions.of(options).store_folder, words), BUG)
+    return code
+
+
+def _tell(problem: object, code: int = USER_ERROR) -> int:
+    """Print one line about what is wrong, and return the exit code."""
+    print(f"bertsecrets: {one_line(shortened(str(problem), LONGEST_LINE))}", file=sys.stderr)
+    return code
 
 
 def _drop_output() -> None:

@@ -19,7 +19,6 @@ def config(**changes):
 
 
 ROWS = [
-    BadInput(
-        "config.json is missing", SCORES, "holds no config.json", lambda room: (room.model / "config.json").unlink()
-    ),
+    BadInput("no attention heads", SCORES, ("{model}", "num_attention_heads"), config(num_attention_heads=0)),
+    BadInput("heads as text", SCORES, ("{model}", "num_attention_heads"), config(num_attention_heads="3")),
 ]
