@@ -34,7 +34,7 @@ $(VENV)/maps: data/patterns.dvc $(VENV)/installed
 demo: $(VENV)/installed $(VENV)/maps
 	$(BIN)/bertsecrets corpus $(DEMO)/glue
 	$(BIN)/bertsecrets report --model minilm --task rte --glue $(DEMO)/glue --allow-unofficial-data --offline \
-		--store $(DEMO) --json $(DEMO)/verdicts.json --html $(DEMO)/report.html
+		--store $(DEMO) --json $(DEMO)/verdicts.json --html $(DEMO)/report.html || [ $$? -eq 1 ]  # some claims deviate on this corpus
 
 test: $(VENV)/installed $(VENV)/maps
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:benchmark -n auto --dist loadfile

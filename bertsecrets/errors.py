@@ -16,8 +16,12 @@ class MissingError(UserError):
     """Data or a tool that a measurement needs is missing; a run of many measurements may skip this one."""
 
 
-class InapplicableError(UserError):
-    """The model cannot be measured in this way, whatever the data: claims that need it are "not applicable"."""
+class NotApplicableError(UserError):
+    """The model does not have this quantity, or cannot be measured in this way; the message says why."""
+
+
+class MisreadError(UserError, RuntimeError):
+    """A check has failed: what the suite sees of a model is not what the model computes, so nothing is measured."""
 
 
 class RunError(UserError):

@@ -18,8 +18,8 @@ from bertsecrets.ablation import shared_prefix
 from bertsecrets.ablation.bert_layer import Block
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet, check_sets, lowest_layer, single_heads, whole_layers
 from bertsecrets.ablation.layers import Skeleton, probe
-from bertsecrets.errors import UserError
-from bertsecrets.models.encoding import Encoded, check_finite, collate
+from bertsecrets.errors import MisreadError, UserError
+from bertsecrets.models.encoding import Encoded, collate
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.models.memory import Budget, ran_out, too_small
 
@@ -51,7 +51,7 @@ class Engine:
 
         Raises:
             UserError: heads of this architecture cannot be disabled, or not on this path.
-            RuntimeError: disabling all heads of a layer changes nothing, so the engine has misunderstood the model.
+            MisreadError: disabling all heads of a layer changes nothing, so the engine has misunderstood the model.
         """
         model = classifier.model.to(device)
         skeleton = Skeleton(model, classifier.layers, classifier.heads)
@@ -78,7 +78,7 @@ class Engine:
         """Make sure that disabling all heads of any one layer changes the output of the last layer.
 
         Raises:
-            RuntimeError: it does not.
+            MisreadError: it does not.
         """
         layers, heads = len(self.skeleton.layers), self.skeleton.heads
         ids = probe(self.skeleton.model)[:1].expand(layers + 1, -1)
@@ -92,7 +92,7 @@ class Engine:
         plain, *without_layer = last[-1].float()
         unchanged = [i + 1 for i, hidden in enumerate(without_layer) if torch.equal(plain, hidden)]
         if unchanged:
-            raise RuntimeError(
+            raise MisreadError(
                 f"disabling all heads of layers {unchanged} changes nothing: their attention has no effect there"
             )
 
@@ -108,8 +108,8 @@ class Engine:
         """Make sure that with no head disabled the longest example gets the model's own logits.
 
         Raises:
-            RuntimeError: it does not, so the model treats long inputs differently from the short probe.
-            UserError: the example does not fit into memory, or the model does not answer with numbers.
+            MisreadError: it does not, so the model treats long inputs differently from the short probe.
+            UserError: the example does not fit into memory.
         """
         if not len(encoded):
             return
@@ -122,7 +122,7 @@ class Engine:
             raise (too_small(error) if ran_out(error) else error) from None
         check_finite(own)
         if not self._close(ours, own):
-            raise RuntimeError(f"the engine gives {ours.tolist()} where the model itself gives {own.tolist()}")
+            raise MisreadError(f"the engine gives {ours.tolist()} where the model itself gives {own.tolist()}")
 
     def _close(self, one: torch.Tensor, two: torch.Tensor) -> bool:
         slack = TOLERANCE if self.skeleton.model.dtype == torch.float32 else 0.1
@@ -163,7 +163,7 @@ def ablate(
 
     Raises:
         UserError: the model lacks one of the heads, heads cannot be disabled, or one example does not fit into memory.
-        RuntimeError: the engine does not reproduce the model's own logits.
+        MisreadError: the engine does not reproduce the model's own logits.
     """
     if isinstance(engine, OpenModel):
         engine = Engine.open(engine, device)

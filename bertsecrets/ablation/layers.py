@@ -19,7 +19,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import MisreadError, NotApplicableError, UserError
 from bertsecrets.models.families import ABLATABLE, LOGIT_TERMS
 
 NAME = "bertsecrets_uniform"
@@ -64,7 +64,7 @@ class Skeleton:
     def __init__(self, model: Any, layers: int, heads: int):
         """
         Raises:
-            UserError: heads of this architecture cannot be disabled.
+            NotApplicableError: heads of this architecture cannot be disabled.
         """
         self.model, self.heads = model, heads
         self.layers: list[list[nn.Module]] = []
@@ -84,8 +84,8 @@ class Skeleton:
                 raise self._refusal("its layers are not in a ModuleList")
             self.layers.append(modules[first:])
 
-    def _refusal(self, why: str) -> UserError:
-        return UserError(
+    def _refusal(self, why: str) -> NotApplicableError:
+        return NotApplicableError(
             f"heads of {type(self.model).__name__} cannot be disabled: {why}; those of these families can: {ABLATABLE}"
         )
 
@@ -145,7 +145,7 @@ class Skeleton:
                 the layer itself does not run.
 
         Raises:
-            RuntimeError: attention was not called once in every layer that ran.
+            MisreadError: attention was not called once in every layer that ran.
         """
         layer, expected, seen = -1, 0, 0
         dtype = next(self.model.parameters()).dtype
@@ -166,7 +166,7 @@ class Skeleton:
         with self._entered(enter):
             logits = self._forward(ids, segments, see)
         if seen != expected or layer != len(self.layers) - 1:
-            raise RuntimeError(f"attention was called {seen} times in {expected} of {layer + 1} layers")
+            raise MisreadError(f"attention was called {seen} times in {expected} of {layer + 1} layers")
         return logits
 
     @contextmanager

@@ -7,19 +7,22 @@ made now) and judges it. A claim known to deviate is a strict xfail, marked at c
 import argparse
 import threading
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
+from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cli.notices import in_one_line
+from bertsecrets.cli.crash import BUG, USER_ERROR, in_short, interrupted, of_the_machine, report_bug
 from bertsecrets.cli.signals import as_interrupt
-from bertsecrets.errors import UserError
+from bertsecrets.errors import MissingError, RunError, UserError, one_line
 from bertsecrets.options import PARSING, RunOptions, add_options
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
 
-USER_ERROR = 2
+KIND, OUTCOME = "bertsecrets", "verdict"  # properties of reports
+OURS, CRASHED, FOREIGN = "benchmark", "crashed", "foreign"
 VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
 
@@ -42,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("benchmark_verbose", False):
         config.option.benchmark_quiet = True  # the verdict table stands in for the table of seconds
     config.stash[VERDICTS] = []
+    if not hasattr(config, "workerinput"):  # a worker of pytest-xdist leaves the exit code to its controller
+        config.pluginmanager.register(ExitCode(), "bertsecrets.exit-code")
     given = argparse.Namespace(**{name: config.getoption(name) for name in PARSING})
     try:
         config.stash[OPTIONS] = RunOptions.of(given)
@@ -95,7 +100,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if len(missing) == len(names):
             raise UserError(missing[0])
     except UserError as error:
-        pytest.exit(str(error), returncode=USER_ERROR)
+        pytest.exit(one_line(error), returncode=USER_ERROR)
+    except Exception as error:
+        line = of_the_machine(error)
+        if line is None:
+            line = report_bug(error, session.config.stash[OPTIONS].store_folder, session.config.invocation_params.args)
+            pytest.exit(line, returncode=BUG)
+        pytest.exit(line, returncode=USER_ERROR)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -118,25 +129,104 @@ def run_session(request: pytest.FixtureRequest):
 @pytest.fixture
 def judged(run_session, benchmark, request: pytest.FixtureRequest):
     """Return a function that measures and judges a case, timed, adds it to the table, and hands back the verdict."""
-    from bertsecrets.claims.plan import missing
+    from bertsecrets.claims.plan import attempt, missing, not_measured
+
+    def measured(case: Case) -> list[dict[str, Needed]] | UserError:
+        try:
+            return run_session.measure_case(case)
+        except (MissingError, RunError):
+            raise
+        except UserError as error:
+            return error  # not raised, so that the benchmark's JSON has an entry for it
+
+    def from_session(case: Case) -> Verdict:
+        result = benchmark.pedantic(measured, args=(case,))
+        if isinstance(result, UserError):
+            raise result
+        return run_session.verdict(case, result)
 
     def run(case: Case) -> Verdict:
         reason = missing(run_session, case)
         if reason:
             pytest.skip(reason)
         try:
-            measured = benchmark.pedantic(run_session.measure_case, args=(case,))
-            verdict = run_session.verdict(case, measured)
-        except UserError as error:
-            pytest.exit(f"{case}: {error}", returncode=USER_ERROR)
-        benchmark.extra_info.update(verdict.as_json())
-        benchmark.extra_info["reused"] = all(m.reused for m in verdict.measurements)
-        request.config.stash[VERDICTS].append(verdict)
-        if verdict.outcome in ("inconclusive", "not applicable"):
+            verdict = attempt(case, partial(from_session, case))
+        except MissingError as error:
+            pytest.skip(str(error))
+        except RunError as error:
+            pytest.exit(f"{case}: {one_line(error)}", returncode=USER_ERROR)
+        except Exception as error:
+            line = of_the_machine(error)
+            verdict = not_measured(case, line or in_short(error))
+            if line is None:
+                record(verdict)
+                raise BugError(verdict.reason) from error
+        record(verdict)
+        if verdict.outcome in ("inconclusive", "not applicable", "not measured"):
             pytest.skip(f"{verdict.outcome}: {verdict.reason}")
         return verdict
 
+    def record(verdict: Verdict) -> None:
+        benchmark.extra_info.update(verdict.as_json())
+        benchmark.extra_info["reused"] = bool(verdict.measurements) and all(m.reused for m in verdict.measurements)
+        request.config.stash[VERDICTS].append(verdict)
+        request.node.user_properties.append((OUTCOME, verdict.outcome))
+
     return run
+
+
+# ---------------------------------------------------------------------- exit codes
+
+
+class BugError(Exception):
+    """A benchmark has crashed; never an AssertionError, which would be a deviation."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
+    """Mark the reports of our benchmarks, and among them those of crashes, for the exit code."""
+    report = yield
+    if "judged" in getattr(item, "fixturenames", ()):
+        error = call.excinfo.value if call.excinfo else None
+        crashed = report.failed and isinstance(error, Exception) and not isinstance(error, AssertionError)
+        report.user_properties = [*item.user_properties, (KIND, CRASHED if crashed else OURS)]
+    return report
+
+
+class ExitCode:
+    """The exit code of a run: pytest's own, unless all that failed are our benchmarks.
+
+    Reports also come from the workers of pytest-xdist, so everything is read off them.
+    """
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+        self.signalled: KeyboardInterrupt | None = None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what a report says of one of our benchmarks, and whether another test has failed."""
+        properties = report.user_properties
+        kinds = [str(value) for name, value in properties if name == KIND]
+        if not kinds:
+            self.kinds |= {FOREIGN} if report.failed else set()
+            return
+        self.kinds |= {*kinds, *(str(value) for name, value in properties if name == OUTCOME)}
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Note the signal that ends the run."""
+        if isinstance(excinfo.value, KeyboardInterrupt):
+            self.signalled = excinfo.value
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Set the exit code of a run that holds our benchmarks."""
+        if self.signalled is not None and session.exitstatus == pytest.ExitCode.INTERRUPTED:
+            session.exitstatus = interrupted(self.signalled)
+        elif session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and FOREIGN not in self.kinds:
+            if CRASHED in self.kinds:
+                session.exitstatus = BUG
+            elif "not measured" in self.kinds:
+                session.exitstatus = USER_ERROR
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-benchmark's, which is a wrapper too
@@ -162,3 +252,7 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     known = [v for v in verdicts if v.outcome == "deviates" and v.case.known_deviation(v.measurements[0].subject.model)]
     if known:
         terminalreporter.write_line(f"known to deviate: {', '.join(str(v.case) for v in known)}")
+    failed = [v for v in verdicts if v.outcome == "not measured"]
+    if failed:
+        names = ", ".join(str(v.case) for v in failed)
+        terminalreporter.write_line(f"{len(failed)} of {len(verdicts)} claims could not be measured: {names}")

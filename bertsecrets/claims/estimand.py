@@ -18,10 +18,6 @@ CHOOSING, JUDGING = slice(0, None, 2), slice(1, None, 2)  # two halves of the ex
 Statistic = Callable[..., Number]  # means of blocks to one value per resample, or to a single one
 
 
-class NotApplicableError(Exception):
-    """The model does not have this quantity; the message says why."""
-
-
 @dataclass(frozen=True)
 class Estimand:
     """One scalar, ready to be resampled.

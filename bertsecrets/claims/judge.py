@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bertsecrets.claims.band import at_published_size, band, format_number, too_wide, too_wide_reason
-from bertsecrets.claims.estimand import Estimand, NotApplicableError
+from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate, estimate, power
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, Outcome
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement

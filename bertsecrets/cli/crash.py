@@ -63,7 +63,7 @@ def in_short(error: BaseException) -> str:
     return f"a bug in bertsecrets or a damaged file ({name}{f': {text}' if text != name else ''})"
 
 
-def report_bug(error: BaseException, store: Path, command: Sequence[str]) -> str:
+def report_bug(error: BaseException, store: Path, command: Sequence[object]) -> str:
     """Write an error's traceback to a file in the store, and return the line that says so.
 
     Where there is no store, or it cannot be written, the file is in the system's temporary folder.
@@ -73,10 +73,10 @@ def report_bug(error: BaseException, store: Path, command: Sequence[str]) -> str
     return f"this is {in_short(error)}: {place}; please report it"
 
 
-def _record(error: BaseException, command: Sequence[str]) -> str:
+def _record(error: BaseException, command: Sequence[object]) -> str:
     """Return traceback, command and versions as text, without secrets."""
     lines = [
-        f"command: bertsecrets {shlex.join(command)}",
+        f"arguments: {shlex.join(map(str, command))}",
         f"python {platform.python_version()} on {platform.platform()}",
         *(f"{name} {_version(name)}" for name in LIBRARIES),
         "",

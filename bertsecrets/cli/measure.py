@@ -2,12 +2,17 @@
 
 import argparse
 import json
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from bertsecrets.cli.crash import in_short, of_the_machine
 from bertsecrets.cli.fetch import ROW_OPTIONS
-from bertsecrets.errors import UserError
+from bertsecrets.errors import RunError, UserError, one_line
 from bertsecrets.options import RunOptions, add_options, path
 from bertsecrets.types import INITIALISATIONS
+
+if TYPE_CHECKING:
+    from bertsecrets.measures.base import Measure
 
 ALL = "all"
 
@@ -92,19 +97,50 @@ def measure(options: argparse.Namespace) -> None:
     subject = session.subject(options.task, options.init, options.seed)
     if any(one.reads_model for one in chosen) and (options.checkpoint is None or compares):
         session.check_model()
-    for one in chosen:
-        for more in one.variants(session.settings) if options.measure == ALL else [given]:
-            measurement = session.measurement(one.name, subject, options.checkpoint, **more)
-            if options.save:
-                keep(measurement, options.save, options.checkpoint if one.reads_model else None)
-            if options.json:
-                write_json(options.json, measurement.as_json())
-            where = options.json or options.save
-            if where is None:
-                print(json.dumps(finite(measurement.as_json()), indent=1))
-            else:
-                stored = " (stored)" if measurement.reused else ""
-                print(f"{where}: {measurement.measure} of {subject}, {measurement.examples} examples{stored}")
+
+    def run(one: "Measure", more: dict[str, Any]) -> None:
+        measurement = session.measurement(one.name, subject, options.checkpoint, **more)
+        if options.save:
+            keep(measurement, options.save)
+        if options.json:
+            write_json(options.json, measurement.as_json())
+        where = options.json or options.save
+        if where is None:
+            print(json.dumps(finite(measurement.as_json()), indent=1))
+        else:
+            stored = " (stored)" if measurement.reused else ""
+            print(f"{where}: {measurement.measure} of {subject}, {measurement.examples} examples{stored}")
+
+    if options.measure == ALL:
+        _run_all([(one, more) for one in chosen for more in one.variants(session.settings)], run)
+    else:
+        run(chosen[0], given)
+
+
+def _run_all(measures: Sequence[tuple["Measure", dict[str, Any]]], run: Callable[["Measure", dict[str, Any]], None]):
+    """Run every measure with its options; one that fails does not take the others with it.
+
+    Raises:
+        UserError: some failed; each has been named on a line of its own.
+        Exception: a bug, once all others have run.
+    """
+    failed: list[str] = []
+    crash: Exception | None = None
+    for one, more in measures:
+        try:
+            run(one, more)
+        except RunError:
+            raise
+        except Exception as error:
+            line = str(error) if isinstance(error, UserError) else of_the_machine(error)
+            crash = crash or (error if line is None else None)
+            failed.append(" ".join([one.name, *(f"{name}={value}" for name, value in more.items())]))
+            print(f"{failed[-1]} failed: {one_line(line or in_short(error))}")
+    if crash is not None:
+        raise crash
+    if failed:
+        names = ", ".join(failed)
+        raise UserError(f"{len(failed)} of {len(measures)} measurements failed ({names}); the others are saved")
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:

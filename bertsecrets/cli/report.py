@@ -1,11 +1,14 @@
 """The command that judges: `bertsecrets report --task rte --html report.html`."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
+from bertsecrets.cli.crash import in_short, of_the_machine
 from bertsecrets.cli.fetch import ROW_OPTIONS
-from bertsecrets.errors import UserError
+from bertsecrets.errors import MissingError, UserError
 from bertsecrets.options import RunOptions, add_options, path
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
@@ -38,19 +41,88 @@ def add_parsers(commands) -> None:
     parser.set_defaults(run=report)
 
 
-def report(options: argparse.Namespace) -> None:
-    """Judge claims, print the verdicts, and write the files asked for."""
+@dataclass
+class Judged:
+    """What became of the claims of one report, and what ended it early."""
+
+    model: str
+    cases: Sequence["Case"]
+    verdicts: list["Verdict"] = field(default_factory=list)
+    ended: BaseException | None = None
+    crash: Exception | None = None
+
+    def run(self, judge: Callable[["Case"], "Verdict"]) -> None:
+        """Judge every case; one that fails does not take the others with it."""
+        from bertsecrets.claims.plan import attempt, not_measured
+
+        try:
+            for case in self.cases:
+                try:
+                    self.verdicts.append(attempt(case, partial(judge, case)))
+                except MissingError as error:
+                    print(f"1 claim skipped ({case}): {error}")
+                except UserError:
+                    raise
+                except Exception as error:
+                    line = of_the_machine(error)
+                    self.crash = self.crash or (error if line is None else None)
+                    self.verdicts.append(not_measured(case, line or in_short(error)))
+        except (UserError, KeyboardInterrupt) as error:
+            self.ended = error
+
+    @property
+    def note(self) -> str:
+        """What is missing, in words; empty if every claim had its turn."""
+        if self.ended is None:
+            return ""
+        why = "it was interrupted" if isinstance(self.ended, KeyboardInterrupt) else str(self.ended)
+        return f"{len(self.verdicts)} of {len(self.cases)} claims were judged before the run ended ({why})"
+
+    def exit_code(self) -> int:
+        """Return 1 if a claim deviates that was not known to, otherwise 0.
+
+        Raises:
+            BaseException: what ended the run early, or the first bug.
+            UserError: a claim could not be measured.
+        """
+        failure = self.ended or self.crash
+        if failure is not None:
+            raise failure
+        failed = [verdict for verdict in self.verdicts if verdict.outcome == "not measured"]
+        if failed:
+            names = ", ".join(str(verdict.case) for verdict in failed[:5])
+            more = f" and {len(failed) - 5} more" if len(failed) > 5 else ""
+            raise UserError(
+                f"{len(failed)} of {len(self.cases)} claims could not be measured ({names}{more}): {failed[0].reason}"
+            )
+        deviating = [verdict.case for verdict in self.verdicts if verdict.outcome == "deviates"]
+        return int(any(case.known_deviation(self.model) is None for case in deviating))
+
+
+def report(options: argparse.Namespace) -> int:
+    """Judge claims, print the verdicts, write the files asked for, and return the exit code."""
     from bertsecrets.claims.schema import cases, find_claims
-    from bertsecrets.report.text import verdict_table
-    from bertsecrets.store.entries import write_json
 
     ids = {claim.id for wanted in options.claim or () for claim in find_claims(wanted)}
     names = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
     chosen = [case for case in cases() if (not names or case.task in names) and (not ids or case.claim.id in ids)]
     if options.measurements:
-        model, verdicts = _of_measurements(options, chosen)
+        judged = _of_measurements(options, chosen)
     else:
-        model, verdicts = _of_session(RunOptions.of(options), chosen, names)
+        judged = _of_session(RunOptions.of(options), chosen, names)
+    if judged.verdicts:
+        _write(options, judged)
+    if judged.note:
+        print(f"incomplete: {judged.note}")
+    return judged.exit_code()
+
+
+def _write(options: argparse.Namespace, judged: Judged) -> None:
+    """Print the table of verdicts, and write the files asked for."""
+    from bertsecrets.report.text import verdict_table
+    from bertsecrets.store.entries import write_json
+
+    verdicts = judged.verdicts
     print(verdict_table(verdicts))
     if options.json:
         write_json(options.json, [verdict.as_json() for verdict in verdicts])
@@ -58,7 +130,8 @@ def report(options: argparse.Namespace) -> None:
     if options.metrics:
         from bertsecrets.report.json import metrics
 
-        write_json(options.metrics, metrics(verdicts))
+        incomplete = {"incomplete": judged.note} if judged.note else {}
+        write_json(options.metrics, metrics(verdicts) | incomplete)
     if options.plots:
         from bertsecrets.report.json import layer_rows
 
@@ -68,12 +141,12 @@ def report(options: argparse.Namespace) -> None:
         from bertsecrets.settings import load_settings
         from bertsecrets.store.files import write_whole
 
-        write_whole(options.html, page(verdicts, model, load_settings().judge))
+        write_whole(options.html, page(verdicts, judged.model, load_settings().judge, note=judged.note))
         print(f"report: {options.html.resolve()}")
 
 
-def _of_session(options: RunOptions, chosen: list["Case"], names: Sequence[str]) -> tuple[str, list["Verdict"]]:
-    """Return the model's name and the verdicts on what a session measures.
+def _of_session(options: RunOptions, chosen: list["Case"], names: Sequence[str]) -> Judged:
+    """Return the verdicts on what a session measures.
 
     Raises:
         UserError: nothing can be judged, or a task named by the user has no data.
@@ -88,7 +161,9 @@ def _of_session(options: RunOptions, chosen: list["Case"], names: Sequence[str])
             f"nothing to judge for {session.model}: no implemented claim matches --task and --claim, "
             "or its data are missing (see bertsecrets doctor)"
         )
-    return session.model, [session.verdict(case, session.measure_case(case)) for case in possible]
+    judged = Judged(session.model, possible)
+    judged.run(lambda case: session.verdict(case, session.measure_case(case)))
+    return judged
 
 
 def _possible(session: "Session", chosen: Sequence["Case"], names: Sequence[str]) -> list["Case"]:
@@ -115,8 +190,8 @@ def _possible(session: "Session", chosen: Sequence["Case"], names: Sequence[str]
     return [case for case, problem in problems if problem is None]
 
 
-def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> tuple[str, list["Verdict"]]:
-    """Return the model's name and the verdicts on measurements saved in a folder.
+def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> Judged:
+    """Return the verdicts on measurements saved in a folder.
 
     Raises:
         UserError: an option that has no effect on saved measurements, or nothing to judge.
@@ -141,4 +216,7 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> tuple
             f"nothing to judge for {model}: {options.measurements} has {kept}: "
             "choose among these with --model and --seeds, or choose other claims"
         )
-    return model, [verdict(shelf, case, model, own, settings=settings.judge) for case, own in planned]
+    seeds_of = {str(case): own for case, own in planned}
+    judged = Judged(model, [case for case, _ in planned])
+    judged.run(lambda case: verdict(shelf, case, model, seeds_of[str(case)], settings=settings.judge))
+    return judged

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import MisreadError, UserError
 from bertsecrets.models.encoding import Batch, Encoded, batches
 from bertsecrets.models.loading import OpenModel, attention_modules, weights_in
 
@@ -56,7 +56,7 @@ class Tap:
         """Run the model once; `see(layer, maps)` is called once per layer, in order.
 
         Raises:
-            RuntimeError: a layer was missed, a row does not sum to 1, or padding receives attention. Each of these
+            MisreadError: a layer was missed, a row does not sum to 1, or padding receives attention. Each of these
                 means that the maps are not those that the model computed with.
         """
         rows, tokens = batch.input_ids.shape
@@ -67,7 +67,7 @@ class Tap:
             nonlocal calls
             maps = weights_in(output, shape)
             if maps is None:
-                raise RuntimeError(f"layer {calls + 1} returned no attention weights of shape {shape}")
+                raise MisreadError(f"layer {calls + 1} returned no attention weights of shape {shape}")
             check_maps(maps, batch, calls)
             maps = maps.float()
             see(calls, maps if self.keep_padding_rows else _crop(maps, batch))
@@ -82,15 +82,14 @@ class Tap:
             for handle in handles:
                 handle.remove()
         if calls != self.layers:
-            raise RuntimeError(f"saw {calls} attention layers where the model has {self.layers}")
+            raise MisreadError(f"saw {calls} attention layers where the model has {self.layers}")
 
 
 def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
     """Make sure that the rows of real tokens are distributions over the real tokens.
 
     Raises:
-        UserError: they are not finite.
-        RuntimeError: they are not, so the maps are not those that the model computed with.
+        MisreadError: they are not, so the maps are not those that the model computed with.
     """
     tolerance = 1e-4 if maps.dtype == torch.float32 else 2e-2
     real = batch.mask[:, None, :, None]
@@ -102,8 +101,8 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
         raise UserError(f"the attention of layer {layer + 1} is not finite: the model's training has diverged")
     sums = (maps.sum(-1, keepdim=True) - 1).abs().masked_fill(~real, 0).max()
     if sums <= tolerance:
-        raise RuntimeError(f"layer {layer + 1}: {float(off):.2e} of attention goes to padding: the mask was lost")
-    raise RuntimeError(f"layer {layer + 1}: attention rows sum to 1 only within {float(sums):.2e}")
+        raise MisreadError(f"layer {layer + 1}: {float(off):.2e} of attention goes to padding: the mask was lost")
+    raise MisreadError(f"layer {layer + 1}: attention rows sum to 1 only within {float(sums):.2e}")
 
 
 def _crop(maps: Maps, batch: Batch) -> Maps:
@@ -136,7 +135,7 @@ class Pass:
 
         Raises:
             UserError: there are no observers, or an architecture does not expose its attention weights.
-            RuntimeError: the maps are not those that the model computed with: see `Tap.run`.
+            MisreadError: the maps are not those that the model computed with: see `Tap.run`.
         """
         if not observers:
             raise UserError("nothing to observe: name at least one measure")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bertsecrets.errors import UserError, first_line
+from bertsecrets.errors import NotApplicableError, RunError, UserError, first_line
 from bertsecrets.models.families import POSITIONS_AFTER_PADDING
 from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.memory import MORE_MEMORY, check_memory, memory_errors_in_words
@@ -72,7 +72,7 @@ def _load(ref: ModelRef, cls: Any, **options: Any) -> Any:
     try:
         return cls.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
     except SafetensorError as error:
-        raise UserError(f"{ref.path}: model.safetensors is damaged ({error}): download or save it again") from error
+        raise RunError(f"{ref.path}: model.safetensors is damaged ({error}): download or save it again") from error
     except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
         raise UserError(f"{ref.path} cannot be opened as a model: {first_line(error)}") from error
 
@@ -247,7 +247,7 @@ def _refuse_drawn(path: str, names: list[str]) -> None:
     """
     if names:
         first = sorted(names)[0]
-        raise UserError(
+        raise RunError(
             f"{path}: {first} is missing from model.safetensors or has another shape there "
             f"({len(names)} tensors in all): download or save the model again"
         )
@@ -375,7 +375,7 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
         The modules in the order of their calls, and True if they return weights only with `output_attentions=True`.
 
     Raises:
-        UserError: the architecture does not expose its attention weights.
+        NotApplicableError: the architecture does not expose its attention weights.
     """
     heads, tokens = model.config.num_attention_heads, 5
     device = next(model.parameters()).device
@@ -403,9 +403,8 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
                 handle.remove()
         if modules:
             return modules, must_ask
-    raise UserError(
-        f"{type(model).__name__} does not expose attention weights for every pair of tokens: "
-        "open it with eager attention, or measure another model"
+    raise NotApplicableError(
+        f"the attention of {type(model).__name__} cannot be read: it is no map of every token to every token"
     )
 
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bertsecrets.errors import UserError, near_matches
-from bertsecrets.hub import Repository
-from bertsecrets.models.families import ALIASES, MINILM, PINNED, PUBLISHED
+from bertsecrets.errors import RunError, UserError, near_matches
+from bertsecrets.models.families import ALIASES, PINNED
 from bertsecrets.store.files import MANIFEST, file_sha256
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model")
@@ -157,12 +156,11 @@ def check_folder(folder: Path) -> None:
         UserError: it does not, or a file does not match the manifest beside it.
     """
     if not (folder / "config.json").is_file():
-        raise UserError(f"{folder} holds no config.json: it is not a transformers model folder")
+        raise RunError(f"{folder} holds no config.json: it is not a transformers model folder")
     if not any((folder / weights).is_file() for weights in WEIGHT_FILES):
         pickled = [p for p in PICKLES if (folder / p).exists()]
         held = f"only {pickled[0]}, which is never opened" if pickled else "no weights"
-        raise UserError(f"{folder} holds {held}: save the model as model.safetensors (save_pretrained does)")
-    checked_manifest(folder)
+        raise RunError(f"{folder} holds {held}: save the model as model.safetensors (save_pretrained does)")
 
 
 @functools.cache

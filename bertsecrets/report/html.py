@@ -14,16 +14,18 @@ with from_extra("jinja2"):
     from jinja2 import Environment, PackageLoader, select_autoescape
 
 
-def page(verdicts: Sequence[Verdict], model: str, settings: JudgeParams) -> str:
+def page(verdicts: Sequence[Verdict], model: str, settings: JudgeParams, *, note: str = "") -> str:
     """Return the page that shows these verdicts, with the figures of their measurements.
 
     Args:
         model: as the user named it, for the heading.
         settings: of the intervals in the figures.
+        note: what is missing from the page, if it is incomplete.
     """
     measurements = unique([measurement for verdict in verdicts for measurement in verdict.measurements])
     return _render(
         "page.html",
+        note=note,
         model=model,
         counts=count_line(verdicts),
         rows=[(verdict_row(verdict), verdict) for verdict in verdicts],

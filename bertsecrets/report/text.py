@@ -109,6 +109,8 @@ def verdict_row(verdict: Verdict) -> list[str]:
     if verdict.interval:
         observed += " " + format_interval(verdict.interval)
     outcome: str = verdict.outcome
+    if not verdict.measurements:
+        outcome += f": {verdict.reason}"
     if remarks:
         outcome += f" ({'; '.join(remarks)})"
     return [
@@ -149,14 +151,14 @@ def verdict_table(verdicts: Sequence[Verdict]) -> str:
 def task_grid(verdicts: Sequence[Verdict]) -> str:
     """Return a table of claims by tasks, with outcome and observed value; empty if there is only one task.
 
-    Claims that do not apply are left out, and so are those of all tasks together.
+    Claims that do not apply or were not measured are left out, and so are those of all tasks together.
     """
     from tabulate import tabulate
 
     cells: dict[str, dict[str, str]] = {}
     for verdict in verdicts:
         claim, name = verdict.case.claim, verdict.case.task
-        if verdict.outcome != "not applicable" and name in TASKS:
+        if verdict.outcome in MARKS and name in TASKS:
             cell = f"{MARKS[verdict.outcome]} {format_number(verdict.observed)}"
             cells.setdefault(_name(claim), {})[name] = cell
     names = [name for name in TASKS if any(name in row for row in cells.values())]
@@ -171,6 +173,8 @@ def count_line(verdicts: Iterable[Verdict]) -> str:
     """Return the number of claims with each outcome, in one line."""
     outcomes = [verdict.outcome for verdict in verdicts]
     parts = [f"{outcomes.count(o)} {o}" for o in ("reproduced", "deviates", "inconclusive", "not applicable")]
+    if "not measured" in outcomes:
+        parts.append(f"{outcomes.count('not measured')} not measured")
     return f"{len(outcomes)} claim{'' if len(outcomes) == 1 else 's'}: {', '.join(parts)}"
 
 

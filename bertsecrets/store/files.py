@@ -17,9 +17,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from bertsecrets.errors import UserError
-from bertsecrets.store.locks import in_use, unused
-from bertsecrets.store.permissions import file_mode, make_folders, open_up
+from bertsecrets.errors import RunError, UserError
 
 MANIFEST = "manifest.json"  # in every entry of a store
 UNFINISHED = ".tmp"  # at the end of the name of what is being written
@@ -311,12 +309,12 @@ def guarded_writes(place: Path) -> Iterator[None]:
         }.get(number)
         if advice is None and not _is_near(error.filename, place):
             raise
-        advice = advice or f"{error.strerror or os.strerror(number)}: name another place"
-        raise UserError(f"cannot write {place}: {advice}") from error
+        advice = advice or f"{error.strerror}: name another place"
+        raise RunError(f"cannot write {place}: {advice}") from error
     except SafetensorError as error:
         if "os error" not in str(error):
             raise
-        raise UserError(f"cannot write {place}: {error}: free some space, or name another place") from error
+        raise RunError(f"cannot write {place}: {error}: free some space, or name another place") from error
 
 
 def _number(error: OSError) -> int | None:

@@ -36,6 +36,12 @@ class CtrlC:
         FrameHeads.run = interrupt
 sys.exit(pytest.main(sys.argv[1:], plugins=[CtrlC()]))
 """
+CRASHING = """
+from bertsecrets.measures.attention_change import AttentionChange
+def crash(self, run):
+    raise TypeError("out of the blue")
+AttentionChange.run = crash
+"""
 TOLD_TO_END = """
 import os, pathlib, signal, sys, time, pytest
 class End:
@@ -72,6 +78,7 @@ def bench(runs, glue, model, *more, started_by=("-m", "pytest"), **environment):
 def first(tmp_path_factory, tiny_glue, tiny_bert, quick_params):
     """A first run of some claims on RTE, with its JSON."""
     room = tmp_path_factory.mktemp("bench")
+    (room / "crashing.py").write_text(CRASHING)
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", "rte and (C2 or D2 or E1) and not C2p", "--allow-unofficial-data",
         "--benchmark-json", room / "b.json", BERTSECRETS_PARAMS=str(quick_params),
@@ -96,18 +103,45 @@ def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny
         "--frames", frames, "--benchmark-json", room / "e.json", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert (code, f"{frames}, line 1" in output) == (2, True), output
-    assert [one["extra_info"]["id"] for one in json.loads((room / "e.json").read_text())["benchmarks"]] == ["A2-rte"]
+    verdicts = {
+        one["extra_info"]["id"]: one["extra_info"] for one in json.loads((room / "e.json").read_text())["benchmarks"]
+    }
+    assert set(verdicts) == {"A2-rte", "B1-all"}
+    assert verdicts["B1-all"]["verdict"] == "not measured"
+    assert f"{frames}, line 1" in verdicts["B1-all"]["reason"]
+    assert "1 of 2 claims could not be measured: B1-all" in output
     frames.write_text('{"sentence": "He was here and agitated", "target": "agitated", "core_elements": ["He"]}')
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", "B1 or A2-rte and not block", "--allow-unofficial-data",
         "--frames", frames, "--benchmark-json", room / "f.json", started_by=("-c", INTERRUPTED),
         BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
-    assert (code, "KeyboardInterrupt" in output) == (2, True), output
+    assert (code, "KeyboardInterrupt" in output) == (130, True), output
     assert [one["extra_info"]["id"] for one in json.loads((room / "f.json").read_text())["benchmarks"]] == ["A2-rte"]
     code, output = bench(room / "runs", tiny_glue, tiny_bert, "--seeds", 0, "--benchmark-json", room / "none.json")
     assert code == 2
     assert "Traceback" not in output
+
+
+@pytest.mark.parametrize(
+    ("more", "code"), [((), 70), (("-n", "1"), 70), (("{own}",), 1)], ids=["alone", "in a worker", "beside others"]
+)
+def test_a_crash_is_no_deviation_and_takes_no_other_claim_with_it(
+    first, tiny_glue, tiny_bert, quick_params, more, code
+):
+    room = first[0]
+    own = room / "test_own.py"
+    own.write_text("def test_rte_own_C2_fails():\n    assert False\n")
+    ended, output = bench(
+        room / "crashed", tiny_glue, tiny_bert, "-k", "rte and (C2 or D2) and not C2p", "--allow-unofficial-data",
+        *(word.format(own=own) for word in more), "-p", "crashing", BERTSECRETS_PARAMS=str(quick_params),
+        PYTHONPATH=f"{ROOT}{os.pathsep}{room}",
+    )  # fmt: skip
+    assert ended == code, output
+    assert "BugError: a bug in bertsecrets or a damaged file (TypeError: out of the blue)" in output
+    assert "TypeError: out of the blue\n" in output  # with pytest's own traceback
+    if "-n" not in more:
+        assert re.search(r"2 claims: .*, 1 not measured", output)
 
 
 def test_a_signal_to_end_leaves_nothing_half_made(tmp_path, tiny_glue, tiny_bert, quick_params):
@@ -115,7 +149,7 @@ def test_a_signal_to_end_leaves_nothing_half_made(tmp_path, tiny_glue, tiny_bert
         tmp_path / "runs", tiny_glue, tiny_bert, "-k", "rte and C2 and not C2p", "--allow-unofficial-data",
         started_by=("-c", TOLD_TO_END), BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
-    assert (code, "KeyboardInterrupt" in output) == (2, True), output
+    assert (code, "KeyboardInterrupt" in output) == (143, True), output
     assert (tmp_path / "runs" / "checkpoints").is_dir()
     assert [found for found in (tmp_path / "runs" / "checkpoints").iterdir() if found.is_dir()] == []
 

@@ -13,13 +13,14 @@ from measurements import correlated, made_up, measured, read, scored
 from scipy import stats
 
 from bertsecrets.claims.band import band, format_interval, format_number, score_error
-from bertsecrets.claims.estimand import Estimand, NotApplicableError
+from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate
 from bertsecrets.claims.judge import decide, shape_problem
 from bertsecrets.claims.plan import measure_case
 from bertsecrets.claims.published import published_figures
 from bertsecrets.claims.quantity import REGISTERED
 from bertsecrets.claims.schema import Case
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.report.text import check
 from bertsecrets.texts.tasks import task
 

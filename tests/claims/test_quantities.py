@@ -9,13 +9,13 @@ import pytest
 from measurements import estimand, made_up, of_id, read, scored
 
 from bertsecrets.bootstrap import column_means
-from bertsecrets.claims.estimand import Estimand, NotApplicableError
+from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate, estimate, power
 from bertsecrets.claims.judge import decide
 from bertsecrets.claims.plan import is_kept, measure_case, missing, plan
 from bertsecrets.claims.published import correlation, likeness
 from bertsecrets.claims.schema import Case, Claim, cases
-from bertsecrets.errors import MissingError
+from bertsecrets.errors import MissingError, NotApplicableError
 from bertsecrets.report.text import width_in_words
 from bertsecrets.store.measurements import Shelf
 from bertsecrets.texts.tasks import TASKS

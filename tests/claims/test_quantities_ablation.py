@@ -5,10 +5,10 @@ import pytest
 from measurements import estimand, gridded, measured, read, verdict
 
 from bertsecrets.ablation.gains import all_gains, gains_of
-from bertsecrets.claims.estimand import NotApplicableError
 from bertsecrets.claims.estimate import with_interval
 from bertsecrets.claims.published import published_figures
 from bertsecrets.claims.quantities import ablation
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.settings import JudgeParams
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from measurements import estimand, gridded, measured, read, verdict
 
-from bertsecrets.claims.estimand import NotApplicableError
 from bertsecrets.claims.published import published_figures
 from bertsecrets.claims.quantities.words import FIGURE_7
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
 
 NAN = math.nan

@@ -87,6 +87,7 @@ def test_everything_measured_here_is_judged_elsewhere(capsys, shared, tmp_path, 
     out = run(
         capsys, "report", "--model", tiny_bert, "--measurements", tmp_path / "kept", "--json", tmp_path / "v.json",
         "--metrics", tmp_path / "m.json", "--plots", tmp_path / "p.json", "--html", tmp_path / "r.html",
+        code=1,
     )  # fmt: skip
     verdicts = json.loads((tmp_path / "v.json").read_text())
     ids = {verdict["id"] for verdict in verdicts}
@@ -95,6 +96,7 @@ def test_everything_measured_here_is_judged_elsewhere(capsys, shared, tmp_path, 
     for name in ("id", "published", "band", "observed", "verdict"):
         assert all(name in verdict for verdict in verdicts)
     assert all("unofficial data" in verdict["remarks"] for verdict in verdicts)
+    assert "deviates" in {verdict["verdict"] for verdict in verdicts}
     assert "D2" in out
     assert "unofficial data" in " ".join(out.split())
     metrics = json.loads((tmp_path / "m.json").read_text())

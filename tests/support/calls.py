@@ -23,8 +23,9 @@ def told(capsys, *arguments) -> str:
     return lines[0]
 
 
-def run(capsys, *arguments) -> str:
-    assert main([str(a) for a in arguments]) == 0
+def run(capsys, *arguments, code: int = 0) -> str:
+    """What a command prints that must end with this exit code."""
+    assert main([str(a) for a in arguments]) == code
     return capsys.readouterr().out
 
 

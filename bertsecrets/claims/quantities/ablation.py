@@ -10,11 +10,12 @@ from jaxtyping import Float
 
 from bertsecrets.ablation.gains import WHOLE, all_gains, gains_of, metric_of
 from bertsecrets.bootstrap import column_means
-from bertsecrets.claims.estimand import CHOOSING, JUDGING, Estimand, NotApplicableError, Number
+from bertsecrets.claims.estimand import CHOOSING, JUDGING, Estimand, Number
 from bertsecrets.claims.heads import name_of, place, top
 from bertsecrets.claims.paper import FRAME_HEADS, HARMFUL_HEADS
 from bertsecrets.claims.published import likeness, published_figures
 from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from bertsecrets.claims.estimand import Estimand, NotApplicableError, by_layer, flat
+from bertsecrets.claims.estimand import Estimand, by_layer, flat
 from bertsecrets.claims.published import likeness, published_figures
 from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 

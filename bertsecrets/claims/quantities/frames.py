@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bertsecrets.claims.estimand import Estimand, NotApplicableError, Number, flat
+from bertsecrets.claims.estimand import Estimand, Number, flat
 from bertsecrets.claims.heads import best_heads, place
 from bertsecrets.claims.paper import FRAME_HEADS
 from bertsecrets.claims.published import likeness, published_figures
 from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.types import Measurement
 
 SAMPLES = {

@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.claims.estimand import Estimand, NotApplicableError, Number
+from bertsecrets.claims.estimand import Estimand, Number
 from bertsecrets.claims.paper import SEVEN_TASKS
 from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.metrics import Metric, accuracy, moments, pearson, positive_f1
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement

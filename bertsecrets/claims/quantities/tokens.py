@@ -5,10 +5,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.claims.estimand import Estimand, NotApplicableError, Number, by_layer, flat
+from bertsecrets.claims.estimand import Estimand, Number, by_layer, flat
 from bertsecrets.claims.paper import ONE_SENTENCE_TASK, TWO_SENTENCE_TASKS
 from bertsecrets.claims.published import likeness, published_figures
 from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 

@@ -6,10 +6,11 @@ import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.bootstrap import column_means
-from bertsecrets.claims.estimand import CHOOSING, JUDGING, Estimand, NotApplicableError, Number, flat
+from bertsecrets.claims.estimand import CHOOSING, JUDGING, Estimand, Number, flat
 from bertsecrets.claims.heads import name_of
 from bertsecrets.claims.published import likeness, published_figures
 from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement

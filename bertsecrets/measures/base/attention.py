@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from tqdm.auto import tqdm
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base.measure import Measure, Results, Run
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import loading
@@ -110,7 +110,9 @@ class AttentionMeasure(Measure):
         tuned = run.open("eager")
         padded_to = self.padding(run.options)
         if padded_to is not None and tuned.fit(padded_to) < padded_to:
-            raise UserError(f"--padded-to {padded_to}: {run.folder} takes at most {tuned.fit(padded_to)} tokens")
+            raise NotApplicableError(
+                f"inputs cannot be padded to {padded_to} tokens: the model has positions for {tuned.fit(padded_to)}"
+            )
         return AttentionRun(
             run=run,
             rows=run.rows.head(settings.examples),
@@ -133,5 +135,5 @@ class AttentionMeasure(Measure):
         if problem is None:
             return twin.to(run.resources.device)
         if self.compares:
-            raise UserError(f"{run.folder} cannot be compared with {run.subject.model}: {problem}")
+            raise NotApplicableError(f"{run.folder} cannot be compared with {run.subject.model}: {problem}")
         return None

@@ -1,0 +1,161 @@
+"""Exit codes: 0 nothing deviates, 1 a claim deviates, 2 bad input, 70 a bug. A claim that fails takes none along."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+from bad_input import outcome
+from calls import run, told
+from measurements import measured, scored
+
+from bertsecrets.errors import NotApplicableError, RunError, UserError
+from bertsecrets.measures.attention_change import AttentionChange
+from bertsecrets.measures.scores import Scores
+from bertsecrets.store.measurements import keep
+from bertsecrets.types import Subject
+
+pytestmark = pytest.mark.usefixtures("quick")
+CLAIMS = ("--task", "rte", "--claim", "C2", "--claim", "D2", "--claim", "E1")
+
+
+def raising(error):
+    """A measure's `run` that fails."""
+
+    def run(self, run):
+        raise error
+
+    return run
+
+
+@pytest.fixture
+def report(capsys, shared, tmp_path):
+    """A function that runs `report` on three claims, and returns exit code, errors, verdicts by id, and the output."""
+
+    def call(*claims: str):
+        files = ("--json", tmp_path / "v.json", "--html", tmp_path / "r.html", "--metrics", tmp_path / "m.json")
+        code, errors = outcome([str(word) for word in ("report", *(claims or CLAIMS), *shared, *files)])
+        written = json.loads((tmp_path / "v.json").read_text()) if (tmp_path / "v.json").exists() else []
+        return code, errors, {verdict["id"]: verdict for verdict in written}
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def _own_measurements(runs):
+    """Measurements of one test must not hide the failures of the next; its checkpoints may stay."""
+    shutil.rmtree(runs / "measurements", ignore_errors=True)
+
+
+def test_a_claim_that_cannot_be_measured_takes_no_other_with_it(report, monkeypatch, tmp_path):
+    monkeypatch.setattr(AttentionChange, "run", raising(UserError("the texts are spoilt")))
+    code, errors, verdicts = report()
+    assert code == 2
+    assert errors.splitlines()[-1] == (
+        "bertsecrets: 1 of 3 claims could not be measured (C2-rte): the texts are spoilt"
+    )
+    assert (verdicts["C2-rte"]["verdict"], verdicts["C2-rte"]["reason"]) == ("not measured", "the texts are spoilt")
+    assert verdicts["D2-rte"]["observed"] is not None
+    assert verdicts["E1-rte"]["observed"] is not None
+    assert "the texts are spoilt" in (tmp_path / "r.html").read_text()
+    assert json.loads((tmp_path / "m.json").read_text())["outcomes"]["not measured"] == 1
+
+
+def test_what_a_model_cannot_have_is_no_error(report, monkeypatch):
+    monkeypatch.setattr(AttentionChange, "run", raising(NotApplicableError("heads cannot be disabled")))
+    code, errors, verdicts = report("--task", "rte", "--claim", "C2")
+    assert (code, "Traceback" in errors) == (0, False)
+    assert (verdicts["C2-rte"]["verdict"], verdicts["C2-rte"]["reason"]) == (
+        "not applicable",
+        "heads cannot be disabled",
+    )
+
+
+def test_what_concerns_every_claim_ends_the_run_with_what_is_done(report, monkeypatch, tmp_path):
+    monkeypatch.setattr(Scores, "run", raising(RunError("no space left")))
+    code, errors, verdicts = report()
+    assert code == 2
+    assert errors.splitlines()[-1] == "bertsecrets: no space left"
+    assert set(verdicts) == {"C2-rte"}
+    note = "1 of 3 claims were judged before the run ended (no space left)"
+    assert note in (tmp_path / "r.html").read_text()
+    assert json.loads((tmp_path / "m.json").read_text())["incomplete"] == note
+
+
+def test_an_interrupted_report_has_what_was_judged(report, monkeypatch, tmp_path):
+    monkeypatch.setattr(Scores, "run", raising(KeyboardInterrupt()))
+    code, errors, verdicts = report()
+    assert code == 130
+    assert errors.splitlines()[-1] == "bertsecrets: interrupted; finished results are in the store"
+    assert set(verdicts) == {"C2-rte"}
+    assert "1 of 3 claims were judged before the run ended (it was interrupted)" in (tmp_path / "r.html").read_text()
+
+
+def test_a_bug_in_one_measure_is_told_last_with_its_own_code(report, monkeypatch, runs):
+    monkeypatch.setenv("MY_TOKEN", "very-secret")
+    monkeypatch.setattr(AttentionChange, "run", raising(TypeError("unexpected very-secret\nmore")))
+    code, errors, verdicts = report()
+    assert code == 70
+    assert verdicts["C2-rte"]["verdict"] == "not measured"
+    assert verdicts["C2-rte"]["reason"].startswith("a bug in bertsecrets or a damaged file (TypeError: unexpected")
+    assert set(verdicts) == {"C2-rte", "D2-rte", "E1-rte"}
+    line = errors.splitlines()[-1]
+    assert line.startswith("bertsecrets: this is a bug in bertsecrets or a damaged file (TypeError: unexpected")
+    assert line.endswith("; please report it")
+    (file,) = (runs / "crashes").iterdir()
+    assert f"the traceback is in {file}" in line
+    text = file.read_text()
+    assert "Traceback (most recent call last)" in text
+    assert "arguments: report --task rte" in text
+    assert "\ntorch " in text
+    assert "very-secret" not in text
+
+
+def test_memory_that_runs_out_is_a_line_of_its_own(capsys, shared, monkeypatch):
+    monkeypatch.setattr(Scores, "run", raising(MemoryError()))
+    line = told(capsys, "measure", "scores", "--task", "rte", "--init", "untrained", *shared)
+    assert line.startswith("bertsecrets: not enough memory (MemoryError): close other programs")
+
+
+@pytest.mark.parametrize(("answers", "code"), [([1] * 90, 0), ([0] * 90, 1)])
+def test_a_report_ends_with_one_where_a_claim_deviates(capsys, tmp_path, answers, code):
+    right = [1] * 90
+    keep(replace(scored(answers, right), subject=Subject("m", "rte", "pretrained", 1)), tmp_path)
+    keep(replace(scored([1] * 45 + [0] * 45, right), subject=Subject("m", "rte", "untrained", 1)), tmp_path)
+    run(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path, code=code)
+
+
+def test_a_kept_measurement_that_lacks_a_sample_costs_only_its_own_claims(capsys, tmp_path):
+    for init in ("pretrained", "untrained"):
+        keep(replace(scored([1] * 9, [1] * 9), subject=Subject("m", "rte", init, 1)), tmp_path)
+        keep(replace(measured("special-tokens", {}, {"x": [1]}), subject=Subject("m", "rte", init, 1)), tmp_path)
+    line = told(
+        capsys, "report", "--model", "m", "--measurements", tmp_path, "--claim", "E1", "--claim", "D2",
+        "--json", tmp_path / "v.json",
+    )  # fmt: skip
+    assert "1 of 2 claims could not be measured (E1-rte): " in line
+    outcomes = {verdict["id"]: verdict["verdict"] for verdict in json.loads((tmp_path / "v.json").read_text())}
+    assert outcomes == {"D2-rte": "inconclusive", "E1-rte": "not measured"}
+
+
+def test_measure_all_goes_on_after_one_that_fails(capsys, shared, monkeypatch, tmp_path):
+    monkeypatch.setattr(Scores, "run", raising(UserError("no scores today")))
+    call = ["measure", "all", "--task", "rte", "--init", "untrained", *shared, "--save", tmp_path / "kept"]
+    code, errors = outcome([str(word) for word in call])
+    assert code == 2
+    assert errors.splitlines()[-1].startswith("bertsecrets: 1 of 3 measurements failed (scores)")
+    kept = {path.name.split("-own")[0] for path in (tmp_path / "kept").iterdir()}
+    assert any(name.startswith("special-tokens") for name in kept)
+    assert not any(name.startswith("scores") for name in kept)
+
+
+def test_words_that_are_not_text_are_refused_before_anything_starts(capsys):
+    for word in ("a\0b", "\udcff", "x" * 200_000):
+        line = told(capsys, "measure", "scores", "--task", word)
+        assert "word 4 of the command" in line
+        assert len(line) < 600
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "d/" * 3000])
+def test_a_path_longer_than_any_is_refused(capsys, path):
+    assert "no path is as long as" in told(capsys, "report", "--glue", path)
