@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bertsecrets.errors import NotApplicableError, RunError, UserError, first_line
+from bertsecrets.errors import NotApplicableError, RunError, UserError, first_line, shortened
 from bertsecrets.models.families import POSITIONS_AFTER_PADDING
 from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.memory import MORE_MEMORY, check_memory, memory_errors_in_words
@@ -23,6 +23,19 @@ from bertsecrets.texts.tasks import Task
 from bertsecrets.types import Initialisation
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # pickled weights are refused, never silently converted
+
+# Sizes in a configuration with the largest that are plausible, each some ten times that of any published model.
+LARGEST = {
+    "num_hidden_layers": 2000,
+    "num_attention_heads": 2000,
+    "hidden_size": 2**18,
+    "intermediate_size": 2**21,
+    "vocab_size": 2**23,
+    "max_position_embeddings": 2**27,
+    "type_vocab_size": 2**16,
+    "num_labels": 2**20,
+}
+UNBOUNDED, NONE = ("max_position_embeddings", "type_vocab_size"), (0, -1)  # some architectures do without
 
 
 @dataclass(frozen=True)
@@ -40,9 +53,10 @@ class OpenModel:
         """Return a number of tokens, reduced to the number of positions that the model has."""
         config = self.model.config
         positions = getattr(config, "max_position_embeddings", None) or tokens
+        positions = positions if positions > 0 else tokens  # -1 stands for any number (XLNet)
         if config.model_type in POSITIONS_AFTER_PADDING:
             positions -= config.pad_token_id + 1
-        return min(tokens, positions, self.tokenizer.model_max_length)
+        return int(min(tokens, positions, self.tokenizer.model_max_length))
 
     @property
     def layers(self) -> int:
@@ -73,7 +87,11 @@ def _load(ref: ModelRef, cls: Any, **options: Any) -> Any:
         return cls.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
     except SafetensorError as error:
         raise RunError(f"{ref.path}: model.safetensors is damaged ({error}): download or save it again") from error
-    except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
+    except (UserError, MemoryError):
+        raise
+    except KeyError as error:
+        raise UserError(f"{ref.path} cannot be opened as a model: transformers does not know {error}") from error
+    except Exception as error:  # tokenizers raises bare ones, transformers those of any arithmetic on a config
         raise UserError(f"{ref.path} cannot be opened as a model: {first_line(error)}") from error
 
 
@@ -89,7 +107,29 @@ def open_config(ref: ModelRef) -> Any:
     transformers.logging.set_verbosity_error()  # what matters in its warnings is checked here and reported in one line
     transformers.logging.disable_progress_bar()
 
-    return _load(ref, AutoConfig)
+    config = _load(ref, AutoConfig)
+    _check_sizes(config, ref)
+    config.return_dict = True
+    if getattr(config, "chunk_size_feed_forward", 0):
+        config.chunk_size_feed_forward = 0  # saves memory, changes no result, and refuses most lengths
+    return config
+
+
+def _check_sizes(config: Any, ref: ModelRef) -> None:
+    """Make sure that a configuration describes a model of possible size, before anything of that size is made.
+
+    Raises:
+        UserError: a size is not a whole number, or not one that any model has.
+    """
+    for name, most in LARGEST.items():
+        size = getattr(config, name, None)
+        if size is None:
+            continue
+        whole = isinstance(size, int) and not isinstance(size, bool)
+        if not whole or not (1 <= size <= most or (size in NONE and name in UNBOUNDED)):
+            raise UserError(
+                f"{ref.path}: {name} in config.json is {shortened(repr(size), 50)}, not a whole number from 1 to {most}"
+            )
 
 
 def open_tokenizer(ref: ModelRef) -> Any:
@@ -101,6 +141,16 @@ def open_tokenizer(ref: ModelRef) -> Any:
     from transformers import AutoTokenizer
 
     tokenizer = _load(ref, AutoTokenizer)
+    longest = tokenizer.model_max_length
+    if isinstance(longest, bool) or not isinstance(longest, int | float) or not longest >= 1:
+        raise UserError(
+            f"{ref.path}: model_max_length in tokenizer_config.json is {shortened(repr(longest), 50)}, "
+            "not a number of tokens"
+        )
+    try:
+        tokenizer("A few words.", "And 2 more!")
+    except Exception as error:  # tokenizers raises bare ones, such as for a vocabulary without the unknown token
+        raise UserError(f"{ref.path}: its tokenizer fails on a short text: {first_line(error)}") from error
     if not tokenizer.is_fast:
         raise UserError(f"{ref.name} has no fast tokenizer, which is needed to align words: save one as tokenizer.json")
     return tokenizer
@@ -283,6 +333,11 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
     ref = ModelRef.in_folder(folder)
     tokenizer = _checkpoint_tokenizer(ref, base, config)
     model, drawn = _load_classifier(ref, config, attention)
+    if drawn and not any(name.startswith(f"{model.base_model_prefix}.") and ".pooler." not in name for name in drawn):
+        raise UserError(
+            f"{folder} is an encoder without a trained classifier ({sorted(drawn)[0]} is not among its weights): "
+            "name it with --model instead of --checkpoint"
+        )
     _refuse_drawn(ref.path, sorted(drawn))
     _order_classes(model, task, folder)
     return OpenModel(model.eval(), tokenizer, ref.identity())

@@ -175,6 +175,8 @@ def check_glue(folder: Path) -> None:
         raise UserError(f"cannot read the GLUE folder {one_line(folder, 100)}: {error.strerror}") from error
     if not there:
         raise UserError(f"no GLUE folder at {folder}: give the folder that holds RTE/dev.tsv and the like")
+    if (folder / "train.tsv").is_file():
+        raise UserError(f"{folder} is the folder of a single task: give its parent folder")
 
 
 def find_file(glue: Path, task: Task, name: str) -> Path:
