@@ -7,7 +7,7 @@ from dataclasses import replace
 from bad_input import COMMON, BadInput, Room
 from measurements import scored
 
-from bertsecrets.store.files import MANIFEST
+from bertsecrets.store.entries import read_manifest, write_manifest
 from bertsecrets.store.measurements import keep
 from bertsecrets.types import Subject
 
@@ -58,7 +58,8 @@ def kept(says: str, change: Callable[[dict], object]) -> BadInput:
             data = json.loads((entry / "measurement.json").read_text())
             change(data)
             (entry / "measurement.json").write_text(json.dumps(data))
-            (entry / MANIFEST).unlink(missing_ok=True)
+            facts = read_manifest(entry)
+            write_manifest(entry, {name: facts[name] for name in ("kind", "name", "measure", "subject")})
 
     return BadInput(f"kept measurement: {says}", REPORT, ("is incomplete or from another version", says), make)
 
@@ -124,6 +125,7 @@ ROWS = [
         )
         for length in ("x", -5, 0, [1])
     ),
+    BadInput("a list as manifest", CHECKPOINT, "manifest.json is not a JSON object", written("manifest.json", b"[]")),
     BadInput("weights of no bytes", SCORES, "model.safetensors is damaged", written("model.safetensors", b"")),
     BadInput("an encoder as a checkpoint", CHECKPOINT, ("is an encoder without", "--model"), encoder_only),
     BadInput("a task's own folder", ("report", *COMMON, "--glue", "{glue}/RTE"), "give its parent folder"),
