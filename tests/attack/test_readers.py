@@ -1,0 +1,322 @@
+"""Every reader of a user's file, given whatever a good file becomes by chance: it reads it, or says why in one line.
+
+`READERS` names a good input for each and the function that reads it. hypothesis changes bytes, cuts, doubles and puts
+in what parsers stumble over. Nothing but success or a `UserError` of one short line may come out. How many inputs are
+tried is for the profile to say: `make attack` tries many more.
+"""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import tarfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from patterned import pattern_set
+from safetensors.numpy import save
+from treebank_sample import HEADS, TREES
+
+from bertsecrets.ablation.head_sets import parse_sets
+from bertsecrets.claims.schema import load_claims
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.map_set import MapSet
+from bertsecrets.patterns.annotation.p20 import read_p20
+from bertsecrets.patterns.annotation.session import Annotation
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.classifier import REPORT, WEIGHTS, PatternClassifier, held_out_errors, read_report
+from bertsecrets.patterns.features.table import feature_names
+from bertsecrets.reading import read_npy
+from bertsecrets.settings import load_settings, project_path
+from bertsecrets.store.files import digest, file_sha256
+from bertsecrets.texts.framenet_xml import open_frames
+from bertsecrets.texts.glue import load_folder
+from bertsecrets.texts.tasks import task
+from bertsecrets.texts.treebank import read_treebank
+
+# ---------------------------------------------------------------------- changes
+
+TOKENS = [
+    *(b"\0", b"\xff", b"\xef\xbb\xbf", b"\r", b"\n", b"\n\n", b"\t", b" ", b"\xe2\x80\xa8"),
+    *(b"\xed\xa0\x80", b"\xd9\xa3", b"\x7f", b"\x80", b"\xff" * 8, b"\0" * 512, b"PK\x03\x04", b"\x93NUMPY"),
+    *(b"-1", b"0", b"1e999", b"1_0", b"9" * 30, b"9" * 5000, b"NaN", b".nan", b".inf", b"null", b"true", b"yes"),
+    *(b"[", b"]", b"{", b"}", b'"', b"'", b"\\", b"/", b"../", b":", b": ", b"- ", b"&a ", b"*a", b"<<: *a", b"!!int "),
+    *(b"<", b">", b"&a;", b"&#0;", b"<!DOCTYPE a>", b"]]>", b"<!--", b"(", b")", b"=", b"|", b"[" * 300, b"(" * 300),
+]  # fmt: skip
+
+
+@st.composite
+def changed(draw, good: bytes) -> bytes:
+    """Good bytes with a few changes, or bytes that have nothing to do with them."""
+    if draw(st.integers(0, 19)) == 0:
+        return draw(st.binary(max_size=200))
+    data = bytearray(good)
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, max(len(data) - 1, 0)))
+        stop = place + draw(st.integers(1, 12))
+        match draw(st.sampled_from(("byte", "insert", "replace", "remove", "double", "cut", "move"))):
+            case "byte":
+                data[place : place + 1] = bytes([draw(st.integers(0, 255))])
+            case "insert":
+                data[place:place] = draw(st.sampled_from(TOKENS))
+            case "replace":
+                data[place:stop] = draw(st.sampled_from(TOKENS))
+            case "remove":
+                del data[place:stop]
+            case "double":
+                stop = draw(st.integers(place, len(data)))
+                data[place:place] = data[place:stop]
+            case "cut":
+                del data[place:]
+            case "move":
+                part = data[place:stop]
+                del data[place:stop]
+                target = draw(st.integers(0, len(data)))
+                data[target:target] = part
+    return bytes(data)
+
+
+# ---------------------------------------------------------------------- readers
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader of files: what is written (the spoilt file as `spoilt`, others beside it), and how they are read.
+
+    `place` is where the spoilt bytes go, below the folder that `read` gets; `pack` wraps them before they are written.
+    """
+
+    place: str
+    good: bytes
+    read: Callable[[Path], Any]
+    beside: Callable[[Path], Any] = lambda folder: None
+    pack: Callable[[bytes], bytes] = lambda data: data
+
+
+def glue(name: str, text: str) -> Reader:
+    chosen = task(name)
+    place = f"{chosen.folder}/{chosen.dev_file}"
+    return Reader(place, text.encode(), lambda folder: load_folder(folder, chosen, "dev").targets())
+
+
+FRAME = (
+    b'<?xml version="1.0" encoding="UTF-8"?>\n<frame name="Humming" ID="7" xmlns="http://framenet.icsi.berkeley.edu">'
+    b'<FE name="Hummer" coreType="Core"/><FEcoreSet><memberFE name="Hummer"/></FEcoreSet></frame>'
+)
+UNIT = (
+    b'<?xml version="1.0"?><lexUnit name="hum.v" frame="Humming"><subCorpus><sentence ID="1">'
+    b'<text>Ann was softly humming .</text><annotationSet status="MANUAL"><layer rank="1" name="FE">'
+    b'<label name="Hummer" start="0" end="2"/></layer><layer rank="1" name="Target">'
+    b'<label name="Target" start="15" end="21"/></layer></annotationSet></sentence></subCorpus></lexUnit>'
+)
+RECORD = b'{"sentence": "Ann was humming a song.", "target": "humming", "core_elements": ["Ann", "a song"]}\n'
+
+
+def files(*named: tuple[str, bytes]) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        for name, content in named:
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    return write
+
+
+def tarred(*named: tuple[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, content in named:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def zipped(*named: tuple[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in named:
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+FRAMENET = (("fn/frame/Humming.xml", FRAME), ("fn/lu/lu1.xml", UNIT))
+BANK = (("treebank/a.mrg", TREES.encode()), ("dependency_treebank/a.dp", HEADS.encode()))
+SQUARE = npy(np.full((4, 4), 0.25, dtype=np.float32))
+P20 = (
+    ("d/raw/labels.txt", b"vertical = 1\nblock = rte_4_1\n"),
+    ("d/raw/0001.npy", SQUARE),
+    ("d/raw/rte_4_1.npy", SQUARE),
+)
+
+
+def settings_of(folder: Path) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BERTSECRETS_PARAMS", str(folder / "params.yaml"))
+        return load_settings()
+
+
+def claims_of(folder: Path) -> Any:
+    return load_claims.__wrapped__(folder)
+
+
+def sets_of(folder: Path) -> Any:
+    return parse_sets((folder / "heads").read_bytes().decode("utf-8", "replace"), 12, 12)
+
+
+def pattern_files(folder: Path) -> None:
+    pattern_set(5).save(folder)
+
+
+def small_weights() -> bytes:
+    """The weights of a classifier with a single tree of three nodes."""
+    classes, row = len(CLASSES), len(feature_names())
+    tensors = {
+        **{f"trees.{name}": np.array([0, -1, -1], dtype=np.int32) for name in ("feature", "left", "right")},
+        "trees.left": np.array([1, 0, 0], dtype=np.int32),
+        "trees.right": np.array([2, 0, 0], dtype=np.int32),
+        "trees.threshold": np.zeros(3),
+        "trees.value": np.zeros((3, classes), dtype=np.float32),
+        "trees.roots": np.zeros(1, dtype=np.int32),
+        "trees.start": np.zeros(classes, dtype=np.float32),
+        "linear.mean": np.zeros(row),
+        "linear.scale": np.ones(row),
+        "linear.weight": np.zeros((classes, row)),
+        "linear.bias": np.zeros(classes),
+    }
+    facts = {"depth": 1, "temperature": 1.0, "features": digest(feature_names()), "classes": CLASSES}
+    return save(tensors, {"facts": json.dumps(facts)})
+
+
+def named_weights(folder: Path) -> Any:
+    """Read weights that the report names, so that more than their digest is looked at."""
+    report = json.loads(small_report())
+    (folder / REPORT).write_text(json.dumps({**report, "weights_sha256": file_sha256(folder / WEIGHTS)}))
+    return PatternClassifier.load(folder)
+
+
+def array_of(folder: Path) -> Any:
+    try:
+        return read_npy((folder / "a.npy").read_bytes())
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def claims_text() -> bytes:
+    """The first two claims of the suite's own."""
+    text = min(project_path("expected").glob("*.yaml")).read_bytes()
+    return b"\n- id".join(text.split(b"\n- id")[:3])
+
+
+def small_report() -> bytes:
+    """A report with all it needs and two held-out maps; the shipped one is long."""
+    rows = [{"probabilities": [0.2] * 5, "label": "block", "head": head} for head in ("a", "b")]
+    return json.dumps({"weights_sha256": "0" * 64, "held_out": rows, "models": {"tiny": 2}}).encode()
+
+
+READERS = {
+    "GLUE": glue("rte", "index\tsentence1\tsentence2\tlabel\n0\ta b\tc\tentailment\n1\td\t\"e\tnot_entailment\n"),
+    "GLUE of one text": glue("sst2", "sentence\tlabel\na b \t1\nc\t0\n"),
+    "GLUE with short rows": glue("qqp", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\ta\tb\t1\n3\t4\n"),
+    "STS-B": glue("stsb", "index\tsentence1\tsentence2\tscore\n0\ta\tb\t5.000\n1\tc\td\t0.8\n"),
+    "frames": Reader("f.jsonl", RECORD * 2, lambda folder: open_frames(folder / "f.jsonl")),
+    "FrameNet's frames": Reader("fn/frame/Humming.xml", FRAME, open_frames, files(FRAMENET[1])),
+    "FrameNet's units": Reader("fn/lu/lu1.xml", UNIT, open_frames, files(FRAMENET[0])),
+    "FrameNet's zip": Reader("fn.zip", zipped(*FRAMENET), lambda folder: open_frames(folder / "fn.zip")),
+    "FrameNet's tar": Reader("fn.tar", tarred(*FRAMENET), lambda folder: open_frames(folder / "fn.tar")),
+    "FrameNet's tar, packed": Reader("t", tarred(*FRAMENET), lambda at: open_frames(at / "t"), pack=gzip.compress),
+    "FrameNet's gz": Reader("fn.gz", gzip.compress(tarred(*FRAMENET)), lambda folder: open_frames(folder / "fn.gz")),
+    "FrameNet's bz2": Reader("fn.bz2", bz2.compress(tarred(*FRAMENET)), lambda folder: open_frames(folder / "fn.bz2")),
+    "FrameNet's xz": Reader("fn.xz", lzma.compress(tarred(*FRAMENET)), lambda folder: open_frames(folder / "fn.xz")),
+    "trees": Reader("treebank/a.mrg", TREES.encode(), read_treebank, files(BANK[1])),
+    "heads of words": Reader("dependency_treebank/a.dp", HEADS.encode(), read_treebank, files(BANK[0])),
+    "zipped trees": Reader("treebank.zip", zipped(BANK[0]), read_treebank, files(BANK[1])),
+    "settings": Reader("params.yaml", project_path("params.yaml").read_bytes(), settings_of),
+    "claims": Reader("A.yaml", claims_text(), claims_of),
+    "sets of heads": Reader("heads", b"1.2 7.6 1.2+7.6 5 pairs:3 nested:1.2,7.6,2", sets_of),
+    "an array": Reader("a.npy", SQUARE, array_of),
+    "P20's labels": Reader("d/raw/labels.txt", P20[0][1], read_p20, files(*P20[1:])),
+    "P20's maps": Reader("d/raw/0001.npy", SQUARE, read_p20, files(P20[0], P20[2])),
+    "P20's archive": Reader("p.tgz", gzip.compress(tarred(*P20)), lambda folder: read_p20(folder / "p.tgz")),
+    "P20's archive, packed": Reader("p", tarred(*P20), lambda folder: read_p20(folder / "p"), pack=gzip.compress),
+    "annotations": Reader("annotations.tsv", b"", MapSet.load, pattern_files),
+    "maps": Reader("maps-0001.npz", b"", MapSet.load, pattern_files),
+    "annotators": Reader("annotators.json", b'{"label": "A", "second label": "B"}', Annotation.open, pattern_files),
+    "the classifier's report": Reader(REPORT, small_report(), lambda folder: held_out_errors(read_report(folder))),
+    "the classifier's weights": Reader(WEIGHTS, small_weights(), named_weights),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("readers")
+
+
+@pytest.mark.parametrize("name", READERS)
+@given(data=st.data())
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+def test_a_reader_reads_or_says_why_in_one_line(name, room, data):
+    reader, folder = READERS[name], room / name
+    if not folder.exists():
+        folder.mkdir()
+        reader.beside(folder)
+    path = folder / reader.place
+    good = reader.good or (original(folder, path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(reader.pack(data.draw(changed(good))))
+    said = refusal(reader, folder)
+    assert said is None or (len(said.splitlines()) == 1 and len(said) < 1500)
+
+
+def refusal(reader: Reader, folder: Path) -> str | None:
+    """Return why a reader does not read a folder; None if it does."""
+    try:
+        reader.read(folder)
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def original(folder: Path, path: Path) -> bytes:
+    """Return a file as it was written at first."""
+    kept = folder.parent / f"{folder.name} {path.name}"
+    if not kept.exists():
+        kept.write_bytes(path.read_bytes())
+    return kept.read_bytes()
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_the_good_input_is_read(name, tmp_path):
+    reader = READERS[name]
+    reader.beside(tmp_path)
+    path = tmp_path / reader.place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if reader.good:
+        path.write_bytes(reader.pack(reader.good))
+    assert reader.read(tmp_path) is not None
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+@given(share=st.floats(0, 1))
+def test_a_tar_archive_that_was_cut_is_never_read(room, pack, share):
+    """Wherever it is cut: before the end of its last file, inside a header, between files, in the stream's own end."""
+    packed = pack(tarred(*FRAMENET, *((f"fn/lu/lu{number}.xml", UNIT) for number in range(2, 30))))
+    whole = len(packed.rstrip(b"\0")) if pack is bytes else len(packed)
+    path = room / "cut"
+    path.write_bytes(packed[: int(share * (whole - 1))])
+    with pytest.raises(UserError, match="cannot be read"):
+        open_frames(path)
