@@ -102,12 +102,13 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
             its aliases written out.
     """
     try:
+        _check_depth(text)
         loader = LOADER(text)
         try:
             node = loader.get_single_node()
             if node is None:
                 return None, None
-            _measure(node, {}, YAML_DEPTH)
+            _measure(node, {})
             return node, loader.construct_document(node)
         finally:
             loader.dispose()
@@ -115,23 +116,36 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or error
         raise YamlError(mark.line + 1 if mark else 1, f"this is not valid YAML: {one_line(problem)}") from error
-    except RecursionError as error:
-        raise YamlError(1, f"nested more than {YAML_DEPTH} deep") from error
     except YamlError:
         raise
     except (ValueError, TypeError, ArithmeticError, LookupError) as error:  # a date such as 2019-99-99
         raise YamlError(1, f"a value cannot be read: {one_line(error)}") from error
 
 
-def _measure(node: yaml.Node, known: dict[int, int], depth: int) -> int:
+def _check_depth(text: str) -> None:
+    """Make sure that a document is not nested too deeply; composing nodes recurses, in libyaml until it crashes.
+
+    Raises:
+        YamlError: it is.
+        yaml.YAMLError: it is not YAML.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > YAML_DEPTH:
+            raise YamlError(event.start_mark.line + 1 if event.start_mark else 1, f"nested more than {YAML_DEPTH} deep")
+
+
+def _measure(node: yaml.Node, known: dict[int, int]) -> int:
     """Return the number of nodes below a node with every alias written out, itself included.
 
     Raises:
-        YamlError: they are too many or nested too deeply, or a key is named twice.
+        YamlError: they are too many, or a key is named twice.
     """
     line = node.start_mark.line + 1
-    if depth < 0:
-        raise YamlError(line, f"nested more than {YAML_DEPTH} deep")
     if id(node) in known:
         if not known[id(node)]:
             raise YamlError(line, "an alias stands inside what it names")
@@ -148,7 +162,7 @@ def _measure(node: yaml.Node, known: dict[int, int], depth: int) -> int:
             below += [key, value]
     elif isinstance(node, yaml.SequenceNode):
         below = node.value
-    nodes = 1 + sum(_measure(part, known, depth - 1) for part in below)
+    nodes = 1 + sum(_measure(part, known) for part in below)
     if nodes > YAML_NODES:
         raise YamlError(line, f"more than {YAML_NODES} values, with its aliases written out")
     known[id(node)] = nodes

@@ -201,6 +201,8 @@ def find_words(text: str, wanted: str) -> list[Span]:
     >>> find_words("the parts", "art")
     [(5, 8)]
     """
+    if len(wanted.strip()) > len(text):
+        return []
     pattern = re.escape(wanted.strip())
     whole = [m.span() for m in re.finditer(rf"(?<!\w){pattern}(?!\w)", text)]
     return whole or [m.span() for m in re.finditer(pattern, text)]
