@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.report.figures import figures_of
+from bertsecrets.report.figures import figures_of, heat_map, layer_curves
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement, Subject
 
@@ -98,3 +98,9 @@ def test_what_has_no_figure_gets_none():
     nothing = found("special-tokens", cls=GRID * np.nan, sep=GRID * np.nan, sep_sum=GRID * np.nan)
     for measurement in (found("scores", accuracy=0.5), named, nothing):
         assert draw(measurement) == []
+
+
+@pytest.mark.parametrize("text", [r"$\frac$", "$x", "a_{b}^c$$"])
+def test_a_dollar_sign_in_a_title_or_unit_is_no_formula(text):
+    assert heat_map(GRID, text, 0.0, 1.0, unit=text).startswith("<svg")
+    assert layer_curves({text: GRID[0]}, text).startswith("<svg")

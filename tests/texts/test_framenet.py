@@ -238,6 +238,17 @@ def test_other_bad_files_are_named(tmp_path):
         read_jsonl(tmp_path / "b.jsonl")
 
 
+def test_a_line_of_json_may_hold_any_other_line_end(tmp_path):
+    record = '{"sentence": "Ann\u2028was humming .", "target": "humming", "core_elements": ["Ann"]}'
+    (tmp_path / "a.jsonl").write_text(f"{record}\r\n{record}\n", encoding="utf-8", newline="")
+    assert [one.sentence for one in read_jsonl(tmp_path / "a.jsonl")] == ["Ann\u2028was humming ."] * 2
+
+
+def test_files_that_macos_adds_are_passed_over(corpus):
+    write(corpus / "lu" / "._lu9.xml", "\0\5\x16\7")
+    assert len(open_frames(corpus).sentences) == 1
+
+
 @pytest.mark.skipif("BERTSECRETS_FRAMENET" not in os.environ, reason="names no FrameNet folder or archive")
 def test_the_filters_on_the_real_framenet():
     """FrameNet 1.5 has 439 of the paper's 470 distinct sentences; 1.7 has them all."""

@@ -1,0 +1,93 @@
+"""Archives are read whole, within limits, and whatever their compression; one that was cut off is refused."""
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+
+import pytest
+
+from bertsecrets.texts import archives
+from bertsecrets.texts.archives import DamagedArchiveError, read_members
+
+FILES = {"a/one.txt": b"one " * 300, "a/two.txt": b"two", "a/other.md": b"other"}
+PACKERS = [bytes, gzip.compress, bz2.compress, lzma.compress]
+
+
+def tarred(files, kind=tarfile.PAX_FORMAT) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=kind) as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def zipped(files) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def read(tmp_path, data: bytes, **options) -> dict[str, bytes]:
+    (tmp_path / "packed").write_bytes(data)
+    return dict(read_members(tmp_path / "packed", lambda name: name.endswith(".txt"), **options))
+
+
+WANTED = {name: content for name, content in FILES.items() if name.endswith(".txt")}
+
+
+@pytest.mark.parametrize("pack", PACKERS)
+@pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_the_wanted_files_of_every_kind_of_tar_are_read(tmp_path, pack, kind):
+    assert read(tmp_path, pack(tarred(FILES, kind))) == WANTED
+
+
+def test_the_wanted_files_of_a_zip_are_read(tmp_path):
+    assert read(tmp_path, zipped(FILES)) == WANTED
+
+
+def test_long_names_are_read(tmp_path):
+    name = "a/" * 200 + "one.txt"
+    for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        assert read(tmp_path, tarred({name: b"one"}, kind)) == {name: b"one"}
+
+
+@pytest.mark.parametrize("data", [tarred(FILES), zipped(FILES)])
+def test_a_file_or_an_archive_beyond_its_limit_is_refused(tmp_path, data, monkeypatch):
+    assert read(tmp_path, data, limit=1200) == WANTED
+    with pytest.raises(DamagedArchiveError, match=r"a/one.txt unpacks to more than"):
+        read(tmp_path, data, limit=1199)
+    monkeypatch.setattr(archives, "TOTAL_LIMIT", 1202)
+    with pytest.raises(DamagedArchiveError, match="to more than"):
+        read(tmp_path, data)
+
+
+def test_what_is_not_wanted_counts_in_a_tar_which_has_to_be_unpacked_up_to_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "TOTAL_LIMIT", 2**20)
+    data = tarred({"a/rest.md": bytes(2**21), **FILES})
+    with pytest.raises(DamagedArchiveError, match="says 2097152 bytes"):
+        read(tmp_path, gzip.compress(data))
+
+
+@pytest.mark.parametrize("pack", PACKERS)
+def test_an_archive_without_the_end_of_its_stream_is_refused(tmp_path, pack):
+    """The files are all there, and the zeros after them; what is missing is the checksum of the stream."""
+    data = pack(tarred(FILES))
+    if pack is bytes:
+        data = data.rstrip(b"\0")
+    with pytest.raises(DamagedArchiveError):
+        read(tmp_path, data[:-3])
+
+
+def test_what_a_tar_says_of_a_file_is_bounded(tmp_path):
+    """A header of attributes is read into memory whole, before its file is even named."""
+    member = tarfile.TarInfo("attributes")
+    member.type, member.size = tarfile.XHDTYPE, 2**30
+    with pytest.raises(DamagedArchiveError, match="a header says 1073741824 bytes"):
+        read(tmp_path, member.tobuf(tarfile.GNU_FORMAT) + bytes(10_000))
