@@ -17,11 +17,11 @@ YAML_NODES, YAML_DEPTH = 200_000, 50  # of a YAML document, with every alias wri
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where installed, is eight times as fast
 
 
-def read_bytes(path: Path, limit: int = TEXT_LIMIT, what: str = "") -> bytes:
+def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read") -> bytes:
     """Return the content of a file; a device or pipe without an end is not read beyond the limit.
 
     Args:
-        what: what the file is, for the message if it cannot be read, such as `the settings `.
+        failing: how the message begins if it cannot be read, such as `cannot read the settings`.
 
     Raises:
         UserError: it is missing, cannot be read, or is larger than `limit` bytes.
@@ -30,21 +30,21 @@ def read_bytes(path: Path, limit: int = TEXT_LIMIT, what: str = "") -> bytes:
         with path.open("rb") as file:
             data = file.read(limit + 1)
     except OSError as error:
-        raise UserError(f"cannot read {what}{one_line(path)}: {error.strerror}") from error
+        raise UserError(f"{failing} {one_line(path)}: {error.strerror}") from error
     except ValueError as error:  # a path with a null character
-        raise UserError(f"cannot read {what}{str(path)!r}: {error}") from error
+        raise UserError(f"{failing} {str(path)!r}: {error}") from error
     if len(data) > limit:
         raise UserError(f"{path} is larger than {limit >> 20} MiB, which no such file is: name another file")
     return data
 
 
-def read_text(path: Path, limit: int = TEXT_LIMIT, what: str = "") -> str:
+def read_text(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read") -> str:
     """Return the text of a UTF-8 file, with or without a byte order mark; line ends are left as they are.
 
     Raises:
         UserError: it is missing, cannot be read, is too large or is not UTF-8; the message names the line.
     """
-    return decoded(read_bytes(path, limit, what), str(path))
+    return decoded(read_bytes(path, limit, failing), str(path))
 
 
 def decoded(data: bytes, name: str) -> str:

@@ -106,7 +106,7 @@ def load_settings() -> Params:
     """
     path = Path(os.environ.get("BERTSECRETS_PARAMS") or project_path("params.yaml"))
     try:
-        _, data = read_yaml(read_text(path, YAML_LIMIT, "the settings "))
+        _, data = read_yaml(read_text(path, YAML_LIMIT, "cannot read the settings"))
         return Params.model_validate(data)
     except ValidationError as error:
         raise UserError(f"{path}: {in_words(error)}") from error
