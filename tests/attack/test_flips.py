@@ -19,7 +19,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.store.measurements import Shelf
 from bertsecrets.texts.train_parser import train_pipeline
 
-FLIPS = 40 if LONG else 2  # of each file, through commands
+FLIPS = 10 if LONG else 1  # of each file, through commands
 SWEEP = 1 if LONG else 23  # of each file, through its reader, every so many bytes
 FEW = ("--limit", "6")
 GRID = ("measure", "head-ablation", "@subject", *FEW, "--json", "@now.json")

@@ -33,7 +33,7 @@ COMMANDS = {
         ],
         ["report", "@subject", "--claim", "E1", *OUTPUTS],
     ),
-    "report from an empty store": ([], ["report", "@subject", "--claim", "E1", *OUTPUTS]),
+    "report from an empty store": ([], ["report", "@subject", "--claim", "E1", *OUTPUTS[:2]]),
     "annotate": (
         [["finetune", "@subject"], ["finetune", "@subject", "--init", "untrained"]],
         ["annotate", "@maps", "@subject", *DRAW],
@@ -52,14 +52,14 @@ def attack(request, bench) -> Attack:
 
 
 def test_killed_before_a_change_of_files(attack, tally):
-    places = some(range(attack.operations), 5, attack.name)
+    places = some(range(attack.operations), 4, attack.name)
     problems = [attack.problems(Fault(operation=place)) for place in places]
     tally(f"killed at a file operation: {attack.name}", len(places), problems.count([]))
     assert list(chain(*problems)) == []
 
 
 def test_killed_within_a_file(attack, tally):
-    sizes = [100, 3000, *((0, 1000, 10_000, 30_000, 100_000) if LONG else ())]
+    sizes = [3000, *((100, 1000, 10_000, 30_000, 100_000) if LONG else ())]
     problems = [attack.problems(Fault(cut=size)) for size in sizes]
     tally(f"killed within a file: {attack.name}", len(sizes), problems.count([]))
     assert list(chain(*problems)) == []
