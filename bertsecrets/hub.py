@@ -17,7 +17,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal
 
-from bertsecrets.errors import UserError, first_line
+from bertsecrets.errors import RunError, UserError, first_line
 from bertsecrets.store.files import file_sha256, guarded_writes
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -58,7 +58,7 @@ class Repository:
         """Return the commit of the revision: the one at which the file `marker` is cached, or else is fetched now.
 
         Raises:
-            UserError: it is neither cached nor to be had from the hub.
+            RunError: it is neither cached nor to be had from the hub.
         """
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
@@ -94,7 +94,7 @@ class Repository:
             for group in essential:
                 if not any(fnmatch(name, pattern) for name in held for pattern in group):
                     instead = [f", only {name}, which is never opened" for name in self.never if name in held]
-                    raise UserError(f"{self.title} has no {group[0]} on the hub{''.join(instead[:1])}: {self.ways_on}")
+                    raise RunError(f"{self.title} has no {group[0]} on the hub{''.join(instead[:1])}: {self.ways_on}")
             with self._downloading():
                 folder = Path(
                     _patiently(
@@ -161,7 +161,7 @@ class Repository:
         except (UserError, MemoryError):
             raise
         except Exception as error:  # the hub library and its HTTP client have dozens of them
-            raise UserError(self._words(error, downloading)) from error
+            raise RunError(self._words(error, downloading)) from error
 
     def _words(self, error: Exception, downloading: bool) -> str:
         """Return one line: what the hub answered, and what to do."""
@@ -303,7 +303,7 @@ def _check(file: Path, pinned: str | None, title: str) -> None:
     else:  # a cache without links: the content has no name there
         right = True
     if not right:
-        raise UserError(
+        raise RunError(
             f"{kept} is not the published {file.name} of {title} (damaged or altered): delete it, run again"
         )
 
@@ -318,7 +318,7 @@ def git_sha1(file: Path) -> str:
         status = file.stat()
         return _git_sha1(file, status.st_size, status.st_mtime_ns)
     except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror}") from error
+        raise RunError(f"cannot read {file}: {error.strerror}") from error
 
 
 @functools.cache

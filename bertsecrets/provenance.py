@@ -4,12 +4,13 @@ import functools
 import platform
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from bertsecrets.code import code_digest, imports
 from bertsecrets.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
 
 TRAINING = "bertsecrets.models.finetune"  # the module that makes checkpoints
 COMPUTING = ("cpu", "cuda", "mps")  # kinds of device that compute; torch also knows `meta` and others that do not
@@ -33,7 +34,7 @@ def software() -> dict[str, str]:
     return {"python": platform.python_version(), "bertsecrets": __version__, **{n: version(n) for n in names}}
 
 
-def made_by(module: str, device: torch.device | None) -> dict[str, Any]:
+def made_by(module: str, device: "torch.device | None") -> dict[str, Any]:
     """Return what computes a result now: a digest of the code, the versions of its libraries, the device.
 
     Args:
@@ -86,12 +87,14 @@ def checkpoint_differences(made: Mapping[str, Any] | None, now: Mapping[str, Any
     return [f"checkpoint {difference}" for difference in different]
 
 
-def best_device(wanted: str | None = None) -> torch.device:
+def best_device(wanted: str | None = None) -> "torch.device":
     """Return the named device; without a name (or with `auto`), the GPU where there is one, else the CPU.
 
     Raises:
         UserError: the named device is not available, or cannot compute.
     """
+    import torch  # takes seconds, and verdicts are shown without it
+
     if wanted is None or wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -106,12 +109,14 @@ def best_device(wanted: str | None = None) -> torch.device:
     return device
 
 
-def device_name(device: torch.device) -> str:
+def device_name(device: "torch.device") -> str:
     """Return the name of a device, as a person reads it: with all that changes the last bits of a result.
 
     On a CPU these are its instruction set and the number of threads, which change the order of sums: always in
     training, and in measures for some shapes of inputs.
     """
+    import torch
+
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     name = f"CPU {torch.backends.cpu.get_cpu_capability()}" if device.type == "cpu" else device.type
