@@ -70,9 +70,9 @@ GLUE = [glue(name, content, says) for name, (content, says) in RTE.items()] + [
 ]
 GLUE.append(
     BadInput(
-        "GLUE: a folder of 3000 characters",
-        ("measure", "scores", "--task", "rte", "--init", "untrained", *COMMON[:2], "--glue", "x" * 3000, *COMMON[4:]),
-        "cannot read the GLUE folder xxxx",
+        "GLUE: a folder of 5000 characters",
+        ("measure", "scores", "--task", "rte", "--init", "untrained", *COMMON[:2], "--glue", "x" * 5000, *COMMON[4:]),
+        "argument --glue: no path is as long as xxxx",
     )
 )
 
