@@ -40,7 +40,7 @@ def first_line(error: BaseException) -> str:
 
 
 def one_line(text: object) -> str:
-    """Return a message as the one line that it must be, whatever names and contents of files are quoted in it.
+    r"""Return a message as the one line that it must be, whatever names and contents of files are quoted in it.
 
     >>> one_line("not valid:\n  at byte\x1b[2J 3")
     'not valid: at byte\\x1b[2J 3'

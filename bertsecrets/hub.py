@@ -303,9 +303,7 @@ def _check(file: Path, pinned: str | None, title: str) -> None:
     else:  # a cache without links: the content has no name there
         right = True
     if not right:
-        raise RunError(
-            f"{kept} is not the published {file.name} of {title} (damaged or altered): delete it, run again"
-        )
+        raise RunError(f"{kept} is not the published {file.name} of {title} (damaged or altered): delete it, run again")
 
 
 def git_sha1(file: Path) -> str:

@@ -4,12 +4,10 @@ Nothing here computes, reads or writes, and nothing here imports torch.
 """
 
 import functools
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bertsecrets.errors import UserError
 
@@ -101,80 +99,6 @@ class Measurement:
     def _repr_html_(self) -> str | None:
         """Return what a notebook shows: values, provenance and figures."""
         return as_html(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> "Measurement":
-        """Return the measurement that `as_json` wrote; nested lists become arrays again.
-
-        Raises:
-            ValueError: the data do not describe a measurement; the message says which field.
-        """
-        try:
-            kept = KeptMeasurement.model_validate(data)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "the whole"
-            raise ValueError(f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}") from error
-        for name, sample in samples.items():
-            if sample.dtype.kind not in "biuf":
-                raise ValueError(f"sample {name}: holds no numbers")
-        return cls(
-            measure=kept.measure,
-            subject=Subject(**kept.subject.model_dump()),
-            examples=kept.examples,
-            values={k: _array(v) if isinstance(v, list) else v for k, v in kept.values.items()},
-            samples=samples,
-            settings=kept.settings,
-            options=kept.options,
-            provenance=kept.provenance.model_dump(exclude_unset=True),
-        )
-
-
-class _Kept(BaseModel):
-    model_config = ConfigDict(strict=True, protected_namespaces=())
-
-
-class KeptSubject(_Kept):
-    """A subject in a JSON file."""
-
-    model: str
-    task: str
-    initialisation: Initialisation
-    seed: int = Field(ge=0, lt=SEEDS)
-
-
-class KeptProvenance(_Kept):
-    """The provenance in a JSON file: the types of what is read of it."""
-
-    model_config = ConfigDict(extra="allow")
-
-    data: str | None = None
-    official_data: bool = True
-    limit: int | None = None
-    train_limit: int | None = None
-    software: dict[str, str] = {}
-    device: str = ""
-    seconds: float = Field(default=0, ge=0, allow_inf_nan=False)
-    made: str = ""
-
-
-class KeptMeasurement(_Kept):
-    """A measurement in a JSON file, as `Measurement.as_json` writes it."""
-
-    measure: str
-    model: str
-    task: str
-    examples: int = Field(ge=0)
-    values: dict[str, Any]
-    subject: KeptSubject
-    settings: dict[str, Any]
-    options: dict[str, Any]
-    provenance: KeptProvenance
-
-
-def _array(value: list[Any]) -> Any:
-    """Return nested lists of numbers as an array, and a list of names unchanged."""
-    return value if value and isinstance(value[0], str) else np.array(value, dtype=float)
 
 
 @functools.singledispatch

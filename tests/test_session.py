@@ -12,8 +12,8 @@ from tiny import HEADS, LAYERS, save_bert
 from bertsecrets.errors import UserError
 from bertsecrets.session import Session
 from bertsecrets.store.entries import DamagedEntryWarning
-from bertsecrets.store.measurements import Shelf, keep, load
-from bertsecrets.types import Measurement, Subject
+from bertsecrets.store.measurements import Shelf, keep, load, measurement_of
+from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -151,7 +151,7 @@ def test_a_damaged_measurement_is_remade(bench, subject, runs):
 def test_a_measurement_survives_its_json(bench, subject):
     found = bench.measurement("special-tokens", subject)
     data = json.loads(json.dumps(found.as_json()))
-    back = Measurement.from_json(data, found.samples)
+    back = measurement_of(data, found.samples)
     np.testing.assert_allclose(back.values["cls"], found.values["cls"])
     assert back.subject == found.subject
     assert list(data)[:5] == ["measure", "model", "task", "examples", "values"]

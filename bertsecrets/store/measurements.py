@@ -12,14 +12,57 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bertsecrets.errors import UserError, first_line
 from bertsecrets.store.entries import damage, read_json, write_json, write_manifest
 from bertsecrets.store.files import MANIFEST, copy_whole, digest, guarded_writes
-from bertsecrets.types import Measurement, Subject, slug
+from bertsecrets.types import SEEDS, Initialisation, Measurement, Subject, slug
 
 VALUES, SAMPLES = "measurement.json", "samples.npz"
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, KeyError, TypeError)
+
+
+class _Kept(BaseModel):
+    model_config = ConfigDict(strict=True, protected_namespaces=())
+
+
+class KeptSubject(_Kept):
+    """A subject in a JSON file."""
+
+    model: str
+    task: str
+    initialisation: Initialisation
+    seed: int = Field(ge=0, lt=SEEDS)
+
+
+class KeptProvenance(_Kept):
+    """The provenance in a JSON file: the types of what is read of it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    data: str | None = None
+    official_data: bool = True
+    limit: int | None = None
+    train_limit: int | None = None
+    made_by: dict[str, Any] = {}
+    checkpoint_made_by: dict[str, Any] | None = None
+    seconds: float = Field(default=0, ge=0, allow_inf_nan=False)
+    made: str = ""
+
+
+class KeptMeasurement(_Kept):
+    """A measurement in a JSON file, as `Measurement.as_json` writes it."""
+
+    measure: str
+    model: str
+    task: str
+    examples: int = Field(ge=0)
+    values: dict[str, Any]
+    subject: KeptSubject
+    settings: dict[str, Any]
+    options: dict[str, Any]
+    provenance: KeptProvenance
 
 
 def save(measurement: Measurement, folder: Path) -> dict[str, Any]:
@@ -42,12 +85,44 @@ def load(entry: Path) -> Measurement:
     """
     try:
         with np.load(entry / SAMPLES) as samples:
-            measurement = Measurement.from_json(read_json(entry / VALUES), dict(samples))
+            measurement = measurement_of(read_json(entry / VALUES), dict(samples))
     except DAMAGE as error:
         raise UserError(
             f"{entry} is incomplete or from another version ({first_line(error)}): make it again"
         ) from error
     return replace(measurement, origin=str(entry))
+
+
+def measurement_of(data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> Measurement:
+    """Return the measurement that `Measurement.as_json` wrote; nested lists become arrays again.
+
+    Raises:
+        ValueError: the data do not describe a measurement; the message says which field.
+    """
+    try:
+        kept = KeptMeasurement.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the whole"
+        raise ValueError(f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}") from error
+    for name, sample in samples.items():
+        if sample.dtype.kind not in "biuf":
+            raise ValueError(f"sample {name}: holds no numbers")
+    return Measurement(
+        measure=kept.measure,
+        subject=Subject(**kept.subject.model_dump()),
+        examples=kept.examples,
+        values={k: _array(v) if isinstance(v, list) else v for k, v in kept.values.items()},
+        samples=samples,
+        settings=kept.settings,
+        options=kept.options,
+        provenance=kept.provenance.model_dump(exclude_unset=True),
+    )
+
+
+def _array(value: list[Any]) -> Any:
+    """Return nested lists of numbers as an array, and a list of names unchanged."""
+    return value if value and isinstance(value[0], str) else np.array(value, dtype=float)
 
 
 def keep(measurement: Measurement, folder: Path, checkpoint: Path | None = None) -> Path:

@@ -168,7 +168,10 @@ def test_a_bad_checkpoint_is_named(capsys, shared, own_bert, tmp_path, tiny_bert
     assert "which is never opened" in line(own_bert)
 
 
-@pytest.mark.parametrize(("entry", "told_of"), [("colour: red", ", line "), ("source: 2019-99-99", ": month must be")])
+@pytest.mark.parametrize(
+    ("entry", "told_of"),
+    [("colour: red", ", line "), ("source: 2019-99-99", ", line 1: a value cannot be read: month must be")],
+)
 def test_a_malformed_claim_is_named(capsys, tmp_path, monkeypatch, entry, told_of):
     from bertsecrets.claims.schema import load_claims
 

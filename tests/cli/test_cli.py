@@ -143,7 +143,7 @@ def test_doctor_says_what_is_here_and_what_is_missing(capsys, shared, tiny_glue,
     assert f"model {tiny_bert}: here" in out
     assert "GLUE RTE: here" in out
     assert "GLUE MRPC: missing; no MRPC/train.tsv" in out
-    for word in ("torch", "device: cpu", "memory:", "stored checkpoints:", "extra dvc:"):
+    for word in ("torch", "device: CPU", "memory:", "stored checkpoints:", "extra dvc:"):
         assert word in out
 
 

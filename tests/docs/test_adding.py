@@ -81,9 +81,11 @@ class Checkout:
     def commands(self, *several: tuple[str, ...]) -> None:
         """Run commands of the suite on the tiny model, in one process, since starting Python takes longest."""
         lists = [[*arguments, *self.options] for arguments in several]
+        allowed = [(0, 1) if arguments[0] == "report" else (0,) for arguments in several]  # 1: the claim deviates
         self.run(
             "-c",
-            f"from bertsecrets.cli.main import main\nassert [main(one) for one in {lists!r}] == {[0] * len(lists)}",
+            f"from bertsecrets.cli.main import main\n"
+            f"assert all(main(one) in codes for one, codes in zip({lists!r}, {allowed!r}, strict=True))",
         )
 
     def json(self, name: str):
@@ -251,7 +253,7 @@ def test_a_family_opens_by_itself_and_one_that_counts_positions_otherwise_takes_
     RobertaPreLayerNormForSequenceClassification(config).save_pretrained(model)
     checkout.options[1] = str(model)
     arguments = ("measure", "special-tokens", "--task", "rte", "--init", "untrained")
-    assert "index out of range" in checkout.command(*arguments, code=1)  # 12 positions, the first of which is taken
+    assert "index out of range" in checkout.command(*arguments, code=70)  # 12 positions, the first of which is taken
     name = "bertsecrets/models/families.py"
     checkout.replace(name, r"^POSITIONS_AFTER_PADDING = .*\n", titled("adding/family.md", name))
     assert checkout.touched == [name]
