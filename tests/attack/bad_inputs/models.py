@@ -137,7 +137,7 @@ ROWS = [
     kept("provenance.limit", lambda data: data["provenance"].update(limit="x")),
     kept("provenance.official_data", lambda data: data["provenance"].update(official_data="yes")),
     kept("provenance.seconds", lambda data: data["provenance"].update(seconds=-1)),
-    kept("provenance.software", lambda data: data["provenance"].update(software=[])),
+    kept("provenance.made_by", lambda data: data["provenance"].update(made_by=[])),
     kept("options: input should be", lambda data: data.update(options=None)),
     option("--limit", "9" * 5000, "invalid int value"),
     option("--limit", "-1", "--limit -1 leaves no rows"),
