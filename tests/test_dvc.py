@@ -2,20 +2,17 @@
 
 import configparser
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
+from pipeline import PROJECT, run, tiny_checkout
 
 from bertsecrets.patterns.annotation.map_set import own_maps
 
 pytest.importorskip("dvc")
-PROJECT = Path(__file__).resolve().parent.parent
 
 
 # Code whose change must make DVC run a stage again.
@@ -36,50 +33,7 @@ CODE = {
 @pytest.fixture
 def checkout(tmp_path, tiny_bert):
     """A copy of the pipeline whose demo corner is one tiny subject."""
-    folder = tmp_path / "checkout"
-    folder.mkdir()
-    for name in ("dvc.yaml", ".dvcignore", "expected", "bertsecrets"):
-        source = PROJECT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
-    text = (PROJECT / "params.yaml").read_text()
-    for old, new in (
-        ("model: minilm", f"model: {tiny_bert}"),
-        ("initialisations: [pretrained, random, untrained]", "initialisations: [pretrained]"),
-        ("train_rows: 800", "train_rows: 32"),
-        ("dev_rows: 200", "dev_rows: 16"),
-    ):
-        assert old in text
-        text = text.replace(old, new)
-    (folder / "params.yaml").write_text(text)
-    return folder
-
-
-def run(folder: Path, *arguments: str) -> str:
-    """Run DVC in a folder with the project's own command on the PATH; its output."""
-    commands = folder.parent / "bin"
-    commands.mkdir(exist_ok=True)
-    script = commands / "bertsecrets"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bertsecrets "$@"\n')
-    script.chmod(0o755)
-    environment = {
-        **os.environ,
-        "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(folder),
-        "BERTSECRETS_PARAMS": str(folder / "params.yaml"),
-        "HF_HUB_OFFLINE": "1",
-        "DVC_NO_ANALYTICS": "1",
-        "PYTHONDONTWRITEBYTECODE": "",  # compiled code beside the source must not count as a change
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "dvc", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    return tiny_checkout(tmp_path / "checkout", tiny_bert)
 
 
 def test_pipeline_runs_once_and_its_outputs_travel_through_a_remote(checkout, tmp_path):
