@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +116,8 @@ def explain(options: argparse.Namespace) -> None:
 
     given = RunOptions.of(options)
     entry = find_entry(given.store_folder, options.entry)
-    for line in explanation(entry, Session(given)):
+    of_entry = replace(given, store=entry.resolve().parents[1])  # where its checkpoint is, if it is a measurement
+    for line in explanation(entry, Session(of_entry)):
         print(line)
 
 
