@@ -1,6 +1,7 @@
 """Killed at any moment, a command leaves nothing half and loses nothing; run again, it ends as if nothing had been."""
 
 import random
+import shutil
 from itertools import chain
 
 import pytest
@@ -56,6 +57,19 @@ def test_killed_before_a_change_of_files(attack, tally):
     problems = [attack.problems(Fault(operation=place)) for place in places]
     tally(f"killed at a file operation: {attack.name}", len(places), problems.count([]))
     assert list(chain(*problems)) == []
+
+
+def test_killed_when_a_training_has_just_ended(bench):
+    """The next run finds the checkpoint, and clears away the state that the training would have gone on from."""
+    command = ["finetune", "@subject", "--seed", 4]
+    bench.work.mkdir(exist_ok=True)
+    lines = bench.done(command).operations
+    shutil.rmtree(bench.work / "runs")
+    stored = max(place for place, line in enumerate(lines) if "os.rename" in line and "/runs/checkpoints/" in line)
+    assert bench.run(command, Fault(operation=stored + 2)).killed
+    assert list(bench.work.glob("runs/training/*/*"))
+    bench.done(command)
+    assert list(bench.work.glob("runs/training/*")) == []
 
 
 def test_killed_within_a_file(attack, tally):
