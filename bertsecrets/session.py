@@ -4,6 +4,7 @@ The command line, the benchmarks and Python all use a `Session`. Nothing is trai
 a result (data, settings, limits, device) is part of its key in the store, and is recorded in its provenance.
 """
 
+import platform
 import shutil
 import time
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ from bertsecrets.provenance import TRAINING, best_device, checkpoint_differences
 from bertsecrets.report import notebook
 from bertsecrets.settings import Params, load_settings
 from bertsecrets.store.entries import Key, Store
-from bertsecrets.store.files import copy_whole
+from bertsecrets.store.files import copy_whole, digest
 from bertsecrets.store.measurements import load, save
 from bertsecrets.store.verdicts import keep_verdict
 from bertsecrets.texts.glue import Source, check_glue
@@ -202,9 +203,10 @@ class Session:
     def checkpoint(self, subject: Subject) -> Path:
         """Return the folder of a subject's checkpoint, trained now unless it is in the store."""
         key = self._checkpoint_key(subject)
+        states = self.store.root / "training" / digest(key.as_json())
 
         def make(folder: Path) -> dict[str, Any]:
-            facts = self._train(subject, folder)
+            facts = self._train(subject, folder, states)
             _check_unchanged(key, self._checkpoint_key(subject))
             return facts
 
@@ -214,10 +216,6 @@ class Session:
         if not reused:
             give_back()
         return folder
-
-    def _states(self, subject: Subject) -> Path:
-        """Return the folder of the saved states of a subject's training."""
-        return self.store.root / "training" / digest(self._checkpoint_key(subject))
 
     def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
         """Write a subject's checkpoint to a folder, completely or not at all."""
@@ -239,8 +237,8 @@ class Session:
         }
         return Key(inputs, made_by(TRAINING, device))
 
-    def _train(self, subject: Subject, folder: Path) -> dict[str, Any]:
-        """Train a subject's checkpoint into a folder; returns its manifest."""
+    def _train(self, subject: Subject, folder: Path, states: Path) -> dict[str, Any]:
+        """Train a subject's checkpoint into a folder, on from a saved state if there is one; returns its manifest."""
         from bertsecrets.models.finetune import make_checkpoint  # takes seconds to import
 
         rows, trained = self.resources.rows, subject.initialisation != "untrained"
@@ -251,7 +249,7 @@ class Session:
             folder,
             settings=self.settings.finetune,
             device=self.resources.device,
-            states=self._states(subject),
+            states=states,
         )
         return {
             "subject": asdict(subject),

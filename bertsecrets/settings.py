@@ -16,6 +16,12 @@ from bertsecrets.types import SEEDS, Initialisation
 Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
 
+# Far above what fine-tuning uses: beyond them a number is a slip of the pen, and a training diverges or never ends.
+MAX_RATE, MAX_DECAY, MAX_BATCH, MAX_EPOCHS, MAX_TOKENS, MAX_RESAMPLES = 0.1, 1.0, 8192, 1000, 65536, 100_000
+Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
+Tokens = Annotated[int, Field(gt=0, le=MAX_TOKENS)]
+
+
 class Section(BaseModel):
     """A part of a YAML file, checked: no unknown entries, no infinite numbers, no yes or no where a number belongs."""
 
@@ -64,7 +70,7 @@ class JudgeParams(Section):
 
     confidence: float = Field(gt=0.5, lt=1)
     decided: float = Field(gt=0.5, lt=1)
-    resamples: int = Field(ge=100, le=100_000)
+    resamples: int = Field(ge=100, le=MAX_RESAMPLES)
     seed: Seed
 
 

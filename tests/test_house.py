@@ -21,13 +21,14 @@ ORDER = (
         "extras",
         "bootstrap",
         "settings",
+        "code",
         "provenance",
         "store",
+        "hub",
         "texts",
         "models",
-        "ablation",
     ),
-    *("patterns", "measures", "claims", "report", "options", "session", "cli", "benchmarks"),
+    *("ablation", "patterns", "measures", "claims", "report", "options", "session", "cli", "benchmarks"),
 )
 FACES = ("__init__", "__main__")  # the package's own face hands on what lies anywhere in it
 

@@ -19,7 +19,7 @@ from bertsecrets.ablation.bert_layer import Block
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet, check_sets, lowest_layer, single_heads, whole_layers
 from bertsecrets.ablation.layers import Skeleton, probe
 from bertsecrets.errors import MisreadError, UserError
-from bertsecrets.models.encoding import Encoded, collate
+from bertsecrets.models.encoding import Encoded, check_finite, collate
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.models.memory import Budget, ran_out, too_small
 
@@ -109,7 +109,7 @@ class Engine:
 
         Raises:
             MisreadError: it does not, so the model treats long inputs differently from the short probe.
-            UserError: the example does not fit into memory.
+            UserError: the example does not fit into memory, or the model does not answer with numbers.
         """
         if not len(encoded):
             return

@@ -22,7 +22,6 @@ from bertsecrets.types import Initialisation
 
 ANY_MODEL = "any"  # a deviation that does not depend on the model, such as one of the suite's own classifier
 Outcome = Literal["reproduced", "deviates", "inconclusive", "not applicable", "not measured"]
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where installed, is eight times as fast
 
 
 class Expectation(Section):

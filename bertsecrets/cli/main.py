@@ -14,6 +14,7 @@ from typing import NoReturn
 from bertsecrets import __version__
 from bertsecrets.cli import claims, doctor, fetch, measure, patterns, report, store
 from bertsecrets.cli.crash import BUG, USER_ERROR, interrupted, of_the_machine, report_bug
+from bertsecrets.cli.notices import in_one_line
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError, one_line, shortened
 from bertsecrets.options import RunOptions, check_seed
@@ -46,7 +47,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit code.
 
     0: nothing deviates. 1: a claim deviates that was not known to. 2: an error that the user can fix. 70: a bug.
-    128 plus a signal's number: interrupted. SIGTERM is treated like Ctrl-C: unfinished work is cleaned up.
+    128 plus a signal's number: interrupted. SIGTERM, SIGHUP and SIGQUIT are treated like Ctrl-C: unfinished
+    work is cleaned up.
     """
     words = sys.argv[1:] if argv is None else argv
     try:
@@ -54,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     except UserError as error:
         return _tell(error)
     options = build_parser().parse_args(words)
-    with as_interrupt():
+    with as_interrupt(), in_one_line():
         return _run(options, words)
 
 

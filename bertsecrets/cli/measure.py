@@ -101,7 +101,7 @@ def measure(options: argparse.Namespace) -> None:
     def run(one: "Measure", more: dict[str, Any]) -> None:
         measurement = session.measurement(one.name, subject, options.checkpoint, **more)
         if options.save:
-            keep(measurement, options.save)
+            keep(measurement, options.save, options.checkpoint if one.reads_model else None)
         if options.json:
             write_json(options.json, measurement.as_json())
         where = options.json or options.save

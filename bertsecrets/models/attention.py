@@ -89,6 +89,7 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
     """Make sure that the rows of real tokens are distributions over the real tokens.
 
     Raises:
+        UserError: they are not finite.
         MisreadError: they are not, so the maps are not those that the model computed with.
     """
     tolerance = 1e-4 if maps.dtype == torch.float32 else 2e-2

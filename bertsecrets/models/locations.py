@@ -12,10 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import RunError, UserError, near_matches
-from bertsecrets.models.families import ALIASES, PINNED
-from bertsecrets.store.files import MANIFEST, file_sha256
+from bertsecrets.hub import Repository
+from bertsecrets.models.families import ALIASES, MINILM, PINNED, PUBLISHED
+from bertsecrets.store.exports import checked_manifest, read_own_manifest
+from bertsecrets.store.files import digest, file_sha256
 
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model")
+# The files that determine the encoder, and those that transformers reads for any of its tokenizers.
+ENCODER_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "adapter_config.json")
+TOKENIZER_FILES = (
+    *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "*vocab*.txt", "*vocab*.json", "*.vocab"),
+    *("merges.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.tiktoken", "dict*.txt", "tekken.json"),
+    *("normalizer.json", "word_shape.json", "word_pronunciation.json", "emoji.json", "byte_maps.json"),
+)
 HUB_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model-*.safetensors")
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
 PICKLES = (
@@ -99,19 +107,19 @@ class ModelRef:
         commit = self.resolved().revision
         assert commit is not None
         patterns = ["config.json", *TOKENIZER_FILES]
-        essential: list[tuple[str, ...]] = [("config.json",), TOKENIZER_FILES]
+        essential: list[tuple[str, ...]] = [("config.json",), ("tokenizer.json", *TOKENIZER_FILES)]
         if weights:
             patterns += HUB_WEIGHTS
             essential.append(HUB_WEIGHTS)
         return _repository(self).folder(commit, patterns, essential)
 
     def manifest(self) -> dict[str, Any]:
-        """Return the manifest of a checkpoint that this suite made; empty for other models."""
-        try:
-            facts = json.loads((Path(self.path) / MANIFEST).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return facts if isinstance(facts, dict) else {}
+        """Return the manifest of a checkpoint that this suite made; empty for other models.
+
+        Raises:
+            UserError: it cannot be read as JSON, or is not an object.
+        """
+        return read_own_manifest(Path(self.path))
 
 
 def locate(name: str, offline: bool = False) -> ModelRef:
@@ -161,6 +169,7 @@ def check_folder(folder: Path) -> None:
         pickled = [p for p in PICKLES if (folder / p).exists()]
         held = f"only {pickled[0]}, which is never opened" if pickled else "no weights"
         raise RunError(f"{folder} holds {held}: save the model as model.safetensors (save_pretrained does)")
+    checked_manifest(folder)
 
 
 @functools.cache

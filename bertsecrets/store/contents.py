@@ -15,7 +15,7 @@ from typing import Any
 
 from bertsecrets.errors import UserError
 from bertsecrets.store.entries import MARKS, Key, damage
-from bertsecrets.store.files import MANIFEST, REPLACED, UNFINISHED, guarded_writes, is_whole, remove
+from bertsecrets.store.files import MANIFEST, REPLACED, UNFINISHED, digest, guarded_writes, is_whole, remove
 from bertsecrets.store.locks import held_now, unused
 
 ENTRIES = ("checkpoints", "measurements")
@@ -237,20 +237,15 @@ def _grids(held: list[Item], older: Older | None) -> Iterator[Unneeded]:
 
 
 def _states(held: list[Item]) -> Iterator[Unneeded]:
-    trained = {item.path.name[-21:] for item in held if item.kind == "checkpoints"}
+    """Yield the states of trainings whose checkpoint exists, or that nobody has gone on with for long."""
+    trained = {digest(item.key.as_json()) for item in held if item.kind == "checkpoints" and item.key}
     now = time.time()
     for item in held:
-        if item.kind != TRAINING:
-            continue
-        lock = item.path.parents[1] / "checkpoints" / f".{item.path.name[-21:]}.lock"
         days = (now - item.made.timestamp()) / 86400
-        if item.path.name[-21:] in trained:
-            reason = "the state of a finished training"
-        elif days > ABANDONED:
-            reason = f"the state of a training that was left {days:.0f} days ago"
-        else:
-            continue
-        yield Unneeded(item.path, item.bytes, reason, lock if lock.exists() else None)
+        if item.kind == TRAINING and item.path.name in trained:
+            yield Unneeded(item.path, item.bytes, "the state of a finished training")
+        elif item.kind == TRAINING and days > ABANDONED:
+            yield Unneeded(item.path, item.bytes, f"the state of a training that was left {days:.0f} days ago")
 
 
 def _lock(entry: Path) -> Path | None:

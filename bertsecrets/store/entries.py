@@ -117,7 +117,7 @@ class Store:
         of_inputs = [path for path in self._named(kind, f"{key.marks[:12]}-*") if MARKS.search(path.name[-21:])]
         whole = [path for path in of_inputs if damage(path) is None]
         manifests = {path: read_manifest(path) for path in whole}
-        same = [path for path in whole if manifests[path]["key"]["inputs"] == inputs]
+        same = [path for path in whole if (own := Key.of_manifest(manifests[path])) and own.inputs == inputs]
         return max(same, key=lambda path: (manifests[path].get("made", ""), path.name), default=None)
 
     def _set_aside(self, kind: str, key: Key) -> None:
@@ -180,10 +180,10 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
         manifest = read_manifest(folder)
     except UserError as error:
         return str(error)
-    held, named = Key.of_manifest(manifest), MARKS.fullmatch(folder.name[-21:])
-    if key is not None and (held is None or held.as_json() != key.as_json()):
+    own, named = Key.of_manifest(manifest), MARKS.fullmatch(folder.name[-21:])
+    if key is not None and (own is None or own.as_json() != key.as_json()):
         return "it is another entry under this one's name"
-    if named and held is not None and held.marks != named.group():
+    if named and own is not None and own.marks != named.group():
         return "it is another entry under this one's name"
     for name, expected in manifest["files"].items():
         if not (folder / name).is_file():

@@ -18,6 +18,8 @@ from typing import Any
 from safetensors import SafetensorError
 
 from bertsecrets.errors import RunError, UserError
+from bertsecrets.store.locks import in_use, unused
+from bertsecrets.store.permissions import file_mode, make_folders, open_up
 
 MANIFEST = "manifest.json"  # in every entry of a store
 UNFINISHED = ".tmp"  # at the end of the name of what is being written
@@ -309,7 +311,7 @@ def guarded_writes(place: Path) -> Iterator[None]:
         }.get(number)
         if advice is None and not _is_near(error.filename, place):
             raise
-        advice = advice or f"{error.strerror}: name another place"
+        advice = advice or f"{error.strerror or os.strerror(number)}: name another place"
         raise RunError(f"cannot write {place}: {advice}") from error
     except SafetensorError as error:
         if "os error" not in str(error):

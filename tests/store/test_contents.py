@@ -16,7 +16,7 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import TRAINING, made_by
 from bertsecrets.store.contents import ABANDONED
 from bertsecrets.store.entries import Key, Store, write_manifest
-from bertsecrets.store.files import signed, whole_folder, write_whole
+from bertsecrets.store.files import digest, signed, whole_folder, write_whole
 from bertsecrets.store.locks import held
 from bertsecrets.store.verdicts import keep_verdict
 
@@ -65,7 +65,7 @@ def store(tmp_path):
 
 
 def training(root: Path) -> Path:
-    place = root / "training" / key("checkpoints", under="way").marks
+    place = root / "training" / digest(key("checkpoints", under="way").as_json())
     place.mkdir(parents=True, exist_ok=True)
     return place
 
@@ -150,10 +150,10 @@ def unneeded(root: Path) -> dict[str, Path]:
         place.mkdir()
         make(place)
     (root / "verdicts" / ".E1.json.abcdefgh.tmp").write_text("x")
-    old_state = root / "training" / key("checkpoints", left="long ago").marks
+    old_state = root / "training" / digest(key("checkpoints", left="long ago").as_json())
     old_state.mkdir()
     os.utime(old_state, times=((datetime.now() - timedelta(days=ABANDONED + 1)).timestamp(),) * 2)
-    done_state = root / "training" / key("checkpoints").marks
+    done_state = root / "training" / digest(key("checkpoints").as_json())
     done_state.mkdir()
     return {
         "made by other code": of_older,
