@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from bertsecrets import __version__
@@ -86,8 +87,7 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
     except UserError as error:
         return _tell(error)
     except KeyboardInterrupt as signalled:
-        print("bertsecrets: interrupted; finished results are in the store", file=sys.stderr)
-        return interrupted(signalled)
+        return _tell("interrupted; finished results are in the store", interrupted(signalled))
     except BrokenPipeError:
         _drop_output()
     except Exception as error:
@@ -103,7 +103,8 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
 
 def _tell(problem: object, code: int = USER_ERROR) -> int:
     """Print one line about what is wrong, and return the exit code."""
-    print(f"bertsecrets: {one_line(shortened(str(problem), LONGEST_LINE))}", file=sys.stderr)
+    with suppress(OSError):  # where standard error is a full disk, the exit code still tells
+        print(f"bertsecrets: {one_line(shortened(str(problem), LONGEST_LINE))}", file=sys.stderr)
     return code
 
 

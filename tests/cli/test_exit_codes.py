@@ -2,7 +2,10 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from bad_input import outcome
@@ -159,3 +162,10 @@ def test_words_that_are_not_text_are_refused_before_anything_starts(capsys):
 @pytest.mark.parametrize("path", ["x" * 300, "d/" * 3000])
 def test_a_path_longer_than_any_is_refused(capsys, path):
     assert "no path is as long as" in told(capsys, "report", "--glue", path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_the_exit_code_is_told_even_where_the_line_cannot_be_written():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "bertsecrets", "explain", "Z9"], stderr=full, check=False)
+    assert done.returncode == 2
