@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from bertsecrets.errors import UserError, near_matches, shortened
-from bertsecrets.types import INITIALISATIONS, SEEDS, Initialisation
+from bertsecrets.types import INITIALISATIONS, PRECISIONS, SEEDS, Initialisation
 
 GLUE_VARIABLE = "BERTSECRETS_GLUE"
 STORE_VARIABLE = "BERTSECRETS_STORE"
@@ -47,6 +47,10 @@ PARSING: dict[str, dict[str, Any]] = {
     },
     "store": {"help": "folder of checkpoints and measurements (default: BERTSECRETS_STORE, otherwise runs)", **FOLDER},
     "device": {"help": "cpu, cuda, cuda:1 (default: the GPU if there is one)"},
+    "precision": {
+        "help": "of training: float32, bfloat16, or auto, which is bfloat16 where the device computes it natively "
+        "(default: that in params.yaml)",
+    },
     "limit": {"help": "use only the first N validation rows", **NUMBER},
     "train_limit": {"help": "use only the first N training rows", **NUMBER},
     "grid_limit": {"help": "validation rows used for disabling heads and layers, the slow part", **NUMBER},
@@ -71,13 +75,14 @@ class RunOptions:
     """The options of a run; those not given come from the environment or from `params.yaml`.
 
     Raises:
-        UserError: a limit or a number of seeds is below 1.
+        UserError: a limit or a number of seeds is below 1, or the precision is unknown.
     """
 
     model: str | None = None
     glue: Sequence[Path | str] | Path | str | None = None
     store: Path | str | None = None
     device: str | None = None
+    precision: str | None = None
     limit: int | None = None
     train_limit: int | None = None
     grid_limit: int | None = None
@@ -95,6 +100,8 @@ class RunOptions:
                 raise UserError(f"--{name.replace('_', '-')} {value} leaves no rows: give 1 or more")
         if self.seeds is not None:
             seed_range(self.seeds)
+        if self.precision is not None and self.precision not in PRECISIONS:
+            raise UserError(f"unknown --precision {self.precision!r}: {near_matches(self.precision, PRECISIONS)}")
 
     @classmethod
     def of(cls, namespace: argparse.Namespace) -> "RunOptions":

@@ -2,12 +2,15 @@
 
 import functools
 import platform
+import time
+import warnings
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from bertsecrets.code import code_digest, imports
 from bertsecrets.errors import UserError
+from bertsecrets.types import Precision
 
 if TYPE_CHECKING:
     import torch
@@ -107,6 +110,56 @@ def best_device(wanted: str | None = None) -> "torch.device":
             f"device {wanted!r} is not available: use --device cpu, or --device cuda on a machine with a GPU"
         ) from error
     return device
+
+
+class SlowPrecisionWarning(UserWarning):
+    """The device computes bfloat16 only by way of float32."""
+
+
+def best_precision(wanted: str, device: "torch.device") -> Precision:
+    """Return the precision of training: as wanted, or for `auto` bfloat16 where the device computes it natively.
+
+    Where bfloat16 is wanted and not native, a warning says how slow it is.
+    """
+    if wanted == "float32":
+        return "float32"
+    native = native_bfloat16(device)
+    if wanted == "auto":
+        return "bfloat16" if native else "float32"
+    if not native:
+        warnings.warn(
+            f"this {device.type} has no instructions for bfloat16: its products take {bfloat16_cost(device):.1f} times "
+            "as long as those of float32; --precision auto or float32 is faster",
+            SlowPrecisionWarning,
+            stacklevel=2,
+        )
+    return "bfloat16"
+
+
+def native_bfloat16(device: "torch.device") -> bool:
+    """Return whether a device computes bfloat16 natively: a GPU since Ampere, a CPU with AMX or AVX512-BF16."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return device.type == "cpu" and (torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported())
+
+
+@functools.cache
+def bfloat16_cost(device: "torch.device") -> float:
+    """Return how many times as long as in float32 a matrix product takes in bfloat16 (measured, some milliseconds)."""
+    import torch
+
+    def seconds(dtype: torch.dtype) -> float:
+        matrix = torch.ones(512, 512, dtype=dtype, device=device)
+        times = []
+        for _ in range(3):
+            began = time.perf_counter()
+            (matrix @ matrix)[0, 0].item()  # waits for the device
+            times.append(time.perf_counter() - began)
+        return min(times)
+
+    return seconds(torch.bfloat16) / seconds(torch.float32)
 
 
 def device_name(device: "torch.device") -> str:

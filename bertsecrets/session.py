@@ -29,7 +29,14 @@ from bertsecrets.models import loading
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.memory import give_back
 from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
-from bertsecrets.provenance import TRAINING, best_device, checkpoint_differences, differences, made_by
+from bertsecrets.provenance import (
+    TRAINING,
+    best_device,
+    best_precision,
+    checkpoint_differences,
+    differences,
+    made_by,
+)
 from bertsecrets.report import notebook
 from bertsecrets.settings import Params, load_settings
 from bertsecrets.store.entries import Key, Store
@@ -68,7 +75,8 @@ class Session:
             UserError: an option has an impossible value, or names something that does not exist.
         """
         self.options = options = replace(options, **given) if options else RunOptions(**given)
-        self.settings = settings or load_settings()
+        device = best_device(options.device)
+        self.settings = _in_precision(settings or load_settings(), options.precision, device)
         if options.spacy and (problem := pipeline_problem(options.spacy)):
             raise UserError(problem)
         for folder in options.glue_folders:
@@ -87,7 +95,7 @@ class Session:
         self.resources = Resources(
             rows=TaskRows(source, options.limit, options.train_limit, options.grid_limit),
             settings=self.settings,
-            device=best_device(options.device),
+            device=device,
             kept=self.store.root,
             frames=frames,
             spacy=options.spacy or DEFAULT_PIPELINE,
@@ -381,6 +389,12 @@ class Session:
             "data": rows.facts(subject.task, ("train",)) if trained else None,
             "train_limit": rows.cut(subject.task, "train") if trained else None,
         }
+
+
+def _in_precision(settings: Params, wanted: str | None, device: torch.device) -> Params:
+    """Return the settings with the precision that trainings will have: as wanted, else as the settings say."""
+    precision = best_precision(wanted or settings.finetune.precision, device)
+    return settings.model_copy(update={"finetune": settings.finetune.model_copy(update={"precision": precision})})
 
 
 def _check_unchanged(before: Key, now: Key) -> None:

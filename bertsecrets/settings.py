@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 
 from bertsecrets.errors import UserError
 from bertsecrets.reading import YAML_LIMIT, YamlError, one_line, read_text, read_yaml
-from bertsecrets.types import SEEDS, Initialisation
+from bertsecrets.types import SEEDS, Initialisation, Precision
 
 Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
@@ -49,6 +49,7 @@ class FinetuneParams(Section):
     weight_decay: float = Field(ge=0, le=MAX_DECAY)
     max_gradient_norm: PositiveFloat
     max_length: Tokens
+    precision: Precision = "float32"
     save_every: float = Field(default=2, gt=0, exclude=True)  # changes no result, so it is part of no key
 
 

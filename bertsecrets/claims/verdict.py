@@ -27,7 +27,7 @@ class Verdict:
 
     @property
     def remarks(self) -> list[str]:
-        """Remarks that a reader needs beside the outcome: limited or unofficial data, constant predictors, reuse."""
+        """Remarks that a reader needs beside the outcome: limited or unofficial data, precision, reuse and so on."""
         remarks: list[str] = []
         for measurement in self.measurements:
             provenance = measurement.provenance
@@ -36,6 +36,8 @@ class Verdict:
                 remarks.append(", ".join(limits).replace("_", " "))
             if not provenance.get("official_data", True):
                 remarks.append("unofficial data")
+            if (provenance.get("training") or {}).get("precision") not in (None, "float32"):
+                remarks.append(f"trained in {provenance['training']['precision']}")
             if measurement.values.get("constant"):
                 remarks.append(f"constant predictor ({measurement.subject.initialisation})")
             remarks += get_measure(measurement.measure).remarks(measurement)

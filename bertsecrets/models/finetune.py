@@ -31,6 +31,7 @@ from bertsecrets.models.memory import (
     training_bytes,
 )
 from bertsecrets.models.training_state import State, keep, newest, random_state, set_random_state, tell
+from bertsecrets.provenance import best_precision
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.tasks import task
@@ -64,7 +65,8 @@ def make_checkpoint(
     Raises:
         UserError: the model cannot be opened, the training diverges, or memory is too small.
     """
-    fused = "sdpa" if device.type == "cuda" else "eager"  # on a CPU, dropout makes SDPA slower
+    half = best_precision(settings.precision, device) == "bfloat16"
+    fused = "sdpa" if device.type == "cuda" or half else "eager"  # on a CPU, dropout makes SDPA slower in float32
     opened = open_classifier(ref, task(subject.task), subject.initialisation, subject.seed, attention=fused)
     give_back()  # memory left over from earlier measurements
     return finetune(
@@ -118,6 +120,8 @@ def finetune(
         encoded = encode(train, classifier.tokenizer, classifier.fit(settings.max_length))
         longest = int(encoded.lengths.max(initial=1))
         needed = training_bytes(model, min(settings.batch_size, len(encoded)), longest)
+        if device.type == "cuda" and best_precision(settings.precision, device) == "bfloat16":
+            needed //= 2
         check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")
         with large_blocks_apart(), memory_errors_in_words(title, needed):
             training = Training(
@@ -160,7 +164,7 @@ class Training:
         self.peak: float = getattr(settings, self.rate_setting)
         self.per_epoch = -(-len(encoded) // settings.batch_size)
         self.steps = self.per_epoch * settings.epochs
-        self.half = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        self.precision = best_precision(settings.precision, device)
 
         self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         decaying = set(get_parameter_names(self.model, [nn.LayerNorm], list(WITHOUT_DECAY)))
@@ -176,11 +180,6 @@ class Training:
         self.total = torch.zeros((), device=device)  # of the losses since the last logged step
         self.unchecked: list[torch.Tensor] = []  # loss, gradient norm and largest logit of each step since
         self.seconds_before = 0.0  # spent by the runs that this one continues
-
-    @property
-    def precision(self) -> str:
-        """The type of the numbers in matrix products."""
-        return "bfloat16" if self.half else "float32"
 
     def run(self, title: str, states: Path | None) -> None:
         """Take all steps that are left, showing progress, and save states on the way.
@@ -222,7 +221,8 @@ class Training:
         size = self.settings.batch_size
         batch = self.collate([self._example(i) for i in self.order[at * size : (at + 1) * size]])
         self.model.train()
-        with torch.autocast("cuda", torch.bfloat16) if self.half else nullcontext():
+        half = self.precision == "bfloat16"
+        with torch.autocast(self.device.type, torch.bfloat16) if half else nullcontext():
             out = self.model(**{name: tensor.to(self.device) for name, tensor in batch.items()})
         loss = out.loss.float()
         loss.backward()

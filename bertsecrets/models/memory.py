@@ -122,8 +122,6 @@ def check_memory(what: str, needed: int, device: torch.device, advice: str) -> N
         UserError: it is not.
     """
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
-    if device.type == "cuda":
-        needed //= 2  # half precision
     if needed > free:
         raise UserError(f"{what} needs about {_gb(needed)} of memory, {_gb(free)} are free: {advice}")
 

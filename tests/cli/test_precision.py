@@ -1,0 +1,120 @@
+"""The precision of training: asked for in one place, resolved once, part of the key, and shown."""
+
+import json
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+import yaml
+from calls import told
+
+from bertsecrets import provenance
+from bertsecrets.cli.main import main
+from bertsecrets.errors import UserError
+from bertsecrets.provenance import SlowPrecisionWarning, best_precision
+from bertsecrets.session import Session
+from bertsecrets.settings import load_settings
+from bertsecrets.store.entries import read_manifest
+
+pytestmark = pytest.mark.usefixtures("quick")
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def native(monkeypatch):
+    """A function that makes this machine one that computes bfloat16 natively, or one that does not."""
+    return lambda answer: monkeypatch.setattr(provenance, "native_bfloat16", lambda device: answer)
+
+
+def session(store, glue, model, **more) -> Session:
+    return Session(
+        model=str(model), glue=glue, store=store, device="cpu", offline=True, allow_unofficial_data=True, **more
+    )
+
+
+def manifest(open_session: Session):
+    return read_manifest(open_session.checkpoint(open_session.subject("rte")))
+
+
+@pytest.mark.parametrize(("here", "resolved"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_is_bfloat16_where_the_device_computes_it_natively(native, here, resolved):
+    native(here)
+    assert best_precision("auto", CPU) == resolved
+    assert best_precision("float32", CPU) == "float32"
+
+
+def test_bfloat16_that_is_not_native_is_one_line_that_says_how_slow(native, tmp_path, tiny_glue, tiny_bert):
+    native(False)
+    message = r"^this cpu has no instructions for bfloat16: its products take \d+\.\d times as long .*auto or float32"
+    with pytest.warns(SlowPrecisionWarning, match=message) as told_once:
+        assert session(tmp_path, tiny_glue, tiny_bert, precision="bfloat16").settings.finetune.precision == "bfloat16"
+    assert len(told_once) == 1
+    assert "\n" not in str(told_once[0].message)
+
+
+def test_bfloat16_that_is_native_needs_no_warning(native):
+    native(True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert best_precision("bfloat16", CPU) == "bfloat16"
+
+
+def test_each_precision_has_a_checkpoint_of_its_own_and_auto_has_none(native, tmp_path, tiny_glue, tiny_bert):
+    native(True)
+    full = manifest(session(tmp_path, tiny_glue, tiny_bert))
+    half = manifest(session(tmp_path, tiny_glue, tiny_bert, precision="bfloat16"))
+    auto = manifest(session(tmp_path, tiny_glue, tiny_bert, precision="auto"))
+    assert [one["key"]["inputs"]["finetune"]["precision"] for one in (full, half)] == ["float32", "bfloat16"]
+    assert [one["training"]["precision"] for one in (full, half)] == ["float32", "bfloat16"]
+    assert full["files"]["model.safetensors"] != half["files"]["model.safetensors"]
+    assert auto == half
+
+
+def test_the_option_goes_before_the_settings(native, quick, tmp_path, tiny_glue, tiny_bert, monkeypatch):
+    native(True)
+    data = yaml.safe_load(quick.read_text(encoding="utf-8"))
+    data["finetune"]["precision"] = "auto"
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(data), encoding="utf-8")
+    monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "params.yaml"))
+    assert session(tmp_path, tiny_glue, tiny_bert).settings.finetune.precision == "bfloat16"
+    assert session(tmp_path, tiny_glue, tiny_bert, precision="float32").settings.finetune.precision == "float32"
+
+
+def test_the_project_trains_in_float32():
+    assert load_settings().finetune.precision == "float32"
+
+
+def test_verdicts_and_pages_say_what_was_trained_in_bfloat16(native, shared, tmp_path):
+    native(True)
+    call = ["report", "--task", "rte", "--claim", "C1", *shared, "--json", tmp_path / "v.json"]
+    seen = {}
+    for precision in ("float32", "bfloat16"):
+        page = tmp_path / f"{precision}.html"
+        main([str(word) for word in (*call, "--html", page, "--precision", precision)])
+        verdicts = json.loads((tmp_path / "v.json").read_text(encoding="utf-8"))
+        seen[precision] = {"trained in bfloat16" in verdict["remarks"] for verdict in verdicts}
+        assert f"trained in {precision}" in page.read_text(encoding="utf-8")
+    assert seen == {"float32": {False}, "bfloat16": {True}}
+
+
+def test_an_unknown_precision_is_one_line(capsys, shared, tmp_path):
+    line = told(capsys, "finetune", "--task", "rte", *shared, "--precision", "float16")
+    assert "unknown --precision 'float16'" in line
+    assert "bfloat16" in line
+    with pytest.raises(UserError, match="unknown --precision 'half'"):
+        Session(precision="half")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "benchmarks", "--precision", "half"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "unknown --precision 'half'" in done.stdout + done.stderr
+
+
+def test_an_unknown_precision_in_the_settings_is_one_line(quick, tmp_path, monkeypatch):
+    data = yaml.safe_load(quick.read_text(encoding="utf-8"))
+    data["finetune"]["precision"] = "half"
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(data), encoding="utf-8")
+    monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "params.yaml"))
+    with pytest.raises(UserError, match=r"finetune\.precision: Input should be 'auto', 'float32' or 'bfloat16'"):
+        load_settings()
