@@ -13,7 +13,7 @@ DEMO ?= runs/demo
 LOCKED ?=
 LOCK := requirements-dev.txt
 
-.PHONY: demo test attack lint audit lock docs clean
+.PHONY: demo test attack gpu gpu-evidence gpu-wheels lint audit lock docs clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +42,27 @@ test: $(VENV)/installed $(VENV)/maps
 # The long form of the attacks that `make test` makes in short (docs/faults.md).
 attack: $(VENV)/installed $(VENV)/maps
 	OMP_NUM_THREADS=1 BERTSECRETS_ATTACK=long $(BIN)/python -m pytest -p no:benchmark -n auto tests/attack
+
+# Everything that needs a GPU, from local folders alone (docs/gpu.md). GLUE, MODEL and OUT are folders; without MODEL, the
+# parts with BERT-base measure speed on random weights. It needs no environment of its own, since there may be no network.
+OUT ?= runs/gpu-results
+PART_SECONDS ?= 540
+WHEELS ?=
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+gpu:
+	$(GPU_PYTHON) benchmarks/gpu run --glue "$(GLUE)" --out "$(OUT)" --seconds $(PART_SECONDS) \
+		$(if $(MODEL),--model "$(MODEL)") $(if $(WHEELS),--wheels "$(WHEELS)")
+
+gpu-evidence: $(VENV)/installed
+	$(BIN)/python benchmarks/gpu evidence --out "$(OUT)"
+
+# What `make gpu` needs except torch, for a machine like this one; DOWNLOAD takes pip's options for another.
+gpu-wheels: $(VENV)/installed
+	mkdir -p "$(WHEELS)"
+	echo 'torch; python_version < "3"' > $(VENV)/no-torch.txt
+	$(BIN)/uv pip compile --quiet --extra gpu --no-annotate --no-header --overrides $(VENV)/no-torch.txt \
+		--output-file $(VENV)/gpu.txt pyproject.toml
+	$(BIN)/pip download --quiet --no-deps --only-binary=:all: --dest "$(WHEELS)" --requirement $(VENV)/gpu.txt $(DOWNLOAD)
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

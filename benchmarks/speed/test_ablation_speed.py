@@ -82,7 +82,7 @@ def test_all_heads_against_plain_passes(make, rows, every, goal, rte_rows, bench
     )
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_bert_base_in_half_precision_on_a_gpu(rte_rows, benchmark, timed, show):
     """Bfloat16 on a GPU against plain float32 passes there; predictions that differ are counted, not hidden."""
     classifier = bert_base()

@@ -1,0 +1,217 @@
+"""Running of parts, as many as fit into a call; one that does not fit is ended cleanly and goes on at the next."""
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from environment import ROOT
+from parts import Part
+from results import Record, commit, identity, log_tail, read_record, write_record, write_summary
+
+from bertsecrets.errors import UserError, one_line, shortened
+from bertsecrets.store.entries import read_json, write_json
+from bertsecrets.store.files import write_whole
+
+DONE, FAILED, LEFT = 0, 1, 75  # exit codes; 75 is EX_TEMPFAIL: try again
+GRACE = 15  # seconds that a part has for cleaning up
+BERT = "bert"  # in the list of parts: the model given, or random weights of its shape
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is run, where, and for how long.
+
+    `model` is the folder that stands for `bert`; without one, random weights do. `machine` is what `described` returns.
+    """
+
+    parts: Sequence[Part]
+    machine: Mapping[str, Any]
+    glue: Path
+    model: Path | None
+    out: Path
+    store: Path
+    device: str
+    seconds: float
+    root: Path = ROOT
+
+    def call(self) -> int:
+        """Run as many parts as fit into the time, print a line for each, and return the exit code.
+
+        Raises:
+            UserError: data are missing, or the results cannot be written.
+        """
+        began = time.monotonic()
+        grace = min(GRACE, self.seconds / 10)
+        deadline = began + self.seconds - grace
+        states: dict[str, Record] = {}
+        started = False
+        for part in self.parts:
+            made_by = identity(part, self.machine, named(part, self.model), self.glue, self.root)
+            record = read_record(self.out, part, made_by)
+            if record is not None:
+                states[part.name] = {"state": "done", **record}
+                print(f"{part.name}: done before, {_times(record)}", flush=True)
+                continue
+            left = deadline - time.monotonic()
+            if left < (part.least if started else 0):
+                states[part.name] = {"state": "left"}
+                print(f"{part.name}: left", flush=True)
+                continue
+            started = True
+            states[part.name] = self.advance(part, made_by, left, grace)
+            write_summary(self.out, self.parts, states)
+        write_summary(self.out, self.parts, states)
+        return _exit_code([state["state"] for state in states.values()])
+
+    def advance(self, part: Part, made_by: Record, seconds: float, grace: float) -> Record:
+        """Run a part until it ends or its time is over; return its state."""
+        folder = self.store / part.name
+        store, work, log, progress = (folder / name for name in ("store", "work", "log.txt", "progress.json"))
+        before = _progress(progress, made_by)
+        if not before["calls"]:
+            log.unlink(missing_ok=True)
+        shutil.rmtree(work, ignore_errors=True)
+        for place in (work, store):
+            place.mkdir(parents=True, exist_ok=True)
+        began = time.monotonic()
+        if part.model == BERT and not self.model:
+            model = self.store / "random-bert"
+            if not model.exists():
+                subprocess.run([sys.executable, HERE / "random_bert.py", model], check=True, env=environment())
+        else:
+            model = named(part, self.model)
+        places = {"python": sys.executable, "glue": self.glue, "device": self.device, "model": model}
+        words = part.words({**places, "store": store, "work": work})
+        code, over = run_for(words, log, self.root, seconds - (time.monotonic() - began), grace)
+        now = {
+            "calls": before["calls"] + 1,
+            "seconds": round(before["seconds"] + time.monotonic() - began, 1),
+            "made_by": made_by,
+        }
+        write_json(progress, now)
+        own_log = self.out / f"{part.name}.log"
+        facts = {name: now[name] for name in ("calls", "seconds")}
+        if code in part.codes:
+            record = write_record(
+                self.out,
+                part,
+                made_by,
+                work=work,
+                store=store,
+                log=log,
+                commit=commit(self.root),
+                exit_code=code,
+                **facts,
+            )
+            own_log.unlink(missing_ok=True)
+            progress.unlink()
+            print(f"{part.name}: {'resumed, ' if before['calls'] else ''}done in {_times(record)}", flush=True)
+            return {"state": "done", **record}
+        lines = log_tail(log)
+        write_whole(own_log, "\n".join(lines) + "\n")
+        state = {"commit": commit(self.root), "made_by": made_by, **facts}
+        if over:
+            print(f"{part.name}: left after {_times(now)}: goes on at the next call", flush=True)
+            return {"state": "left", **state}
+        last = shortened(one_line(next((line for line in reversed(lines) if line.strip()), "no output")))
+        print(f"{part.name}: failed with exit code {code}: {last} ({own_log})", flush=True)
+        return {"state": "failed", "exit_code": code, **state}
+
+
+def described(parts: Sequence[Part], model: Path | None, device: str) -> dict[str, Any]:
+    """Return the software and device of this machine, and the identities of the models that the parts name.
+
+    Raises:
+        UserError: there is no GPU, or no such model.
+    """
+    needed = {name for part in parts if (name := named(part, model))}
+    if model is None and any(part.model == BERT for part in parts):
+        needed.add("minilm")  # whose tokenizer the random weights have
+    command = [sys.executable, str(HERE / "identity.py"), device, *sorted(needed)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment())
+    if done.returncode:
+        raise UserError((done.stderr.strip().splitlines() or [f"{command[1]} ended with {done.returncode}"])[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def named(part: Part, model: Path | None) -> str | None:
+    """Return the model that a part's one stands for; None for random weights, or where it has none."""
+    if part.model != BERT:
+        return part.model
+    return str(model) if model else None
+
+
+def run_for(words: Sequence[str], log: Path, root: Path, seconds: float, grace: float) -> tuple[int, bool]:
+    """Run a command for at most so many seconds; returns its exit code, and whether it was ended for its time.
+
+    It is told to end by SIGTERM, and killed if it has not ended after `grace` seconds, with all that it has started.
+    It ends with this process too, where the system is Linux.
+    """
+    libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+
+    def end_with_parent() -> None:
+        if libc is not None:
+            libc.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            words, cwd=root, env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            process_group=0, preexec_fn=end_with_parent,
+        )  # fmt: skip
+        try:
+            return child.wait(max(seconds, 0)), False
+        except subprocess.TimeoutExpired:
+            return _end(child, grace), True
+        except BaseException:
+            _end(child, grace)
+            raise
+
+
+def _end(child: subprocess.Popen, grace: float) -> int:
+    child.terminate()
+    try:
+        code = child.wait(grace)
+    except subprocess.TimeoutExpired:
+        code = None
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    return child.wait() if code is None else code
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a part: this checkout's code, no network, and no settings but the checkout's own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BERTSECRETS_", "PYTEST_"))}
+    return {**kept, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def _progress(file: Path, made_by: Record) -> Record:
+    """Return how often and how long a part has run without coming to its end."""
+    try:
+        before = read_json(file)
+    except UserError:
+        before = {}
+    return before if before.get("made_by") == made_by else {"calls": 0, "seconds": 0.0}
+
+
+def _times(record: Record) -> str:
+    calls = f" in {record['calls']} calls" if record["calls"] > 1 else ""
+    return f"{record['seconds']} s{calls}"
+
+
+def _exit_code(states: Sequence[str]) -> int:
+    done, failed = states.count("done"), states.count("failed")
+    left = len(states) - done - failed
+    more = [f"{failed} failed"] * bool(failed) + [f"{left} left: run the command again"] * bool(left)
+    print(", ".join([f"{done} of {len(states)} parts done", *more]), flush=True)
+    return LEFT if left else FAILED if failed else DONE

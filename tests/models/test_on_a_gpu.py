@@ -1,0 +1,101 @@
+"""What is true on a CPU is true on a GPU: maps, ablation, memory, training. `make gpu` runs these there.
+
+The CPU takes part so that the tests themselves are tried out wherever there is no GPU.
+"""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny import LAYERS, family, opened, plain_maps, some_inputs
+
+from bertsecrets.ablation.engine import Engine, ablate
+from bertsecrets.ablation.head_sets import BASELINE, single_heads, whole_layers
+from bertsecrets.cli.main import main
+from bertsecrets.models.attention import Pass
+from bertsecrets.models.memory import Budget
+from bertsecrets.store.entries import read_json
+
+FAMILIES = ("bert", "roberta", "electra", "albert", "distilbert", "mpnet", "gpt2", "modernbert")
+SEGMENTED = {"bert", "electra", "albert"}
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request) -> str:
+    return request.param
+
+
+class Keep:
+    """An observer that keeps every example's maps, cropped by its length."""
+
+    pairs = False
+
+    def __init__(self):
+        self.maps = {}
+
+    def update(self, batch, layer, maps, other):
+        for row, i in enumerate(batch.indices.tolist()):
+            size = int(batch.lengths[row])
+            self.maps[i, layer] = maps[row, :, :size, :size].cpu()
+
+    def compute(self):
+        return {}, {}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_maps_are_those_that_a_cpu_computes_alone(device, name):
+    model, inputs = family(name), some_inputs(segments=name in SEGMENTED)
+    expected = [plain_maps(model, inputs, i) for i in range(len(inputs))]
+    kept = Keep()
+    Pass(opened(model.to(device))).feed(inputs, [kept])
+    for (i, layer), maps in kept.maps.items():
+        torch.testing.assert_close(maps, expected[i][layer], atol=1e-5, rtol=1e-4)
+    assert len(kept.maps) == len(inputs) * LAYERS
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "gpt2"])
+@pytest.mark.parametrize("path", ["auto", "general"])
+def test_disabling_heads_gives_what_a_cpu_computes(device, name, path):
+    inputs, sets = some_inputs(segments=name == "bert"), [BASELINE, *single_heads(3, 4), *whole_layers(3, 4)]
+    expected = ablate(Engine.open(opened(family(name))), inputs, sets)
+    on_device = ablate(Engine.open(opened(family(name)), device, path=path), inputs, sets)
+    np.testing.assert_allclose(on_device, expected, rtol=0, atol=1e-5)
+
+
+def test_the_memory_that_is_used_is_bounded_by_what_is_free(device):
+    budget = Budget.of(torch.device(device), 768)
+    assert budget.tokens > 0
+    assert budget.kept > 0
+
+
+def trained(tiny_bert, tiny_glue, folder, device, init="pretrained"):
+    command = [*("finetune", "--task", "rte", "--model", tiny_bert, "--glue", tiny_glue, "--store", folder / "store")]
+    command += ["--device", device, "--init", init, "--offline", "--allow-unofficial-data", "--output", folder / "model"]
+    assert main([*map(str, command)]) == 0
+    return load_file(folder / "model" / "model.safetensors"), read_json(folder / "model" / "manifest.json")["training"]
+
+
+def test_the_same_seed_gives_the_same_weights(device, quick, tiny_bert, tiny_glue, tmp_path):
+    first, facts = trained(tiny_bert, tiny_glue, tmp_path / "first", device)
+    second, _ = trained(tiny_bert, tiny_glue, tmp_path / "second", device)
+    assert {name: tensor.numpy().tobytes() for name, tensor in first.items()} == {
+        name: tensor.numpy().tobytes() for name, tensor in second.items()
+    }
+    assert facts["device"].startswith(device)
+    assert all(np.isfinite(facts["loss"]))
+
+
+def test_a_frozen_encoder_stays_as_it_was(device, quick, tiny_bert, tiny_glue, tmp_path):
+    before = load_file(tiny_bert / "model.safetensors")
+    after, _ = trained(tiny_bert, tiny_glue, tmp_path, device, "frozen")
+    for name in (one for one in before if "encoder" in one):
+        assert torch.equal(before[name], after[name]), name
+
+
+def test_claims_are_judged(device, quick, tiny_bert, tiny_glue, tmp_path):
+    command = [*("report", "--task", "rte", "--claim", "C2", "--claim", "E1", "--model", tiny_bert)]
+    command += ["--glue", tiny_glue, "--store", tmp_path / "store", "--device", device, "--offline"]
+    assert main([*map(str, command), "--allow-unofficial-data", "--json", str(tmp_path / "v.json")]) in (0, 1)
+    verdicts = read_json(tmp_path / "v.json")
+    assert {verdict["claim"] for verdict in verdicts} == {"C2", "E1"}
+    assert all(verdict["verdict"] in ("reproduced", "deviates", "inconclusive") for verdict in verdicts)
