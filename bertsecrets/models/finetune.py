@@ -8,7 +8,7 @@ Trainer does, with the same random numbers. The result is a folder that any tran
 import math
 import shutil
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from transformers.trainer_utils import align_special_tokens, set_seed
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import Encoded, encode, predict
+from bertsecrets.models.half_training import HalfTraining
 from bertsecrets.models.loading import OpenModel, freeze_encoder, open_classifier
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.memory import (
@@ -129,6 +130,7 @@ def finetune(
                 device=device,
             )  # fmt: skip
             training.run(title, states)
+            training.end()
             _check_logits(model, encoded, device)
         facts |= {"steps": training.step, "loss": training.losses, "precision": training.precision}
         began -= training.seconds_before
@@ -165,6 +167,9 @@ class Training:
         self.per_epoch = -(-len(encoded) // settings.batch_size)
         self.steps = self.per_epoch * settings.epochs
         self.precision = best_precision(settings.precision, device)
+        self.half: HalfTraining | None = None
+        if self.precision == "bfloat16" and device.type == "cpu" and not frozen:
+            self.half = HalfTraining.of(self.model, encoded.input_ids, seed)
 
         self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         decaying = set(get_parameter_names(self.model, [nn.LayerNorm], list(WITHOUT_DECAY)))
@@ -219,21 +224,34 @@ class Training:
             torch.empty((), dtype=torch.int64).random_()  # torch's DataLoader draws a seed for workers it has none of
             self.order = get_length_grouped_indices(self.encoded.lengths.tolist(), self.settings.batch_size)
         size = self.settings.batch_size
-        batch = self.collate([self._example(i) for i in self.order[at * size : (at + 1) * size]])
+        batch = dict(self.collate([self._example(i) for i in self.order[at * size : (at + 1) * size]]))
         self.model.train()
-        half = self.precision == "bfloat16"
-        with torch.autocast(self.device.type, torch.bfloat16) if half else nullcontext():
+        with self._arithmetic(batch):
             out = self.model(**{name: tensor.to(self.device) for name, tensor in batch.items()})
         loss = out.loss.float()
         loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.max_gradient_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate(self.step)
-        self.optimizer.step()
-        self.model.zero_grad()
+        if self.half is not None:
+            norm = self.half.update(self.optimizer, self.settings.max_gradient_norm)
+        else:
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.max_gradient_norm)
+            self.optimizer.step()
+            self.model.zero_grad()
         self.step += 1
         self.total += loss.detach()
         self.unchecked.append(torch.stack([loss.detach(), norm.float(), out.logits.detach().float().abs().max()]))
+
+    def _arithmetic(self, batch: dict[str, torch.Tensor]) -> AbstractContextManager[None]:
+        """Return the block in which the model computes a batch, which half-precision layers may change in place."""
+        if self.half is not None:
+            return self.half.computing(batch, self.step)
+        return torch.autocast(self.device.type, torch.bfloat16) if self.precision == "bfloat16" else nullcontext()
+
+    def end(self) -> None:
+        """Leave the model as transformers knows it."""
+        if self.half is not None:
+            self.half.end([self.rate(step) for step in range(self.steps)], self.settings.weight_decay)
 
     def _example(self, i: int) -> dict[str, Any]:
         item: dict[str, Any] = {"input_ids": self.encoded.input_ids[i], "labels": self.targets[i]}
@@ -319,6 +337,8 @@ class Training:
             self.optimizer.state[weight] = {
                 moment: state.tensors[moment][name].to(self.device, copy=True) for moment in MOMENTS
             }
+        if self.half is not None:
+            self.half.refresh()
         rest = state.tensors["rest"]
         self.step, self.order = state.step, rest["order"].tolist()
         self.total.copy_(rest["total"])
