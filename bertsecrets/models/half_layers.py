@@ -92,9 +92,9 @@ class Matrix:
 
     def twins(self) -> Iterator[tuple[nn.Parameter, torch.Tensor, torch.Tensor]]:
         """Yield each weight of the model with its half-precision twin and its gradient."""
-        parts = zip(self.linears, self.weight.split(self.sizes), self.grad.split(self.sizes), strict=True)
-        for linear, weight, grad in parts:
-            yield linear.weight, weight, grad
+        parts: Any = zip(self.linears, self.weight.split(self.sizes), self.grad.split(self.sizes), strict=True)
+        for linear, twin, grad in parts:
+            yield linear.weight, twin, grad
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class HalfLayer:
 
 class _Layer(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Hidden, layer: HalfLayer, step: Step) -> Hidden:  # type: ignore[override]
+    def forward(ctx: Any, hidden: Hidden, layer: HalfLayer, step: Step) -> Hidden:
         rows, length, width = hidden.shape
         x = hidden.reshape(rows * length, width)
         shapes = [(rows * layer.heads, length, length), x.shape, x.shape]
@@ -274,7 +274,7 @@ class HalfEncoder:
             return out.float() if layer is self.layers[-1] else out
 
         for layer in self.layers:
-            layer.module.forward = partial(forward, layer)  # type: ignore[method-assign]
+            layer.module.forward = partial(forward, layer)
         try:
             yield
         finally:

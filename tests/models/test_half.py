@@ -8,6 +8,7 @@ from tiny import CONFIGS, family
 from torch import nn
 from transformers import AutoModelForSequenceClassification
 
+from bertsecrets.models import finetune as finetuning
 from bertsecrets.models import half_training
 from bertsecrets.models.encoding import encode
 from bertsecrets.models.finetune import finetune
@@ -171,10 +172,12 @@ def test_the_optimizers_step_is_that_of_clipping_and_adamw(monkeypatch, chunk):
 # ---------------------------------------------------------------------- whole trainings
 
 
-def train(opened, split, folder, initialisation="pretrained", seed=1, **changes):
+def train(opened, split, folder, initialisation="pretrained", seed=1, states=None, **changes):
     folder.mkdir(parents=True)
-    settings = SETTINGS.model_copy(update=changes)
-    facts = finetune(opened, split, folder, settings=settings, initialisation=initialisation, seed=seed, device=CPU)
+    facts = finetune(
+        opened, split, folder, settings=SETTINGS.model_copy(update=changes), initialisation=initialisation, seed=seed,
+        device=CPU, states=states,
+    )  # fmt: skip
     return facts, opened.model
 
 
@@ -239,3 +242,31 @@ def test_the_same_seed_gives_the_same_weights_and_another_one_others(tiny_bert, 
         train(open_classifier(locate(str(tiny_bert)), task("rte")), split, tmp_path / place, seed=seed)
         digests.append(file_sha256(tmp_path / place / "model.safetensors"))
     assert digests[0] == digests[1] != digests[2]
+
+
+class Stop(Exception):
+    """The end of a training that is not to be finished."""
+
+
+@pytest.mark.parametrize("stop", [1, 6, 8])
+def test_a_training_that_was_stopped_ends_with_the_same_weights(tiny_bert, tiny_glue, tmp_path, monkeypatch, stop):
+    split = load_folder(tiny_glue, task("rte"), "train").head(31)
+    opened = lambda: open_classifier(locate(str(tiny_bert)), task("rte"))  # noqa: E731
+    whole, _ = train(opened(), split, tmp_path / "whole")
+    take_step = finetuning.Training.take_step
+
+    def step_or_stop(self):
+        if self.step == stop:
+            raise Stop
+        take_step(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(finetuning, "SAVING_SHARE", float("inf"))
+        patch.setattr(finetuning.Training, "take_step", step_or_stop)
+        with pytest.raises(Stop):
+            train(opened(), split, tmp_path / "begun", states=tmp_path / "states", save_every=1e-9)
+    assert [path.name for path in (tmp_path / "states").iterdir()] == [f"step-{stop:09d}"]
+    continued, _ = train(opened(), split, tmp_path / "continued", states=tmp_path / "states")
+    assert continued["loss"] == whole["loss"]
+    digests = [file_sha256(tmp_path / name / "model.safetensors") for name in ("whole", "continued")]
+    assert digests[0] == digests[1]
