@@ -22,11 +22,20 @@ class Seconds(NamedTuple):
 @pytest.fixture(scope="session")
 def rte_rows(pytestconfig):
     """Return a function that gives the first rows of RTE's validation set."""
+    return load_folder(_glue(pytestconfig), task("rte"), "dev").head
+
+
+@pytest.fixture(scope="session")
+def training_rows(pytestconfig):
+    """Return a function that gives the training rows of a task."""
+    return lambda name: load_folder(_glue(pytestconfig), task(name), "train")
+
+
+def _glue(pytestconfig) -> Path:
     folder = next(iter(pytestconfig.getoption("glue", None) or ()), os.environ.get("BERTSECRETS_GLUE"))
     if not folder:
         pytest.skip("needs real rows: give a GLUE folder with --glue or BERTSECRETS_GLUE")
-    split = load_folder(Path(folder), task("rte"), "dev")
-    return split.head
+    return Path(folder)
 
 
 @pytest.fixture

