@@ -41,6 +41,7 @@ from bertsecrets.types import Initialisation, Subject
 # Weights without decay: those of LayerNorms, and all whose name matches (as in transformers' Trainer).
 WITHOUT_DECAY = (r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)")
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what AdamW remembers of each weight
+SHAPE = 32  # tokens; batches for a GPU in bfloat16 are padded to a multiple
 RECORDED = 50  # losses that a manifest lists
 SAVING_SHARE = 0.02  # of the time is spent on saving states, at most
 
@@ -133,6 +134,8 @@ def finetune(
             training.end()
             _check_logits(model, encoded, device)
         facts |= {"steps": training.step, "loss": training.losses, "precision": training.precision}
+        if training.half is not None:
+            facts["attention"] = "half layers"
         began -= training.seconds_before
     model.to("cpu").eval()
     model.save_pretrained(folder)
@@ -161,12 +164,15 @@ class Training:
         align_special_tokens(self.model, classifier.tokenizer)
         self.model.config.use_cache = False
         self.encoded, self.targets = encoded, targets
-        self.collate = DataCollatorWithPadding(classifier.tokenizer)
+        self.precision = best_precision(settings.precision, device)
+        limit = classifier.fit(settings.max_length)
+        self.collate = DataCollatorWithPadding(
+            classifier.tokenizer, pad_to_multiple_of=length_multiple(device, self.precision, limit)
+        )
         self.rate_setting = "frozen_learning_rate" if frozen else "learning_rate"
         self.peak: float = getattr(settings, self.rate_setting)
         self.per_epoch = -(-len(encoded) // settings.batch_size)
         self.steps = self.per_epoch * settings.epochs
-        self.precision = best_precision(settings.precision, device)
         self.half: HalfTraining | None = None
         if self.precision == "bfloat16" and device.type == "cpu" and not frozen:
             self.half = HalfTraining.of(self.model, encoded.input_ids, seed)
@@ -227,7 +233,7 @@ class Training:
         batch = dict(self.collate([self._example(i) for i in self.order[at * size : (at + 1) * size]]))
         self.model.train()
         with self._arithmetic(batch):
-            out = self.model(**{name: tensor.to(self.device) for name, tensor in batch.items()})
+            out = self.model(**{name: moved(tensor, self.device) for name, tensor in batch.items()})
         loss = out.loss.float()
         loss.backward()
         for group in self.optimizer.param_groups:
@@ -344,6 +350,21 @@ class Training:
         self.total.copy_(rest["total"])
         self.losses, self.seconds_before = list(state.facts["losses"]), state.facts["seconds"]
         set_random_state(rest, state.facts, self.device)
+
+
+def length_multiple(device: torch.device, precision: str, limit: int) -> int | None:
+    """Return the multiple that batches are padded to, so that a GPU in bfloat16 sees few shapes; None for no such.
+
+    Args:
+        limit: the most tokens that an example can have.
+    """
+    few = device.type == "cuda" and precision == "bfloat16"
+    return SHAPE if few and limit % SHAPE == 0 else None
+
+
+def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a tensor on a device; a GPU copies it without being waited for."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def _check_logits(model: Any, encoded: Encoded, device: torch.device) -> None:

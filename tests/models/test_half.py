@@ -244,6 +244,33 @@ def test_the_same_seed_gives_the_same_weights_and_another_one_others(tiny_bert, 
     assert digests[0] == digests[1] != digests[2]
 
 
+def test_only_a_gpu_in_bfloat16_is_given_few_shapes():
+    cuda = torch.device("cuda")
+    assert finetuning.length_multiple(cuda, "bfloat16", 128) == 32
+    assert finetuning.length_multiple(cuda, "bfloat16", 100) is None  # the model has no more positions
+    assert finetuning.length_multiple(cuda, "float32", 128) is None
+    assert finetuning.length_multiple(CPU, "bfloat16", 128) is None
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_padding_to_few_shapes_changes_no_loss_but_by_rounding(tiny_bert, tiny_glue, monkeypatch, device):
+    split, losses = load_folder(tiny_glue, task("rte"), "train").head(12), []
+    for multiple in (None, 32):
+        monkeypatch.setattr(finetuning, "length_multiple", lambda *_, multiple=multiple: multiple)
+        opened = open_classifier(locate(str(tiny_bert)), task("rte"))
+        for module in opened.model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+        training = finetuning.Training(
+            opened, encode(split, opened.tokenizer, 64), split.targets(), SETTINGS, frozen=False, seed=1,
+            device=torch.device(device),
+        )  # fmt: skip
+        for _ in range(4):
+            training.take_step()
+        losses.append(training.total.item())
+    assert losses[0] == pytest.approx(losses[1], abs=0.02)
+
+
 class Stop(Exception):
     """The end of a training that is not to be finished."""
 
