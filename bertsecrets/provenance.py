@@ -117,23 +117,21 @@ class SlowPrecisionWarning(UserWarning):
 
 
 def best_precision(wanted: str, device: "torch.device") -> Precision:
-    """Return the precision of training: as wanted, or for `auto` bfloat16 where the device computes it natively.
-
-    Where bfloat16 is wanted and not native, a warning says how slow it is.
-    """
-    if wanted == "float32":
-        return "float32"
-    native = native_bfloat16(device)
+    """Return the precision of training: as wanted, or for `auto` bfloat16 where the device computes it natively."""
     if wanted == "auto":
-        return "bfloat16" if native else "float32"
-    if not native:
+        return "bfloat16" if native_bfloat16(device) else "float32"
+    return "float32" if wanted == "float32" else "bfloat16"
+
+
+def warn_of_slow(precision: Precision, device: "torch.device") -> None:
+    """Warn, and say how slow it is, where bfloat16 is wanted of a device that does not compute it natively."""
+    if precision == "bfloat16" and not native_bfloat16(device):
         warnings.warn(
             f"this {device.type} has no instructions for bfloat16: its products take {bfloat16_cost(device):.1f} times "
             "as long as those of float32; --precision auto or float32 is faster",
             SlowPrecisionWarning,
             stacklevel=2,
         )
-    return "bfloat16"
 
 
 def native_bfloat16(device: "torch.device") -> bool:

@@ -36,6 +36,7 @@ from bertsecrets.provenance import (
     checkpoint_differences,
     differences,
     made_by,
+    warn_of_slow,
 )
 from bertsecrets.report import notebook
 from bertsecrets.settings import Params, load_settings
@@ -394,6 +395,7 @@ class Session:
 def _in_precision(settings: Params, wanted: str | None, device: torch.device) -> Params:
     """Return the settings with the precision that trainings will have: as wanted, else as the settings say."""
     precision = best_precision(wanted or settings.finetune.precision, device)
+    warn_of_slow(precision, device)
     return settings.model_copy(update={"finetune": settings.finetune.model_copy(update={"precision": precision})})
 
 

@@ -175,7 +175,7 @@ class Training:
         self.steps = self.per_epoch * settings.epochs
         self.half: HalfTraining | None = None
         if self.precision == "bfloat16" and device.type == "cpu" and not frozen:
-            self.half = HalfTraining.of(self.model, encoded.input_ids, seed)
+            self.half = HalfTraining.of(self.model, encoded, seed)
 
         self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         decaying = set(get_parameter_names(self.model, [nn.LayerNorm], list(WITHOUT_DECAY)))

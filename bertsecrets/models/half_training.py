@@ -1,4 +1,4 @@
-"""What a training in bfloat16 on a CPU does otherwise: half-precision layers, an optimizer of few passes, fewer words.
+"""What a training in bfloat16 on a CPU does otherwise: its layers, the embeddings of fewer words, the optimizer's step.
 
 The model's own weights stay in float32, so what is saved, continued from and measured is the same as ever.
 """
@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
+from bertsecrets.models.encoding import Encoded
 from bertsecrets.models.half_layers import Dropout, HalfEncoder, Step
 
 CHUNK = 2**20  # weights that the optimizer steps at a time, so that they stay in the processor's cache
@@ -24,12 +25,12 @@ class OccurringWords:
     The others never have a gradient, so that all that happens to them is weight decay, whose sum is known.
     """
 
-    def __init__(self, model: Any, texts: Sequence[Sequence[int]]):
+    def __init__(self, model: Any, encoded: Encoded):
         """Put the rows that occur in the place of the model's embeddings."""
         self.module: nn.Embedding = model.get_input_embeddings()
         self.all = self.module.weight
-        special = np.arange((self.module.padding_idx or 0) + 1)  # models know padding by its number, so that one stays
-        self.rows = np.union1d(special, np.concatenate([np.asarray(text) for text in texts]))
+        low = np.arange(encoded.padding_id + 1)  # models know padding by its number, so that one stays
+        self.rows = np.union1d(low, np.concatenate([np.asarray(ids) for ids in encoded.input_ids]))
         self.module.weight = nn.Parameter(self.all.detach()[self.rows])
 
     def numbers(self, ids: torch.Tensor) -> torch.Tensor:
@@ -50,22 +51,18 @@ class OccurringWords:
 class HalfTraining:
     """The layers, words and optimizer step of one training in bfloat16 on a CPU."""
 
-    def __init__(self, model: Any, encoder: HalfEncoder, texts: Sequence[Sequence[int]], seed: int):
+    def __init__(self, model: Any, encoder: HalfEncoder, encoded: Encoded, seed: int):
         """Put the words that occur in the place of all; the optimizer is made after that."""
         self.encoder, self.seed = encoder, seed
-        self.words = OccurringWords(model, texts)
+        self.words = OccurringWords(model, encoded)
         self.twins = {weight: (half, grad) for weight, half, grad in encoder.twins()}
         self.buffer = torch.empty(CHUNK)
 
     @classmethod
-    def of(cls, model: Any, texts: Sequence[Sequence[int]], seed: int) -> "HalfTraining | None":
-        """Return the training of a model whose layers are built like BERT's; None for others.
-
-        Args:
-            texts: token ids of all examples.
-        """
+    def of(cls, model: Any, encoded: Encoded, seed: int) -> "HalfTraining | None":
+        """Return the training of a model whose layers are built like BERT's on some texts; None for other models."""
         encoder = HalfEncoder.of(model)
-        return cls(model, encoder, texts, seed) if encoder is not None else None
+        return cls(model, encoder, encoded, seed) if encoder is not None else None
 
     def computing(self, batch: dict[str, torch.Tensor], step: int) -> AbstractContextManager[None]:
         """Make a batch ready, in place, and let the model compute in bfloat16 within the block."""
@@ -93,7 +90,7 @@ class HalfTraining:
             half = self.twins[weight][0] if weight in self.twins else None
             for chunk in _chunks(weight.numel()):
                 own, first, second = (t.view(-1)[chunk] for t in (weight, state["exp_avg"], state["exp_avg_sq"]))
-                change = grad.view(-1)[chunk]
+                change = grad.reshape(-1)[chunk]
                 if change.dtype != torch.float32:
                     change = self.buffer[: len(change)].copy_(change)
                 torch._fused_adamw_(

@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification
 
 from bertsecrets.models import finetune as finetuning
 from bertsecrets.models import half_training
-from bertsecrets.models.encoding import encode
+from bertsecrets.models.encoding import Encoded, encode
 from bertsecrets.models.finetune import finetune
 from bertsecrets.models.half_layers import BERT, Dropout, HalfEncoder, HalfLayer, Step, factor
 from bertsecrets.models.half_training import HalfTraining, OccurringWords
@@ -132,7 +132,7 @@ def test_words_that_occur_are_trained_in_the_place_of_all():
     whole = model.get_input_embeddings().weight.detach().clone()
     ids = torch.tensor([[2, 17, 40, 0], [2, 5, 17, 3]])
     expected = model(input_ids=ids).logits
-    words = OccurringWords(model, [[2, 17, 40], [2, 5, 17, 3]])
+    words = OccurringWords(model, Encoded([[2, 17, 40], [2, 5, 17, 3]], None, 0))
     assert words.rows.tolist() == [0, 2, 3, 5, 17, 40]
     assert torch.equal(model(input_ids=words.numbers(ids)).logits, expected)
     with torch.no_grad():
@@ -148,7 +148,7 @@ def test_words_that_occur_are_trained_in_the_place_of_all():
 def test_the_optimizers_step_is_that_of_clipping_and_adamw(monkeypatch, chunk):
     monkeypatch.setattr(half_training, "CHUNK", chunk)
     ours, theirs = family("bert"), family("bert")
-    training = HalfTraining.of(ours, [list(range(60))], 1)
+    training = HalfTraining.of(ours, Encoded([list(range(60))], None, 0), 1)
     optimizers = [
         torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1, fused=True) for model in (ours, theirs)
     ]
