@@ -47,11 +47,11 @@ attack: $(VENV)/installed $(VENV)/maps
 # parts with BERT-base measure speed on random weights. It needs no environment of its own, since there may be no network.
 OUT ?= runs/gpu-results
 PART_SECONDS ?= 540
-WHEELS ?=
+WHEELS ?= runs/wheels
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 gpu:
 	$(GPU_PYTHON) benchmarks/gpu run --glue "$(GLUE)" --out "$(OUT)" --seconds $(PART_SECONDS) \
-		$(if $(MODEL),--model "$(MODEL)") $(if $(WHEELS),--wheels "$(WHEELS)")
+		--wheels "$(WHEELS)" $(if $(MODEL),--model "$(MODEL)")
 
 gpu-evidence: $(VENV)/installed
 	$(BIN)/python benchmarks/gpu evidence --out "$(OUT)"

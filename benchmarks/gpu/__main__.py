@@ -16,6 +16,7 @@ from environment import provide
 
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError, one_line
+from bertsecrets.options import path
 
 BAD_INPUT = 2
 
@@ -39,15 +40,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python benchmarks/gpu", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="run as many parts as fit into the time of a call")
-    run.add_argument("--glue", type=Path, required=True, metavar="DIR", help="folder in GLUE's own layout")
-    run.add_argument("--model", type=Path, metavar="DIR", help="BERT-base (default: random weights, for speed alone)")
+    run.add_argument("--glue", type=path, required=True, metavar="DIR", help="folder in GLUE's own layout")
+    run.add_argument("--model", type=path, metavar="DIR", help="BERT-base (default: random weights, for speed alone)")
     run.add_argument("--seconds", type=float, default=540, help="of a call (default: 540)")
     evidence = commands.add_parser("evidence", help="write the results into expected/evidence/")
     for command, function in ((run, _run), (evidence, _evidence)):
-        command.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the results")
-        command.add_argument("--store", type=Path, default=Path("runs/gpu"), metavar="DIR", help="(default: runs/gpu)")
-        command.add_argument("--wheels", type=Path, metavar="DIR", help="install what is missing from these files")
-        command.add_argument("--parts", type=Path, metavar="FILE", help="another list of parts, for trying it out")
+        command.add_argument("--out", type=path, required=True, metavar="DIR", help="folder of the results")
+        command.add_argument("--store", type=path, default=Path("runs/gpu"), metavar="DIR", help="(default: runs/gpu)")
+        command.add_argument("--wheels", type=path, metavar="DIR", help="install what is missing from these files")
+        command.add_argument("--parts", type=path, metavar="FILE", help="another list of parts, for trying it out")
         command.add_argument("--device", default="cuda", help="(default: cuda; anything else is for trying it out)")
         command.set_defaults(run=function)
     return parser

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 EXTRA = "gpu"  # of pyproject.toml: what `make gpu` needs beside the package's own dependencies
 
 
-def provide(wheels: Path | None, site: Path) -> None:
+def provide(wheels: Path | None, site: Path, root: Path = ROOT) -> None:
     """Make sure that all requirements are installed, here and for the processes that this one starts.
 
     Those that are not come from a folder of wheels.
@@ -22,23 +22,25 @@ def provide(wheels: Path | None, site: Path) -> None:
     Args:
         wheels: made by `make gpu-wheels`.
         site: the folder that takes what was missing; it goes before all others.
+        root: the checkout, whose pyproject.toml lists the requirements.
 
     Raises:
         UserError: something is missing.
     """
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(site.resolve()), *([before] if before else [])])
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(root), str(site.resolve()), *([before] if before else [])])
     sys.path.insert(1, str(site.resolve()))
-    absent = missing()
-    if absent and wheels is not None:
-        chosen = [file for file in sorted(wheels.glob("*.whl")) if _name(file.name) in absent or not _there(file)]
+    absent = missing(root)
+    files = sorted(wheels.glob("*.whl")) if wheels is not None else []
+    chosen = [file for file in files if _name(file.name) in absent or _version(_name(file.name)) is None]
+    if absent and chosen:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile"]
         done = subprocess.run([*command, "--upgrade", "--target", str(site), *map(str, chosen)], stderr=subprocess.PIPE)
         if done.returncode:
             line = (done.stderr.decode().strip().splitlines() or ["no reason given"])[-1]
             raise UserError(f"cannot install the wheels in {wheels}: {line}")
         importlib.invalidate_caches()
-        absent = missing()
+        absent = missing(root)
     if absent:
         others = [text for name, text in absent.items() if name != "torch"]
         torch = ["torch (a build for this GPU's CUDA)"] if "torch" in absent else []
@@ -48,20 +50,20 @@ def provide(wheels: Path | None, site: Path) -> None:
         )
 
 
-def missing() -> dict[str, str]:
+def missing(root: Path = ROOT) -> dict[str, str]:
     """Return the requirements that no installed distribution meets, by name."""
     try:
         from packaging.requirements import Requirement
     except ImportError:
         return {"packaging": "packaging"}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     waiting = [Requirement(text) for text in (*project["dependencies"], f"{project['name']}[{EXTRA}]")]
     absent = {}
     for wanted in waiting:  # which grows
         if wanted.name == project["name"]:
             extras = project["optional-dependencies"]
             waiting += [Requirement(text) for extra in wanted.extras for text in extras[extra]]
-        elif not wanted.specifier.contains(_version(wanted.name) or "", prereleases=True):
+        elif (held := _version(wanted.name)) is None or not wanted.specifier.contains(held, prereleases=True):
             absent[wanted.name.lower().replace("_", "-")] = str(wanted)
     return absent
 
@@ -75,7 +77,3 @@ def _version(name: str) -> str | None:
 
 def _name(wheel: str) -> str:
     return wheel.partition("-")[0].lower().replace("_", "-")
-
-
-def _there(wheel: Path) -> bool:
-    return _version(_name(wheel.name)) is not None

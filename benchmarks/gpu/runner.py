@@ -84,6 +84,8 @@ class Run:
         shutil.rmtree(work, ignore_errors=True)
         for place in (work, store):
             place.mkdir(parents=True, exist_ok=True)
+        now = {**before, "calls": before["calls"] + 1, "made_by": made_by}
+        write_json(progress, now)
         began = time.monotonic()
         if part.model == BERT and not self.model:
             model = self.store / "random-bert"
@@ -94,11 +96,7 @@ class Run:
         places = {"python": sys.executable, "glue": self.glue, "device": self.device, "model": model}
         words = part.words({**places, "store": store, "work": work})
         code, over = run_for(words, log, self.root, seconds - (time.monotonic() - began), grace)
-        now = {
-            "calls": before["calls"] + 1,
-            "seconds": round(before["seconds"] + time.monotonic() - began, 1),
-            "made_by": made_by,
-        }
+        now["seconds"] = round(before["seconds"] + time.monotonic() - began, 1)
         write_json(progress, now)
         own_log = self.out / f"{part.name}.log"
         facts = {name: now[name] for name in ("calls", "seconds")}

@@ -70,8 +70,8 @@ def test_the_memory_that_is_used_is_bounded_by_what_is_free(device):
 
 def trained(tiny_bert, tiny_glue, folder, device, init="pretrained"):
     command = [*("finetune", "--task", "rte", "--model", tiny_bert, "--glue", tiny_glue, "--store", folder / "store")]
-    command += ["--device", device, "--init", init, "--offline", "--allow-unofficial-data", "--output", folder / "model"]
-    assert main([*map(str, command)]) == 0
+    command += ["--device", device, "--init", init, "--offline", "--allow-unofficial-data"]
+    assert main([*map(str, command), "--output", str(folder / "model")]) == 0
     return load_file(folder / "model" / "model.safetensors"), read_json(folder / "model" / "manifest.json")["training"]
 
 
