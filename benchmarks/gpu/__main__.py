@@ -8,6 +8,7 @@ Exit codes: 0 all parts are done, 1 a part has failed, 2 bad input, 75 parts are
 
 import argparse
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).parents[2]))
@@ -18,6 +19,7 @@ from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError, one_line
 from bertsecrets.options import path
 
+BEGAN = time.monotonic()
 BAD_INPUT = 2
 
 
@@ -73,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
         out=options.out.resolve(),
         store=options.store.resolve(),
         device=options.device,
-        seconds=options.seconds,
+        seconds=max(1, options.seconds - (time.monotonic() - BEGAN)),
     ).call()
 
 

@@ -100,7 +100,8 @@ class Run:
         write_json(progress, now)
         own_log = self.out / f"{part.name}.log"
         facts = {name: now[name] for name in ("calls", "seconds")}
-        if code in part.codes:
+        absent = [word for word in words if Path(word).parent == work and not Path(word).exists()]
+        if code in part.codes and not absent:
             record = write_record(
                 self.out,
                 part,
@@ -123,7 +124,8 @@ class Run:
             print(f"{part.name}: left after {_times(now)}: goes on at the next call", flush=True)
             return {"state": "left", **state}
         last = shortened(one_line(next((line for line in reversed(lines) if line.strip()), "no output")))
-        print(f"{part.name}: failed with exit code {code}: {last} ({own_log})", flush=True)
+        without = f" without {Path(absent[0]).name}" if code in part.codes else ""
+        print(f"{part.name}: failed with exit code {code}{without}: {last} ({own_log})", flush=True)
         return {"state": "failed", "exit_code": code, **state}
 
 

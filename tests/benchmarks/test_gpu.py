@@ -217,6 +217,17 @@ def test_a_failing_part_takes_no_other_with_it_and_is_tried_again(call, tmp_path
     assert not (tmp_path / "out" / "failing.json").exists()
 
 
+def test_a_part_that_leaves_no_result_has_failed_whatever_its_exit_code(call, tmp_path):
+    """Python ends with 1 where an import fails, and `report` where a claim deviates."""
+    crashing = "command = \"{python} -c 'import nothing_of_this_name' {work}/verdicts.json\"\ncodes = [0, 1]\n"
+    (tmp_path / "parts.toml").write_text(f'[[part]]\nname = "crashing"\n{crashing}')
+    code, lines = call(tmp_path / "parts.toml")
+    assert code == 1
+    assert lines[0].startswith(
+        "crashing: failed with exit code 1 without verdicts.json: ModuleNotFoundError: No module"
+    )
+
+
 @pytest.mark.parametrize("change", ["code", "software", "device", "damage"])
 def test_what_other_code_or_another_machine_made_is_made_anew(call, listed, tmp_path, checkout, change):
     call(listed())
