@@ -10,6 +10,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 sys.path.insert(1, str(Path(__file__).parents[2]))
 
@@ -21,6 +22,11 @@ from bertsecrets.options import path
 
 BEGAN = time.monotonic()
 BAD_INPUT = 2
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"gpu: {one_line(message)} (see {self.prog} --help)\n")
 
 
 def main() -> int:
@@ -39,7 +45,7 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python benchmarks/gpu", description=__doc__.splitlines()[0])
+    parser = _Parser(prog="python benchmarks/gpu", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="run as many parts as fit into the time of a call")
     run.add_argument("--glue", type=path, required=True, metavar="DIR", help="folder in GLUE's own layout")

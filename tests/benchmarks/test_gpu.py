@@ -173,18 +173,24 @@ def test_a_part_that_takes_too_long_is_ended_cleanly_and_goes_on_at_the_next_cal
     assert not (tmp_path / "out" / "counting.log").exists()
 
 
+def wait_for(happened):
+    for _ in range(3000):
+        if happened():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it has not happened within a minute")
+
+
 def test_what_is_killed_takes_its_part_with_it_and_goes_on_at_the_next_call(call, listed, tmp_path):
     count = tmp_path / "store" / "counting" / "store" / "count"
     child = os.fork()
     if child == 0:
         call(listed(last=400))
         os._exit(0)
-    while not (count.exists() and count.read_text()):
-        time.sleep(0.02)
+    wait_for(lambda: count.exists() and count.read_text())
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    while not count.with_name("cleaned").exists():
-        time.sleep(0.02)
+    wait_for(count.with_name("cleaned").exists)
     counted = int(count.read_text())
     code, lines = call(listed(last=counted + 2))
     assert code == 0
@@ -396,7 +402,9 @@ def test_bad_input_is_one_line(folders, tiny_glue, tmp_path):
     assert err.startswith("gpu: no GPU that torch ")
     code, out, err = ran("run", "--glue", tmp_path / "nowhere", *folders)
     assert (code, err) == (2, f"gpu: no folder {tmp_path / 'nowhere'}: GLUE must name a folder in GLUE's own layout\n")
-    assert ran("run", "--glue", "", *folders)[0] == 2  # what make gives where GLUE is not set
+    code, out, err = ran("run", "--glue", "", *folders)  # as make calls it where GLUE is not set
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith("gpu: argument --glue: the path is empty")
     code, out, err = ran("evidence", *folders)
     assert (code, err.count("\n")) == (2, 1)
     assert "is incomplete: no undamaged result of tests, speed, minilm-rte" in err
