@@ -7,8 +7,6 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-PLACES = 2**21  # cells of padded maps that are processed together, to bound memory
-
 
 @dataclass(frozen=True)
 class MapStack:
@@ -55,9 +53,9 @@ class MapStack:
         """
         return torch.stack([torch.zeros_like(self.lengths), self.boundary - 1, self.lengths - 1], dim=1)
 
-    def chunks(self) -> Iterator[tuple[slice, "MapStack"]]:
-        """Yield parts of bounded size, each with its slice of the stack."""
-        step = max(1, PLACES // max(1, self.maps.shape[-1] ** 2))
+    def chunks(self, cells: int) -> Iterator[tuple[slice, "MapStack"]]:
+        """Yield parts of at most this many cells (one map at least), each with its slice of the stack."""
+        step = max(1, cells // max(1, self.maps.shape[-1] ** 2))
         for start in range(0, len(self), step):
             part = slice(start, start + step)
             yield part, MapStack(self.maps[part], self.lengths[part], self.boundary[part])

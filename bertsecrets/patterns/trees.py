@@ -4,11 +4,13 @@
 """
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
 
 LEAF = -1
+AT_ONCE = 256  # maps, so that what is computed of them stays in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -29,14 +31,30 @@ class Trees:
 
     def probabilities(self, table: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
         """Return the class probabilities of maps from their features."""
+        logits = [self._logits(part) for part in table.split(AT_ONCE)]
+        return (self.start + torch.cat(logits)).softmax(1) if logits else table.new_empty(0, len(self.start))
+
+    def _logits(self, table: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
+        feature, threshold, children = self._walk
         node = self.roots.expand(len(table), -1)
-        wide = table.double()
         for _ in range(self.depth):
-            feature = self.feature[node]
-            goes_left = wide.gather(1, feature.clamp(min=0)) <= self.threshold[node]
-            child = torch.where(goes_left, self.left[node], self.right[node])
-            node = torch.where(feature == LEAF, node, child)
-        return (self.start + self.value[node].sum(1)).softmax(1)
+            left = table.gather(1, feature[node]) <= threshold[node]
+            node = children[2 * node + left]
+        return torch.nn.functional.embedding_bag(node, self.value, mode="sum")
+
+    @cached_property
+    def _walk(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Feature and threshold of each node, and its two children, the right one first; a leaf is its own child.
+
+        A threshold is the largest single-precision number up to the real one, which parts single-precision features
+        in the same way.
+        """
+        own, leaf = torch.arange(len(self.feature), device=self.feature.device), self.feature == LEAF
+        single = self.threshold.float()
+        below = torch.nextafter(single, torch.full_like(single, -torch.inf))
+        threshold = torch.where(single.double() > self.threshold, below, single)
+        children = torch.where(leaf[:, None], own[:, None], torch.stack([self.right, self.left], dim=1))
+        return self.feature.clamp(min=0), threshold, children.flatten()
 
     def to(self, device: torch.device | str) -> "Trees":
         """Return the same trees on another device."""

@@ -5,27 +5,26 @@ follows a line that bends or joins clumps; straight diagonals are in `picture.pi
 """
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from bertsecrets.patterns.features.regions import Column, inside, longest_gap, mean, quantile
-from bertsecrets.patterns.map_stack import MapStack
+from bertsecrets.patterns.features.readings import BESIDE, Row
+from bertsecrets.patterns.features.regions import Column, longest_gap, mean, quantile
+from bertsecrets.patterns.features.view import View
 
-WIDEST = 0.25  # largest distance of a path from the diagonal, as a share of the words
 TURN = 1  # largest deviation of a step from the diagonal direction, in columns
 PRICE = 0.05  # brightness that each column of deviation costs
-OUTSIDE = -0.5  # brightness of cells outside the map, low enough that no path stays there
-BESIDE = (-4, -3, 3, 4)  # columns beside the path with which it is compared
+FORBIDDEN, UNREACHABLE = -1e4, -1e9  # brightness where a path may not go; sum where it cannot come from
+ASIDE = (-4, -3, 3, 4)  # columns beside the path with which it is compared
 PINK, LIT = 0.5, 0.35  # brightness that is plainly visible, and just visible
 
 
-def path_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]) -> dict[str, Column]:
+def path_features(view: View) -> dict[str, Column]:
     """Return the features: how bright, unbroken and straight the brightest path along the diagonal is, among words."""
-    words, held = _words(stack, light)
-    count = held.sum(1)
-    path, value = _path(words, count)
-    columns = (torch.arange(words.shape[1], device=words.device) + path).clamp(0, words.shape[1] - 1)
-    ahead = value - _beside(words, columns, count)
-    peak = words.amax(2)
+    count = view.words
+    held = view.places < count[:, None]
+    path, value = _path(view.read.ribbon, view.widest, count)
+    ahead = value - _beside(view.read.ribbon, path, count)
+    peak = view.read.brightest.gather(1, view.tokens_of_words) * held
     moves = (path[:, 1:] - path[:, :-1]).abs().float()
     size = count.clamp(min=1)
     return {
@@ -44,55 +43,58 @@ def path_features(stack: MapStack, light: Float[torch.Tensor, "maps tokens token
     }
 
 
-def _words(
-    stack: MapStack, light: Float[torch.Tensor, "maps tokens tokens"]
-) -> tuple[Float[torch.Tensor, "maps words words"], Bool[torch.Tensor, "maps words"]]:
-    """Return the maps without their special tokens, and a mask that is false on padding rows."""
-    within = inside(stack)
-    order = (~within).int().argsort(dim=1, stable=True)
-    held = torch.arange(within.shape[1], device=light.device) < within.sum(1, keepdim=True)
-    rows = light.gather(1, order[:, :, None].expand_as(light))
-    words = rows.gather(2, order[:, None, :].expand_as(light))
-    return words * held[:, None, :] * held[:, :, None], held
-
-
 def _path(
-    words: Float[torch.Tensor, "maps words words"], count: Int[torch.Tensor, " maps"]
-) -> tuple[Int[torch.Tensor, "maps words"], Float[torch.Tensor, "maps words"]]:
-    """Return, for each row, the distance of the brightest path from the diagonal in columns, and its brightness."""
-    maps, tokens, _ = words.shape
-    reach = max(2, round(WIDEST * tokens))
-    offsets = torch.arange(-reach, reach + 1, device=words.device)
-    columns = torch.arange(tokens, device=words.device)[:, None] + offsets
-    ribbon = words.gather(2, columns.clamp(0, tokens - 1).expand(maps, -1, -1))
-    ribbon = ribbon.masked_fill((columns < 0) | (columns >= count[:, None, None]), OUTSIDE)
-    allowed = offsets.abs() <= (WIDEST * count).round().clamp(min=2)[:, None]
-    ribbon = ribbon.masked_fill(~allowed[:, None, :], -1e4)
-    turns = torch.arange(-TURN, TURN + 1, device=words.device)
+    ribbon: Float[torch.Tensor, "words maps offsets"],
+    widest: Float[torch.Tensor, " maps"],
+    count: Int[torch.Tensor, " maps"],
+) -> tuple[Int[torch.Tensor, "maps words"], Row]:
+    """Return, for each row, the brightest path's distance from the diagonal in columns, and the brightness on it.
+
+    Args:
+        widest: the largest distance of a map's path.
+        count: the number of its words.
+    """
+    cells = ribbon[:, :, BESIDE:-BESIDE]
+    rows, maps, offsets = cells.shape
+    reach = offsets // 2
+    places = torch.arange(-reach, reach + 1, device=ribbon.device)
+    apart = torch.where(places.abs() <= widest[:, None], 0, FORBIDDEN)
+    totals = cells.new_empty(rows, maps, offsets + 2)  # with a column on either side
+    totals[:, :, 0] = totals[:, :, -1] = UNREACHABLE
+    inner = totals[:, :, 1:-1]
+    torch.add(cells[0], apart, out=inner[0])
+    shortest = int(count.min())
+    for row in range(1, rows):
+        before, now = totals[row - 1], inner[row]
+        best = torch.maximum(before[:, :-2], before[:, 2:]).sub_(PRICE)
+        torch.add(torch.maximum(best, before[:, 1:-1], out=best), cells[row], out=now)
+        now.add_(apart)
+        if row >= shortest:
+            torch.where((count > row)[:, None], now, before[:, 1:-1], out=now)
+    turns = torch.arange(-TURN, TURN + 1, device=ribbon.device)
     price = PRICE * turns.abs()
-    total, came = ribbon[:, 0], []
-    for row in range(1, tokens):
-        before = torch.nn.functional.pad(total, (TURN, TURN), value=-1e9).unfold(1, 2 * TURN + 1, 1)
-        best, turn = (before - price).max(2)
-        going = (row < count)[:, None]
-        total = torch.where(going, best + ribbon[:, row], total)
-        came.append(torch.where(going, turn - TURN, 0))
-    at = total.argmax(1, keepdim=True)
+    at = inner[-1].argmax(1, keepdim=True)
     taken = [at]
-    for turn in reversed(came):
-        at = at + turn.gather(1, at)
+    for row in range(rows - 1, 0, -1):
+        turn = (totals[row - 1].gather(1, at + (turns + 1)) - price).argmax(1, keepdim=True).sub_(TURN)
+        if row >= shortest:
+            turn.mul_((count > row)[:, None])
+        at = at + turn
         taken.append(at)
-    place = torch.cat(taken[::-1], dim=1)
-    return place - reach, ribbon.gather(2, place[:, :, None])[:, :, 0].clamp(min=0)
+    place = torch.stack(taken[::-1])
+    value = cells.gather(2, place)[:, :, 0].clamp(min=0)
+    return place[:, :, 0].T - reach, value.T
 
 
 def _beside(
-    words: Float[torch.Tensor, "maps words words"],
-    columns: Int[torch.Tensor, "maps words"],
+    ribbon: Float[torch.Tensor, "words maps offsets"],
+    path: Int[torch.Tensor, "maps words"],
     count: Int[torch.Tensor, " maps"],
-) -> Float[torch.Tensor, "maps words"]:
-    """Return the mean brightness a few columns off a path."""
-    near = columns[:, :, None] + torch.tensor(BESIDE, device=words.device)
+) -> Row:
+    """Return the mean brightness a few columns off a path, where there are such columns."""
+    words = torch.arange(len(ribbon), device=path.device)
+    columns = (words + path).clamp(0, len(ribbon) - 1)[:, :, None]
+    near = columns + torch.tensor(ASIDE, device=path.device)
     exists = (near >= 0) & (near < count[:, None, None])
-    value = words.gather(2, near.clamp(0, words.shape[1] - 1)) * exists
-    return value.sum(2) / exists.sum(2).clamp(min=1)
+    places = (near - words[:, None] + ribbon.shape[2] // 2).transpose(0, 1)
+    return (ribbon.gather(2, places).transpose(0, 1) * exists).sum(2) / exists.sum(2).clamp(min=1)

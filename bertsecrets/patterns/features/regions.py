@@ -42,15 +42,6 @@ def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor,
     return ((count - last) * over).amax(1).float()
 
 
-def band(stack: MapStack, offset: int) -> Float[torch.Tensor, "maps rows"]:
-    """Return the weight that each row i gives to token i + offset; 0 if there is no such token."""
-    tokens = stack.maps.shape[-1]
-    result = stack.maps.new_zeros(len(stack), tokens)
-    if abs(offset) < tokens:
-        result[:, max(0, -offset) : tokens - max(0, offset)] = stack.maps.diagonal(offset, 1, 2)
-    return result
-
-
 def quarter_sizes(texts: Bool[torch.Tensor, "maps 2 tokens"]) -> Float[torch.Tensor, "maps 2 2"]:
     """Return the number of cells in each quarter."""
     sizes = texts.sum(2).float()
@@ -62,24 +53,3 @@ def both_texts(stack: MapStack) -> Bool[torch.Tensor, "maps 2 tokens"]:
     within = inside(stack)
     first = within & (torch.arange(within.shape[1], device=within.device) < stack.boundary[:, None])
     return torch.stack([first, within & ~first], dim=1)
-
-
-def quarters(
-    maps: Float[torch.Tensor, "maps tokens tokens"], texts: Bool[torch.Tensor, "maps 2 tokens"]
-) -> Float[torch.Tensor, "maps 2 2"]:
-    """Return the sums over the rows of one text and the columns of the other: squares, and corners off the diagonal."""
-    marks = texts.to(maps.dtype)
-    return marks @ maps @ marks.transpose(1, 2)
-
-
-def diagonal_sums(maps: Float[torch.Tensor, "maps tokens tokens"]) -> Float[torch.Tensor, "maps offsets"]:
-    """Return the sum of every diagonal, from column - row = tokens - 1 down to -(tokens - 1)."""
-    count, tokens, _ = maps.shape
-    sheared = torch.nn.functional.pad(maps.flip(2), (0, tokens)).flatten(1)[:, :-tokens]
-    return sheared.reshape(count, tokens, 2 * tokens - 1).sum(1)
-
-
-def reach(stack: MapStack, offset: int) -> Bool[torch.Tensor, "maps tokens"]:
-    """Return a mask, true on the rows i for which token i + offset exists."""
-    places = torch.arange(stack.maps.shape[-1], device=stack.maps.device) + offset
-    return (places >= 0) & (places < stack.lengths[:, None])

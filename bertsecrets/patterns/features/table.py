@@ -14,43 +14,46 @@ from bertsecrets.patterns.features.diagonal_band import band_features
 from bertsecrets.patterns.features.diagonal_blocks import block_features
 from bertsecrets.patterns.features.diagonal_path import path_features
 from bertsecrets.patterns.features.off_diagonal import off_diagonal_features
-from bertsecrets.patterns.features.picture import picture_features, stack_brightness
-from bertsecrets.patterns.features.regions import (
-    TINY,
-    Column,
-    band,
-    both_texts,
-    inside,
-    mean,
-    quarter_sizes,
-    quarters,
-)
+from bertsecrets.patterns.features.picture import picture_features
+from bertsecrets.patterns.features.readings import BANDS, Row, entropy
+from bertsecrets.patterns.features.regions import TINY, Column, mean, quarter_sizes
+from bertsecrets.patterns.features.view import View
 from bertsecrets.patterns.map_stack import MapStack
 
-BANDS = (-2, -1, 0, 1, 2)  # column minus row: -1 is the previous token
+NEAR = (-2, -1, 0, 1, 2)  # column minus row: -1 is the previous token
+CELLS = 2**23  # of padded maps whose features are computed together
 
 
 def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
     """Return the named features of every map, in the order of `feature_names`."""
-    parts = [torch.stack(list(_all(part).values()), dim=1) for _, part in stack.chunks()]
+    parts = [torch.stack(list(_all(part).values()), dim=1) for _, part in stack.chunks(CELLS)]
     return torch.cat(parts) if parts else torch.empty(0, len(feature_names()))
 
 
 def _all(stack: MapStack) -> dict[str, Column]:
+    view = View(stack)
     named: dict[str, Column] = {}
-    for part in (_special, _bands, _segments, _rows, _columns):
-        named |= part(stack)
-    light = stack_brightness(stack)
-    named |= picture_features(stack, light) | off_diagonal_features(stack) | band_features(stack, light)
-    named |= path_features(stack, light) | block_features(stack, light)
+    for part in (
+        _special,
+        _bands,
+        _segments,
+        _rows,
+        _columns,
+        picture_features,
+        off_diagonal_features,
+        band_features,
+        path_features,
+        block_features,
+    ):
+        named |= part(view)
     named["log_length"] = stack.lengths.float().log()
     named["two_texts"] = (stack.boundary < stack.lengths).float()
     return named
 
 
-def _special(stack: MapStack) -> dict[str, Column]:
+def _special(view: View) -> dict[str, Column]:
     """Return the share of each special place, of all of them, and of the strongest column if that is larger."""
-    received = stack.maps.sum(1) / stack.lengths[:, None]
+    stack, received = view.stack, view.read.received
     cls, middle, last = received.gather(1, stack.special()).unbind(1)
     two = stack.boundary < stack.lengths
     named = {"cls": cls, "middle_sep": torch.where(two, middle, 0.0), "last_sep": last}
@@ -58,39 +61,37 @@ def _special(stack: MapStack) -> dict[str, Column]:
     return named | {"strong": torch.maximum(named["special"], received.amax(1))}
 
 
-def _bands(stack: MapStack) -> dict[str, Column]:
+def _bands(view: View) -> dict[str, Column]:
     """Return the share of each diagonal, in all mass and in what stays inside, and how steady the best one is."""
-    within = inside(stack)
-    kept = (stack.maps * within[:, None, :]).sum(2)  # for each row, what it gives to inside tokens
-    count = stack.lengths.float()
+    within, count = view.within, view.lengths.float()
+    inner = view.near(within) * within[:, :, None]  # where a row and the column that many places on are both words
+    whole, kept = ((view.read.given[:, :, kind] * within).sum(1).clamp(min=TINY) for kind in (0, 1))
     named: dict[str, Column] = {}
     near = torch.zeros_like(count)
     rows_on_band = []
-    for offset in BANDS:
-        given = band(stack, offset)
+    for offset in NEAR:
+        given = view.read.bands[:, :, BANDS + offset]
         if abs(offset) <= 1:
             named[f"band{offset:+d}"] = given.sum(1) / count
-        lands = torch.roll(within, -offset, 1) & within
-        rows_on_band.append(torch.where(lands, given, 0.0))
+        rows_on_band.append(given * inner[:, :, BANDS + offset])
         if abs(offset) <= 1:
-            near = near + (given * lands).sum(1)
+            near = near + rows_on_band[-1].sum(1)
     rows = torch.stack(rows_on_band)
-    named["near"] = near / (stack.maps.sum(2) * within).sum(1).clamp(min=TINY)
-    named["near_of_inside"] = near / (kept * within).sum(1).clamp(min=TINY)
+    named["near"] = near / whole
+    named["near_of_inside"] = near / kept
     best = rows.amax(0)
     named["best_band_half"] = mean((best > 0.5).float(), within)
     named["best_band_tenth"] = mean((best > 0.1).float(), within)
     sides = {"previous": rows[1], "self": rows[2], "next": rows[3]}
     for name, row in sides.items():
-        named[f"{name}_of_inside"] = (row * within).sum(1) / (kept * within).sum(1).clamp(min=TINY)
+        named[f"{name}_of_inside"] = (row * within).sum(1) / kept
     return named
 
 
-def _segments(stack: MapStack) -> dict[str, Column]:
+def _segments(view: View) -> dict[str, Column]:
     """Return how far attention between inside tokens stays in its own text, compared with a uniform map."""
-    texts = both_texts(stack)
-    two = texts.any(2).all(1).float()
-    mass, places = quarters(stack.maps, texts), quarter_sizes(texts)
+    two = view.two.float()
+    mass, places = view.texts.float() @ view.read.given[:, :, 2:4], quarter_sizes(view.texts)
     own, own_places = mass[:, (0, 1), (0, 1)].sum(1), places[:, (0, 1), (0, 1)].sum(1)
     whole, whole_places = mass.sum((1, 2)), places.sum((1, 2))
     inner = (own + TINY) / own_places.clamp(min=1)
@@ -101,33 +102,27 @@ def _segments(stack: MapStack) -> dict[str, Column]:
     }
 
 
-def _entropy(rows: Float[torch.Tensor, "... tokens"]) -> Float[torch.Tensor, "..."]:
-    return -torch.special.xlogy(rows, rows).sum(-1)
-
-
-def _rows(stack: MapStack) -> dict[str, Column]:
+def _rows(view: View) -> dict[str, Column]:
     """Return the entropy of rows and of their mean, as shares of log L, and the mass of a row's strongest cells."""
-    real = stack.real
-    scale = stack.lengths.float().log().clamp(min=TINY)
-    average = mean(_entropy(stack.maps) / scale[:, None], real)
-    spread = _entropy(stack.maps.sum(1) / stack.lengths[:, None]) / scale
-    top = stack.maps.topk(min(3, stack.maps.shape[-1]), dim=2).values
+    read, real = view.read, view.real
+    scale = view.lengths.float().log().clamp(min=TINY)
+    average = mean(read.entropy / scale[:, None], real)
+    spread = entropy(read.received) / scale
     return {
         "row_entropy": average,
         "column_entropy": spread,
         "row_information": spread - average,
-        "row_max": mean(top[:, :, 0], real),
-        "row_top3": mean(top.sum(2), real),
+        "row_max": mean(read.first, real),
+        "row_top3": mean(read.first + read.second + read.third, real),
     }
 
 
-def _columns(stack: MapStack) -> dict[str, Column]:
+def _columns(view: View) -> dict[str, Column]:
     """Return how concentrated attention is on few columns: masses of the top columns, and places of rows' maxima."""
-    within, real = inside(stack), stack.real
-    received = stack.maps.sum(1) / stack.lengths[:, None]
+    stack, within, real, received = view.stack, view.within, view.real, view.read.received
     tokens = received.shape[1]
 
-    def top(values: Float[torch.Tensor, "maps tokens"], k: int) -> Column:
+    def top(values: Row, k: int) -> Column:
         return values.topk(min(k, tokens), dim=1).values.sum(1)
 
     inner = received * within
@@ -142,7 +137,7 @@ def _columns(stack: MapStack) -> dict[str, Column]:
     named["column_std"] = (mean((received * count[:, None] - 1).square(), real)).sqrt().log1p()
     inner_average = mean(inner, within)
     named["inside_column_cv"] = mean((inner - inner_average[:, None]).square(), within).sqrt() / (inner_average + TINY)
-    peak = stack.maps.argmax(2)
+    peak = view.read.place
     special = (peak[:, :, None] == stack.special()[:, None, :]).any(2)
     named["peak_special"] = mean(special.float(), real)
     votes = torch.zeros_like(received).scatter_add(1, peak, real.float())
