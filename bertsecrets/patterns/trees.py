@@ -36,11 +36,15 @@ class Trees:
 
     def _logits(self, table: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
         feature, threshold, children = self._walk
-        node = self.roots.expand(len(table), -1)
+        maps, trees = len(table), len(self.roots)
+        starts = torch.arange(0, table.numel(), table.shape[1], dtype=torch.int, device=table.device)
+        starts, values = starts.repeat_interleave(trees), table.float().flatten()
+        node = self.roots.int().repeat(maps)
         for _ in range(self.depth):
-            left = table.gather(1, feature[node]) <= threshold[node]
-            node = children[2 * node + left]
-        return torch.nn.functional.embedding_bag(node, self.value, mode="sum")
+            value = values.index_select(0, feature.index_select(0, node).add_(starts))
+            left = value <= threshold.index_select(0, node)
+            node = children.index_select(0, node.mul_(2).add_(left))
+        return self.value.index_select(0, node).unflatten(0, (maps, trees)).sum(1)
 
     @cached_property
     def _walk(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -54,7 +58,7 @@ class Trees:
         below = torch.nextafter(single, torch.full_like(single, -torch.inf))
         threshold = torch.where(single.double() > self.threshold, below, single)
         children = torch.where(leaf[:, None], own[:, None], torch.stack([self.right, self.left], dim=1))
-        return self.feature.clamp(min=0), threshold, children.flatten()
+        return self.feature.clamp(min=0).int(), threshold, children.flatten().int()
 
     def to(self, device: torch.device | str) -> "Trees":
         """Return the same trees on another device."""

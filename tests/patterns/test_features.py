@@ -9,8 +9,8 @@ from patterned import values
 
 from bertsecrets.patterns.annotation.colours import shades
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.features.picture import stack_brightness
-from bertsecrets.patterns.features.regions import band, both_texts, diagonal_sums, quantile, quarters
+from bertsecrets.patterns.features.readings import BANDS, Sheared, stack_brightness
+from bertsecrets.patterns.features.regions import both_texts, quantile
 from bertsecrets.patterns.features.table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack
 
@@ -235,27 +235,29 @@ def test_quantiles_are_numpys():
     assert found == pytest.approx([*expected, 0])
 
 
-@pytest.mark.parametrize("offset", range(-4, 5))
-def test_bands_are_numpys_diagonals(offset):
-    one = random_map(7, 1)
-    found = band(MapStack.of([one], [7]), offset)[0].numpy()
-    expected = [one[i, i + offset] if 0 <= i + offset < 7 else 0 for i in range(7)]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+@pytest.mark.parametrize("tokens", [1, 3, 7, 20])
+def test_bands_are_numpys_diagonals(tokens):
+    maps = torch.rand(2, tokens, tokens)
+    found = Sheared(2, tokens, maps.device).bands(maps).numpy()
+    for one, bands in zip(maps.numpy(), found, strict=True):
+        for offset in range(-BANDS, BANDS + 1):
+            expected = [one[i, i + offset] if 0 <= i + offset < tokens else 0 for i in range(tokens)]
+            np.testing.assert_array_equal(bands[:, BANDS + offset], expected)
 
 
-def test_diagonal_sums_are_numpys_traces():
-    maps = torch.rand(3, 6, 6)
-    found = diagonal_sums(maps).numpy()
-    expected = [[np.trace(one, offset) for offset in range(5, -6, -1)] for one in maps.numpy()]
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_quarters_are_sums_of_slices():
-    one = random_map(9, 2)
-    cut = MapStack.of([one], [5])
-    found = quarters(cut.maps, both_texts(cut))[0].numpy()
-    slices = (slice(1, 4), slice(5, 8))
-    np.testing.assert_allclose(found, [[one[a, b].sum() for b in slices] for a in slices], rtol=1e-5)
+def test_sums_of_diagonals_are_numpys_traces():
+    """By the text of their rows and of their columns, whatever was in the room before."""
+    maps = torch.rand(3, 9, 9)
+    texts = both_texts(MapStack(maps, torch.tensor([9, 8, 9]), torch.tensor([5, 4, 9]))).float()
+    room = Sheared(3, 9, maps.device)
+    room.bands(torch.rand(3, 9, 9))
+    found = room.sums(maps, texts, texts).numpy()
+    for one, marks, sums in zip(maps.numpy(), texts.numpy(), found, strict=True):
+        for rows in (0, 1):
+            for columns in (0, 1):
+                part = one * marks[rows][:, None] * marks[columns]
+                expected = [np.trace(part, offset) for offset in range(-8, 9)]
+                np.testing.assert_allclose(sums[rows, columns], expected, rtol=1e-5)
 
 
 @given(st.integers(2, 30), st.integers(0, 1000))

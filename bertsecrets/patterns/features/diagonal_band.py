@@ -1,7 +1,7 @@
 """Features that detect a diagonal band: a line, or a smear with a ridge, so that attention moves along with the rows.
 
-Brightness is that of pictures (`readings.stack_brightness`); only inside tokens count. Distances are shares of the row's
-own text, as an eye sees them: a smear that is narrow in a long text fills a short one.
+Brightness is that of pictures (`readings.stack_brightness`); only inside tokens count. Distances are shares of the
+row's own text, as an eye sees them: a smear that is narrow in a long text fills a short one.
 """
 
 import torch

@@ -44,7 +44,7 @@ def path_features(view: View) -> dict[str, Column]:
 
 
 def _path(
-    ribbon: Float[torch.Tensor, "words maps offsets"],
+    ribbon: Float[torch.Tensor, "words maps ribbon"],
     widest: Float[torch.Tensor, " maps"],
     count: Int[torch.Tensor, " maps"],
 ) -> tuple[Int[torch.Tensor, "maps words"], Row]:
@@ -87,7 +87,7 @@ def _path(
 
 
 def _beside(
-    ribbon: Float[torch.Tensor, "words maps offsets"],
+    ribbon: Float[torch.Tensor, "words maps ribbon"],
     path: Int[torch.Tensor, "maps words"],
     count: Int[torch.Tensor, " maps"],
 ) -> Row:

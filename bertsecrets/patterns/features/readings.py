@@ -124,7 +124,7 @@ class Readings:
     near: Row  # the largest brightness of each row close to the diagonal, among words
     smear: Row  # the same evened out along the diagonal, and the largest that is not close
     rest: Row
-    ribbon: Float[torch.Tensor, "words maps offsets"]  # brightness near the diagonal, special tokens left out
+    ribbon: Float[torch.Tensor, "words maps ribbon"]  # brightness near the diagonal, special tokens left out
 
     @classmethod
     def of(cls, stack: MapStack, reach: int) -> "Readings":
@@ -224,18 +224,18 @@ def _compared(compare: Callable[..., torch.Tensor], cells: torch.Tensor, other: 
     return compare(cells, other, out=out)
 
 
-def _ribbon(light: Cells, marks: Marks, reach: int) -> Float[torch.Tensor, "words maps offsets"]:
+def _ribbon(light: Cells, marks: Marks, reach: int) -> Float[torch.Tensor, "words maps ribbon"]:
     maps, width, tokens = len(light), marks.tokens, marks.tokens_of_words
     starts = torch.arange(maps, device=light.device)[:, None] * width
     rows = light.flatten(0, 1).index_select(0, (starts + tokens).flatten()).unflatten(0, (maps, width))
     margin = reach + BESIDE
     wide = width + 2 * margin
-    room = rows.new_full((maps, width, wide), OUTSIDE)
+    room = rows.new_empty(maps, width, wide)
+    room[:, :, :margin], room[:, :, margin + width - 2 :] = OUTSIDE, OUTSIDE
     # Columns are moved to the places of their words: by one token or, after a special token between two texts, by two.
-    ahead = (tokens - marks.places > 1)[:, None, :-2]
-    words = torch.where(ahead, rows[:, :, 2:], rows[:, :, 1:-1])
-    held = (marks.places[:-2] < marks.words[:, None])[:, None, :]
-    room[:, :, margin : margin + max(0, width - 2)] = torch.where(held, words, OUTSIDE)
+    words = room[:, :, margin : margin + width - 2]
+    torch.where((tokens - marks.places > 1)[:, None, :-2], rows[:, :, 2:], rows[:, :, 1:-1], out=words)
+    words.masked_fill_((marks.places[:-2] >= marks.words[:, None])[:, None, :], OUTSIDE)
     # One row down and one column to the right is one row of `room` and one number further.
     return room.as_strided((width, maps, 2 * margin + 1), (wide + 1, width * wide, 1)).contiguous()
 
@@ -243,7 +243,7 @@ def _ribbon(light: Cells, marks: Marks, reach: int) -> Float[torch.Tensor, "word
 class Sheared:
     """Room for maps whose diagonals can be read as columns.
 
-    Behind each row stand as many zeros as the map has columns, less one. So a step of one row and one column is a step of
+    Behind each row stand as many zeros as the map has columns, less one. So one row down and one column on is a step of
     as many numbers as a row has, plus one; what lies outside a map is 0.
     """
 
@@ -259,7 +259,7 @@ class Sheared:
     def bands(self, maps: Cells) -> Float[torch.Tensor, "maps tokens bands"]:
         """Return the cells of each row near the diagonal; 0 outside the map."""
         self.cells.copy_(maps)
-        bands = self._bands.contiguous()
+        bands = self._bands.clone(memory_format=torch.contiguous_format)  # the room is used again
         if self._beyond:
             tokens = maps.shape[-1]
             columns = torch.arange(tokens)[:, None] + torch.arange(-BANDS, BANDS + 1)
