@@ -100,6 +100,7 @@ class Session:
             kept=self.store.root,
             frames=frames,
             spacy=options.spacy or DEFAULT_PIPELINE,
+            grid_precision="bfloat16" if options.precision == "bfloat16" else "float32",  # never by `auto`
         )
         self._refs: dict[str, ModelRef] = {}
 

@@ -32,6 +32,11 @@ class Encoded:
     def __len__(self) -> int:
         return len(self.input_ids)
 
+    def head(self, count: int) -> "Encoded":
+        """Return the first examples."""
+        segments = None if self.segments is None else self.segments[:count]
+        return Encoded(self.input_ids[:count], segments, self.padding_id)
+
     @property
     def lengths(self) -> Int[np.ndarray, " examples"]:
         """Tokens per example, special tokens included."""

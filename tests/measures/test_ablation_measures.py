@@ -1,5 +1,7 @@
 """What the measures make of the engine's logits: predictions kept, scores, finished parts reused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +11,10 @@ from ablation_reference import plain_logits
 from bertsecrets.ablation.head_sets import BASELINE, single_heads, whole_layers
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base.ablation import set_ablation
+from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.texts.tasks import task
+from bertsecrets.types import Measurement, Subject
 
 
 def test_the_measure_scores_every_set_and_keeps_every_prediction():
@@ -44,3 +48,35 @@ def test_the_measure_correlates_scores_and_resumes_from_its_folder(tmp_path):
         model.classifier.weight.zero_()
     with pytest.raises(UserError, match="another grid"):
         set_ablation(classifier, encoded, task("stsb"), targets, whole_layers(3, 4), folder=tmp_path / "grid")
+
+
+@pytest.mark.parametrize("name", ["mnli", "stsb"])
+def test_bfloat16_says_how_many_predictions_of_a_sample_differ_from_float32(name, monkeypatch):
+    """Of all sets and the first examples; predictions of bfloat16 are those of the engine in bfloat16."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    from bertsecrets.measures.base import ablation
+
+    monkeypatch.setattr(ablation, "SAMPLE", 3)
+    torch.manual_seed(3)
+    model = BertForSequenceClassification(BertConfig(**{**DEEP, "num_labels": 1 if name == "stsb" else 3})).eval()
+    encoded, targets, sets = tokens((4, 6, 6, 8, 5)), [0, 1, 2, 1, 0], single_heads(3, 4)
+    exact = set_ablation(OpenModel(model, None, ""), encoded, task(name), targets, sets)[1]
+    values, samples = set_ablation(OpenModel(model, None, ""), encoded, task(name), targets, sets, precision="bfloat16")
+    assert model.dtype == torch.bfloat16
+    apart = ablation.APART if name == "stsb" else 0
+    rows = [(exact[key], samples[key]) for key in ("predicted", "baseline_predicted")]
+    differ = sum(int((np.abs(one[..., :3] - other[..., :3]) > apart).sum()) for one, other in rows)
+    assert (values["sampled"], values["sample_differs"]) == (13 * 3, differ)
+    rounded = set_ablation(OpenModel(model, None, ""), encoded, task(name), targets, sets)[1]
+    np.testing.assert_array_equal(samples["predicted"], rounded["predicted"])
+    assert "sampled" not in set_ablation(OpenModel(model.float(), None, ""), encoded, task(name), targets, sets)[0]
+
+
+def test_bfloat16_is_said_beside_every_verdict():
+    counted = {"sampled": 2336, "sample_differs": 3, "baseline": 0.6}
+    measurement = Measurement("head-ablation", Subject("tiny", "rte"), 277, counted, {})
+    assert get_measure("head-ablation").remarks(measurement) == [
+        "heads disabled in bfloat16: 3 of 2336 predictions of a sample differ from float32"
+    ]
+    assert get_measure("head-ablation").remarks(replace(measurement, values={"baseline": 0.6})) == []

@@ -2,6 +2,8 @@
 
 A disabled head attends to each of the L real tokens with the constant weight 1/L. Predictions are kept for every set of
 heads and every example; paired tests and intervals are computed from them.
+
+In bfloat16 predictions differ here and there. How many do is counted on a sample, which is computed in float32 too.
 """
 
 import hashlib
@@ -27,6 +29,10 @@ from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.metrics import decide, score
 from bertsecrets.texts.tasks import Task
+from bertsecrets.types import Measurement, Precision
+
+SAMPLE = 32  # examples, the first, that are computed in float32 as well, with all sets
+APART = 0.1  # points; similarity scores further apart than this count as different
 
 
 class AblationMeasure(Measure):
@@ -50,6 +56,19 @@ class AblationMeasure(Measure):
         """Return the settings that say where inputs are cut."""
         return settings.scores.model_dump()
 
+    def inputs(self, run: Run) -> dict[str, Any]:
+        """Return what is asked for; the precision too, unless it is float32."""
+        precision = run.resources.grid_precision
+        return super().inputs(run) | ({} if precision == "float32" else {"precision": precision})
+
+    def remarks(self, measurement: Measurement) -> list[str]:
+        """Return a remark if the model was run in bfloat16."""
+        values = measurement.values
+        if "sampled" not in values:
+            return []
+        counts = f"{int(values['sample_differs'])} of {int(values['sampled'])}"
+        return [f"heads disabled in bfloat16: {counts} predictions of a sample differ from float32"]
+
     def run(self, run: Run) -> Results:
         """Score the rows with each set disabled."""
         opened = run.open("sdpa")
@@ -67,6 +86,7 @@ class AblationMeasure(Measure):
             folder=run.grid,
             about={"measure": self.name, "made_by": self.made_by(run.resources.device)},
             title=f"disabling {called}",
+            precision=run.resources.grid_precision,
         )
         self.finish(run, values, sets, shape)
         return {self.name: (values, samples)}, len(encoded)
@@ -83,6 +103,7 @@ def set_ablation(
     folder: Path | None = None,
     about: dict[str, Any] | None = None,
     title: str | None = None,
+    precision: Precision = "float32",
 ) -> Result:
     """Return the score with each set of heads disabled.
 
@@ -90,21 +111,25 @@ def set_ablation(
         folder: keeps finished portions, so that an interrupted run continues and several processes share the work.
         about: what else finished portions are bound to, besides weights and inputs.
         title: of a progress bar over the sets; without a title there is no bar.
+        precision: in which the model, which is opened in float32, is run. In bfloat16 it stays so.
 
     Returns:
         Values: `baseline` and `score` [set], fractions of the task's metric. Samples: `predicted` [set, example],
-        `baseline_predicted` and `target` [example]; class numbers as int8, scores as float32.
+        `baseline_predicted` and `target` [example]; class numbers as int8, scores as float32. In bfloat16 also the
+        values `sampled` and `sample_differs`: predictions of the sample, and how many of them differ from float32.
 
     Raises:
         UserError: the architecture's heads cannot be disabled, the model has no such head, or memory is too small.
     """
-    engine = Engine.open(opened, device)
     everything = [BASELINE, *sets]
+    exact: np.ndarray | None = None
+    if precision == "bfloat16":
+        exact = _answers(task, ablate(opened, encoded.head(SAMPLE), everything, device=device))
+        opened.model.to(torch.bfloat16)
+    engine = Engine.open(opened, device)
 
     def compute(portion: Sequence[HeadSet], progress: Callable[[float], Any]) -> Shaped[np.ndarray, "sets examples"]:
-        logits = ablate(engine, encoded, portion, progress=progress)
-        answers = np.stack([decide(task, of_set) for of_set in logits])
-        return answers.astype(np.float32 if task.regression else np.int8)
+        return _answers(task, ablate(engine, encoded, portion, progress=progress))
 
     with tqdm(total=len(everything), desc=title, unit="set", disable=title is None) as bar:
         progress = _whole_steps(bar)
@@ -118,10 +143,19 @@ def set_ablation(
             predicted = grid.fill(compute, progress)
     truth = np.asarray(targets)
     scores = np.array([score(task.metric, of_set, truth) for of_set in predicted])
+    checked: dict[str, Any] = {}
+    if exact is not None:
+        differ = np.abs(exact.astype(np.float32) - predicted[:, :SAMPLE]) > (APART if task.regression else 0)
+        checked = {"sampled": differ.size, "sample_differs": int(differ.sum())}
     return (
-        {"baseline": float(scores[0]), "score": scores[1:]},
+        {"baseline": float(scores[0]), "score": scores[1:], **checked},
         {"predicted": predicted[1:], "baseline_predicted": predicted[0], "target": truth},
     )
+
+
+def _answers(task: Task, logits: Shaped[np.ndarray, "sets examples outputs"]) -> Shaped[np.ndarray, "sets examples"]:
+    answers = np.stack([decide(task, of_set) for of_set in logits])
+    return answers.astype(np.float32 if task.regression else np.int8)
 
 
 def weights_digest(opened: OpenModel) -> str:

@@ -7,13 +7,14 @@ import torch
 
 from bertsecrets.settings import Params
 from bertsecrets.texts.rows import TaskRows
+from bertsecrets.types import Precision
 
 
 @dataclass(frozen=True)
 class Resources:
     """Everything that measures use besides their subject.
 
-    `frames` is a file or folder of frame sentences, `spacy` the pipeline that tags and parses, `kept` the folder that
+    `grid_precision` is that of the model while heads are disabled; `frames` is a file or folder of frame sentences, `spacy` the pipeline that tags and parses, `kept` the folder that
     keeps intermediate results between runs.
     """
 
@@ -23,3 +24,4 @@ class Resources:
     kept: Path
     frames: Path | None = None
     spacy: str = ""
+    grid_precision: Precision = "float32"
