@@ -16,9 +16,11 @@ from jaxtyping import Bool, Float, Int
 from tokenizers import Encoding, Tokenizer
 
 from bertsecrets.errors import UserError
+from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import Split
 
 DEFAULT_TOKENS = 4096  # per batch, padding included
+KEPT = 4  # encoded splits that a process keeps: the rows of a task for training, scores and attention
 
 
 @dataclass(frozen=True)
@@ -70,15 +72,40 @@ class Batch:
         return Batch(self.indices, self.input_ids.to(device), segments, self.mask.to(device))
 
 
+_encoded: dict[tuple[str, str, int], Encoded] = {}
+
+
 def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
     """Return a split as token ids, one or two segments per example, of at most `max_length` (K19's code).
 
-    Of a pair that is too long, the longer text is cut first.
+    Of a pair that is too long, the longer text is cut first. Equal rows are encoded once per process by equal
+    tokenizers at one length, so what is returned must not be changed.
 
     Args:
         max_length: word-pieces per example, special tokens included.
     """
-    return tokenize(tokenizer, split.sentence1, split.sentence2, max_length)[0]
+    identity = _identity(tokenizer)
+    if identity is None:
+        return tokenize(tokenizer, split.sentence1, split.sentence2, max_length)[0]
+    key = (split.fingerprint, identity, max_length)
+    found = _encoded.pop(key, None) or tokenize(tokenizer, split.sentence1, split.sentence2, max_length)[0]
+    _encoded[key] = found  # the newest comes last
+    while len(_encoded) > KEPT:
+        del _encoded[next(iter(_encoded))]
+    return found
+
+
+def _identity(tokenizer: Any) -> str | None:
+    """Return a digest of all that a fast tokenizer's results depend on; None for any other tokenizer.
+
+    Where it cuts and pads is left out: `tokenize` says so at each call.
+    """
+    if getattr(tokenizer, "backend_tokenizer", None) is None:
+        return None
+    backend = json.loads(tokenizer.backend_tokenizer.to_str())
+    shown = ("truncation_side", "model_input_names", "all_special_ids", "unk_token_id", "pad_token_id")
+    rest = {name: getattr(tokenizer, name, None) for name in shown}
+    return digest([{**backend, "truncation": None, "padding": None}, type(tokenizer).__qualname__, rest])
 
 
 def tokenize(

@@ -2,6 +2,7 @@
 
 import json
 import string
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AlbertTokenizerFast, GPT2TokenizerFast, RobertaTokenizerFast
 
 from bertsecrets.errors import UserError
+from bertsecrets.models import encoding
 from bertsecrets.models.alignment import encode_words
 from bertsecrets.models.encoding import (
     Encoded,
@@ -214,3 +216,24 @@ def test_an_answer_that_is_no_number_is_one_line(value):
         model.classifier.bias[1] = value
     with pytest.raises(UserError, match=f"the model answers with {value}: its training has diverged"):
         predict(model, some_inputs())
+
+
+def test_rows_are_encoded_once_by_equal_tokenizers(tmp_path, monkeypatch):
+    """And anew for other rows, another length, or a tokenizer that differs in anything."""
+    tokenizer = save_tokenizer(tmp_path)
+    calls = []
+    whole = encoding.tokenize
+    monkeypatch.setattr(encoding, "tokenize", lambda *given: calls.append(given) or whole(*given))
+    rows = Split(task("sst2"), "dev", ["the Doctor", "once, never"], None, ["0", "1"], "here", False)
+    first = encode(rows, tokenizer, 16)
+    again = type(tokenizer).from_pretrained(tmp_path)
+    assert encode(rows, again, 16) is encode(rows, tokenizer, 16) is first
+    assert len(calls) == 1
+    other = replace(rows, sentence1=["the Doctor", "once, twice"])
+    for number, (split, chosen, length) in enumerate(
+        [(rows, tokenizer, 8), (other, tokenizer, 16), (rows, cased(tokenizer), 16)], start=2
+    ):
+        assert encode(split, chosen, length).input_ids == whole(chosen, split.sentence1, None, length)[0].input_ids
+        assert len(calls) == number
+    tokenizer.truncation_side = "left"
+    assert encode(rows, tokenizer, 4).input_ids != encode(rows, again, 4).input_ids

@@ -14,8 +14,8 @@ from bertsecrets.types import Precision
 class Resources:
     """Everything that measures use besides their subject.
 
-    `grid_precision` is that of the model while heads are disabled; `frames` is a file or folder of frame sentences, `spacy` the pipeline that tags and parses, `kept` the folder that
-    keeps intermediate results between runs.
+    `frames` is a file or folder of frame sentences, `spacy` the pipeline that tags and parses, `kept` the folder that
+    keeps intermediate results between runs, `grid_precision` that of the model while heads are disabled.
     """
 
     rows: TaskRows
