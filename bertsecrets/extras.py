@@ -12,6 +12,7 @@ PACKAGES = {
     "pillow": ("PIL", "patterns-training", "drawing contact sheets and pictures of maps"),
     "matplotlib": ("matplotlib", "report", "drawing figures"),
     "jinja2": ("jinja2", "report", "writing a report page"),
+    "ray": ("ray", "ray", "running on a Ray cluster"),
 }
 
 

@@ -16,6 +16,7 @@ FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
 DEFAULT_PIPELINE = "en_core_web_sm"
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on every usual file system
 LIMITS = ("limit", "train_limit", "grid_limit")
+MOST_THREADS = 1024
 
 
 def path(text: str) -> Path:
@@ -51,6 +52,7 @@ PARSING: dict[str, dict[str, Any]] = {
         "help": "of training: float32, bfloat16, or auto, which is bfloat16 where the device computes it natively "
         "(default: that in params.yaml)",
     },
+    "threads": {"help": "processor threads that compute (default: OMP_NUM_THREADS, otherwise one a core)", **NUMBER},
     "limit": {"help": "use only the first N validation rows", **NUMBER},
     "train_limit": {"help": "use only the first N training rows", **NUMBER},
     "grid_limit": {"help": "validation rows used for disabling heads and layers, the slow part", **NUMBER},
@@ -75,7 +77,7 @@ class RunOptions:
     """The options of a run; those not given come from the environment or from `params.yaml`.
 
     Raises:
-        UserError: a limit or a number of seeds is below 1, or the precision is unknown.
+        UserError: a limit, a number of seeds or of threads is below 1, or the precision is unknown.
     """
 
     model: str | None = None
@@ -83,6 +85,7 @@ class RunOptions:
     store: Path | str | None = None
     device: str | None = None
     precision: str | None = None
+    threads: int | None = None
     limit: int | None = None
     train_limit: int | None = None
     grid_limit: int | None = None
@@ -102,6 +105,8 @@ class RunOptions:
             seed_range(self.seeds)
         if self.precision is not None and self.precision not in PRECISIONS:
             raise UserError(f"unknown --precision {self.precision!r}: {near_matches(self.precision, PRECISIONS)}")
+        if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
+            raise UserError(f"--threads {self.threads} is out of range: give 1 to {MOST_THREADS}")
 
     @classmethod
     def of(cls, namespace: argparse.Namespace) -> "RunOptions":

@@ -78,6 +78,8 @@ class Session:
         self.options = options = replace(options, **given) if options else RunOptions(**given)
         device = best_device(options.device)
         self.settings = _in_precision(settings or load_settings(), options.precision, device)
+        if options.threads is not None:
+            torch.set_num_threads(options.threads)  # of the whole process; results' keys hold the number
         if options.spacy and (problem := pipeline_problem(options.spacy)):
             raise UserError(problem)
         for folder in options.glue_folders:
@@ -231,6 +233,31 @@ class Session:
         """Write a subject's checkpoint to a folder, completely or not at all."""
         copy_whole(self.checkpoint(subject), folder)
         return folder
+
+    def stored_checkpoint(self, subject: Subject) -> Path | None:
+        """Return the folder of a subject's checkpoint if it is in the store, its files unread; None if it is not.
+
+        Raises:
+            UserError: the model or the data are not available.
+        """
+        return self.store.named("checkpoints", self._checkpoint_key(subject))
+
+    def stored_measurement(self, measure: str, subject: Subject, **options: Any) -> Path | None:
+        """Return the folder of a subject's measurement if it is in the store, its files unread; None if it is not.
+
+        Raises:
+            MissingError: its checkpoint is not in the store, so that its key is not known yet.
+            UserError: the model or the data are not available.
+        """
+        own = get_measure(measure)
+        folder = None
+        if own.reads_model:
+            folder = self.stored_checkpoint(subject) if own.on_task else self.ref(subject.model).folder()
+            if folder is None:
+                raise MissingError(f"the checkpoint {subject} is not in the store yet")
+        ref = self.ref(subject.model) if own.reads_model else None
+        run = Run(subject, own.check_options(options), self.resources, ref, folder)
+        return self.store.named("measurements", own.key(run))
 
     def _checkpoint_key(self, subject: Subject) -> Key:
         trained, ref = subject.initialisation != "untrained", self.ref(subject.model)

@@ -117,6 +117,19 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
     ]
 
 
+def needed(
+    bench: Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]
+) -> Iterator[tuple[Case, Wanted, Subject]]:
+    """Yield every measurement that some cases need, each as often as it is needed, with its case and its subject.
+
+    Raises:
+        MissingError: data or tools are missing for one that cannot be left out.
+    """
+    for case in cases:
+        for of_seed in _subjects(plan(bench, case), model, seeds):
+            yield from ((case, one, subject) for one, subject in of_seed)
+
+
 def _subjects(wanted: Sequence[Wanted], model: str, seeds: Sequence[int]) -> Iterator[list[tuple[Wanted, Subject]]]:
     """Yield, per seed, the measurements wanted, each with its subject; only once if no measure depends on the seed."""
     for seed in [1] if all(get_measure(one.measure).seedless for one in wanted) else seeds:

@@ -10,7 +10,7 @@ from bertsecrets.types import INITIALISATIONS
 
 # The options of every command that computes on rows; `measure` and `report` add those of frames and spaCy.
 ROW_OPTIONS = (
-    *("model", "glue", "store", "device", "precision", "limit", "train_limit", "grid_limit"),
+    *("model", "glue", "store", "device", "threads", "precision", "limit", "train_limit", "grid_limit"),
     *("offline", "allow_unofficial_data", "accept_older"),
 )
 

@@ -21,24 +21,34 @@ if TYPE_CHECKING:
 def add_parsers(commands) -> None:
     """Add the command's options to the command line."""
     parser = commands.add_parser("report", help="judge claims, print a table of verdicts, write an HTML page")
-    parser.add_argument(
-        "--task",
-        action="append",
-        help="repeatable; `all` for claims without a task or across tasks (default: every task with data)",
-    )
-    parser.add_argument("--claim", action="append", help="judge only the claim with this id; repeatable")
+    add_selection(parser)
     parser.add_argument(
         "--measurements",
         type=path,
         metavar="DIR",
         help="judge only what `measure --save` saved in this folder; measure nothing",
     )
+    add_outputs(parser)
+    parser.set_defaults(run=report)
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose claims, and those of the run that measures what they need."""
+    parser.add_argument(
+        "--task",
+        action="append",
+        help="repeatable; `all` for claims without a task or across tasks (default: every task with data)",
+    )
+    parser.add_argument("--claim", action="append", help="judge only the claim with this id; repeatable")
+    add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "frames", "spacy"))
+
+
+def add_outputs(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name the files to write."""
     parser.add_argument("--metrics", type=path, help="write outcomes and observed values to this JSON file")
     parser.add_argument("--plots", type=path, help="write the curves over layers to this JSON file")
     parser.add_argument("--html", type=path, help="write the report to this HTML file")
     parser.add_argument("--json", type=path, help="write the verdicts to this JSON file")
-    add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "frames", "spacy"))
-    parser.set_defaults(run=report)
 
 
 @dataclass
@@ -101,15 +111,32 @@ class Judged:
 
 def report(options: argparse.Namespace) -> int:
     """Judge claims, print the verdicts, write the files asked for, and return the exit code."""
+    chosen, names = selected(options)
+    if options.measurements:
+        judged = _of_measurements(options, chosen)
+    else:
+        session, possible = open_session(RunOptions.of(options), chosen, names)
+        judged = Judged(session.model, possible)
+        judged.run(lambda case: session.verdict(case, session.measure_case(case)))
+    return conclude(options, judged)
+
+
+def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
+    """Return the cases that `--task` and `--claim` choose, and the tasks that were named.
+
+    Raises:
+        UserError: an unknown task or claim.
+    """
     from bertsecrets.claims.schema import cases, find_claims
 
     ids = {claim.id for wanted in options.claim or () for claim in find_claims(wanted)}
     names = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
     chosen = [case for case in cases() if (not names or case.task in names) and (not ids or case.claim.id in ids)]
-    if options.measurements:
-        judged = _of_measurements(options, chosen)
-    else:
-        judged = _of_session(RunOptions.of(options), chosen, names)
+    return chosen, names
+
+
+def conclude(options: argparse.Namespace, judged: Judged) -> int:
+    """Print the verdicts, write the files asked for, and return the exit code."""
     if judged.verdicts:
         _write(options, judged)
     if judged.note:
@@ -145,8 +172,8 @@ def _write(options: argparse.Namespace, judged: Judged) -> None:
         print(f"report: {options.html.resolve()}")
 
 
-def _of_session(options: RunOptions, chosen: list["Case"], names: Sequence[str]) -> Judged:
-    """Return the verdicts on what a session measures.
+def open_session(options: RunOptions, chosen: list["Case"], names: Sequence[str]) -> tuple["Session", list["Case"]]:
+    """Return a session, and those of the chosen cases that it can measure.
 
     Raises:
         UserError: nothing can be judged, or a task named by the user has no data.
@@ -161,9 +188,7 @@ def _of_session(options: RunOptions, chosen: list["Case"], names: Sequence[str])
             f"nothing to judge for {session.model}: no implemented claim matches --task and --claim, "
             "or its data are missing (see bertsecrets doctor)"
         )
-    judged = Judged(session.model, possible)
-    judged.run(lambda case: session.verdict(case, session.measure_case(case)))
-    return judged
+    return session, possible
 
 
 def _possible(session: "Session", chosen: Sequence["Case"], names: Sequence[str]) -> list["Case"]:
@@ -200,7 +225,7 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> Judge
     from bertsecrets.settings import load_settings
     from bertsecrets.store.measurements import Shelf
 
-    for name in ("glue", "store", "device", "limit", "train_limit", "grid_limit", "frames", "spacy"):
+    for name in ("glue", "store", "device", "threads", "limit", "train_limit", "grid_limit", "frames", "spacy"):
         if getattr(options, name) is not None:
             raise UserError(
                 f"--{name.replace('_', '-')} has no effect on --measurements, which are already made: leave it out"

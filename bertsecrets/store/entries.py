@@ -76,6 +76,11 @@ class Store:
         exact = (folder for folder in self._named(kind, key.marks) if damage(folder, key) is None)
         return next(exact, None) or (self._older(kind, key) if self.accept_older else None)
 
+    def named(self, kind: str, key: Key) -> Path | None:
+        """Return the entry for `key` by its name alone, without reading its files; `find` checks them."""
+        named = next(iter(self._named(kind, key.marks)), None)
+        return named or (self._older(kind, key) if self.accept_older else None)
+
     def get_or_make(self, kind: str, name: str, key: Key, make: Callable[[Path], dict[str, Any]]) -> tuple[Path, bool]:
         """Return the entry for `key` and make it if it does not exist; two processes never make the same one.
 

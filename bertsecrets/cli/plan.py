@@ -1,0 +1,154 @@
+"""The commands for many jobs: `plan` lists them, `run` does them (in several processes, or on Ray) and judges."""
+
+import argparse
+import json
+import sys
+
+from bertsecrets.cli.report import Judged, add_outputs, add_selection, conclude, open_session, selected
+from bertsecrets.errors import UserError
+from bertsecrets.options import RunOptions
+
+
+def add_parsers(commands) -> None:
+    """Add the commands' options to the command line."""
+    plan_parser = commands.add_parser(
+        "plan", help="list the jobs that claims need, with time, memory and disk; write them as a script"
+    )
+    add_selection(plan_parser)
+    _add_jobs(plan_parser)
+    form = plan_parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--shell", action="store_true", help="print a script of one command a job")
+    form.add_argument("--slurm", action="store_true", help="print a script that submits two job arrays to Slurm")
+    plan_parser.set_defaults(run=plan)
+
+    run_parser = commands.add_parser("run", help="do the jobs that claims need, several at a time, and judge")
+    add_selection(run_parser)
+    _add_jobs(run_parser)
+    run_parser.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="do them on a Ray cluster (default: the one of RAY_ADDRESS, otherwise one of this machine)",
+    )
+    run_parser.add_argument(
+        "--gpus",
+        type=float,
+        metavar="N",
+        help="GPUs of a job on Ray, also a fraction (default: 1 where --device is one)",
+    )
+    add_outputs(run_parser)
+    run_parser.set_defaults(run=run)
+
+
+def _add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="jobs at a time on this machine (default: 1)")
+
+
+def plan(options: argparse.Namespace) -> None:
+    """Print the jobs that the chosen claims need.
+
+    Raises:
+        UserError: an unknown task or claim, or nothing to plan.
+    """
+    from tabulate import tabulate
+
+    from bertsecrets.claims.plan import missing
+    from bertsecrets.planning import table
+    from bertsecrets.planning.estimates import estimate
+    from bertsecrets.planning.jobs import WithAllData, steps_of
+    from bertsecrets.planning.prepare import with_share
+    from bertsecrets.planning.scripts import shell_script, slurm_script
+    from bertsecrets.session import Session
+
+    chosen, _ = selected(options)
+    given = with_share(RunOptions.of(options), options.jobs)
+    session = Session(given)
+    bench = WithAllData(session)
+    problems = [(case, missing(bench, case)) for case in chosen]
+    possible = [case for case, problem in problems if problem is None]
+    if not possible:
+        raise UserError(f"nothing to plan for {session.model}: no implemented claim matches --task and --claim")
+    estimates = estimate(session, steps_of(bench, possible, session.model, session.seeds))
+    if options.shell or options.slurm:
+        given.store_folder.mkdir(parents=True, exist_ok=True)  # its scripts end where they do not see it
+        gpu = session.resources.device.type == "cuda"
+        print(slurm_script(estimates, given, gpu=gpu) if options.slurm else shell_script(estimates, given), end="")
+        return
+    rows = session.resources.rows
+    absent = sorted(name for name in {case.task for case in possible} if rows.missing(name))
+    reasons = dict.fromkeys(problem for _, problem in problems if problem)
+    skipped = {reason: [str(case) for case, problem in problems if problem == reason] for reason in reasons}
+    facts = {
+        "model": session.model,
+        "seeds": list(session.seeds),
+        "store": str(session.store.root.resolve()),
+        "device": _device(session),
+        "jobs_at_a_time": options.jobs,
+        "without_data": absent,
+        "skipped": skipped,
+        "totals": table.totals(estimates),
+    }
+    if options.json:
+        print(json.dumps({**facts, "jobs": table.as_json(estimates, given)}, indent=1))
+        return
+    for reason, names in skipped.items():
+        print(f"{len(names)} claims left out ({', '.join(names)}): {reason}")
+    if absent:
+        print(f"without data here, planned by the official numbers of rows: {', '.join(absent)}")
+    print(tabulate(table.rows(estimates), table.COLUMNS, disable_numparse=True))
+    print(_in_words(facts))
+
+
+def _device(session) -> str:
+    from bertsecrets.provenance import device_name
+
+    return device_name(session.resources.device)
+
+
+def _in_words(facts: dict) -> str:
+    from bertsecrets.planning.table import in_size, in_time
+
+    totals, at_once = facts["totals"], facts["jobs_at_a_time"]
+    seconds = totals["seconds"]
+    elapsed = f", about {in_time(seconds / at_once)} with --jobs {at_once}" if seconds and at_once > 1 else ""
+    return (
+        f"{totals['jobs']} jobs, {totals['trainings']} of them trainings, on {facts['device']}: "
+        f"{totals['stored']} stored, {totals['to_do']} to do, {totals['not_yet']} not yet known; "
+        f"{in_time(seconds)} one after another{elapsed}, "
+        f"{in_size(totals['memory_bytes'])} of memory for the largest, {in_size(totals['disk_bytes'])} of disk"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do the jobs that the chosen claims need, judge, print the verdicts, and return the exit code.
+
+    Raises:
+        UserError: as `report`; or a number of jobs, of GPUs, or a Ray cluster that cannot be used.
+    """
+    from bertsecrets.claims.plan import measure_case
+    from bertsecrets.planning.prepare import prepare, with_share
+
+    chosen, names = selected(options)
+    given = with_share(RunOptions.of(options), options.jobs)
+    if options.gpus is not None and options.ray is None:
+        raise UserError("--gpus is for --ray: a job of this machine uses its --device")
+    if options.ray is not None:
+        from bertsecrets.planning.on_ray import check_ray
+
+        check_ray(options.gpus)
+    session, possible = open_session(given, chosen, names)
+    if options.ray is None:
+        bench = prepare(session, possible, jobs=options.jobs, tell=_tell)
+    else:
+        from bertsecrets.planning.on_ray import prepare_on_ray
+
+        bench = prepare_on_ray(session, possible, address=options.ray or None, gpus=options.gpus, tell=_tell)
+    judged = Judged(session.model, possible)
+    judged.run(lambda case: session.verdict(case, measure_case(bench, case, session.model, session.seeds)))
+    return conclude(options, judged)
+
+
+def _tell(line: str) -> None:
+    print(f"bertsecrets: {line}", file=sys.stderr, flush=True)

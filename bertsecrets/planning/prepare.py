@@ -1,0 +1,73 @@
+"""Everything that some cases need, made by several jobs at a time; then they are judged from the store."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from bertsecrets.claims.schema import Case
+from bertsecrets.errors import UserError
+from bertsecrets.models.memory import available_bytes
+from bertsecrets.options import RunOptions
+from bertsecrets.planning.estimates import Estimator
+from bertsecrets.planning.jobs import Prepared, Step, steps_of
+from bertsecrets.planning.pool import Tell, fitting, run_local
+from bertsecrets.session import Session
+
+MOST_JOBS = 4096
+
+
+def check_jobs(jobs: int) -> None:
+    """Make sure that a number of jobs at a time makes sense.
+
+    Raises:
+        UserError: it does not.
+    """
+    if not 1 <= jobs <= MOST_JOBS:
+        raise UserError(f"--jobs {jobs} is out of range: give 1 to {MOST_JOBS}")
+
+
+def with_share(options: RunOptions, jobs: int) -> RunOptions:
+    """Return the options of a run with the number of threads of each job.
+
+    Results' keys hold the number of threads, so whoever judges must compute with the same one. It is what `--threads`
+    or OMP_NUM_THREADS says; otherwise each job gets an equal share of this machine's.
+
+    Raises:
+        UserError: the number of jobs is out of range.
+    """
+    check_jobs(jobs)
+    if options.threads is not None:
+        return options
+    given = os.environ.get("OMP_NUM_THREADS", "").isdigit()
+    return replace(options, threads=torch.get_num_threads() if given else max(1, torch.get_num_threads() // jobs))
+
+
+def planned(session: Session, cases: Sequence[Case]) -> tuple[list[Step], Estimator]:
+    """Return what cases need, the longest trainings first, and what is known of its costs."""
+    steps = steps_of(session, cases, session.model, session.seeds)
+    estimator = Estimator(session)
+    size = {step.job: estimator.steps(step.job) if step.job.measure is None else 0 for step in steps}
+    return sorted(steps, key=lambda step: -size[step.job]), estimator
+
+
+def prepare(session: Session, cases: Sequence[Case], *, jobs: int, tell: Tell) -> Prepared:
+    """Make everything that cases need in several processes, and return the source of measurements to judge from.
+
+    Args:
+        session: with the number of threads of each job (`with_share`).
+        tell: is given lines on what happens.
+    """
+    steps, estimator = planned(session, cases)
+    left = [step for step in steps if estimator.state(step) != "stored"]
+    if not left:
+        return Prepared(session)
+    memory = {step.job: estimator.sizes(step.job)[0] for step in left}
+    device = session.resources.device
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
+    at_once = fitting(left, memory, free, min(jobs, len(left)))
+    if at_once < min(jobs, len(left)):
+        tell(f"memory is free for {at_once} of the largest jobs at a time, not for {jobs}")
+    tell(f"{len(left)} jobs to do, {at_once} at a time, each with --threads {session.options.threads}")
+    return Prepared(session, run_local(left, session.options, jobs=at_once, tell=tell))

@@ -1,0 +1,81 @@
+"""A process that does jobs for another one; it imports nothing heavy before its environment is set."""
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from bertsecrets.options import RunOptions
+    from bertsecrets.planning.jobs import Job, Outcome
+
+IGNORED = ("SIGINT", "SIGHUP", "SIGQUIT")  # a terminal sends them to all processes: the parent alone decides
+
+
+def serve(connection: Connection, options: "RunOptions") -> None:
+    """Do the jobs that come through a connection, and send back what becomes of them, until it is closed."""
+    for name in IGNORED:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _interrupt)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        outcomes = Doing(options)
+        while True:
+            connection.send(outcomes.of(connection.recv()))
+    except (EOFError, OSError, KeyboardInterrupt):  # nobody waits for more
+        return
+
+
+class Doing:
+    """One session after another's jobs: it is opened with the first."""
+
+    def __init__(self, options: "RunOptions"):
+        os.environ["TQDM_DISABLE"] = "1"  # bars of several processes would run into each other
+        if options.threads is not None:
+            os.environ["OMP_NUM_THREADS"] = str(options.threads)
+        self.options = options
+        self.session: Any = None
+
+    def of(self, job: "Job") -> "Outcome":
+        """Do a job, and return what became of it; an error too."""
+        from bertsecrets.planning.jobs import Outcome, perform
+        from bertsecrets.session import Session
+
+        began = time.monotonic()
+        try:
+            self.session = self.session or Session(self.options)
+            made, error = perform(self.session, job), None
+        except Exception as raised:
+            made, error = False, portable(raised)
+        return Outcome(job, made, error, time.monotonic() - began)
+
+
+def portable(error: Exception) -> Exception:
+    """Return an error that another process can read, with its traceback as a note."""
+    try:
+        copy = pickle.loads(pickle.dumps(error))  # nosec B301  # of what this process has just written
+    except Exception:
+        copy = None
+    if not isinstance(copy, Exception):
+        copy = RuntimeError(f"{type(error).__name__}: {error}")
+    copy.add_note("".join(traceback.format_exception(error)))
+    return copy
+
+
+def _interrupt(number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt(number)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        print("bertsecrets: the run has ended, and so does this job", file=sys.stderr)
+        os.kill(os.getpid(), signal.SIGTERM)
