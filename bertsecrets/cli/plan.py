@@ -69,7 +69,8 @@ def plan(options: argparse.Namespace) -> None:
     problems = [(case, missing(bench, case)) for case in chosen]
     possible = [case for case, problem in problems if problem is None]
     if not possible:
-        raise UserError(f"nothing to plan for {session.model}: no implemented claim matches --task and --claim")
+        reason = next((problem for _, problem in problems), "no implemented claim matches --task and --claim")
+        raise UserError(f"nothing to plan for {session.model}: {reason}")
     estimates = estimate(session, steps_of(bench, possible, session.model, session.seeds))
     if options.shell or options.slurm:
         given.store_folder.mkdir(parents=True, exist_ok=True)  # its scripts end where they do not see it

@@ -1,0 +1,251 @@
+"""The jobs of a plan on a Ray cluster, through a store that all its machines see."""
+
+import functools
+import os
+import socket
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bertsecrets.claims.schema import Case
+from bertsecrets.errors import RunError, UserError, first_line
+from bertsecrets.extras import from_extra
+from bertsecrets.options import RunOptions
+from bertsecrets.planning.jobs import Job, Outcome, Prepared, Step
+from bertsecrets.planning.pool import Tell, progress
+from bertsecrets.planning.prepare import planned
+from bertsecrets.planning.worker import Doing
+from bertsecrets.provenance import best_device, device_name
+from bertsecrets.session import Session
+
+RETRIES = 3  # of a job whose machine or process is lost
+ANSWER = 10.0  # seconds in which a cluster must answer
+HANDED_ON = ("BERTSECRETS_", "HF_")  # beginnings of the variables of the environment that jobs see too
+
+
+def check_ray(gpus: float | None) -> None:
+    """Make sure that Ray is installed, and that jobs can have so many GPUs.
+
+    Raises:
+        UserError: they cannot, or it is not.
+    """
+    if gpus is not None and not 0 <= gpus <= 64:
+        raise UserError(f"--gpus {gpus:g} is out of range: give 0 to 64, such as 0.25 for four jobs on each GPU")
+    with from_extra("ray"):
+        import ray  # noqa: F401
+
+
+def prepare_on_ray(
+    session: Session, cases: Sequence[Case], *, address: str | None, gpus: float | None, tell: Tell
+) -> Prepared:
+    """Make everything that cases need on a Ray cluster, and return the source of measurements to judge from.
+
+    Args:
+        address: of the cluster; without one that of RAY_ADDRESS, otherwise a cluster of this machine alone is started.
+        gpus: of each job; by default 1 where the session's device is a GPU.
+
+    Raises:
+        UserError: the cluster does not answer, does not see the store, or its machines give other results.
+    """
+    steps, estimator = planned(session, cases)
+    left = [step for step in steps if estimator.state(step) != "stored"]
+    if not left:
+        return Prepared(session)
+    on_gpu = session.resources.device.type == "cuda"
+    share = {"num_cpus": session.options.threads or 1, "num_gpus": float(on_gpu) if gpus is None else gpus}
+    options = _for_elsewhere(session.options)
+    with _cluster(address) as ray, _marker(session.store.root) as marker:
+        nodes = _check_nodes(ray, options, marker, share, device_name(session.resources.device))
+        tell(f"{len(left)} jobs to do on {nodes} machines, each with --threads {share['num_cpus']}")
+        memory = {step.job: estimator.sizes(step.job)[0] for step in left}
+        return Prepared(session, _outcomes(ray, left, options, marker, share, memory, tell))
+
+
+def _outcomes(
+    ray: Any,
+    steps: Sequence[Step],
+    options: RunOptions,
+    marker: Path,
+    share: dict[str, float],
+    memory: dict[Job, int | None],
+    tell: Tell,
+) -> dict[Job, Outcome]:
+    """Hand all jobs to Ray, which knows what waits for what, and return what became of each."""
+    task = ray.remote(max_retries=RETRIES)(_work)
+    largest = max(node["Resources"].get("memory", 0) for node in ray.nodes() if node["Alive"])
+    refs: dict[Job, Any] = {}
+    for step in steps:
+        before = [refs[job] for job in step.waits_for if job in refs]
+        needed = min(memory[step.job] or 0, largest)
+        refs[step.job] = task.options(name=str(step.job), memory=needed or None, **share).remote(
+            step.job, options, str(marker), *before
+        )
+    job_of = {ref: job for job, ref in refs.items()}
+    outcomes: dict[Job, Outcome] = {}
+    waiting = list(refs.values())
+    try:
+        while waiting:
+            ready, waiting = ray.wait(waiting, timeout=1.0)
+            for ref in ready:
+                job = job_of[ref]
+                try:
+                    outcomes[job] = ray.get(ref)
+                except ray.exceptions.RayError as error:  # lost more often than it is tried again
+                    outcomes[job] = Outcome(
+                        job, error=UserError(f"{job}: lost on the Ray cluster: {first_line(error)}")
+                    )
+                tell(progress(len(outcomes), len(steps), outcomes[job]))
+    finally:
+        for ref in waiting:
+            with suppress(Exception):
+                ray.cancel(ref)  # raises KeyboardInterrupt in it, so that it cleans up
+        if waiting:
+            ray.wait(waiting, num_returns=len(waiting), timeout=ANSWER)
+    return outcomes
+
+
+def _work(job: Job, options: RunOptions, marker: str, *before: Outcome) -> Outcome:
+    """Do a job on some machine of the cluster, unless the training before it has failed."""
+    failed = next((one.error for one in before if one.job.measure is None and one.error is not None), None)
+    if failed is None and not Path(marker).exists():
+        failed = RunError(_unseen(Path(marker).parent))
+    return Outcome(job, error=failed) if failed is not None else _doing(options).of(job)
+
+
+@functools.cache
+def _doing(options: RunOptions) -> Doing:
+    """Return what does the jobs of this process, which reads data once."""
+    return Doing(options)
+
+
+# ---------------------------------------------------------------------- the cluster
+
+
+@contextmanager
+def _cluster(address: str | None) -> Iterator[Any]:
+    """Yield Ray, connected to a cluster.
+
+    Raises:
+        UserError: no cluster answers at the address.
+    """
+    with from_extra("ray"):
+        import ray
+    address = address or os.environ.get("RAY_ADDRESS") or None
+    if address is not None:
+        _check_answers(address)
+    variables = {name: value for name, value in os.environ.items() if name.startswith(HANDED_ON)}
+    try:
+        ray.init(
+            address=address or "local", runtime_env={"env_vars": variables}, log_to_driver=False, logging_level="error"
+        )
+    except Exception as error:  # of many kinds: its own, of sockets, of gRPC
+        raise UserError(f"no Ray cluster can be used at {address or 'this machine'}: {first_line(error)}") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Make sure that something listens at an address, since Ray itself waits long for an answer."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        if address != "auto":
+            raise UserError(f"--ray {address} is not an address: give HOST:PORT, such as 10.0.0.1:6379, or auto")
+        return
+    try:
+        with closing(socket.create_connection((host, int(port)), timeout=ANSWER)):
+            return
+    except (OSError, ValueError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise UserError(
+            f"no Ray cluster answers at {address} ({reason}): start one with ray start --head, or give its address"
+        ) from error
+
+
+def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, float], device: str) -> int:
+    """Make sure that every machine that can get jobs sees the store and gives the same results; return how many.
+
+    Raises:
+        UserError: one does not, or none has the processors and GPUs that a job takes.
+    """
+    strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    large = [
+        node
+        for node in alive
+        if node["Resources"].get("CPU", 0) >= share["num_cpus"] and node["Resources"].get("GPU", 0) >= share["num_gpus"]
+    ]
+    if not large:
+        wanted = f"{share['num_cpus']} processors" + (f" and {share['num_gpus']:g} GPUs" if share["num_gpus"] else "")
+        raise UserError(f"no machine of the Ray cluster has {wanted} for a job: give a lower --threads or --gpus")
+    look = ray.remote(_look)
+    seen = {
+        node["NodeManagerHostname"]: look.options(
+            num_cpus=share["num_cpus"],
+            num_gpus=share["num_gpus"],
+            scheduling_strategy=strategy(node_id=node["NodeID"], soft=False),
+        ).remote(str(marker), options)
+        for node in large
+    }
+    for name, ref in seen.items():
+        try:
+            visible, its_device = ray.get(ref)
+        except ray.exceptions.RayError as error:
+            raise UserError(f"machine {name} of the Ray cluster cannot do jobs: {first_line(error)}") from error
+        if not visible:
+            raise UserError(_unseen(marker.parent, name))
+        if its_device != device and not options.accept_older:
+            raise UserError(
+                f"machine {name} of the Ray cluster computes on {its_device}, this one on {device}, so its results "
+                "would not be found here: use machines of one kind, or --accept-older"
+            )
+    return len(large)
+
+
+def _look(marker: str, options: RunOptions) -> tuple[bool, str]:
+    """Return whether this machine sees the store, and the device that it computes on."""
+    import torch
+
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    return Path(marker).exists(), device_name(best_device(options.device))
+
+
+def _unseen(store: Path, name: str | None = None) -> str:
+    machine = name or socket.gethostname()
+    return (
+        f"machine {machine} of the Ray cluster does not see the store {store}: "
+        "name a folder that all machines share, with --store"
+    )
+
+
+@contextmanager
+def _marker(root: Path) -> Iterator[Path]:
+    """Yield a small file in the store, by which another machine sees that it has the same one."""
+    root.mkdir(parents=True, exist_ok=True)
+    marker = root.resolve() / f".seen-{uuid.uuid4().hex}"
+    marker.touch()
+    try:
+        yield marker
+    finally:
+        marker.unlink(missing_ok=True)
+
+
+def _for_elsewhere(options: RunOptions) -> RunOptions:
+    """Return the same options with whole paths, since jobs run in other folders."""
+
+    def whole(path: Any) -> str:
+        return os.path.abspath(path)
+
+    return replace(
+        options,
+        store=whole(options.store_folder),
+        glue=tuple(whole(folder) for folder in options.glue_folders) or None,
+        frames=whole(options.frames_path) if options.frames_path else None,
+        model=whole(options.model) if options.model and os.path.isdir(options.model) else options.model,
+        spacy=whole(options.spacy) if options.spacy and os.path.isdir(options.spacy) else options.spacy,
+    )

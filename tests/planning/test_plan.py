@@ -1,0 +1,231 @@
+"""Plans: every job once, in order, with what the store has, and scripts that do the jobs."""
+
+import itertools
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from calls import run, told
+
+from bertsecrets.claims.plan import missing
+from bertsecrets.claims.schema import cases, find_case
+from bertsecrets.planning.estimates import estimate
+from bertsecrets.planning.jobs import Job, WithAllData, chains, steps_of
+from bertsecrets.planning.records import Record, seconds_on_record
+from bertsecrets.session import Session
+from bertsecrets.types import Subject
+
+pytestmark = pytest.mark.usefixtures("quick", "same_threads")
+PROJECT = Path(__file__).parents[2]
+FEW = ("--claim", "D2", "--claim", "E1", "--claim", "C1")
+
+
+def planned(capsys, shared, *more) -> dict:
+    return json.loads(run(capsys, "plan", *shared, "--task", "rte", *more, "--json"))
+
+
+@pytest.fixture
+def steps(tmp_path, tiny_bert, tiny_glue):
+    session = Session(model=str(tiny_bert), glue=tiny_glue, store=tmp_path, offline=True, device="cpu")
+    bench = WithAllData(session)
+    possible = [case for case in cases() if missing(bench, case) is None]
+    return steps_of(bench, possible, session.model, range(1, 6))
+
+
+def test_the_whole_papers_plan_holds_every_job_once_and_each_after_what_it_waits_for(steps):
+    jobs = [step.job for step in steps]
+    assert len(set(jobs)) == len(jobs)
+    trained = {job.subject for job in jobs if job.measure is None}
+    assert len(trained) == 7 * 3 * 5
+    for place, step in enumerate(steps):
+        assert set(step.waits_for) <= set(jobs[:place])
+        if step.needs is not None:
+            assert step.needs.subject == step.job.subject
+
+
+def test_what_one_pass_brings_waits_for_that_pass(steps):
+    after = {step.job: step.after for step in steps}
+    subject = next(job.subject for job in after if job.measure == "attention-change" and not job.options)
+    leader = after[Job(subject, "special-tokens")]
+    assert leader is not None
+    assert leader.measure in ("attention-change", "patterns")
+    assert after[Job(subject, "attention-change", (("padded_to", 200),))] is None
+    groups = list(chains(steps))
+    measuring = [step.job for step in steps if step.job.measure is not None]
+    assert sorted(map(str, (step.job for step in itertools.chain(*groups)))) == sorted(map(str, measuring))
+    assert any(Job(subject, "special-tokens") in [s.job for s in g] and leader in [s.job for s in g] for g in groups)
+
+
+def test_a_job_is_the_same_whichever_default_is_spelled_out():
+    subject = Subject("m", "rte")
+    assert Job.of("scores", subject, {"cased": False}) == Job.of("scores", subject, {})
+    assert Job.of("scores", subject, {"cased": True}) != Job.of("scores", subject, {})
+    bare = Subject("m", "all", "untrained", 1)
+    assert Job.of("frame-heads", Subject("m", "rte", "pretrained", 3), {}).subject == bare
+
+
+def test_a_plan_says_what_the_store_has_and_what_only_a_training_can_tell(capsys, shared):
+    before = planned(capsys, shared, *FEW)
+    states = {one["what"]: one["state"] for one in before["jobs"]}
+    assert states["train rte pretrained seed 1"] == "to do"
+    assert states["measure scores rte pretrained seed 1"] == "not yet"
+    run(capsys, "finetune", "--task", "rte", *shared)
+    run(capsys, "measure", "scores", "--task", "rte", *shared)
+    after = {one["what"]: one for one in planned(capsys, shared, *FEW, "--seeds", 2)["jobs"]}
+    assert after["train rte pretrained seed 1"]["state"] == "stored"
+    assert after["train rte pretrained seed 2"]["state"] == "to do"
+    assert after["train rte pretrained seed 2"]["seconds_by"] == "on record"
+    assert after["measure scores rte pretrained seed 1"]["state"] == "stored"
+    assert after["measure attention-change rte pretrained seed 1"]["state"] == "to do"
+    assert after["measure scores rte pretrained seed 2"]["state"] == "not yet"
+
+
+def test_a_plan_trains_nothing_and_loads_no_weights(capsys, shared, monkeypatch, tmp_path):
+    import transformers
+
+    def refuse(*_, **__):
+        raise AssertionError("weights were loaded")
+
+    monkeypatch.setattr(transformers.PreTrainedModel, "from_pretrained", refuse)
+    plan = planned(capsys, [*shared, "--store", str(tmp_path / "empty")], *FEW)
+    assert plan["totals"]["stored"] == 0
+    assert plan["totals"]["seconds"] > 0
+    assert all(one["memory_bytes"] > 0 for one in plan["jobs"])
+    assert not (tmp_path / "empty").exists()
+
+
+def test_tasks_without_data_are_planned_by_the_official_rows(capsys, shared):
+    plan = json.loads(run(capsys, "plan", *shared, "--task", "rte", "--task", "mnli", "--claim", "D1", "--json"))
+    assert plan["without_data"] == ["mnli"]
+    seconds = {one["task"]: one["seconds"] for one in plan["jobs"] if one["measure"] is None}
+    assert seconds["mnli"] > 100 * seconds["rte"]
+
+
+def test_a_model_that_is_not_here_has_a_plan_without_costs(capsys, tiny_glue, tmp_path):
+    output = run(
+        capsys, "plan", "--model", "nobody/has-this", "--glue", tiny_glue, "--store", tmp_path, "--task", "rte",
+        "--claim", "C1", "--offline", "--allow-unofficial-data", "--json",
+    )  # fmt: skip
+    training = json.loads(output)["jobs"][0]
+    assert training["what"] == "train rte pretrained seed 1"
+    assert training["seconds"] is training["memory_bytes"] is training["disk_bytes"] is None
+
+
+def test_the_disk_that_a_training_needs_is_that_of_its_weights(tmp_path, tiny_bert, tiny_glue):
+    session = Session(model=str(tiny_bert), glue=tiny_glue, store=tmp_path, device="cpu", allow_unofficial_data=True)
+    steps = steps_of(session, [find_case("C1", "rte")], session.model, [1])
+    training = estimate(session, steps)[0]
+    folder = session.checkpoint(steps[0].job.subject)
+    assert training.disk == pytest.approx((folder / "model.safetensors").stat().st_size, rel=0.05)
+
+
+def test_seconds_come_from_the_same_task_and_otherwise_from_the_tokens_of_others():
+    rte, mrpc = (Job(Subject("m", name)) for name in ("rte", "mrpc"))
+    records = [Record(rte, "CPU", 20.0, 10), Record(rte, "another", 1.0, 10)]
+    tokens = {rte: 60.0, mrpc: 30.0}.__getitem__
+    assert seconds_on_record(records, rte, "CPU", 5, tokens) == (10.0, "rte")
+    assert seconds_on_record(records, mrpc, "CPU", 5, tokens) == (5.0, "rte")
+    assert seconds_on_record(records, Job(Subject("m", "rte", "frozen")), "CPU", 5, tokens) is None
+    assert seconds_on_record(records, rte, "TPU", 5, tokens) is None
+
+
+# ---------------------------------------------------------------------- scripts
+
+
+@pytest.fixture
+def on_path(tmp_path):
+    """An environment whose PATH holds the suite's command, and a Slurm that does its arrays at once."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    scripts = {
+        "bertsecrets": f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec "{sys.executable}" -m bertsecrets "$@"\n',
+        "sbatch": f"""#!/bin/bash
+            echo "$@" >> {tmp_path}/submitted
+            array=$(echo "$@" | sed 's/.*--array=1-\\([0-9]*\\).*/\\1/')
+            cat > {tmp_path}/job
+            for task in $(seq "$array"); do SLURM_ARRAY_TASK_ID=$task bash {tmp_path}/job >&2 || exit; done
+            wc -l < {tmp_path}/submitted
+            """,
+    }
+    for name, text in scripts.items():
+        file = folder / name
+        file.write_text(text)
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    return {
+        **os.environ,
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(PROJECT),
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
+def script(capsys, shared, store, form, *more) -> str:
+    return run(capsys, "plan", *shared, "--store", store, "--threads", 1, "--task", "rte", "--claim", "C1", form, *more)
+
+
+def done(text: str, environment, *words) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-s", "--", *words], input=text, env=environment, cwd="/", capture_output=True, text=True, check=False
+    )
+
+
+def test_a_shell_script_does_every_job_and_again_nothing(capsys, shared, tmp_path, on_path):
+    store = tmp_path / "a store; with 'quotes'"
+    text = script(capsys, shared, store, "--shell")
+    assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+    ended = done(text, on_path)
+    assert ended.returncode == 0, ended.stderr
+    plan = planned(capsys, shared, "--store", store, "--threads", 1, "--claim", "C1")
+    assert {one["state"] for one in plan["jobs"]} == {"stored"}
+    commands = [line for line in text.splitlines() if line.startswith("bertsecrets ")]
+    assert [one["command"] for one in plan["jobs"]] == commands
+    before = sorted(store.rglob("*"))
+    assert done(commands[-1], on_path).returncode == 0
+    assert sorted(store.rglob("*")) == before
+    assert "bertsecrets " not in script(capsys, shared, store, "--shell").split("exit 2; }")[1]
+
+
+def test_a_slurm_script_submits_trainings_and_then_measurements(capsys, shared, tmp_path, on_path):
+    store = tmp_path / "runs"
+    text = script(capsys, shared, store, "--slurm")
+    assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+    ended = done(text, on_path, "--partition=long")
+    assert ended.returncode == 0, ended.stderr
+    train, measure = (tmp_path / "submitted").read_text().splitlines()
+    assert "--array=1-1 " in train
+    assert "--cpus-per-task=1" in train
+    assert "--dependency=afterany:1 --partition=long" in measure
+    calls = [line.split()[0] for line in (tmp_path / "calls").read_text().splitlines()]
+    assert calls == sorted(calls)  # finetune before measure
+    plan = planned(capsys, shared, "--store", store, "--threads", 1, "--claim", "C1")
+    assert {one["state"] for one in plan["jobs"]} == {"stored"}
+
+
+@pytest.mark.parametrize("form", ["--shell", "--slurm"])
+def test_a_script_whose_store_has_moved_does_nothing(capsys, shared, tmp_path, on_path, form):
+    store = tmp_path / "runs"
+    text = script(capsys, shared, store, form)
+    store.rename(tmp_path / "elsewhere")
+    ended = done(text, on_path)
+    assert ended.returncode == 2
+    assert ended.stderr == f"bertsecrets: the store of this plan is not at {store}: make the plan again, with --store\n"
+    assert not (tmp_path / "calls").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--task", "rtee"], "unknown task"),
+        (["--claim", "Z9"], "unknown claim"),
+        (["--jobs", "0"], "--jobs 0 is out of range"),
+        (["--threads", "0"], "--threads 0 is out of range"),
+        (["--claim", "B1"], "frame-heads needs --frames"),
+        (["--claim", "B1", "--task", "rte"], "no implemented claim matches"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_one_line(capsys, shared, words, says):
+    assert says in told(capsys, "plan", *shared, *words)
