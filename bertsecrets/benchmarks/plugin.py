@@ -5,9 +5,13 @@ made now) and judges it. A claim known to deviate is a strict xfail, marked at c
 """
 
 import argparse
+import pickle
+import sys
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,15 +26,24 @@ from bertsecrets.options import PARSING, RunOptions, add_options
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
 
+if TYPE_CHECKING:
+    from bertsecrets.planning.jobs import Prepared
+    from bertsecrets.session import Session
+
 KIND, OUTCOME = "bertsecrets", "verdict"  # properties of reports
 OURS, CRASHED, FOREIGN = "benchmark", "crashed", "foreign"
 VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
+PREPARED = pytest.StashKey["Prepared"]()
+MADE = "bertsecrets"  # what a worker of pytest-xdist hands to its controller
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of a run."""
     add_options(parser.getgroup("bertsecrets").addoption)
+    parser.getgroup("bertsecrets").addoption(
+        "--jobs", type=int, metavar="N", help="make what the selected claims need in N processes before they are judged"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -50,13 +63,30 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(ExitCode(), "bertsecrets.exit-code")
     given = argparse.Namespace(**{name: config.getoption(name) for name in PARSING})
     try:
-        config.stash[OPTIONS] = RunOptions.of(given)
+        config.stash[OPTIONS] = _with_share(RunOptions.of(given), config)
         load_settings()
         implemented = cases()
     except UserError as error:
         pytest.exit(str(error), returncode=USER_ERROR)
     for name in sorted({mark for case in implemented for mark in marks(case)}):
         config.addinivalue_line("markers", f"{name}: benchmarks of the claim, family or task {name}")
+
+
+def _with_share(options: RunOptions, config: pytest.Config) -> RunOptions:
+    """Return the options with each process's share of threads, where several processes measure."""
+    jobs = config.getoption("jobs")
+    at_once = jobs if jobs is not None else _worker(config)[1]
+    if at_once == 1:
+        return options
+    from bertsecrets.planning.prepare import with_share
+
+    return with_share(options, at_once)
+
+
+def _worker(config: pytest.Config) -> tuple[int, int]:
+    """Return which worker of pytest-xdist this is, from 0, and of how many; the only one where there are none."""
+    given = getattr(config, "workerinput", None)
+    return (int(given["workerid"].removeprefix("gw")), given["workercount"]) if given else (0, 1)
 
 
 def marks(case: Case) -> list[str]:
@@ -100,6 +130,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         missing = [problem for name in names if (problem := run.resources.rows.missing(name))]
         if len(missing) == len(names):
             raise UserError(missing[0])
+        session.config.stash[PREPARED] = _prepared(session.config, run, selected)
     except UserError as error:
         pytest.exit(one_line(error), returncode=USER_ERROR)
     except Exception as error:
@@ -108,6 +139,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             line = report_bug(error, session.config.stash[OPTIONS].store_folder, session.config.invocation_params.args)
             pytest.exit(line, returncode=BUG)
         pytest.exit(line, returncode=USER_ERROR)
+
+
+def _prepared(config: pytest.Config, run: "Session", selected: list[Case]) -> "Prepared":
+    """Make what the selected cases need, where several processes can, and return what they are judged from."""
+    from bertsecrets.claims.plan import missing
+    from bertsecrets.planning.jobs import Prepared
+    from bertsecrets.planning.prepare import prepare, prepare_share
+
+    jobs, (place, workers) = config.getoption("jobs"), _worker(config)
+    if jobs is None and workers == 1:
+        return Prepared(run)
+    possible = [case for case in selected if missing(run, case) is None]
+    if workers > 1:
+        return prepare_share(run, possible, place, workers)
+    return prepare(run, possible, jobs=jobs, tell=lambda line: print(f"bertsecrets: {line}", file=sys.stderr))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -122,19 +168,21 @@ def pytest_report_header(config: pytest.Config) -> str:
 @pytest.fixture(scope="session")
 def run_session(request: pytest.FixtureRequest):
     """Return the session in which all benchmarks measure."""
-    from bertsecrets.session import Session
-
-    return Session(request.config.stash[OPTIONS])
+    return request.config.stash[PREPARED].session
 
 
 @pytest.fixture
 def judged(run_session, benchmark, request: pytest.FixtureRequest):
     """Return a function that measures and judges a case, timed, adds it to the table, and hands back the verdict."""
-    from bertsecrets.claims.plan import attempt, missing, not_measured
+    from bertsecrets.claims.plan import attempt, measure_case, missing, not_measured
+
+    bench = request.config.stash[PREPARED]
+    if _worker(request.config)[1] > 1:
+        benchmark.disabled = False  # as pytest-benchmark is under pytest-xdist, and then writes no JSON
 
     def measured(case: Case) -> list[dict[str, Needed]] | UserError:
         try:
-            return run_session.measure_case(case)
+            return measure_case(bench, case, run_session.model, run_session.seeds)
         except (MissingError, RunError):
             raise
         except UserError as error:
@@ -235,9 +283,48 @@ def pytest_sessionfinish(session: pytest.Session):
     """Leave interrupted benchmarks out of `--benchmark-json`: one entry without a time would spoil the whole file."""
     timed = session.config._benchmarksession  # type: ignore[attr-defined]
     timed.benchmarks[:] = [entry for entry in timed.benchmarks if entry]
-    if not timed.benchmarks:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[MADE] = pickle.dumps((_light(session.config.stash[VERDICTS]), [e.as_dict() for e in timed.benchmarks]))
+    if not timed.benchmarks or output is not None:
         timed.json = timed.save = timed.autosave = None
     return (yield)
+
+
+def _light(verdicts: list[Verdict]) -> list[Verdict]:
+    """Return verdicts without the samples of their measurements, which the table does not show."""
+    return [replace(one, measurements=tuple(replace(m, samples={}) for m in one.measurements)) for one in verdicts]
+
+
+class TimedElsewhere:
+    """A benchmark of a worker of pytest-xdist, as pytest-benchmark writes its own."""
+
+    has_error = False
+
+    def __init__(self, entry: dict[str, Any]):
+        self.entry = entry
+        self.fullname = entry["fullname"]
+
+    def as_dict(
+        self, include_data: bool = True, flat: bool = False, stats: bool = True, cprofile: Any = None
+    ) -> dict[str, Any]:
+        """Return the benchmark as data."""
+        numbers = {name: value for name, value in self.entry["stats"].items() if include_data or name != "data"}
+        rest = {name: value for name, value in self.entry.items() if name != "stats"}
+        return rest | ((numbers if flat else {"stats": numbers}) if stats else {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take the verdicts and times of a worker of pytest-xdist that has ended."""
+    made = getattr(node, "workeroutput", {}).get(MADE)
+    if made is None:
+        return
+    verdicts, timed = pickle.loads(made)  # nosec B301  # of a process of this run
+    config = node.config
+    order = [str(case) for case in cases()]
+    config.stash[VERDICTS] = sorted([*config.stash[VERDICTS], *verdicts], key=lambda one: order.index(str(one.case)))
+    config._benchmarksession.benchmarks += [TimedElsewhere(entry) for entry in timed]
 
 
 @pytest.hookimpl(tryfirst=True)

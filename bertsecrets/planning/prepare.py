@@ -11,8 +11,9 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.memory import available_bytes
 from bertsecrets.options import RunOptions
 from bertsecrets.planning.estimates import Estimator
-from bertsecrets.planning.jobs import Prepared, Step, steps_of
+from bertsecrets.planning.jobs import Job, Outcome, Prepared, Step, steps_of
 from bertsecrets.planning.pool import Tell, fitting, run_local
+from bertsecrets.planning.worker import Doing
 from bertsecrets.session import Session
 
 MOST_JOBS = 4096
@@ -71,3 +72,23 @@ def prepare(session: Session, cases: Sequence[Case], *, jobs: int, tell: Tell) -
         tell(f"memory is free for {at_once} of the largest jobs at a time, not for {jobs}")
     tell(f"{len(left)} jobs to do, {at_once} at a time, each with --threads {session.options.threads}")
     return Prepared(session, run_local(left, session.options, jobs=at_once, tell=tell))
+
+
+def prepare_share(session: Session, cases: Sequence[Case], place: int, of: int) -> Prepared:
+    """Make one of `of` shares of what cases need, in this process, and return the source of measurements to judge from.
+
+    Each of several processes that judge parts of the same cases makes its share first; the store keeps them from making
+    anything twice. A share holds whole subjects.
+
+    Args:
+        place: which share, from 0.
+    """
+    steps, _ = planned(session, cases)
+    own = set(list(dict.fromkeys(step.job.subject for step in steps))[place::of])
+    doing = Doing(session.options, session)
+    outcomes: dict[Job, Outcome] = {}
+    for step in steps:
+        if step.job.subject in own:
+            failed = outcomes[step.needs].error if step.needs in outcomes else None
+            outcomes[step.job] = Outcome(step.job, error=failed) if failed else doing.of(step.job)
+    return Prepared(session, outcomes)

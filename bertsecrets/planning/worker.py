@@ -26,22 +26,22 @@ def serve(connection: Connection, options: "RunOptions") -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        outcomes = Doing(options)
+        doing = Doing(options)
         while True:
-            connection.send(outcomes.of(connection.recv()))
+            connection.send(doing.of(connection.recv()))
     except (EOFError, OSError, KeyboardInterrupt):  # nobody waits for more
         return
 
 
 class Doing:
-    """One session after another's jobs: it is opened with the first."""
+    """What does jobs in one session; unless it is given, it is opened with the first."""
 
-    def __init__(self, options: "RunOptions"):
+    def __init__(self, options: "RunOptions", session: Any = None):
         os.environ["TQDM_DISABLE"] = "1"  # bars of several processes would run into each other
         if options.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(options.threads)
         self.options = options
-        self.session: Any = None
+        self.session = session
 
     def of(self, job: "Job") -> "Outcome":
         """Do a job, and return what became of it; an error too."""

@@ -286,3 +286,34 @@ def test_settings_that_are_not_there_are_one_line(tmp_path, tiny_glue, tiny_bert
     assert code == 2, output
     assert f"cannot read the settings {nowhere}" in output
     assert "Traceback" not in output
+
+
+@pytest.mark.parametrize("several", [("--jobs", 2), ("-n", 2)])
+def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
+    first, several, tmp_path, tiny_glue, tiny_bert, quick_params
+):
+    alone = json.loads((first[0] / "b.json").read_text())["benchmarks"]
+    code, output = bench(
+        tmp_path / "runs", tiny_glue, tiny_bert, "-k", "rte and (C2 or D2 or E1) and not C2p",
+        "--allow-unofficial-data",
+        "--benchmark-json", tmp_path / "b.json", *several, BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert code == first[1], output
+    together = {one["name"]: one for one in json.loads((tmp_path / "b.json").read_text())["benchmarks"]}
+    assert sorted(together) == sorted(one["name"] for one in alone)
+    for one in alone:
+        again = together[one["name"]]
+        assert again["extra_info"]["observed"] == one["extra_info"]["observed"]
+        assert again["stats"]["rounds"] == 1
+    table = output.split("= verdicts =")[1]
+    for one in alone:
+        assert one["extra_info"]["claim"] in table
+    made = sorted(path.name for path in (tmp_path / "runs" / "checkpoints").iterdir() if path.is_dir())
+    assert made == sorted(path.name for path in (first[0] / "runs" / "checkpoints").iterdir() if path.is_dir())
+    assert not [line for line in output.splitlines() if "waiting for" in line]
+
+
+def test_no_jobs_at_a_time_are_refused(tmp_path, tiny_glue, tiny_bert):
+    code, output = bench(tmp_path / "runs", tiny_glue, tiny_bert, "--jobs", 0)
+    assert code == 2
+    assert "--jobs 0 is out of range" in output
