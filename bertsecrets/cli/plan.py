@@ -61,6 +61,8 @@ def plan(options: argparse.Namespace) -> None:
     from bertsecrets.planning.prepare import with_share
     from bertsecrets.planning.scripts import shell_script, slurm_script
     from bertsecrets.session import Session
+    from bertsecrets.store.files import guarded_writes
+    from bertsecrets.store.permissions import make_folders
 
     chosen, _ = selected(options)
     given = with_share(RunOptions.of(options), options.jobs)
@@ -73,7 +75,8 @@ def plan(options: argparse.Namespace) -> None:
         raise UserError(f"nothing to plan for {session.model}: {reason}")
     estimates = estimate(session, steps_of(bench, possible, session.model, session.seeds))
     if options.shell or options.slurm:
-        given.store_folder.mkdir(parents=True, exist_ok=True)  # its scripts end where they do not see it
+        with guarded_writes(given.store_folder):
+            make_folders(given.store_folder)  # its scripts end where they do not see it
         gpu = session.resources.device.type == "cuda"
         print(slurm_script(estimates, given, gpu=gpu) if options.slurm else shell_script(estimates, given), end="")
         return

@@ -20,6 +20,8 @@ from bertsecrets.planning.prepare import planned
 from bertsecrets.planning.worker import Doing
 from bertsecrets.provenance import best_device, device_name
 from bertsecrets.session import Session
+from bertsecrets.store.files import guarded_writes
+from bertsecrets.store.permissions import make_folders
 
 RETRIES = 3  # of a job whose machine or process is lost
 ANSWER = 10.0  # seconds in which a cluster must answer
@@ -226,9 +228,10 @@ def _unseen(store: Path, name: str | None = None) -> str:
 @contextmanager
 def _marker(root: Path) -> Iterator[Path]:
     """Yield a small file in the store, by which another machine sees that it has the same one."""
-    root.mkdir(parents=True, exist_ok=True)
     marker = root.resolve() / f".seen-{uuid.uuid4().hex}"
-    marker.touch()
+    with guarded_writes(root):
+        make_folders(root)
+        marker.touch()
     try:
         yield marker
     finally:
