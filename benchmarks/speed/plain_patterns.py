@@ -13,7 +13,6 @@ from bertsecrets.patterns.features.regions import (
     both_texts,
     inside,
     longest_gap,
-    mean,
     quantile,
     quarter_sizes,
 )
@@ -21,6 +20,11 @@ from bertsecrets.patterns.map_stack import MapStack
 from bertsecrets.patterns.trees import LEAF, Trees
 
 AT_ONCE = 2**21  # cells
+
+
+def mean(values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
+    """Return the mean of the values at the marked places; 0 if none is marked."""
+    return (values * over).sum(1) / over.sum(1).clamp(min=1)
 
 
 def band(stack: MapStack, offset: int) -> Float[torch.Tensor, "maps rows"]:

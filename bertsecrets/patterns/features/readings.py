@@ -154,7 +154,7 @@ def _cells(marks: Marks, reach: int) -> dict[str, torch.Tensor]:
     distance = (marks.places[None, :] - marks.places[:, None]).abs().float()
     read["moved"] = ((torch.mul(maps, distance, out=rest) @ within[:, :, None])[:, :, 0] * within).sum(1)
 
-    room = Sheared(*maps.shape[:2], device=maps.device)
+    room = Sheared(len(maps), marks.tokens, maps.device)
     read["bands"] = room.bands(maps)
     read["sums"] = room.sums(maps, texts / given[:, :, 1].clamp(min=TINY)[:, None, :], texts)
     read["light_bands"] = room.bands(light)
