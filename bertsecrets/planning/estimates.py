@@ -111,11 +111,19 @@ class Estimator:
 
     # ------------------------------------------------------------------ seconds
 
+    def precision(self, job: Job) -> str:
+        """Return the precision in which a job computes."""
+        if job.measure is None:
+            return self.session.settings.finetune.precision
+        ablates = isinstance(get_measure(job.measure), AblationMeasure)
+        return self.session.resources.grid_precision if ablates else "float32"
+
     def seconds(self, job: Job) -> tuple[float | None, str]:
         """Return about how many seconds a job takes, and where that comes from."""
         made_only = job.measure is None and job.subject.initialisation == "untrained"
         size = float(self.steps(job)) if job.measure is None else float(self.examples(job))
-        recorded = None if made_only else seconds_on_record(self.records, job, self.device, size, self.tokens)
+        about = (self.records, job, self.device, size, self.tokens, self.precision(job))
+        recorded = None if made_only else seconds_on_record(*about)
         if recorded is not None:
             seconds, whose = recorded
             return seconds, "on record" if whose == job.subject.task else f"on record for {whose}"

@@ -13,12 +13,13 @@ from bertsecrets.types import Subject
 
 @dataclass(frozen=True)
 class Record:
-    """A job that was done: its device, its seconds, and its size, in steps of training or in examples."""
+    """A job that was done: its device and precision, its seconds, its size in steps of training or in examples."""
 
     job: Job
     device: str
     seconds: float
     size: int
+    precision: str = "float32"
 
 
 def read_records(root: Path) -> list[Record]:
@@ -40,14 +41,20 @@ def _record(entry: Path) -> Record | None:
     subject, device = Subject(**manifest["subject"]), str(key.made_by.get("device"))
     if manifest["kind"] == "checkpoints":
         training = manifest["training"]
-        return Record(Job(subject), device, float(training["seconds"]), int(training["steps"]))
+        return Record(Job(subject), device, float(training["seconds"]), int(training["steps"]), training["precision"])
     data = read_json(entry / VALUES)
     job = Job.of(manifest["measure"], subject, data["options"])
-    return Record(job, device, float(data["provenance"]["seconds"]), int(data["examples"]))
+    precision = str(key.inputs.get("precision", "float32"))
+    return Record(job, device, float(data["provenance"]["seconds"]), int(data["examples"]), precision)
 
 
 def seconds_on_record(
-    records: list[Record], job: Job, device: str, size: float, tokens: Callable[[Job], float]
+    records: list[Record],
+    job: Job,
+    device: str,
+    size: float,
+    tokens: Callable[[Job], float],
+    precision: str = "float32",
 ) -> tuple[float, str] | None:
     """Return about how long a job takes by what is on record, and of which task that is; None if nothing is.
 
@@ -57,7 +64,7 @@ def seconds_on_record(
         size: of the job, in steps or examples.
         tokens: the mean number of tokens of a job's examples.
     """
-    same = list(_of_the_same_kind(records, job, device))
+    same = list(_of_the_same_kind(records, job, device, precision))
     of_task = [record for record in same if record.job.subject.task == job.subject.task]
     if of_task:
         return size * sum(r.seconds for r in of_task) / sum(r.size for r in of_task), job.subject.task
@@ -67,11 +74,12 @@ def seconds_on_record(
     return size * tokens(job) * rate, ", ".join(sorted({r.job.subject.task for r in same}))
 
 
-def _of_the_same_kind(records: list[Record], job: Job, device: str) -> Iterator[Record]:
+def _of_the_same_kind(records: list[Record], job: Job, device: str, precision: str) -> Iterator[Record]:
     frozen = job.subject.initialisation == "frozen"
     for record in records:
         other = record.job
         if (other.measure, other.options, other.subject.model) != (job.measure, job.options, job.subject.model):
             continue
-        if record.device == device and (other.subject.initialisation == "frozen") == frozen:
+        alike = (record.device, record.precision) == (device, precision)
+        if alike and (other.subject.initialisation == "frozen") == frozen:
             yield record

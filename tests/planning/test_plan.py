@@ -127,6 +127,7 @@ def test_seconds_come_from_the_same_task_and_otherwise_from_the_tokens_of_others
     rte, mrpc = (Job(Subject("m", name)) for name in ("rte", "mrpc"))
     records = [Record(rte, "CPU", 20.0, 10), Record(rte, "another", 1.0, 10)]
     tokens = {rte: 60.0, mrpc: 30.0}.__getitem__
+    assert seconds_on_record(records, rte, "CPU", 5, tokens, "bfloat16") is None
     assert seconds_on_record(records, rte, "CPU", 5, tokens) == (10.0, "rte")
     assert seconds_on_record(records, mrpc, "CPU", 5, tokens) == (5.0, "rte")
     assert seconds_on_record(records, Job(Subject("m", "rte", "frozen")), "CPU", 5, tokens) is None
