@@ -22,6 +22,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import torch
 import yaml
 from tiny import save_bert, save_tokenizer
 
@@ -35,6 +36,15 @@ hypothesis.settings.load_profile("attack" if os.environ.get("BERTSECRETS_ATTACK"
 
 # K19's settings, but for a model that has next to nothing to learn with.
 FAST = {"epochs": 1, "learning_rate": 1.0e-3}
+
+
+@pytest.fixture(autouse=True)
+def same_threads():
+    """Whatever number of threads a test asks for, the others compute with their own, which is part of every key."""
+    before = torch.get_num_threads()
+    yield
+    if torch.get_num_threads() != before:
+        torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -139,6 +139,8 @@ def finetune(
         began -= training.seconds_before
     model.to("cpu").eval()
     model.save_pretrained(folder)
+    classifier.tokenizer.backend_tokenizer.no_truncation()  # whatever length it last cut texts to is none of its own
+    classifier.tokenizer.backend_tokenizer.no_padding()
     classifier.tokenizer.save_pretrained(folder)
     facts["seconds"] = round(time.monotonic() - began, 2)
     return facts

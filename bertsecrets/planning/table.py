@@ -103,7 +103,7 @@ def in_time(seconds: float | None) -> str:
     """Return a time as a person reads it.
 
     >>> in_time(12.3), in_time(200), in_time(7300), in_time(None)
-    ('12 s', '3 min 20 s', '2 h 2 min', 'unknown')
+    ('12 s', '3 min 20 s', '2 h 1 min', 'unknown')
     """
     if seconds is None:
         return "unknown"

@@ -18,7 +18,8 @@ from bertsecrets.options import PARSING
 
 SHELL = ("sh", "bash", "console", "")
 OWN = [f"--{name.replace('_', '-')}" for name in PARSING]
-PYTESTS = ["-k", "-m", "-n", "-rs", "--pyargs", "--benchmark-json", "--collect-only"]  # options of pytest's own
+# Options of pytest alone: its own, and one of the benchmarks.
+PYTESTS = ["-k", "-m", "-n", "-rs", "--pyargs", "--benchmark-json", "--collect-only", "--jobs"]
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
 # What stands for the user's own in the messages of the page of troubles.
 YOURS = r"\b[A-Z]{2,}[\w.-]*(?:'s)?|'[^']*'|\b\d+\b|\bC1\b[-\w]*|\.\.\.|/dev\.tsv|\bdev\b|[\w.]+_model\.bin"
@@ -33,7 +34,8 @@ RUN_FOR_REAL = [  # but for claims that a page adds, which tests/docs/test_addin
 
 def of(program: str) -> list:
     """The command lines of a program, for a test of each."""
-    return [pytest.param(c[1:], id=f"{block} {' '.join(c[1:4])}") for block, c in COMMANDS if c[0] == program]
+    called = [(block, c[1 : c.index(">") if ">" in c else None]) for block, c in COMMANDS if c[0] == program]
+    return [pytest.param(words, id=f"{block} {' '.join(words[:3])}") for block, words in called]
 
 
 def subparsers(parser: argparse.ArgumentParser | None = None) -> dict[str, argparse.ArgumentParser]:
@@ -46,7 +48,7 @@ def subparsers(parser: argparse.ArgumentParser | None = None) -> dict[str, argpa
 
 
 def test_every_command_line_is_of_a_program_that_is_checked():
-    known = {"bertsecrets", "pytest", "make", "pip", "python", "dvc", "source", "mkdocs"}
+    known = {"bertsecrets", "pytest", "make", "pip", "python", "dvc", "source", "mkdocs", "bash"}
     assert {command[0] for _, command in COMMANDS} <= known
 
 

@@ -148,7 +148,8 @@ def test_words_that_occur_are_trained_in_the_place_of_all():
 def test_the_optimizers_step_is_that_of_clipping_and_adamw(monkeypatch, chunk):
     monkeypatch.setattr(half_training, "CHUNK", chunk)
     ours, theirs = family("bert"), family("bert")
-    training = HalfTraining.of(ours, Encoded([list(range(60))], None, 0), 1)
+    every_word = Encoded([list(range(ours.config.vocab_size))], None, 0)
+    training = HalfTraining.of(ours, every_word, 1)
     optimizers = [
         torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1, fused=True) for model in (ours, theirs)
     ]

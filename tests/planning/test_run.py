@@ -123,10 +123,10 @@ def test_a_job_that_fails_takes_only_those_with_it_that_need_its_checkpoint(done
     assert str(errors["train rte pretrained seed 13"]) == "training diverged"
     assert str(errors["measure scores rte pretrained seed 13"]) == "training diverged"
     assert "measure scores rte pretrained seed 13" not in calls
-    assert [name for name, error in errors.items() if error is None] == [
+    assert {name for name, error in errors.items() if error is None} == {
         *("train rte pretrained seed 1", "train rte pretrained seed 2"),
         *("measure scores rte pretrained seed 1", "measure scores rte pretrained seed 2"),
-    ]
+    }
 
 
 def test_a_job_whose_process_is_killed_is_done_once_more(done):
