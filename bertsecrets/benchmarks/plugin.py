@@ -5,7 +5,7 @@ made now) and judges it. A claim known to deviate is a strict xfail, marked at c
 """
 
 import argparse
-import pickle
+import pickle  # nosec B403
 import sys
 import threading
 from contextlib import ExitStack

@@ -1,7 +1,7 @@
 """A process that does jobs for another one; it imports nothing heavy before its environment is set."""
 
 import os
-import pickle
+import pickle  # nosec B403
 import signal
 import sys
 import threading
