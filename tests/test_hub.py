@@ -15,6 +15,7 @@ import huggingface_hub
 import pytest
 from hub import COMMIT, Fault, Hub, serving
 from huggingface_hub import constants
+from tiny import HEADS, LAYERS
 
 from bertsecrets import hub as our_hub
 from bertsecrets.errors import UserError
@@ -112,7 +113,8 @@ def test_each_refusal_has_its_line(hub: Hub, waits, name):
 
 def test_a_slow_hub_is_waited_for(hub: Hub):
     hub.faults.append(Fault(".json", slow=0.05))
-    open_classifier(locate(MODEL), task("rte"))
+    opened = open_classifier(locate(MODEL), task("rte"))
+    assert (opened.layers, opened.heads) == (LAYERS, HEADS)
 
 
 def test_a_stalled_download_is_one_line(hub: Hub, waits):

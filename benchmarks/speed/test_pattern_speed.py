@@ -56,6 +56,7 @@ def test_classes_of_all_maps_of_rte(rte_rows, benchmark, timed, show):
     encoded = encode(rte_rows(277), model.tokenizer, 200)
     race = Race(PatternClassifier.load(SHIPPED), special_ids(model.tokenizer)["sep"], timed)
     benchmark.pedantic(lambda: Pass(model).feed(encoded, [race]), rounds=1)
+    assert race.maps == 277 * model.layers * model.heads
     clock, processor = race.plain / race.ours
     benchmark.extra_info.update(ratio=clock, processor=processor)
     show(

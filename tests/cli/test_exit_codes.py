@@ -120,12 +120,12 @@ def test_memory_that_runs_out_is_a_line_of_its_own(capsys, shared, monkeypatch):
     assert line.startswith("bertsecrets: not enough memory (MemoryError): close other programs")
 
 
-@pytest.mark.parametrize(("answers", "code"), [([1] * 90, 0), ([0] * 90, 1)])
-def test_a_report_ends_with_one_where_a_claim_deviates(capsys, tmp_path, answers, code):
+@pytest.mark.parametrize(("answers", "code", "said"), [([1] * 90, 0, "1 reproduced"), ([0] * 90, 1, "1 deviates")])
+def test_a_report_ends_with_one_where_a_claim_deviates(capsys, tmp_path, answers, code, said):
     right = [1] * 90
     keep(replace(scored(answers, right), subject=Subject("m", "rte", "pretrained", 1)), tmp_path)
     keep(replace(scored([1] * 45 + [0] * 45, right), subject=Subject("m", "rte", "untrained", 1)), tmp_path)
-    run(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path, code=code)
+    assert said in run(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path, code=code)
 
 
 def test_a_kept_measurement_that_lacks_a_sample_costs_only_its_own_claims(capsys, tmp_path):
