@@ -58,6 +58,15 @@ def shortened(text: str, most: int = 300) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 :]}"
 
 
+def excerpt(text: object, most: int = 300) -> str:
+    r"""Return a text as it may be quoted inside a message: on one line, without the middle if it is very long.
+
+    >>> excerpt("bad\n  value")
+    'bad value'
+    """
+    return shortened(one_line(str(text)[: 20 * most]), most)
+
+
 def near_matches(name: str, known: Iterable[str]) -> str:
     """Return the end of an error message: the known names most like `name`, or else the first 20 known names.
 

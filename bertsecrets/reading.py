@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import UserError, excerpt
 
 TEXT_LIMIT = 512 * 2**20  # bytes of a text file: several times GLUE's largest
 YAML_LIMIT = 8 * 2**20  # bytes of settings or claims
@@ -30,7 +30,7 @@ def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read"
         with path.open("rb") as file:
             data = file.read(limit + 1)
     except OSError as error:
-        raise UserError(f"{failing} {one_line(path)}: {error.strerror}") from error
+        raise UserError(f"{failing} {excerpt(path)}: {error.strerror}") from error
     except ValueError as error:  # a path with a null character
         raise UserError(f"{failing} {str(path)!r}: {error}") from error
     if len(data) > limit:
@@ -71,18 +71,6 @@ def lines_of(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-def one_line(text: object, width: int = 300) -> str:
-    r"""Return a text with its white space as single spaces, cut after `width` characters.
-
-    >>> one_line("bad\n  value")
-    'bad value'
-    >>> one_line("x" * 10, width=4)
-    'xxxx...'
-    """
-    joined = " ".join(str(text)[: 20 * width].split())
-    return joined if len(joined) <= width else f"{joined[:width]}..."
-
-
 # ---------------------------------------------------------------------- YAML
 
 
@@ -115,11 +103,11 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or error
-        raise YamlError(mark.line + 1 if mark else 1, f"this is not valid YAML: {one_line(problem)}") from error
+        raise YamlError(mark.line + 1 if mark else 1, f"this is not valid YAML: {excerpt(problem)}") from error
     except YamlError:
         raise
     except (ValueError, TypeError, ArithmeticError, LookupError) as error:  # a date such as 2019-99-99
-        raise YamlError(1, f"a value cannot be read: {one_line(error)}") from error
+        raise YamlError(1, f"a value cannot be read: {excerpt(error)}") from error
 
 
 def _check_depth(text: str) -> None:
@@ -157,7 +145,7 @@ def _measure(node: yaml.Node, known: dict[int, int]) -> int:
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in keys:
-                    raise YamlError(key.start_mark.line + 1, f"{one_line(key.value, 60)!r} is given twice")
+                    raise YamlError(key.start_mark.line + 1, f"{excerpt(key.value, 60)!r} is given twice")
                 keys.add(key.value)
             below += [key, value]
     elif isinstance(node, yaml.SequenceNode):
@@ -187,7 +175,7 @@ def read_npy(data: bytes) -> np.ndarray:
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, by_columns, kind = header(file)
     except Exception as error:  # numpy evaluates the header as Python: tokens, numbers and names fail in many ways
-        raise ValueError(f"not an .npy file: {one_line(error, 100)}") from error
+        raise ValueError(f"not an .npy file: {excerpt(error, 100)}") from error
     if kind.hasobject:
         raise ValueError("it holds Python objects, which are never read")
     if kind.kind not in "fiuU" or not kind.itemsize:
@@ -195,5 +183,5 @@ def read_npy(data: bytes) -> np.ndarray:
     place = file.tell()
     sane = all(0 <= length < 2**31 for length in shape)
     if not sane or math.prod(shape) * kind.itemsize != len(data) - place:
-        raise ValueError(f"it has {len(data) - place} bytes of values, not those of the shape {one_line(shape, 60)}")
+        raise ValueError(f"it has {len(data) - place} bytes of values, not those of the shape {excerpt(shape, 60)}")
     return np.frombuffer(data, dtype=kind, offset=place).reshape(shape, order="F" if by_columns else "C")

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
-from bertsecrets.errors import UserError
-from bertsecrets.reading import YAML_LIMIT, YamlError, one_line, read_text, read_yaml
+from bertsecrets.errors import UserError, excerpt
+from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
 from bertsecrets.types import SEEDS, Initialisation, Precision
 
 Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
@@ -125,4 +125,4 @@ def in_words(error: ValidationError) -> str:
     """Return the first thing that is wrong with an entry, in one line: where it is, and what was expected."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
-    return one_line(f"{place}: {first['msg']}" if place else first["msg"]).replace("Value error, ", "", 1)
+    return excerpt(f"{place}: {first['msg']}" if place else first["msg"]).replace("Value error, ", "", 1)

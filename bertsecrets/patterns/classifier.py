@@ -21,14 +21,13 @@ from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import UserError, excerpt
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.features.table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack
 from bertsecrets.patterns.shares import by_head
 from bertsecrets.patterns.softmax import Softmax
 from bertsecrets.patterns.trees import LEAF, Trees
-from bertsecrets.reading import one_line
 from bertsecrets.store.entries import read_json
 from bertsecrets.store.files import digest, file_sha256
 
@@ -91,7 +90,7 @@ class PatternClassifier:
                 facts = json.loads((file.metadata() or {}).get("facts", "{}"))
                 parts = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (OSError, ValueError, RecursionError, SafetensorError) as error:
-            raise UserError(f"{path} is damaged ({one_line(error)}): {REMEDY}") from error
+            raise UserError(f"{path} is damaged ({excerpt(error)}): {REMEDY}") from error
         facts = facts if isinstance(facts, dict) else {}
         if facts.get("features") != digest(feature_names()) or facts.get("classes") != list(CLASSES):
             raise UserError(f"{path} was trained on other features or classes than those of this version: {REMEDY}")
@@ -109,9 +108,9 @@ def _problem(parts: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> str
     """Return what keeps tensors and facts from being those of a classifier, in a few words; None if nothing does."""
     depth, temperature = facts.get("depth"), facts.get("temperature")
     if not isinstance(depth, int) or isinstance(depth, bool) or not 1 <= depth <= DEPTH_LIMIT:
-        return f"its trees have a depth of {one_line(depth, 40)}"
+        return f"its trees have a depth of {excerpt(depth, 40)}"
     if not isinstance(temperature, float) or not 0 < temperature < math.inf:
-        return f"its temperature is {one_line(temperature, 40)}"
+        return f"its temperature is {excerpt(temperature, 40)}"
     nodes, trees = (parts[name].numel() if name in parts else 0 for name in ("trees.value", "trees.roots"))
     nodes //= len(CLASSES)
     row, each, classes = (len(feature_names()),), (nodes,), (len(CLASSES),)

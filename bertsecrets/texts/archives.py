@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bertsecrets.errors import UserError
-from bertsecrets.reading import one_line
+from bertsecrets.errors import UserError, excerpt
 
 MEMBER_LIMIT = 64 * 2**20  # bytes of one file; FrameNet's largest has 2 MiB
 TOTAL_LIMIT = 2 * 2**30  # bytes of everything that an archive unpacks to; FrameNet 1.7 has 0.9 GiB
@@ -45,7 +44,7 @@ def unpacking(path: Path, advice: str) -> Iterator[None]:
     try:
         yield
     except (DamagedArchiveError, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{one_line(path)} cannot be read ({one_line(error, 150)}): {advice}") from error
+        raise UserError(f"{excerpt(path)} cannot be read ({excerpt(error, 150)}): {advice}") from error
 
 
 def read_members(path: Path, wanted: Callable[[str], bool], limit: int = MEMBER_LIMIT) -> Iterator[tuple[str, bytes]]:
@@ -71,9 +70,9 @@ def read_members(path: Path, wanted: Callable[[str], bool], limit: int = MEMBER_
         except StopIteration:
             return
         except UNREADABLE as error:
-            raise DamagedArchiveError(one_line(error) or type(error).__name__) from error
+            raise DamagedArchiveError(excerpt(error) or type(error).__name__) from error
         if name in seen:
-            raise DamagedArchiveError(f"it has {one_line(name, 60)} twice")
+            raise DamagedArchiveError(f"it has {excerpt(name, 60)} twice")
         seen.add(name)
         total += len(content)
         if len(content) > limit or total > TOTAL_LIMIT:
@@ -83,7 +82,7 @@ def read_members(path: Path, wanted: Callable[[str], bool], limit: int = MEMBER_
 
 def _too_large(name: str, limit: int) -> str:
     return (
-        f"{one_line(name, 60)} unpacks to more than {limit >> 20} MiB, "
+        f"{excerpt(name, 60)} unpacks to more than {limit >> 20} MiB, "
         f"or all files together to more than {TOTAL_LIMIT >> 20} MiB"
     )
 
@@ -106,7 +105,7 @@ def _tarred(path: Path, start: bytes, wanted: Callable[[str], bool], limit: int)
             if not 0 <= member.size <= TOTAL_LIMIT:
                 raise ValueError(_too_large(member.name, limit))
             if member.issparse():
-                raise ValueError(f"{one_line(member.name, 60)} is stored with holes: pack it without --sparse")
+                raise ValueError(f"{excerpt(member.name, 60)} is stored with holes: pack it without --sparse")
             if member.isfile() and wanted(member.name):
                 opened = archive.extractfile(member)
                 assert opened is not None  # it is a file

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from bertsecrets.errors import UserError
-from bertsecrets.reading import lines_of, one_line, read_text
+from bertsecrets.errors import UserError, excerpt
+from bertsecrets.reading import lines_of, read_text
 from bertsecrets.types import Span
 
 Core = Literal["core_set", "core_type"]
@@ -160,7 +160,7 @@ def _record(line: str, where: str) -> FrameSentence:
         record: Any = json.loads(line)
         json.dumps(record, ensure_ascii=False).encode()  # "\ud800", half of a pair, is valid JSON but not text
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: not valid JSON ({one_line(error, 100)}): {form}") from error
+        raise UserError(f"{where}: not valid JSON ({excerpt(error, 100)}): {form}") from error
     if not isinstance(record, dict):
         raise UserError(f"{where}: a JSON {type(record).__name__}, not an object: {form}")
     sentence: Any = record.get("sentence")
@@ -190,7 +190,7 @@ def _record(line: str, where: str) -> FrameSentence:
 
 
 def _quoted(text: str) -> str:
-    return repr(one_line(text, 200))
+    return repr(excerpt(text, 200))
 
 
 def find_words(text: str, wanted: str) -> list[Span]:

@@ -10,8 +10,8 @@ import xml.etree.ElementTree as ElementTree  # nosec B405
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from bertsecrets.errors import UserError
-from bertsecrets.reading import one_line, read_bytes
+from bertsecrets.errors import UserError, excerpt
+from bertsecrets.reading import read_bytes
 from bertsecrets.texts.archives import MEMBER_LIMIT, read_members, unpacking
 from bertsecrets.texts.framenet import Annotation, Chosen, Filters, Frame, FrameSentence, choose, read_jsonl
 
@@ -56,8 +56,8 @@ def read_framenet(path: Path, tokens: int = Filters.tokens) -> tuple[list[Annota
                 frame_name, frame = read_frame(content)
                 frames[frame_name] = frame
         except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError: an unknown encoding
-            reason = one_line(error, 150)
-            raise UserError(f"{path}: {one_line(name, 100)} is damaged ({reason}): unpack FrameNet again") from error
+            reason = excerpt(error, 150)
+            raise UserError(f"{path}: {excerpt(name, 100)} is damaged ({reason}): unpack FrameNet again") from error
     if not units or not frames:
         raise UserError(f"no FrameNet in {path}: {NEEDED}; {GET}")
     units.sort(key=lambda unit: unit[0])
@@ -171,7 +171,7 @@ def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
             homes.add(PurePosixPath(name).parent.parent)
             if len(homes) > 1:
                 both = " and ".join(sorted(map(str, homes)))
-                raise UserError(f"{path} holds two FrameNets, in {one_line(both)}: give one of them")
+                raise UserError(f"{path} holds two FrameNets, in {excerpt(both)}: give one of them")
             yield name, content
 
 

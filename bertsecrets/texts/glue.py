@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from bertsecrets.errors import UserError, first_line
+from bertsecrets.errors import UserError, excerpt, first_line
 from bertsecrets.hub import Repository
-from bertsecrets.reading import lines_of, one_line, read_text
+from bertsecrets.reading import lines_of, read_text
 from bertsecrets.texts.tasks import Task
 
 GLUE_HUB = "nyu-mll/glue"
@@ -174,7 +174,7 @@ def check_glue(folder: Path) -> None:
     try:
         there = folder.is_dir()
     except OSError as error:  # a name that is too long, a folder that may not be entered
-        raise UserError(f"cannot read the GLUE folder {one_line(folder, 100)}: {error.strerror}") from error
+        raise UserError(f"cannot read the GLUE folder {excerpt(folder, 100)}: {error.strerror}") from error
     if not there:
         raise UserError(f"no GLUE folder at {folder}: give the folder that holds RTE/dev.tsv and the like")
     if (folder / "train.tsv").is_file():
@@ -227,7 +227,7 @@ def _rows(path: Path, task: Task) -> Iterator[tuple[int, tuple[str, str, str]]]:
     wanted = [task.sentence1, task.sentence2 or task.sentence1, task.label]
     for column in wanted:
         if column not in header:
-            columns = one_line(header)
+            columns = excerpt(header)
             raise UserError(f"{path}, line 1: no column {column!r} among {columns}: is this {task.title}'s GLUE file?")
         if header.count(column) > 1:
             raise UserError(f"{path}, line 1: two columns are called {column!r}: rename one of them")
@@ -256,11 +256,11 @@ def _label(task: Task, code: str, where: str) -> str | float:
     if not task.regression:
         if code not in task.label_codes:
             expected = ", ".join(task.label_codes)
-            raise UserError(f"{where}: unknown label {one_line(code, 60)!r}; expected one of {expected}")
+            raise UserError(f"{where}: unknown label {excerpt(code, 60)!r}; expected one of {expected}")
         return task.label_codes[code]
     score = float(code) if SCORE.fullmatch(code) else float("nan")
     if not 0 <= score <= 5:
-        raise UserError(f"{where}: {one_line(code, 60)!r} is not a score between 0 and 5")
+        raise UserError(f"{where}: {excerpt(code, 60)!r} is not a score between 0 and 5")
     return score
 
 

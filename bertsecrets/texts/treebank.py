@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from bertsecrets.errors import UserError
-from bertsecrets.reading import decoded, one_line, read_bytes
+from bertsecrets.errors import UserError, excerpt
+from bertsecrets.reading import decoded, read_bytes
 from bertsecrets.texts.archives import MEMBER_LIMIT, read_members, unpacking
 
 WORD_LIMIT = 1000  # words of a sentence; the longest of the sample has 249
@@ -81,7 +81,7 @@ def read_treebank(folder: Path) -> list[Parsed]:
             sentences += _sentences(trees[name], heads[name])
         except (ValueError, RecursionError) as error:
             raise UserError(
-                f"{folder}: {name} is damaged ({one_line(error, 150)}): fetch both NLTK packages again"
+                f"{folder}: {name} is damaged ({excerpt(error, 150)}): fetch both NLTK packages again"
             ) from error
     if not sentences:
         raise UserError(f"{folder}: no file is in both {TREES} and {HEADS}: fetch both NLTK packages again")

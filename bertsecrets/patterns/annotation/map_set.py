@@ -21,9 +21,9 @@ from typing import overload
 import numpy as np
 from jaxtyping import Float, Float16
 
-from bertsecrets.errors import MissingError, UserError, near_matches
+from bertsecrets.errors import MissingError, UserError, excerpt, near_matches
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.reading import lines_of, one_line, read_npy, read_text
+from bertsecrets.reading import lines_of, read_npy, read_text
 from bertsecrets.settings import project_path
 from bertsecrets.store.files import copy_whole, digest, guarded_writes, write_whole
 from bertsecrets.texts.archives import read_members
@@ -363,7 +363,7 @@ def _read_maps(path: Path) -> dict[str, np.ndarray]:
         if len(maps) < len(names):
             raise ValueError("two of its maps have one name")
     except (ValueError, OSError) as error:
-        raise UserError(f"{path} is damaged ({one_line(error, 150)}): get it again, or draw the set again") from error
+        raise UserError(f"{path} is damaged ({excerpt(error, 150)}): get it again, or draw the set again") from error
     return maps
 
 

@@ -12,10 +12,10 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import UserError, excerpt
 from bertsecrets.patterns.annotation.map_set import LARGEST, MapSet, PatternMap
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.reading import decoded, lines_of, one_line, read_bytes, read_npy
+from bertsecrets.reading import decoded, lines_of, read_bytes, read_npy
 from bertsecrets.texts.archives import MEMBER_LIMIT, read_members, unpacking
 
 LABELS = "labels.txt"
@@ -48,7 +48,7 @@ def read_p20(source: Path) -> MapSet:
         if not texts:
             raise UserError(f"no {LABELS} in {source}: {ADVICE}")
         name, text = texts[0]
-        file, beside = one_line(source / name), PurePosixPath(name).parent
+        file, beside = excerpt(source / name), PurePosixPath(name).parent
         lines: dict[str, tuple[str, str]] = {}  # by the map's name: file and line, and the class
         for line, label, names in _lines(file, text):
             for one in names:

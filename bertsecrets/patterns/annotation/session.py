@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock, Timeout
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import UserError, excerpt
 from bertsecrets.patterns.annotation.agreement import Agreement, set_agreement
 from bertsecrets.patterns.annotation.map_set import ANNOTATIONS, ANNOTATORS, LOCK, MapSet, check_set
 from bertsecrets.patterns.classes import CLASSES, check_class
-from bertsecrets.reading import one_line, read_text
+from bertsecrets.reading import read_text
 from bertsecrets.store.files import guarded_writes, write_whole
 
 FIRST, SECOND = "label", "second label"
@@ -160,7 +160,7 @@ def _annotators(folder: Path) -> dict[str, str]:
     try:
         known = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({one_line(error)}): repair or remove it") from error
+        raise UserError(f"{path} is damaged ({excerpt(error)}): repair or remove it") from error
     if not isinstance(known, dict) or not all(isinstance(name, str) for name in known.values()):
         raise UserError(f'{path} is damaged: it should hold names, such as {{"label": "Anna"}}')
     return known
