@@ -21,6 +21,7 @@ from transformers.trainer_utils import align_special_tokens, set_seed
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import Encoded, encode, predict
+from bertsecrets.models.frozen import EncodedTexts
 from bertsecrets.models.half_training import HalfTraining
 from bertsecrets.models.loading import OpenModel, freeze_encoder, open_classifier
 from bertsecrets.models.locations import ModelRef
@@ -124,6 +125,8 @@ def finetune(
         needed = training_bytes(model, min(settings.batch_size, len(encoded)), longest)
         if device.type == "cuda" and best_precision(settings.precision, device) == "bfloat16":
             needed //= 2
+        if initialisation == "frozen":
+            needed += 4 * model.config.hidden_size * len(encoded)  # what the classifier reads of each text
         check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")
         with large_blocks_apart(), memory_errors_in_words(title, needed):
             training = Training(
@@ -178,6 +181,10 @@ class Training:
         self.half: HalfTraining | None = None
         if self.precision == "bfloat16" and device.type == "cpu" and not frozen:
             self.half = HalfTraining.of(self.model, encoded, seed)
+        self.frozen = frozen
+        self.texts: EncodedTexts | None = None
+        if frozen:
+            self.texts = EncodedTexts.of(self.model, encoded, device, half=self.precision == "bfloat16")
 
         self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         decaying = set(get_parameter_names(self.model, [nn.LayerNorm], list(WITHOUT_DECAY)))
@@ -232,10 +239,10 @@ class Training:
             torch.empty((), dtype=torch.int64).random_()  # torch's DataLoader draws a seed for workers it has none of
             self.order = get_length_grouped_indices(self.encoded.lengths.tolist(), self.settings.batch_size)
         size = self.settings.batch_size
-        batch = dict(self.collate([self._example(i) for i in self.order[at * size : (at + 1) * size]]))
         self.model.train()
-        with self._arithmetic(batch):
-            out = self.model(**{name: moved(tensor, self.device) for name, tensor in batch.items()})
+        if self.frozen:
+            self.model.base_model.eval()  # no dropout in what is not trained
+        out = self._forward(self.order[at * size : (at + 1) * size])
         loss = out.loss.float()
         loss.backward()
         for group in self.optimizer.param_groups:
@@ -249,6 +256,14 @@ class Training:
         self.step += 1
         self.total += loss.detach()
         self.unchecked.append(torch.stack([loss.detach(), norm.float(), out.logits.detach().float().abs().max()]))
+
+    def _forward(self, rows: list[int]) -> Any:
+        """Return the model's output for some examples, with its loss."""
+        if self.texts is not None:
+            return self.texts.classified(rows, moved(torch.tensor([self.targets[i] for i in rows]), self.device))
+        batch = dict(self.collate([self._example(i) for i in rows]))
+        with self._arithmetic(batch):
+            return self.model(**{name: moved(tensor, self.device) for name, tensor in batch.items()})
 
     def _arithmetic(self, batch: dict[str, torch.Tensor]) -> AbstractContextManager[None]:
         """Return the block in which the model computes a batch, which half-precision layers may change in place."""

@@ -1,5 +1,6 @@
 """Training by transformers' own Trainer, as the suite did it once: what its own loop must equal, bit for bit."""
 
+import torch
 from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
@@ -20,6 +21,8 @@ def train_with_trainer(classifier, train, folder, *, settings, initialisation, s
     """The losses and the model, on a CPU; the model is saved in `folder` too."""
     if initialisation == "frozen":
         freeze_encoder(classifier.model)
+        encoder = classifier.model.base_model
+        encoder.train = lambda mode=True: torch.nn.Module.train(encoder, False)  # no dropout in what is not trained
     encoded = encode(train, classifier.tokenizer, classifier.fit(settings.max_length))
     steps = -(-len(encoded) // settings.batch_size) * settings.epochs
     rows = [{"input_ids": ids, "labels": label} for ids, label in zip(encoded.input_ids, train.targets(), strict=True)]

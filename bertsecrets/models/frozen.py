@@ -1,0 +1,119 @@
+"""Training of a classifier on a frozen encoder: each text is encoded once, without dropout, before the first step.
+
+Only what the classifier reads is kept: the pooled output, or the hidden state of one token of each text.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+
+from bertsecrets.models.encoding import Batch, Encoded, batches
+
+HIDDEN, POOLED = "last_hidden_state", "pooler_output"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a classifier reads of its encoder's outputs: which of them, and of which token if it has one for each."""
+
+    output: str
+    kind: type[Any]  # of all the outputs together
+    token: Literal["first", "last"] = "first"
+
+    def places(self, batch: Batch) -> Int[torch.Tensor, " rows"]:
+        """Return the place of the token that is read, by row."""
+        return torch.zeros_like(batch.lengths) if self.token == "first" else batch.lengths - 1
+
+    @torch.no_grad()
+    def features(self, model: Any, batch: Batch) -> Float[torch.Tensor, "rows hidden"]:
+        """Return what the classifier reads of each text of a batch (float32)."""
+        found = model.base_model(**batch.inputs())[self.output].float()
+        return found if self.output == POOLED else found[torch.arange(len(found)), self.places(batch)]
+
+    def classified(
+        self,
+        model: Any,
+        features: Float[torch.Tensor, "rows hidden"],
+        tokens: Int[torch.Tensor, "rows 1"],
+        **others: Any,
+    ) -> Any:
+        """Return a model's output for texts of one token, for which the encoder is taken to give certain features."""
+        given = {HIDDEN: features[:, None], **({POOLED: features} if self.output == POOLED else {})}
+        inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), **others}
+        return _with_encoder_output(model, self.kind(**given), **inputs)
+
+
+class EncodedTexts:
+    """The texts of a training as the frozen encoder gives them to the classifier."""
+
+    def __init__(self, model: Any, encoded: Encoded, reading: Reading, device: torch.device, *, half: bool):
+        """Encode all texts; the model is in evaluation mode.
+
+        Args:
+            half: encode in bfloat16.
+        """
+        self.model, self.reading, self.device = model, reading, device
+        self.features = torch.empty(0)
+        self.tokens = torch.empty(len(encoded), 1, dtype=torch.long, device=device)
+        for batch in batches(encoded):
+            here = batch.to(device)
+            with torch.autocast(device.type, torch.bfloat16, enabled=half):
+                found = reading.features(model, here)
+            if not self.features.numel():
+                self.features = found.new_empty(len(encoded), found.shape[1])
+            rows = torch.from_numpy(batch.indices).to(device)
+            self.features[rows] = found
+            self.tokens[rows] = here.input_ids.gather(1, reading.places(here)[:, None])
+
+    @classmethod
+    def of(cls, model: Any, encoded: Encoded, device: torch.device, *, half: bool) -> "EncodedTexts | None":
+        """Return the texts as a model's classifier reads them; None if it reads more than one vector of each text."""
+        model.eval()
+        reading = reading_of(model, next(batches(encoded)).to(device)) if len(encoded) else None
+        return cls(model, encoded, reading, device, half=half) if reading is not None else None
+
+    def classified(self, rows: list[int], labels: torch.Tensor) -> Any:
+        """Return the model's output for some texts, with its loss."""
+        chosen = torch.tensor(rows).to(self.device)
+        return self.reading.classified(self.model, self.features[chosen], self.tokens[chosen], labels=labels)
+
+
+def _with_encoder_output(model: Any, given: Any, **inputs: Any) -> Any:
+    encoder = model.base_model
+    encoder.forward = lambda *_, **__: given
+    try:
+        return model(**inputs)
+    finally:
+        del encoder.forward
+
+
+def reading_of(model: Any, batch: Batch) -> Reading | None:
+    """Return what a classifier reads of its encoder's outputs; None if that is more than one vector of each text.
+
+    It is found by the gradient of the logits, and by the logits that follow from that vector alone.
+    """
+    encoder = model.base_model
+    if encoder is model:
+        return None
+    with torch.no_grad():
+        found = encoder(**batch.inputs())
+    outputs = {name: found[name].requires_grad_() for name in (HIDDEN, POOLED) if found.get(name) is not None}
+    if HIDDEN not in outputs:
+        return None
+    logits = _with_encoder_output(model, type(found)(**outputs), **batch.inputs()).logits
+    weights = torch.arange(1.0, logits.shape[1] + 1, device=logits.device)
+    gradients = torch.autograd.grad((logits.float() * weights).sum(), list(outputs.values()), allow_unused=True)
+    read = {name: part for name, part in zip(outputs, gradients, strict=True) if part is not None and part.any()}
+    if len(read) != 1:
+        return None
+    (output,) = read
+    tokens: tuple[Literal["first", "last"], ...] = ("first", "last")
+    for reading in (Reading(output, type(found), token) for token in tokens):
+        with torch.no_grad():
+            ids = batch.input_ids.gather(1, reading.places(batch)[:, None])
+            short = reading.classified(model, reading.features(model, batch), ids).logits
+        if torch.allclose(short, logits, rtol=1e-4, atol=1e-5):
+            return reading
+    return None

@@ -1,0 +1,92 @@
+"""A frozen encoder reads each text once; what the classifier then learns is what it learns from the whole model."""
+
+import pytest
+import torch
+from tiny import CONFIGS
+from transformers import AutoModelForSequenceClassification, DistilBertForSequenceClassification
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from bertsecrets.models.encoding import batches, encode
+from bertsecrets.models.finetune import Training, finetune
+from bertsecrets.models.frozen import EncodedTexts, reading_of
+from bertsecrets.models.loading import OpenModel, freeze_encoder
+from bertsecrets.settings import FinetuneParams
+from bertsecrets.texts.glue import load_folder
+from bertsecrets.texts.tasks import task
+
+CPU = torch.device("cpu")
+SETTINGS = FinetuneParams(
+    batch_size=6, epochs=2, learning_rate=1e-3, frozen_learning_rate=1e-2, warmup=0.1, weight_decay=0.01,
+    max_gradient_norm=1.0, max_length=64,
+)  # fmt: skip
+
+
+@pytest.fixture
+def opened(tiny_vocabulary):
+    """What opens a tiny model of a family, each time with the same weights."""
+
+    def open_one(name):
+        config = type(CONFIGS[name]).from_dict({**CONFIGS[name].to_dict(), "vocab_size": len(tiny_vocabulary)})
+        torch.manual_seed(0)
+        model = AutoModelForSequenceClassification.from_config(config)
+        freeze_encoder(model)
+        return OpenModel(model, tiny_vocabulary, "")
+
+    return open_one
+
+
+def train(classifier, split, folder):
+    folder.mkdir()
+    facts = finetune(classifier, split, folder, settings=SETTINGS, initialisation="frozen", seed=1, device=CPU)
+    return facts["loss"], [weight.detach() for weight in classifier.model.parameters() if weight.requires_grad]
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_every_family_learns_what_it_learns_when_it_encodes_at_every_step(
+    opened, tiny_glue, tmp_path, monkeypatch, name
+):
+    split = load_folder(tiny_glue, task("rte"), "train").head(20)
+    losses, weights = train(opened(name), split, tmp_path / "once")
+    monkeypatch.setattr(EncodedTexts, "of", classmethod(lambda cls, *_, **__: None))
+    other_losses, others = train(opened(name), split, tmp_path / "each")
+    assert losses == pytest.approx(other_losses, rel=1e-5)
+    for weight, other in zip(weights, others, strict=True):
+        torch.testing.assert_close(weight, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_every_family_encodes_each_text_once(opened, tiny_glue, monkeypatch, name):
+    classifier = opened(name)
+    encoded = encode(load_folder(tiny_glue, task("rte"), "train").head(20), classifier.tokenizer, 64)
+    assert len(list(batches(encoded))) == 1
+    training = Training(classifier, encoded, [0, 1] * 10, SETTINGS, frozen=True, seed=1, device=CPU)
+    calls = []
+    classifier.model.get_input_embeddings().register_forward_hook(lambda *_: calls.append(1))
+    for _ in range(training.steps):
+        training.take_step()
+    assert training.texts is not None
+    assert not calls
+
+
+class Averaging(DistilBertForSequenceClassification):
+    """A classifier that reads every token."""
+
+    def forward(self, input_ids=None, attention_mask=None, labels=None, **_):
+        logits = self.classifier(self.distilbert(input_ids, attention_mask=attention_mask)[0].mean(1))
+        loss = None if labels is None else torch.nn.functional.cross_entropy(logits, labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+def test_a_classifier_that_reads_every_token_trains_without_the_encoders_dropout(tiny_vocabulary, tiny_glue, tmp_path):
+    split = load_folder(tiny_glue, task("rte"), "train").head(20)
+    learnt = {}
+    for dropout in (0.0, 0.5):
+        config = {**CONFIGS["distilbert"].to_dict(), "vocab_size": len(tiny_vocabulary)}
+        torch.manual_seed(0)
+        model = Averaging(type(CONFIGS["distilbert"]).from_dict({**config, "dropout": dropout}))
+        freeze_encoder(model)
+        encoded = encode(split, tiny_vocabulary, 64)
+        assert reading_of(model.eval(), next(batches(encoded))) is None
+        learnt[dropout] = train(OpenModel(model, tiny_vocabulary, ""), split, tmp_path / str(dropout))[0]
+    assert learnt[0.0] == learnt[0.5]
+    assert learnt[0.0][0] != learnt[0.0][-1]
