@@ -51,7 +51,10 @@ def _seconds_per_step(opened: OpenModel, tokens: int, settings: FinetuneParams, 
     rows = settings.batch_size * 16
     texts = _texts(opened.model.config.vocab_size, rows, tokens)
     training = Training(opened, texts, [0] * rows, settings, frozen=False, seed=1, device=device)
-    return _seconds(training.take_step, device)
+    try:
+        return _seconds(training.take_step, device)
+    finally:
+        training.end()  # the model is timed again
 
 
 def _texts(words: int, rows: int, tokens: int) -> Encoded:

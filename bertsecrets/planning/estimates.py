@@ -133,6 +133,10 @@ class Estimator:
             return ONLY_HERE, "a guess"
         if self.speed is None:
             return None, "unknown"
+        if job.measure is None and job.subject.initialisation == "frozen":  # each text is encoded once
+            return OPENING + self.rows(job.subject.task, "train") * self.tokens(
+                job
+            ) * self.speed.pass_token, "calibrated"
         if job.measure is None:
             each = self.speed.step + self.speed.step_token * self.tokens(job) * self.settings.finetune.batch_size
             return OPENING + size * each, "calibrated"

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from calls import run, told
 from bertsecrets.claims.plan import missing
 from bertsecrets.claims.schema import cases, find_case
 from bertsecrets.planning.estimates import estimate
-from bertsecrets.planning.jobs import Job, WithAllData, chains, steps_of
+from bertsecrets.planning.jobs import Job, Step, WithAllData, chains, steps_of
 from bertsecrets.planning.records import Record, seconds_on_record
 from bertsecrets.session import Session
 from bertsecrets.types import Subject
@@ -96,6 +97,23 @@ def test_a_plan_trains_nothing_and_loads_no_weights(capsys, shared, monkeypatch,
     assert plan["totals"]["seconds"] > 0
     assert all(one["memory_bytes"] > 0 for one in plan["jobs"])
     assert not (tmp_path / "empty").exists()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_machine_without_records_is_timed_in_the_precision_of_the_trainings(capsys, shared, tmp_path, precision):
+    given = [*shared, "--store", str(tmp_path / "empty"), "--precision", precision]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where bfloat16 is not native
+        jobs = planned(capsys, given, "--claim", "C1")["jobs"]
+    trainings = {one["what"]: one for one in jobs if one["measure"] is None}
+    assert {one["seconds_by"] for one in trainings.values()} == {"calibrated"}
+
+
+def test_a_training_that_encodes_each_text_once_takes_less_time(tmp_path, tiny_bert, tiny_glue):
+    session = Session(model=str(tiny_bert), glue=tiny_glue, store=tmp_path, offline=True, device="cpu")
+    jobs = [Job(Subject(str(tiny_bert), "rte", initialisation)) for initialisation in ("frozen", "pretrained")]
+    frozen, whole = estimate(session, [Step(job) for job in jobs])
+    assert 0 < frozen.seconds < whole.seconds
 
 
 def test_tasks_without_data_are_planned_by_the_official_rows(capsys, shared):
