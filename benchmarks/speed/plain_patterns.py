@@ -13,7 +13,6 @@ from bertsecrets.patterns.features.regions import (
     both_texts,
     inside,
     longest_gap,
-    quantile,
     quarter_sizes,
 )
 from bertsecrets.patterns.map_stack import MapStack
@@ -25,6 +24,19 @@ AT_ONCE = 2**21  # cells
 def mean(values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
     """Return the mean of the values at the marked places; 0 if none is marked."""
     return (values * over).sum(1) / over.sum(1).clamp(min=1)
+
+
+def quantile(
+    values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"], share: float
+) -> Column:
+    """Return the quantile of the values at the marked places, interpolated linearly; 0 if none is marked."""
+    order = values.masked_fill(~over, torch.inf).sort(dim=1).values
+    last = (over.sum(1) - 1).clamp(min=0)
+    place = share * last
+    low = place.long()
+    ends = order.gather(1, torch.stack([low, torch.minimum(low + 1, last)], dim=1))
+    result = torch.lerp(ends[:, 0], ends[:, 1], place - low)
+    return torch.where(over.any(1), result, 0.0)
 
 
 def band(stack: MapStack, offset: int) -> Float[torch.Tensor, "maps rows"]:
@@ -442,8 +454,10 @@ TABLE_BANDS = (-2, -1, 0, 1, 2)  # column minus row: -1 is the previous token
 
 def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
     """Return the features of every map, in the order of `feature_names`."""
-    parts = [torch.stack(list(_all(part).values()), dim=1) for _, part in stack.chunks(AT_ONCE)]
-    return torch.cat(parts)
+    step = max(1, AT_ONCE // stack.maps.shape[-1] ** 2)
+    places = [slice(start, start + step) for start in range(0, len(stack), step)]
+    parts = [MapStack(stack.maps[part], stack.lengths[part], stack.boundary[part]) for part in places]
+    return torch.cat([torch.stack(list(_all(part).values()), dim=1) for part in parts])
 
 
 def _all(stack: MapStack) -> dict[str, Column]:

@@ -53,12 +53,18 @@ class MapStack:
         """
         return torch.stack([torch.zeros_like(self.lengths), self.boundary - 1, self.lengths - 1], dim=1)
 
-    def chunks(self, cells: int) -> Iterator[tuple[slice, "MapStack"]]:
-        """Yield parts of at most this many cells (one map at least), each with its slice of the stack."""
-        step = max(1, cells // max(1, self.maps.shape[-1] ** 2))
-        for start in range(0, len(self), step):
-            part = slice(start, start + step)
-            yield part, MapStack(self.maps[part], self.lengths[part], self.boundary[part])
+    def cut(self, cells: int) -> Iterator[tuple[slice, "MapStack"]]:
+        """Yield parts of at most this many cells (one map at least), each with its slice of the stack.
+
+        Parts are padded only to their own longest maps. No map may stand before a shorter one.
+        """
+        lengths, start = self.lengths.tolist(), 0
+        for stop, longest in enumerate(lengths, 1):
+            if stop == len(lengths) or (stop + 1 - start) * lengths[stop] ** 2 > cells:
+                part = slice(start, stop)
+                maps = self.maps[part, :longest, :longest].contiguous()
+                yield part, MapStack(maps, self.lengths[part], self.boundary[part])
+                start = stop
 
 
 def second_text(

@@ -9,8 +9,9 @@ from patterned import values
 
 from bertsecrets.patterns.annotation.colours import shades
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.features.readings import BANDS, Sheared, stack_brightness
-from bertsecrets.patterns.features.regions import both_texts, quantile
+from bertsecrets.patterns.features import readings
+from bertsecrets.patterns.features.readings import BANDS, Sheared, bands, stack_brightness
+from bertsecrets.patterns.features.regions import both_texts, quantiles
 from bertsecrets.patterns.features.table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack
 
@@ -230,19 +231,19 @@ def test_quantiles_are_numpys():
     rng = np.random.default_rng(0)
     table, over = rng.random((5, 9)).astype(np.float32), rng.random((5, 9)) < 0.6
     over[4] = False
-    found = quantile(torch.from_numpy(table), torch.from_numpy(over), 0.25).tolist()
-    expected = [np.quantile(row[here], 0.25) for row, here in zip(table[:4], over[:4], strict=True)]
-    assert found == pytest.approx([*expected, 0])
+    shares = (0.25, 0.5)
+    for share, found in zip(shares, quantiles(torch.from_numpy(table), torch.from_numpy(over), *shares), strict=True):
+        expected = [np.quantile(row[here], share) for row, here in zip(table[:4], over[:4], strict=True)]
+        assert found.tolist() == pytest.approx([*expected, 0])
 
 
 @pytest.mark.parametrize("tokens", [1, 3, 7, 20])
 def test_bands_are_numpys_diagonals(tokens):
     maps = torch.rand(2, tokens, tokens)
-    found = Sheared(2, tokens, maps.device).bands(maps).numpy()
-    for one, bands in zip(maps.numpy(), found, strict=True):
+    for one, found in zip(maps.numpy(), bands(maps).numpy(), strict=True):
         for offset in range(-BANDS, BANDS + 1):
             expected = [one[i, i + offset] if 0 <= i + offset < tokens else 0 for i in range(tokens)]
-            np.testing.assert_array_equal(bands[:, BANDS + offset], expected)
+            np.testing.assert_array_equal(found[BANDS + offset], expected)
 
 
 def test_sums_of_diagonals_are_numpys_traces():
@@ -250,7 +251,7 @@ def test_sums_of_diagonals_are_numpys_traces():
     maps = torch.rand(3, 9, 9)
     texts = both_texts(MapStack(maps, torch.tensor([9, 8, 9]), torch.tensor([5, 4, 9]))).float()
     room = Sheared(3, 9, maps.device)
-    room.bands(torch.rand(3, 9, 9))
+    room.sums(torch.rand(3, 9, 9), texts, texts)
     found = room.sums(maps, texts, texts).numpy()
     for one, marks, sums in zip(maps.numpy(), texts.numpy(), found, strict=True):
         for rows in (0, 1):
@@ -282,6 +283,31 @@ def test_padding_and_company_change_no_feature(sizes, wider):
         features(MapStack(padded, together.lengths, together.boundary)), alone, rtol=1e-4, atol=1e-4
     )
     assert torch.isfinite(alone).all()
+
+
+@pytest.mark.parametrize("cells", [1, 500, 4000])
+def test_how_many_maps_are_read_together_changes_no_feature(monkeypatch, cells):
+    """Each part is cut to its own longest map; one map alone, a few, or most."""
+    sizes = [22, 3, 9, 1, 15, 9, 2, 30, 12]
+    stack = MapStack.of([random_map(tokens, tokens) for tokens in sizes], [1 + tokens // 2 for tokens in sizes])
+    whole = features(stack)
+    monkeypatch.setattr(readings, "CELLS", cells)
+    monkeypatch.setattr(readings, "AT_ONCE", cells)
+    torch.testing.assert_close(features(stack), whole, rtol=1e-5, atol=1e-5)
+
+
+def test_stacks_are_cut_to_the_longest_map_of_each_part():
+    sizes = [2, 2, 3, 5, 5]
+    stack = MapStack.of([random_map(tokens, 1) for tokens in sizes], sizes)
+    parts = list(stack.cut(50))
+    assert [(part.start, part.stop) for part, _ in parts] == [(0, 3), (3, 5)]
+    for part, short in parts:
+        longest = sizes[part.stop - 1]
+        assert short.lengths.tolist() == short.boundary.tolist() == sizes[part]
+        assert short.maps.equal(stack.maps[part, :longest, :longest])
+        assert not stack.maps[part, longest:].any()
+    assert [part.stop - part.start for part, _ in stack.cut(1)] == [1] * 5  # one map at least
+    assert list(MapStack.of([], []).cut(50)) == []
 
 
 def test_every_class_of_plain_maps_stands_out_in_its_own_feature():

@@ -19,7 +19,7 @@ LIT = 0.45  # a row with a cell this bright near the diagonal does not interrupt
 def band_features(view: View) -> dict[str, Column]:
     """Return the features: how steadily and how brightly rows attend to their own surroundings."""
     read, within = view.read, view.within
-    mass = (read.given[:, :, 1] * within).sum(1)
+    mass = (read.given[:, 1] * within).sum(1)
     features = {
         "distance": read.moved / mass.clamp(min=TINY) / view.lengths,
         **_slopes(view, read.light_given, "light"),
@@ -31,7 +31,7 @@ def band_features(view: View) -> dict[str, Column]:
     features["peak_near"], features["peak_close"] = (mean((off <= share).float(), within) for share in (0.25, 0.125))
     bands = read.light_bands * view.near(within)
     for width in (1, 3):
-        near = bands[:, :, BANDS - width : BANDS + width + 1].amax(2)
+        near = bands[:, BANDS - width : BANDS + width + 1].amax(1)
         features[f"ridge{width}_top"] = mean(((near >= brightest) & (brightest > 0)).float(), within)
         features[f"ridge{width}_lit"] = mean((near > 0.35).float(), within)
     features["near_lit"] = mean((read.near > 0.4).float(), within)
@@ -44,7 +44,7 @@ def band_features(view: View) -> dict[str, Column]:
     return features
 
 
-def _slopes(view: View, given: Float[torch.Tensor, "maps tokens 7"], name: str) -> dict[str, Column]:
+def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) -> dict[str, Column]:
     """Return how far the centre of attention moves per row, and how closely the centres follow a straight line.
 
     Both are 1 on a diagonal, and 0 if all rows of a text attend to the same places. Two texts are computed separately
@@ -54,19 +54,18 @@ def _slopes(view: View, given: Float[torch.Tensor, "maps tokens 7"], name: str) 
     Args:
         given: what each row gives to each of the view's kinds of columns.
     """
-    own = torch.cat([view.texts, view.within[:, None]], dim=1)
-    # What each row gives to either text and to all inside tokens, and the centre of that.
-    order = [2, 3, 1]
-    given, places = given[:, :, order], given[:, :, [kind + 3 for kind in order]]
-    centres = places / given.clamp(min=1e-9)
-    parts = [_slope(centres[:, :, i], own[:, i] & (given[:, :, i] > FAINT)) for i in range(3)]
+    own = torch.cat([view.within[:, None], view.texts], dim=1)
+    # What each row gives to all inside tokens and to either text, and the centre of that.
+    given, places = given[:, 1:4], given[:, 4:7]
+    centres, given = places / given.clamp(min=1e-9), given > FAINT
+    whole, *parts = [_slope(centres[:, i], own[:, i] & given[:, i]) for i in range(3)]
     sizes = view.sizes.float()
     share = sizes * (sizes > SHORT)
     share = share / share.sum(1, keepdim=True).clamp(min=1)
     features = {}
     for k, kind in enumerate(("slope", "follow")):
         both = parts[0][k] * share[:, 0] + parts[1][k] * share[:, 1]
-        features[f"{kind}_{name}"] = torch.where(view.two, both, parts[2][k])
+        features[f"{kind}_{name}"] = torch.where(view.two, both, whole[k])
     return features
 
 

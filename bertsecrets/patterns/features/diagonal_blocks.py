@@ -42,6 +42,6 @@ def _reach(view: View) -> dict[str, Column]:
 
 def _step(view: View) -> Column:
     """Return the change of brightness at the border, in the rows of the text where it changes less."""
-    levels = view.read.border / view.beside_border.sum(1).clamp(min=1)[:, None, :]
-    fall = levels[:, :, 0] - levels[:, :, 1]
+    levels = view.read.border / view.beside_border.sum(2).clamp(min=1)[:, :, None]
+    fall = levels[:, 0] - levels[:, 1]
     return torch.minimum(mean(fall, view.texts[:, 0]), -mean(fall, view.texts[:, 1]))

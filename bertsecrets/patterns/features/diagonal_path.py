@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 
 from bertsecrets.patterns.features.readings import BESIDE, Row
-from bertsecrets.patterns.features.regions import Column, longest_gap, mean, quantile
+from bertsecrets.patterns.features.regions import Column, longest_gap, mean, quantiles
 from bertsecrets.patterns.features.view import View
 
 TURN = 1  # largest deviation of a step from the diagonal direction, in columns
@@ -27,12 +27,14 @@ def path_features(view: View) -> dict[str, Column]:
     peak = view.read.brightest.gather(1, view.tokens_of_words) * held
     moves = (path[:, 1:] - path[:, :-1]).abs().float()
     size = count.clamp(min=1)
+    quarter, half = quantiles(value, held, 0.25, 0.5)
+    (ahead_quarter,) = quantiles(ahead, held, 0.25)
     return {
         "seam_light": mean(value, held),
-        "seam_quarter": quantile(value, held, 0.25),
-        "seam_half": quantile(value, held, 0.5),
+        "seam_quarter": quarter,
+        "seam_half": half,
         "seam_over": mean(ahead, held),
-        "seam_over_quarter": quantile(ahead, held, 0.25),
+        "seam_over_quarter": ahead_quarter,
         "seam_pink": mean((value > PINK).float(), held),
         "seam_lit": mean((value > LIT).float(), held),
         "seam_moves": mean(moves, held[:, 1:]),

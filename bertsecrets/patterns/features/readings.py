@@ -1,8 +1,8 @@
 """What the features are computed from: masks of tokens, and what is read from all cells of the maps, row by row.
 
-Passing over all cells is what takes time. So each reading is made once, a few maps at a time, which stay in the
-processor's cache, and readings that are linear in the cells are made together, as matrix products. The features are
-computed from the readings of many maps at once.
+Passing over all cells is what takes time. So each reading is made once, a few maps of similar length at a time, which
+need little padding and stay in the processor's cache, and readings that are linear in the cells are made together, as
+matrix products. The features are computed from the readings of many maps at once.
 """
 
 from collections.abc import Callable
@@ -23,6 +23,11 @@ WIDEST = 0.25  # largest distance of the ribbon from the diagonal, as a share of
 OUTSIDE = -0.5  # brightness of the ribbon's cells outside the map
 LIT, BRIGHT = 0.2, 0.5  # brightness from which a cell of a square, of a column counts as lit
 STEP = 3  # tokens on each side of the border
+AT_ONCE = 2**16  # cells whose diagonals are read together
+ALONG = 5  # cells along the diagonal direction that are averaged
+FAINTEST = 1e-15  # squares of smaller numbers are denormal or nearly so, with which processors are slow
+DIAGONALS = ("sums", "light_sums")  # readings by diagonals, not tokens
+LENGTHLESS = ("moved", "lit", "unexplained", "beyond_columns")  # readings that are neither by tokens nor diagonals
 
 Cells = Float[torch.Tensor, "maps tokens tokens"]
 Row = Float[torch.Tensor, "maps tokens"]
@@ -43,38 +48,31 @@ class Marks:
         self.two = self.texts.any(2).all(1)  # both texts have words
         self.widest = (WIDEST * self.words).round().clamp(min=2)  # largest distance of a path from the diagonal
 
-    @property
-    def kinds(self) -> Float[torch.Tensor, "maps tokens 7"]:
-        """Kinds of columns: all real ones, inside, of either text; and the places of the last three."""
-        kinds = torch.cat([self.real[:, None], self.within[:, None], self.texts], dim=1).float()
-        return torch.cat([kinds, kinds[:, 1:] * self.places], dim=1).transpose(1, 2)
-
-    @property
+    @cached_property
     def own_size(self) -> Row:
         """The number of words in each token's own text; all words for one text, and for special tokens."""
         whole = self.words[:, None]
         own = torch.where(self.texts[:, 0], self.sizes[:, :1], torch.where(self.texts[:, 1], self.sizes[:, 1:], whole))
         return torch.where(self.two[:, None], own, whole).clamp(min=1).float()
 
-    @property
-    def close(self) -> Row:
-        """The distance up to which a cell counts as close to the diagonal."""
-        return (self.own_size / 8).clamp(min=1.5)
+    @cached_property
+    def after_middle(self) -> Bool[torch.Tensor, "maps tokens"]:
+        """A mask of words by their places among the words, true if the special token between two texts is before."""
+        edge = self.stack.boundary[:, None]
+        return (edge > 1) & (edge < self.lengths[:, None]) & (self.places >= edge - 2)
 
     @property
     def tokens_of_words(self) -> Places:
         """Each word's place among the tokens; words after a map's last have the place of some token."""
-        edge = self.stack.boundary[:, None]
-        between = (edge > 1) & (edge < self.lengths[:, None])  # a special token stands between two texts
-        return torch.minimum(self.places + 1 + (between & (self.places >= edge - 2)), self.places[-1])
+        return torch.minimum(self.places + 1 + self.after_middle, self.places[-1])
 
     @cached_property
-    def beside_border(self) -> Float[torch.Tensor, "maps tokens 2"]:
+    def beside_border(self) -> Float[torch.Tensor, "maps 2 tokens"]:
         """The last words before the border between the texts, and the first after it."""
         border, places = self.stack.boundary[:, None], self.places
         before = self.within & (places >= border - 1 - STEP) & (places < border - 1)
         after = self.within & (places >= border) & (places < border + STEP)
-        return torch.stack([before, after], dim=2).float()
+        return torch.stack([before, after], dim=1).float()
 
     @cached_property
     def diagonal_places(self) -> Float[torch.Tensor, "maps 2 2 offsets"]:
@@ -85,9 +83,41 @@ class Marks:
         high = torch.minimum(end[:, :, None, None] + self.steps, end[:, None, :, None])
         return (high - low).clamp(min=0).float()
 
-    def near(self, marks: Bool[torch.Tensor, "maps tokens"]) -> Float[torch.Tensor, "maps tokens bands"]:
+    def near(self, marks: Bool[torch.Tensor, "maps tokens"]) -> Float[torch.Tensor, "maps bands tokens"]:
         """Return, for each row, the marks of the tokens from `BANDS` before it to `BANDS` after it."""
-        return torch.nn.functional.pad(marks.float(), (BANDS, BANDS)).unfold(1, 2 * BANDS + 1, 1)
+        return torch.nn.functional.pad(marks.float(), (BANDS, BANDS)).unfold(1, self.tokens, 1)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Marks as numbers, by which cells are multiplied."""
+
+    sizes: Float[torch.Tensor, "maps 2"]  # words of each text, at least 1
+    kinds: Float[torch.Tensor, "maps 7 tokens"]  # real, inside, of either text; and the places of the last three
+    close: Row  # the distance up to which a row's cell counts as close to the diagonal
+    border: Float[torch.Tensor, "maps 2 tokens"]
+    moved: Float[torch.Tensor, "maps 2 tokens"]  # words by their places among the words: one token on, two tokens on
+
+    @classmethod
+    def of(cls, marks: Marks) -> "Weights":
+        """Return the marks of a stack as numbers."""
+        kinds = torch.cat([marks.real[:, None], marks.within[:, None], marks.texts], dim=1).float()
+        ahead = (
+            torch.stack([~marks.after_middle, marks.after_middle], dim=1)
+            & (marks.places < marks.words[:, None])[:, None]
+        )
+        return cls(
+            sizes=marks.sizes.clamp(min=1).float(),
+            kinds=torch.cat([kinds, kinds[:, 1:] * marks.places], dim=1),
+            close=(marks.own_size / 8).clamp(min=1.5),
+            border=marks.beside_border,
+            moved=ahead.float(),
+        )
+
+    def part(self, maps: slice, tokens: int) -> "Weights":
+        """Return those of some of the maps, cut to so many tokens."""
+        cut = {f.name: getattr(self, f.name)[maps, ..., :tokens] for f in fields(self) if f.name != "sizes"}
+        return Weights(self.sizes[maps], **cut)
 
 
 @dataclass(frozen=True)
@@ -95,8 +125,8 @@ class Readings:
     """What is read from all cells; a `light_...` is of their brightness, anything else of their weights.
 
     Bands are the cells of each row from `BANDS` before the diagonal to `BANDS` after it. `..._given` is what each row
-    gives to each of `Marks.kinds`. `..._sums` are sums over diagonals, by the text of their rows and of their columns;
-    those of weights are of rows that are rescaled to sum to 1 among words.
+    gives to each of `Weights.kinds`. `..._sums` are sums over diagonals, by the text of their rows and of their
+    columns; those of weights are of rows that are rescaled to sum to 1 among words.
     """
 
     first: Row  # each row's three largest weights
@@ -105,13 +135,13 @@ class Readings:
     place: Places  # of the largest
     entropy: Row
     received: Row  # by each token from all rows, in shares of the whole
-    given: Float[torch.Tensor, "maps tokens 7"]
+    given: Float[torch.Tensor, "maps 7 tokens"]
     moved: Column  # weight times distance, over all cells between words
-    bands: Float[torch.Tensor, "maps tokens bands"]
+    bands: Float[torch.Tensor, "maps bands tokens"]
     sums: Float[torch.Tensor, "maps 2 2 offsets"]
-    light_bands: Float[torch.Tensor, "maps tokens bands"]
+    light_bands: Float[torch.Tensor, "maps bands tokens"]
     light_sums: Float[torch.Tensor, "maps 2 2 offsets"]
-    light_given: Float[torch.Tensor, "maps tokens 7"]  # of the fourth power
+    light_given: Float[torch.Tensor, "maps 7 tokens"]  # of the fourth power
     light_received: Float[torch.Tensor, "maps 3 tokens"]  # from all rows, and from those of either text
     brightest: Row  # the largest brightness that each row gives to a word
     brightest_place: Places
@@ -120,69 +150,92 @@ class Readings:
     unexplained: Column  # squared differences from the columns' means, over all cells between words
     beyond_columns: Float[torch.Tensor, "maps 2 2"]  # brightness above what a column has in the rows of both texts
     brightest_column: Row
-    border: Float[torch.Tensor, "maps tokens 2"]  # what each row gives to the words before and after the border
+    border: Float[torch.Tensor, "maps 2 tokens"]  # what each row gives to the words before and after the border
     near: Row  # the largest brightness of each row close to the diagonal, among words
     smear: Row  # the same evened out along the diagonal, and the largest that is not close
     rest: Row
     ribbon: Float[torch.Tensor, "words maps ribbon"]  # brightness near the diagonal, special tokens left out
 
     @classmethod
-    def of(cls, stack: MapStack, reach: int) -> "Readings":
-        """Return the readings of a stack.
+    def of(cls, marks: Marks, reach: int) -> "Readings":
+        """Return the readings of a stack, in which shorter maps are before longer ones.
 
         Args:
             reach: the largest distance of the ribbon from the diagonal.
         """
-        parts = [cls(**_cells(Marks(part), reach)) for _, part in stack.chunks(CELLS)]
-        if len(parts) == 1:
-            return parts[0]
-        joined = {f.name: [getattr(part, f.name) for part in parts] for f in fields(cls)}
-        return cls(**{name: torch.cat(values, dim=int(name == "ribbon")) for name, values in joined.items()})
+        weights, tokens = Weights.of(marks), marks.tokens
+        read = {"ribbon": marks.maps.new_zeros(tokens, len(marks.lengths), 2 * (reach + BESIDE) + 1)}
+        for part, stack in marks.stack.cut(CELLS):
+            longest = stack.maps.shape[-1]
+            ribbon = read["ribbon"][: max(0, longest - 2), part]
+            for name, value in _cells(stack, weights.part(part, longest), ribbon).items():
+                if name not in read:
+                    read[name] = value.new_zeros(len(marks.lengths), *_shape(name, value, tokens))
+                _of_length(name, read[name][part], longest).copy_(value)
+        return cls(**read)
 
 
-def _cells(marks: Marks, reach: int) -> dict[str, torch.Tensor]:
-    maps, texts, within = marks.maps, marks.texts.float(), marks.within.float()
+def _shape(name: str, value: torch.Tensor, tokens: int) -> tuple[int, ...]:
+    """Return the shape of a map's reading in a stack of so many tokens, given that of shorter maps."""
+    if name in LENGTHLESS:
+        return value.shape[1:]
+    return (*value.shape[1:-1], 2 * tokens - 1 if name in DIAGONALS else tokens)
+
+
+def _of_length(name: str, whole: torch.Tensor, tokens: int) -> torch.Tensor:
+    """Return the part of a reading that belongs to maps of so many tokens; the main diagonal is in the middle."""
+    if name in LENGTHLESS:
+        return whole
+    if name in DIAGONALS:
+        return whole.narrow(-1, whole.shape[-1] // 2 - tokens + 1, 2 * tokens - 1)
+    return whole.narrow(-1, 0, tokens)
+
+
+def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps ribbon"]) -> dict[str, torch.Tensor]:
+    """Return the readings of a few maps, and write their ribbon."""
+    maps, kinds, rows, lengths = stack.maps, by.kinds, by.kinds[:, (0, 2, 3)], stack.lengths[:, None]
+    tokens, within, texts = maps.shape[-1], by.kinds[:, 1], by.kinds[:, 2:4]
     first, place = maps.max(2)
-    light = stack_brightness(marks.stack, first)
-    read = {"first": first, "place": place, "received": maps.sum(1) / marks.lengths[:, None], "light": light}
+    light = stack_brightness(stack, first)
+    read = {"first": first, "place": place, "received": maps.sum(1) / lengths}
     rest = maps.scatter(2, place[:, :, None], 0)
     read["second"], place = rest.max(2)
     read["third"] = rest.scatter_(2, place[:, :, None], 0).amax(2)
     read["entropy"] = entropy(maps, rest)
-    kinds = marks.kinds
-    read["given"] = given = maps @ kinds
-    distance = (marks.places[None, :] - marks.places[:, None]).abs().float()
-    read["moved"] = ((torch.mul(maps, distance, out=rest) @ within[:, :, None])[:, :, 0] * within).sum(1)
+    read["given"] = given = kinds @ maps.transpose(1, 2)
 
-    room = Sheared(len(maps), marks.tokens, maps.device)
-    read["bands"] = room.bands(maps)
-    read["sums"] = room.sums(maps, texts / given[:, :, 1].clamp(min=TINY)[:, None, :], texts)
-    read["light_bands"] = room.bands(light)
+    room = Sheared(len(maps), tokens, maps.device)
+    read["bands"] = bands(maps)
+    shares = texts / given[:, 1:2].clamp(min=TINY)
+    sums = room.sums(maps, torch.cat([shares, within[:, None]], dim=1), texts)
+    steps = torch.arange(1.0 - tokens, tokens, device=maps.device).abs_()
+    read["sums"], read["moved"] = sums[:, :2], sums[:, 2].sum(1) @ steps
+    read["light_bands"] = bands(light)
     read["light_sums"] = room.sums(light, texts, texts)
 
-    rows = torch.cat([marks.real[:, None].float(), texts], dim=1)
     read["light_received"] = received = rows @ light
     read["bright_cells"] = _compared(torch.gt, light, BRIGHT, rest).sum(1)
     read["lit"] = texts @ _compared(torch.gt, light, LIT, rest) @ texts.transpose(1, 2)
-    height = received[:, 0] / marks.lengths[:, None]
+    height = received[:, 0] / lengths
     off = torch.sub(light, height[:, None, :], out=rest).square_()
     read["unexplained"] = ((within[:, None, :] @ off)[:, 0] * within).sum(1)
-    both = (received[:, 1:] / marks.sizes.clamp(min=1)[:, :, None]).amin(1)
+    both = (received[:, 1:] / by.sizes[:, :, None]).amin(1)
     beyond = torch.sub(light, both[:, None, :], out=rest).clamp_(min=0)
     read["beyond_columns"] = texts @ beyond @ texts.transpose(1, 2)
-    column = height.argmax(1)[:, None, None].expand(-1, marks.tokens, 1)
+    column = height.argmax(1)[:, None, None].expand(-1, tokens, 1)
     read["brightest_column"] = light.gather(2, column)[:, :, 0]
-    read["border"] = light @ marks.beside_border
-    read["ribbon"] = _ribbon(light, marks, reach)
-    read["light_given"] = torch.mul(light, light, out=rest).square_() @ kinds
+    read["border"] = by.border @ light.transpose(1, 2)
+    read["light_given"] = kinds @ torch.mul(light, light, out=rest).clamp_(min=FAINTEST).square_().transpose(1, 2)
+    _write_ribbon(light, by.moved, stack.lengths, ribbon)
 
-    light = read.pop("light").mul_(within[:, None, :])
+    light.mul_(within[:, None, :])
     read["brightest"], read["brightest_place"] = light.max(2)
-    close = _compared(torch.le, distance, marks.close[:, :, None], rest)
+    distance = steps.unfold(0, tokens, 1).flip(0)
+    close = _compared(torch.le, distance, by.close[:, :, None], rest)
     even = along(light).mul_(within[:, None, :])
     read["near"] = light.mul_(close).amax(2)
     smear = close.mul_(even)
-    read["smear"], read["rest"] = smear.amax(2), even.sub_(smear).amax(2)
+    read["smear"], read["rest"] = (most.div_(ALONG) for most in (smear.amax(2), even.sub_(smear).amax(2)))
     return read
 
 
@@ -193,11 +246,11 @@ def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
         peaks: each row's largest weight, if it is known.
     """
     peaks = stack.maps.amax(2) if peaks is None else peaks
-    order = peaks.masked_fill(~stack.real, 2.0).sort(dim=1).values
-    place = TOP * (stack.lengths - 1).float()
+    last = stack.lengths - 1
+    place = TOP * last.float()
     low = place.floor().long()
-    high = torch.minimum(low + 1, stack.lengths - 1)
-    edges = order.gather(1, torch.stack([low, high], dim=1))
+    above = torch.stack([last - low, (last - low - 1).clamp(min=0)], dim=1)  # how many peaks are stronger
+    edges = peaks.topk(1 + int(above.max()), dim=1).values.gather(1, above)  # rows of padding have the weakest, 0
     top = torch.lerp(edges[:, 0], edges[:, 1], place - low)
     return (stack.maps / top.clamp(min=TINY)[:, None, None]).clamp_(max=1).pow_(GAMMA)
 
@@ -210,13 +263,23 @@ def entropy(
     return -logs.mul_(rows).sum(-1)
 
 
+def bands(maps: Cells) -> Float[torch.Tensor, "maps bands tokens"]:
+    """Return the cells of each row near the diagonal; 0 outside the map."""
+    tokens = maps.shape[-1]
+    result = maps.new_zeros(len(maps), 2 * BANDS + 1, tokens)
+    for band, step in zip(result.unbind(1), range(-BANDS, BANDS + 1), strict=True):
+        if abs(step) < tokens:
+            band[:, max(0, -step) : tokens - max(0, step)] = maps.diagonal(step, 1, 2)
+    return result
+
+
 def along(light: Cells) -> Cells:
-    """Return the brightness averaged over five cells along the diagonal direction, which evens out chequers."""
+    """Return the sum of brightness over `ALONG` cells along the diagonal direction, which evens out chequers."""
     total = light.clone()
-    for step in (1, 2):
+    for step in range(1, ALONG // 2 + 1):
         total[:, :-step, :-step] += light[:, step:, step:]
         total[:, step:, step:] += light[:, :-step, :-step]
-    return total.div_(5)
+    return total
 
 
 def _compared(compare: Callable[..., torch.Tensor], cells: torch.Tensor, other: object, out: Cells) -> Cells:
@@ -224,20 +287,29 @@ def _compared(compare: Callable[..., torch.Tensor], cells: torch.Tensor, other: 
     return compare(cells, other, out=out)
 
 
-def _ribbon(light: Cells, marks: Marks, reach: int) -> Float[torch.Tensor, "words maps ribbon"]:
-    maps, width, tokens = len(light), marks.tokens, marks.tokens_of_words
-    starts = torch.arange(maps, device=light.device)[:, None] * width
-    rows = light.flatten(0, 1).index_select(0, (starts + tokens).flatten()).unflatten(0, (maps, width))
-    margin = reach + BESIDE
-    wide = width + 2 * margin
-    room = rows.new_empty(maps, width, wide)
-    room[:, :, :margin], room[:, :, margin + width - 2 :] = OUTSIDE, OUTSIDE
-    # Columns are moved to the places of their words: by one token or, after a special token between two texts, by two.
-    words = room[:, :, margin : margin + width - 2]
-    torch.where((tokens - marks.places > 1)[:, None, :-2], rows[:, :, 2:], rows[:, :, 1:-1], out=words)
-    words.masked_fill_((marks.places[:-2] >= marks.words[:, None])[:, None, :], OUTSIDE)
+def _write_ribbon(
+    light: Cells,
+    moved: Float[torch.Tensor, "maps 2 tokens"],
+    lengths: Int[torch.Tensor, " maps"],
+    ribbon: Float[torch.Tensor, "words maps ribbon"],
+) -> None:
+    """Write the cells near the diagonal, special tokens left out.
+
+    A word stands one token further than among the words or, after a special token between two texts, two.
+    """
+    words, maps, size = ribbon.shape
+    margin = size // 2
+    wide = words + 2 * margin
+    room = light.new_empty(maps, words + 2, wide)
+    room[:, :, :margin] = room[:, :, margin + words :] = OUTSIDE
+    columns = room[:, :, margin : margin + words]
+    one, two = moved[:, :, None, :words].unbind(1)
+    torch.addcmul(OUTSIDE * (1 - one - two), light[:, :, 1 : words + 1], one, out=columns)
+    columns.addcmul_(light[:, :, 2 : words + 2], two)
     # One row down and one column to the right is one row of `room` and one number further.
-    return room.as_strided((width, maps, 2 * margin + 1), (wide + 1, width * wide, 1)).contiguous()
+    near = [room.as_strided(ribbon.shape, (wide + 1, room.stride(0), 1), row * wide) for row in (1, 2)]
+    one, two = moved[:, :, :words].permute(1, 2, 0)[..., None].unbind(0)
+    torch.mul(near[0], one, out=ribbon).addcmul_(near[1], two)
 
 
 class Sheared:
@@ -248,23 +320,11 @@ class Sheared:
     """
 
     def __init__(self, maps: int, tokens: int, device: torch.device):
-        wide = 2 * tokens - 1
-        margin = max(tokens - 1, BANDS)
-        room = torch.zeros(maps, margin + tokens * wide + BANDS, device=device)
-        self.cells = room[:, margin : margin + tokens * wide].unflatten(1, (tokens, wide))[:, :, :tokens]
-        self._diagonals = room.as_strided((maps, tokens, wide), (room.stride(0), wide + 1, 1), margin - tokens + 1)
-        self._bands = room.as_strided((maps, tokens, 2 * BANDS + 1), (room.stride(0), wide + 1, 1), margin - BANDS)
-        self._beyond = tokens <= BANDS  # bands of so few tokens leave their row's zeros
-
-    def bands(self, maps: Cells) -> Float[torch.Tensor, "maps tokens bands"]:
-        """Return the cells of each row near the diagonal; 0 outside the map."""
-        self.cells.copy_(maps)
-        bands = self._bands.clone(memory_format=torch.contiguous_format)  # the room is used again
-        if self._beyond:
-            tokens = maps.shape[-1]
-            columns = torch.arange(tokens)[:, None] + torch.arange(-BANDS, BANDS + 1)
-            bands *= ((columns >= 0) & (columns < tokens)).to(bands.device)
-        return bands
+        wide, margin = 2 * tokens - 1, tokens - 1
+        self.step = max(1, min(maps, AT_ONCE // tokens**2))
+        room = torch.empty(self.step, margin + tokens * wide, device=device).zero_()
+        self.cells = room[:, margin:].unflatten(1, (tokens, wide))[:, :, :tokens]
+        self.diagonals = room.as_strided((self.step, tokens, wide), (room.stride(0), wide + 1, 1))
 
     def sums(
         self, maps: Cells, rows: Float[torch.Tensor, "maps kinds tokens"], columns: Float[torch.Tensor, "maps 2 tokens"]
@@ -273,8 +333,9 @@ class Sheared:
 
         Diagonals are in the order of `Marks.steps`.
         """
-        found = []
-        for weights in columns.unbind(1):
-            torch.mul(maps, weights[:, None, :], out=self.cells)
-            found.append(rows @ self._diagonals)
-        return torch.stack(found, dim=2)
+        found = maps.new_empty(*rows.shape[:2], 2, self.diagonals.shape[2])
+        for part, some, by, kinds in zip(*(x.split(self.step) for x in (found, maps, rows, columns)), strict=True):
+            for kind in range(2):
+                torch.mul(some, kinds[:, kind, None], out=self.cells[: len(some)])
+                part[:, :, kind] = by @ self.diagonals[: len(some)]
+        return found

@@ -23,17 +23,20 @@ def mean(values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "m
     return (values * marks).sum(1) / marks.sum(1).clamp(min=1)
 
 
-def quantile(
-    values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"], share: float
-) -> Column:
-    """Return the quantile of the values at the marked places, interpolated linearly; 0 if none is marked."""
+def quantiles(
+    values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"], *shares: float
+) -> list[Column]:
+    """Return quantiles of the values at the marked places, interpolated linearly; 0 if none is marked."""
     order = values.masked_fill(~over, torch.inf).sort(dim=1).values
     last = (over.sum(1) - 1).clamp(min=0)
-    place = share * last
-    low = place.long()
-    ends = order.gather(1, torch.stack([low, torch.minimum(low + 1, last)], dim=1))
-    result = torch.lerp(ends[:, 0], ends[:, 1], place - low)
-    return torch.where(over.any(1), result, 0.0)
+    places = [share * last for share in shares]
+    lows = [place.long() for place in places]
+    ends = [order.gather(1, torch.stack([low, torch.minimum(low + 1, last)], dim=1)).unbind(1) for low in lows]
+    some = over.any(1)
+    return [
+        torch.where(some, torch.lerp(*pair, place - low), 0.0)
+        for pair, place, low in zip(ends, places, lows, strict=True)
+    ]
 
 
 def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:

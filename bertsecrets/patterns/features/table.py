@@ -26,7 +26,11 @@ CELLS = 2**23  # of padded maps whose features are computed together
 
 def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
     """Return the named features of every map, in the order of `feature_names`."""
-    parts = [torch.stack(list(_all(part).values()), dim=1) for _, part in stack.chunks(CELLS)]
+    if bool((stack.lengths.diff() < 0).any()):
+        order = stack.lengths.argsort(stable=True)
+        ordered = MapStack(stack.maps[order], stack.lengths[order], stack.boundary[order])
+        return features(ordered)[order.argsort()]
+    parts = [torch.stack(list(_all(part).values()), dim=1) for _, part in stack.cut(CELLS)]
     return torch.cat(parts) if parts else torch.empty(0, len(feature_names()))
 
 
@@ -64,16 +68,16 @@ def _special(view: View) -> dict[str, Column]:
 def _bands(view: View) -> dict[str, Column]:
     """Return the share of each diagonal, in all mass and in what stays inside, and how steady the best one is."""
     within, count = view.within, view.lengths.float()
-    inner = view.near(within) * within[:, :, None]  # where a row and the column that many places on are both words
-    whole, kept = ((view.read.given[:, :, kind] * within).sum(1).clamp(min=TINY) for kind in (0, 1))
+    inner = view.near(within) * within[:, None, :]  # where a row and the column that many places on are both words
+    whole, kept = ((view.read.given[:, kind] * within).sum(1).clamp(min=TINY) for kind in (0, 1))
     named: dict[str, Column] = {}
     near = torch.zeros_like(count)
     rows_on_band = []
     for offset in NEAR:
-        given = view.read.bands[:, :, BANDS + offset]
+        given = view.read.bands[:, BANDS + offset]
         if abs(offset) <= 1:
             named[f"band{offset:+d}"] = given.sum(1) / count
-        rows_on_band.append(given * inner[:, :, BANDS + offset])
+        rows_on_band.append(given * inner[:, BANDS + offset])
         if abs(offset) <= 1:
             near = near + rows_on_band[-1].sum(1)
     rows = torch.stack(rows_on_band)
@@ -91,7 +95,7 @@ def _bands(view: View) -> dict[str, Column]:
 def _segments(view: View) -> dict[str, Column]:
     """Return how far attention between inside tokens stays in its own text, compared with a uniform map."""
     two = view.two.float()
-    mass, places = view.texts.float() @ view.read.given[:, :, 2:4], quarter_sizes(view.texts)
+    mass, places = view.texts.float() @ view.read.given[:, 2:4].transpose(1, 2), quarter_sizes(view.texts)
     own, own_places = mass[:, (0, 1), (0, 1)].sum(1), places[:, (0, 1), (0, 1)].sum(1)
     whole, whole_places = mass.sum((1, 2)), places.sum((1, 2))
     inner = (own + TINY) / own_places.clamp(min=1)

@@ -10,4 +10,4 @@ class View(Marks):
     def __init__(self, stack: MapStack):
         super().__init__(stack)
         self.reach = int(self.widest.max())  # of the ribbon
-        self.read = Readings.of(stack, self.reach)
+        self.read = Readings.of(self, self.reach)

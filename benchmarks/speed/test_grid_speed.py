@@ -1,0 +1,72 @@
+"""Grids of disabled heads in bfloat16 against float32: first how many predictions differ, then the ratio of times.
+
+    pytest benchmarks/speed/test_grid_speed.py --glue DIR -k minilm
+
+Whole measurements take turns, each several times, and the fastest counts. Those in bfloat16 include the sample that is
+computed in float32 as well, by which predictions that differ are counted.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from test_ablation_speed import bert_base, minilm
+
+from bertsecrets.ablation.head_sets import single_heads
+from bertsecrets.measures.base.ablation import set_ablation
+from bertsecrets.models.encoding import encode
+from bertsecrets.models.loading import OpenModel
+from bertsecrets.provenance import native_bfloat16
+from bertsecrets.texts.tasks import task
+
+REPEATS = 3
+DIFFER = 0.05  # largest share of the sample's predictions that may differ; a fresh classifier's are close to ties
+
+pytestmark = pytest.mark.skipif(
+    not native_bfloat16(torch.device("cpu")), reason="needs a CPU that computes bfloat16 natively (AMX or AVX512-BF16)"
+)
+
+
+@pytest.mark.parametrize(
+    ("make", "rows", "every"),
+    [pytest.param(minilm, 277, 1, id="minilm"), pytest.param(bert_base, 96, 12, id="bert_base")],
+)
+def test_grid_in_bfloat16_over_float32(
+    make: Callable[[], OpenModel], rows: int, every: int, rte_rows, benchmark, timed, show
+):
+    """72 heads of MiniLM on RTE; 12 heads of BERT-base's shape on 96 rows."""
+    split = rte_rows(rows)
+    sets = single_heads(make().layers, make().heads)[::every]
+    taken: dict[str, list[tuple[float, float]]] = {"float32": [], "bfloat16": []}
+    results = {}
+
+    def turns():
+        for _ in range(REPEATS):
+            for precision, seconds in taken.items():
+                opened = make()  # afresh, since the model stays in bfloat16
+                encoded = encode(split, opened.tokenizer, 200)
+                results[precision], took = timed(
+                    lambda opened=opened, encoded=encoded, precision=precision: set_ablation(
+                        opened, encoded, task("rte"), split.targets(), sets, precision=precision
+                    )
+                )
+                seconds.append(took)
+
+    benchmark.pedantic(turns, rounds=1)
+    (values, half), (_, full) = results["bfloat16"], results["float32"]
+    differ = values["sample_differs"] / values["sampled"]
+    assert differ <= DIFFER
+    everywhere = float(np.mean(half["predicted"] != full["predicted"]))
+    assert everywhere <= DIFFER
+    (full_clock, full_processor), (clock, processor) = (np.min(taken[name], axis=0) for name in ("float32", "bfloat16"))
+    ratio = full_clock / clock
+    benchmark.extra_info.update(
+        ratio=ratio, processor=full_processor / processor, sample_differs=differ, differs=everywhere
+    )
+    show(
+        f"{len(sets)} heads, {make.__name__}, {rows} rows of RTE, {torch.get_num_threads()} threads: "
+        f"{values['sample_differs']} of {values['sampled']} predictions of the sample differ ({differ:.2%}; of all "
+        f"{everywhere:.2%}); float32 {full_clock:.1f} s, bfloat16 {clock:.1f} s: ratio {ratio:.2f}, "
+        f"of processor time {full_processor / processor:.2f}"
+    )
