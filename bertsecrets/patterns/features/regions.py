@@ -31,11 +31,11 @@ def quantiles(
     last = (over.sum(1) - 1).clamp(min=0)
     places = [share * last for share in shares]
     lows = [place.long() for place in places]
-    ends = [order.gather(1, torch.stack([low, torch.minimum(low + 1, last)], dim=1)).unbind(1) for low in lows]
+    ends = [order.gather(1, torch.stack([low, torch.minimum(low + 1, last)], dim=1)) for low in lows]
     some = over.any(1)
     return [
-        torch.where(some, torch.lerp(*pair, place - low), 0.0)
-        for pair, place, low in zip(ends, places, lows, strict=True)
+        torch.where(some, torch.lerp(both[:, 0], both[:, 1], place - low), 0.0)
+        for both, place, low in zip(ends, places, lows, strict=True)
     ]
 
 
