@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from tqdm.auto import tqdm
@@ -22,6 +23,7 @@ from transformers.trainer_utils import align_special_tokens, set_seed
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import Encoded, encode, predict
 from bertsecrets.models.frozen import EncodedTexts
+from bertsecrets.models.gpu_training import GpuSteps, Graphs, Recorder, TextsOnDevice, layers_of, moved
 from bertsecrets.models.half_training import HalfTraining
 from bertsecrets.models.loading import OpenModel, freeze_encoder, open_classifier
 from bertsecrets.models.locations import ModelRef
@@ -139,6 +141,8 @@ def finetune(
         facts |= {"steps": training.step, "loss": training.losses, "precision": training.precision}
         if training.half is not None:
             facts["attention"] = "half layers"
+        if training.on_gpu is not None:
+            facts["computed"] = training.on_gpu.described
         began -= training.seconds_before
     model.to("cpu").eval()
     model.save_pretrained(folder)
@@ -170,10 +174,8 @@ class Training:
         self.model.config.use_cache = False
         self.encoded, self.targets = encoded, targets
         self.precision = best_precision(settings.precision, device)
-        limit = classifier.fit(settings.max_length)
-        self.collate = DataCollatorWithPadding(
-            classifier.tokenizer, pad_to_multiple_of=length_multiple(device, self.precision, limit)
-        )
+        multiple = length_multiple(device, self.precision, classifier.fit(settings.max_length))
+        self.collate = DataCollatorWithPadding(classifier.tokenizer, pad_to_multiple_of=multiple)
         self.rate_setting = "frozen_learning_rate" if frozen else "learning_rate"
         self.peak: float = getattr(settings, self.rate_setting)
         self.per_epoch = -(-len(encoded) // settings.batch_size)
@@ -193,6 +195,10 @@ class Training:
             for decays, decay in ((True, settings.weight_decay), (False, 0.0))
         ]
         self.optimizer = torch.optim.AdamW(groups, lr=self.peak, fused=True)
+
+        self.on_gpu: GpuSteps | None = None
+        if device.type == "cuda" and multiple is not None and classifier.tokenizer.padding_side == "right":
+            self.use_programs(Graphs(device), multiple, classifier.tokenizer.pad_token_type_id)
 
         self.step = 0
         self.order: list[int] = []  # of the examples in this epoch
@@ -222,7 +228,7 @@ class Training:
                     self.record(logged, states)
                 rate = (self.step - first) * self.settings.batch_size / max(time.monotonic() - began, 1e-9)
                 loss = f"{self.losses[-1]:.3f}" if self.losses else "-"
-                bar.set_postfix_str(f"loss {loss}, {rate:.0f} examples/s")
+                bar.set_postfix_str(f"loss {loss}, {rate:.0f} examples/s", refresh=False)
                 bar.update()
                 if states is not None and self.step < self.steps and time.monotonic() - saved >= interval:
                     self.check(states)
@@ -239,23 +245,55 @@ class Training:
             torch.empty((), dtype=torch.int64).random_()  # torch's DataLoader draws a seed for workers it has none of
             self.order = get_length_grouped_indices(self.encoded.lengths.tolist(), self.settings.batch_size)
         size = self.settings.batch_size
+        rows = self.order[at * size : (at + 1) * size]
+        if self.on_gpu is not None:
+            found = self.on_gpu.take(rows, self.rate(self.step))
+        else:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.rate(self.step)
+            self._set_mode()
+            found = self._learn(self._forward(rows))
+        self.step += 1
+        self.total += found[0]
+        self.unchecked.append(found)
+
+    def _set_mode(self) -> None:
         self.model.train()
         if self.frozen:
             self.model.base_model.eval()  # no dropout in what is not trained
-        out = self._forward(self.order[at * size : (at + 1) * size])
+
+    def _learn(self, out: Any) -> torch.Tensor:
+        """Change the weights by what the model has answered; returns loss, gradient norm and largest logit."""
         loss = out.loss.float()
         loss.backward()
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.rate(self.step)
         if self.half is not None:
             norm = self.half.update(self.optimizer, self.settings.max_gradient_norm)
         else:
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.max_gradient_norm)
             self.optimizer.step()
             self.model.zero_grad()
-        self.step += 1
-        self.total += loss.detach()
-        self.unchecked.append(torch.stack([loss.detach(), norm.float(), out.logits.detach().float().abs().max()]))
+        return torch.stack([loss.detach(), norm.float(), out.logits.detach().float().abs().max()])
+
+    def use_programs(self, recorder: Recorder, multiple: int, segment_padding: int = 0, **options: Any) -> None:
+        """Take all steps as programs of a GPU (`GpuSteps`), on texts that lie there."""
+        placed = TextsOnDevice(
+            self.encoded, self.targets, self.device, multiple=multiple, segment_padding=segment_padding
+        )
+
+        def compute(rows: torch.Tensor, width: int) -> torch.Tensor:
+            if self.texts is not None:
+                return self._learn(self.texts.classified(rows, placed.targets[rows]))
+            batch = placed.batch(rows, width)
+            with self._arithmetic(batch):
+                out = self.model(**batch)
+            return self._learn(out)
+
+        widths = placed.widths if self.texts is None else np.ones_like(placed.widths)
+        self._set_mode()
+        self.on_gpu = GpuSteps(
+            self.model, compute, widths, self.optimizer, size=self.settings.batch_size, epochs=self.settings.epochs,
+            layers=layers_of(self.model) if self.texts is None else (), recorder=recorder, **options,
+        )  # fmt: skip
 
     def _forward(self, rows: list[int]) -> Any:
         """Return the model's output for some examples, with its loss."""
@@ -273,6 +311,8 @@ class Training:
 
     def end(self) -> None:
         """Leave the model as transformers knows it."""
+        if self.on_gpu is not None:
+            self.on_gpu.end()
         if self.half is not None:
             self.half.end([self.rate(step) for step in range(self.steps)], self.settings.weight_decay)
 
@@ -377,11 +417,6 @@ def length_multiple(device: torch.device, precision: str, limit: int) -> int | N
     """
     few = device.type == "cuda" and precision == "bfloat16"
     return SHAPE if few and limit % SHAPE == 0 else None
-
-
-def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a tensor on a device; a GPU copies it without being waited for."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def _check_logits(model: Any, encoded: Encoded, device: torch.device) -> None:

@@ -74,9 +74,9 @@ class EncodedTexts:
         reading = reading_of(model, next(batches(encoded)).to(device)) if len(encoded) else None
         return cls(model, encoded, reading, device, half=half) if reading is not None else None
 
-    def classified(self, rows: list[int], labels: torch.Tensor) -> Any:
+    def classified(self, rows: list[int] | Int[torch.Tensor, " rows"], labels: torch.Tensor) -> Any:
         """Return the model's output for some texts, with its loss."""
-        chosen = torch.tensor(rows).to(self.device)
+        chosen = torch.as_tensor(rows).to(self.device)
         return self.reading.classified(self.model, self.features[chosen], self.tokens[chosen], labels=labels)
 
 
