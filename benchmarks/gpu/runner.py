@@ -25,6 +25,7 @@ from bertsecrets.store.files import write_whole
 DONE, FAILED, LEFT = 0, 1, 75  # exit codes; 75 is EX_TEMPFAIL: try again
 GRACE = 15  # seconds that a part has for cleaning up
 BERT = "bert"  # in the list of parts: the model given, or random weights of its shape
+AT_ONCE = 4  # trainings and measurements on the GPU, if its memory allows: one loads or saves while others compute
 HERE = Path(__file__).parent
 
 
@@ -94,6 +95,7 @@ class Run:
         else:
             model = named(part, self.model)
         places = {"python": sys.executable, "glue": self.glue, "device": self.device, "model": model}
+        places["jobs"] = min(AT_ONCE, os.cpu_count() or 1)
         words = part.words({**places, "store": store, "work": work})
         code, over = run_for(words, log, self.root, seconds - (time.monotonic() - began), grace)
         now["seconds"] = round(before["seconds"] + time.monotonic() - began, 1)

@@ -74,7 +74,7 @@ def make_checkpoint(
     fused = "sdpa" if device.type == "cuda" or half else "eager"  # on a CPU, dropout makes SDPA slower in float32
     opened = open_classifier(ref, task(subject.task), subject.initialisation, subject.seed, attention=fused)
     give_back()  # memory left over from earlier measurements
-    return finetune(
+    facts = finetune(
         opened,
         train,
         folder,
@@ -85,6 +85,9 @@ def make_checkpoint(
         title=f"fine-tuning {subject}",
         states=states,
     )
+    if device.type == "cuda":
+        give_back()  # other processes train on it
+    return facts
 
 
 def finetune(
@@ -126,7 +129,7 @@ def finetune(
         longest = int(encoded.lengths.max(initial=1))
         needed = training_bytes(model, min(settings.batch_size, len(encoded)), longest)
         if device.type == "cuda" and best_precision(settings.precision, device) == "bfloat16":
-            needed //= 2
+            needed = needed // 2 + TextsOnDevice.bytes(encoded, SHAPE)
         if initialisation == "frozen":
             needed += 4 * model.config.hidden_size * len(encoded)  # what the classifier reads of each text
         check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")

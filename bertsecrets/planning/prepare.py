@@ -1,7 +1,7 @@
 """Everything that some cases need, made by several jobs at a time; then they are judged from the store."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -17,6 +17,7 @@ from bertsecrets.planning.worker import Doing
 from bertsecrets.session import Session
 
 MOST_JOBS = 4096
+BESIDE_GPU = 3 * 10**9  # bytes of main memory of a process that computes on a GPU, most of them the GPU's libraries
 
 
 def check_jobs(jobs: int) -> None:
@@ -65,13 +66,19 @@ def prepare(session: Session, cases: Sequence[Case], *, jobs: int, tell: Tell) -
     if not left:
         return Prepared(session)
     memory = {step.job: estimator.sizes(step.job)[0] for step in left}
-    device = session.resources.device
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
-    at_once = fitting(left, memory, free, min(jobs, len(left)))
+    at_once = fitting_on(session.resources.device, left, memory, min(jobs, len(left)))
     if at_once < min(jobs, len(left)):
         tell(f"memory is free for {at_once} of the largest jobs at a time, not for {jobs}")
     tell(f"{len(left)} jobs to do, {at_once} at a time, each with --threads {session.options.threads}")
     return Prepared(session, run_local(left, session.options, jobs=at_once, tell=tell))
+
+
+def fitting_on(device: torch.device, left: Sequence[Step], memory: Mapping[Job, int | None], jobs: int) -> int:
+    """Return how many of the largest jobs fit at once into a device's free memory and, on a GPU, beside it."""
+    if device.type != "cuda":
+        return fitting(left, memory, available_bytes(), jobs)
+    on_device = fitting(left, memory, torch.cuda.mem_get_info(device)[0], jobs)
+    return fitting(left, dict.fromkeys(memory, BESIDE_GPU), available_bytes(), on_device)
 
 
 def prepare_share(session: Session, cases: Sequence[Case], place: int, of: int) -> Prepared:

@@ -38,7 +38,7 @@ extra = {"counted": int(last.read_text())}
 LIST = """
 [[part]]
 name = "first"
-command = "{{python}} -c pass"
+command = "{{python}} -c pass {{jobs}}"
 
 [[part]]
 name = "counting"
@@ -407,7 +407,7 @@ def test_bad_input_is_one_line(folders, tiny_glue, tmp_path):
     assert err.startswith("gpu: argument --glue: the path is empty")
     code, out, err = ran("evidence", *folders)
     assert (code, err.count("\n")) == (2, 1)
-    assert "is incomplete: no undamaged result of tests, speed, minilm-rte" in err
+    assert "is incomplete: no undamaged result of tests, speed, training-speed" in err
 
 
 def test_claims_are_judged_and_the_seconds_of_each_stage_are_told(folders, tiny_glue, tiny_bert, tmp_path):
@@ -456,14 +456,20 @@ def test_every_part_runs_a_command_that_there_is(gpu, tmp_path):
     assert [part.name for part in parts] == [
         "tests",
         "speed",
+        "training-speed",
         *(f"{model}-{task}" for model in models for task in tasks),
     ]
     places = {"python": "python", "glue": tmp_path, "device": "cuda", "model": "m", "store": "s", "work": "w"}
+    places["jobs"] = "4"
     for part in parts:
         words = part.words(places)
         assert words[:2] == ["python", "-m"]
         if words[2] == "bertsecrets":
-            assert build_parser().parse_args(words[3:]).seeds == 5
+            options = build_parser().parse_args(words[3:])
+            assert (options.seeds, options.jobs, options.precision) == (5, 4, "auto")
+        else:
+            named = [word for word in words if word.startswith("benchmarks/")]
+            assert all((ROOT / word).exists() for word in named)
 
 
 def test_a_wrong_list_is_one_line(gpu, tmp_path):

@@ -17,6 +17,7 @@ from bertsecrets.cli.main import main
 from bertsecrets.errors import RunError, UserError
 from bertsecrets.options import RunOptions
 from bertsecrets.planning import pool
+from bertsecrets.planning import prepare as preparing
 from bertsecrets.planning.jobs import Job, Step, steps_of
 from bertsecrets.planning.pool import fitting, run_local
 from bertsecrets.planning.prepare import with_share
@@ -70,6 +71,17 @@ def test_as_many_jobs_run_at_once_as_fit_into_memory():
     memory = {step.job: 3_000 for step in steps}
     assert [fitting(steps, memory, free, 4) for free in (1, 3_000, 8_999, 9_000, 99_000)] == [1, 1, 2, 3, 4]
     assert fitting(steps, dict.fromkeys(memory), 1, 4) == 4
+
+
+def test_on_a_gpu_its_memory_and_that_of_the_machine_limit_the_jobs(monkeypatch):
+    steps = [Step(Job(Subject("m", "rte", "pretrained", seed))) for seed in range(4)]
+    memory = {step.job: 10**10 for step in steps}
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    for on_gpu, beside, fits in ((10**11, 10**11, 4), (2 * 10**10, 10**11, 2), (10**11, 4 * 10**9, 1)):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=on_gpu: (free, 10**12))
+        monkeypatch.setattr(preparing, "available_bytes", lambda free=beside: free)
+        assert preparing.fitting_on(gpu, steps, memory, 4) == fits
+    assert preparing.fitting_on(cpu, steps, memory, 4) == 1
 
 
 # ---------------------------------------------------------------------- what goes wrong
