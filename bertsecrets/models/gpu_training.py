@@ -77,6 +77,12 @@ class TextsOnDevice:
         self.targets = torch.tensor(targets).to(device)
         self.places = torch.arange(width, device=device)
 
+    @staticmethod
+    def bytes(encoded: Encoded, multiple: int) -> int:
+        """Return how much memory the texts take on the device, about."""
+        width = int(-(-encoded.lengths.max(initial=0) // multiple) * multiple)
+        return len(encoded) * width * (4 if encoded.segments is None else 8)
+
     def batch(self, rows: Int[torch.Tensor, " rows"], width: int) -> dict[str, torch.Tensor]:
         """Return some texts as keyword arguments of a transformers model, which computes their loss too."""
         batch = {
@@ -268,10 +274,11 @@ def layers_of(model: Any) -> list[nn.Module]:
 
 
 @contextmanager
-def compiled(layers: Sequence[nn.Module], backend: str | Callable[..., Any] = "inductor") -> Iterator[None]:
+def compiled(layers: Sequence[Any], backend: str | Callable[..., Any] = "inductor") -> Iterator[None]:
     """Compute layers by compiled programs within the block, one for each shape of input, whatever model they are of."""
     for layer in layers:
-        layer.forward = MethodType(_program(type(layer), backend), layer)
+        kind: Any = type(layer)
+        layer.forward = MethodType(_program(kind, backend), layer)
     try:
         yield
     finally:
@@ -280,7 +287,7 @@ def compiled(layers: Sequence[nn.Module], backend: str | Callable[..., Any] = "i
 
 
 @functools.cache
-def _program(kind: Any, backend: str | Callable[..., Any]) -> Callable[..., Any]:
+def _program(kind: type[nn.Module], backend: str | Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(kind.forward, dynamic=False, backend=backend)
 
 

@@ -17,6 +17,7 @@ from bertsecrets.models.finetune import Training
 from bertsecrets.models.gpu_training import WARM, Graphs, TextsOnDevice, compiled, layers_of, steps_by_width
 from bertsecrets.models.loading import OpenModel, freeze_encoder, open_classifier
 from bertsecrets.models.locations import locate
+from bertsecrets.models.memory import give_back
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts.glue import Split, load_folder
 from bertsecrets.texts.tasks import task
@@ -27,6 +28,7 @@ SETTINGS = FinetuneParams(
 )  # fmt: skip
 READS = ("_local_scalar_dense", "is_nonzero", "nonzero", "masked_select", "unique", "equal", "allclose")
 COMPILING = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch's own look at its inputs
+WEIGHTS = {"cpu": 2e-4, "cuda": 5e-3}  # AdamW makes whole steps even of gradients that are nothing but rounding
 ON_GPU = pytest.param("cuda", marks=pytest.mark.gpu)
 
 
@@ -89,10 +91,10 @@ def finished(training):
     return steps, {name: weight.detach().cpu() for name, weight in training.model.named_parameters()}
 
 
-def assert_close(one, other):
+def assert_close(one, other, weights=2e-4):
     torch.testing.assert_close(one[0], other[0], rtol=1e-4, atol=1e-4)
     for name, weight in one[1].items():
-        torch.testing.assert_close(weight, other[1][name], rtol=0, atol=2e-4, msg=name)
+        torch.testing.assert_close(weight, other[1][name], rtol=0, atol=weights, msg=name)
 
 
 @pytest.fixture
@@ -152,7 +154,7 @@ def test_programs_train_as_single_kernels_do(opened, split, device, frozen):
     assert (widths == {1}) if frozen else (len(widths) > 1)
     steps = finished(ours)
     plain = finished(training_of(opened(), split, device, frozen=frozen))
-    assert_close(steps, plain)
+    assert_close(steps, plain, WEIGHTS[device.type])
     assert steps[0][:, 0].std() > 0.005
 
 
@@ -160,7 +162,7 @@ def test_a_regression_trains_by_programs_too(opened, device):
     texts = ["ada sold two books", "ada sold nine books and two keys", "leo lost two keys"] * 10
     split = Split(task("stsb"), "train", texts, texts[::-1], [0.5, 2.5, 4.75] * 10, "here", False)
     ours = finished(training_of(opened("stsb"), split, device, programs=recorder_for(device)))
-    assert_close(ours, finished(training_of(opened("stsb"), split, device)))
+    assert_close(ours, finished(training_of(opened("stsb"), split, device)), WEIGHTS[device.type])
 
 
 def test_each_shape_is_recorded_once_and_the_smaller_batch_never(opened, split):
@@ -231,8 +233,9 @@ def test_what_cannot_be_recorded_goes_on_kernel_by_kernel_and_says_so(opened, sp
     assert lines == ["steps are not recorded as CUDA graphs: operation not permitted when stream is capturing"]
 
 
-def test_a_stopped_training_goes_on_with_programs(opened, split, device):
-    made = lambda: training_of(opened(), split, device, programs=recorder_for(device), dropout=True)  # noqa: E731
+def test_a_stopped_training_goes_on_with_programs(opened, split):
+    device = torch.device("cpu")  # on which equal sums are equal
+    made = lambda: training_of(opened(), split, device, programs=Repeating(), dropout=True)  # noqa: E731
     begun = made()
     for _ in range(9):
         begun.take_step()
@@ -312,3 +315,103 @@ def test_layers_that_cannot_be_compiled_are_computed_as_ever_and_a_line_says_so(
     assert_close(ours, finished(training_of(opened(), split, device)))
     (line,) = capsys.readouterr().err.splitlines()
     assert re.match(r"layers are not compiled: .*no compiler", line)
+
+
+# ---------------------------------------------------------------------- on a GPU
+
+
+def in_bfloat16(opened, split, **options):
+    settings = SETTINGS.model_copy(update={"precision": "bfloat16", "batch_size": 2})
+    return training_of(opened(), split, torch.device("cuda"), settings=settings, **options)
+
+
+def until_recorded(training):
+    """Take steps until all shapes of full batches have a program."""
+    widths = set(training.on_gpu.widths)
+    for _ in range(100):
+        training.take_step()
+        if training.on_gpu.recorded == widths:
+            return
+    raise AssertionError(f"{training.on_gpu.recorded} of {widths} are recorded")
+
+
+@pytest.mark.gpu
+def test_in_bfloat16_a_gpu_takes_programs_whose_losses_are_those_of_single_kernels(opened, split):
+    training = in_bfloat16(opened, split)
+    ours = finished(training)
+    assert training.on_gpu.described == "CUDA graphs"
+    plain = in_bfloat16(opened, split)
+    plain.on_gpu.recording = False
+    single = finished(plain)
+    torch.testing.assert_close(ours[0], single[0], rtol=0, atol=0.02)
+
+
+@pytest.mark.gpu
+def test_every_start_of_a_graph_draws_other_dropout(opened, split):
+    training = in_bfloat16(opened, split, dropout=True)
+    until_recorded(training)
+    rows = training.order[:2]
+    losses = [training.on_gpu.take(rows, 0.0)[0].item() for _ in range(4)]  # at rate 0 no weight changes
+    assert len(set(losses)) == 4
+    still = in_bfloat16(opened, split)
+    until_recorded(still)
+    assert len({still.on_gpu.take(rows, 0.0)[0].item() for _ in range(4)}) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("recording", [True, False])
+def test_the_host_waits_for_nothing_in_a_step(opened, split, recording):
+    training = in_bfloat16(opened, split.head(39), dropout=True)  # the last batch is smaller
+    if recording:
+        until_recorded(training)
+    else:
+        training.on_gpu.recording = False
+        for _ in range(3):
+            training.take_step()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(2 * training.per_epoch):
+            training.take_step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+def test_dropout_goes_on_after_a_recording_that_failed(opened, split, capsys):
+    training = in_bfloat16(opened, split, dropout=True)
+    compute = training.on_gpu.compute
+
+    def reading(rows, width):
+        found = compute(rows, width)
+        if torch.cuda.is_current_stream_capturing():
+            found[0].item()
+        return found
+
+    training.on_gpu.compute = reading
+    ours, _ = finished(training)
+    assert "steps are not recorded as CUDA graphs" in capsys.readouterr().err
+    whole = in_bfloat16(opened, split, dropout=True)
+    whole.on_gpu.recording = False
+    torch.testing.assert_close(ours, finished(whole)[0], rtol=0, atol=0.02)
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore")  # of torch's compiler, about itself
+def test_compiled_layers_within_graphs_train_as_single_kernels_do(opened, split, monkeypatch):
+    plain = finished(in_bfloat16(opened, split))
+    monkeypatch.setattr(gpu_training, "COMPILED_FROM", 1)
+    training = in_bfloat16(opened, split)
+    ours = finished(training)
+    assert training.on_gpu.described == "CUDA graphs, compiled layers"
+    torch.testing.assert_close(ours[0], plain[0], rtol=0, atol=0.02)
+
+
+@pytest.mark.gpu
+def test_the_memory_of_graphs_is_given_back_at_the_end(opened, split):
+    training = in_bfloat16(opened, split)
+    until_recorded(training)
+    give_back()
+    held = torch.cuda.memory_reserved()
+    training.end()
+    give_back()
+    assert torch.cuda.memory_reserved() < held
