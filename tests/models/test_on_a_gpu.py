@@ -68,20 +68,23 @@ def test_the_memory_that_is_used_is_bounded_by_what_is_free(device):
     assert budget.kept > 0
 
 
-def trained(tiny_bert, tiny_glue, folder, device, init="pretrained"):
+def trained(tiny_bert, tiny_glue, folder, device, init="pretrained", precision="float32"):
     command = [*("finetune", "--task", "rte", "--model", tiny_bert, "--glue", tiny_glue, "--store", folder / "store")]
-    command += ["--device", device, "--init", init, "--offline", "--allow-unofficial-data"]
+    command += ["--device", device, "--precision", precision, "--init", init, "--offline", "--allow-unofficial-data"]
     assert main([*map(str, command), "--output", str(folder / "model")]) == 0
     return load_file(folder / "model" / "model.safetensors"), read_json(folder / "model" / "manifest.json")["training"]
 
 
-def test_the_same_seed_gives_the_same_weights(device, quick, tiny_bert, tiny_glue, tmp_path):
-    first, facts = trained(tiny_bert, tiny_glue, tmp_path / "first", device)
-    second, _ = trained(tiny_bert, tiny_glue, tmp_path / "second", device)
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.gpu)])
+def test_the_same_seed_gives_the_same_weights(device, precision, quick, tiny_bert, tiny_glue, tmp_path):
+    first, facts = trained(tiny_bert, tiny_glue, tmp_path / "first", device, precision=precision)
+    second, _ = trained(tiny_bert, tiny_glue, tmp_path / "second", device, precision=precision)
     assert {name: tensor.numpy().tobytes() for name, tensor in first.items()} == {
         name: tensor.numpy().tobytes() for name, tensor in second.items()
     }
     assert facts["device"].startswith(device)
+    assert facts["precision"] == precision
+    assert ("computed" in facts) == (device == "cuda" and precision == "bfloat16")
     assert all(np.isfinite(facts["loss"]))
 
 
