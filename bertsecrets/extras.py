@@ -13,6 +13,7 @@ PACKAGES = {
     "matplotlib": ("matplotlib", "report", "drawing figures"),
     "jinja2": ("jinja2", "report", "writing a report page"),
     "ray": ("ray", "ray", "running on a Ray cluster"),
+    "accelerate": ("accelerate", "accelerate", "training in several processes together"),
 }
 
 

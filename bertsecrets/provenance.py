@@ -37,12 +37,13 @@ def software() -> dict[str, str]:
     return {"python": platform.python_version(), "bertsecrets": __version__, **{n: version(n) for n in names}}
 
 
-def made_by(module: str, device: "torch.device | None") -> dict[str, Any]:
+def made_by(module: str, device: "torch.device | None", processes: int = 1) -> dict[str, Any]:
     """Return what computes a result now: a digest of the code, the versions of its libraries, the device.
 
     Args:
         module: the module that computes it.
         device: None for what is the same on every device.
+        processes: that train together, each with such a device.
     """
     used = imports(module)
     names = {name for library, names in LIBRARIES.items() if library in used for name in names}
@@ -50,7 +51,7 @@ def made_by(module: str, device: "torch.device | None") -> dict[str, Any]:
     return {
         "code": code_digest(module),
         "software": versions,
-        "device": device_name(device) if device else None,
+        "device": device_name(device) + (f", {processes} processes" if processes > 1 else "") if device else None,
     }
 
 

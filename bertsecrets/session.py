@@ -28,6 +28,7 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import loading
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.memory import give_back
+from bertsecrets.models.processes import ALONE, Processes, current
 from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
 from bertsecrets.provenance import (
     TRAINING,
@@ -104,6 +105,7 @@ class Session:
             spacy=options.spacy or DEFAULT_PIPELINE,
             grid_precision="bfloat16" if options.precision == "bfloat16" else "float32",  # never by `auto`
         )
+        self.processes = current()
         self._refs: dict[str, ModelRef] = {}
 
     @property
@@ -272,27 +274,54 @@ class Session:
             "train": self.resources.rows.split(subject.task, "train").fingerprint if trained else None,
             "device": device.type,
         }
-        return Key(inputs, made_by(TRAINING, device))
+        return Key(inputs, made_by(TRAINING, device, self._trainers(subject).count))
+
+    def _trainers(self, subject: Subject) -> Processes:
+        """Return the processes that train a subject's checkpoint: all, if whole models are trained."""
+        return self.processes if subject.initialisation in ("pretrained", "random") else ALONE
 
     def _train(self, subject: Subject, folder: Path, states: Path) -> dict[str, Any]:
         """Train a subject's checkpoint into a folder, on from a saved state if there is one; returns its manifest."""
+        self._trainers(subject).call((subject, self._checkpoint_key(subject).as_json()))
+        return {
+            "subject": asdict(subject),
+            "training": self._make_checkpoint(subject, folder, states),
+            **self._training_data(subject),
+        }
+
+    def _make_checkpoint(self, subject: Subject, folder: Path | None, states: Path | None) -> dict[str, Any]:
         from bertsecrets.models.finetune import make_checkpoint  # takes seconds to import
 
-        rows, trained = self.resources.rows, subject.initialisation != "untrained"
-        facts = make_checkpoint(
+        trained = subject.initialisation != "untrained"
+        return make_checkpoint(
             self.ref(subject.model),
             subject,
-            rows.split(subject.task, "train") if trained else None,
+            self.resources.rows.split(subject.task, "train") if trained else None,
             folder,
             settings=self.settings.finetune,
             device=self.resources.device,
             states=states,
+            processes=self._trainers(subject),
         )
-        return {
-            "subject": asdict(subject),
-            "training": facts,
-            **self._training_data(subject),
-        }
+
+    def check_alike(self, subject: Subject, key: dict[str, Any]) -> None:
+        """Make sure that this process can take part in the training that makes a checkpoint.
+
+        Args:
+            key: the checkpoint's, as the main process has it.
+
+        Raises:
+            UserError: the model or the data are not available here, or something is not as there.
+        """
+        own = self._checkpoint_key(subject).as_json()
+        unlike = [name for part in key for name in key[part] if own[part].get(name) != key[part][name]]
+        if unlike:
+            raise UserError(f"{', '.join(unlike)} not the same as in process 1: give all processes the same")
+
+    def train_along(self, subject: Subject) -> None:
+        """Take this process's part in a training whose checkpoint the main process keeps."""
+        self._make_checkpoint(subject, None, None)
+        give_back()
 
     # ------------------------------------------------------------------ measurements
 

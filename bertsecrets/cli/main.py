@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from bertsecrets import __version__
-from bertsecrets.cli import claims, doctor, fetch, measure, patterns, plan, report, store
+from bertsecrets.cli import claims, doctor, fetch, launched, measure, patterns, plan, report, store
 from bertsecrets.cli.crash import BUG, USER_ERROR, interrupted, of_the_machine, report_bug
 from bertsecrets.cli.notices import in_one_line
 from bertsecrets.cli.signals import as_interrupt
@@ -28,7 +28,8 @@ LONGEST_LINE = 2000  # of a message
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(USER_ERROR, f"{self.prog}: {one_line(shortened(message, LONGEST_LINE))} (see {self.prog} --help)\n")
+        told = f"{self.prog}: {one_line(shortened(message, LONGEST_LINE))} (see {self.prog} --help)\n"
+        self.exit(USER_ERROR, None if launched.helping() else told)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -80,9 +81,7 @@ def _check_words(words: Sequence[str]) -> None:
 def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
     code = 0
     try:
-        if hasattr(options, "seed"):
-            check_seed(options.seed)
-        code = options.run(options) or 0
+        code = launched.run(_do, options)
         print(end="", flush=True)
     except UserError as error:
         return _tell(error)
@@ -99,6 +98,12 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
             return _tell(line)
         return _tell(report_bug(error, RunOptions.of(options).store_folder, words), BUG)
     return code
+
+
+def _do(options: argparse.Namespace) -> int:
+    if hasattr(options, "seed"):
+        check_seed(options.seed)
+    return options.run(options) or 0
 
 
 def _tell(problem: object, code: int = USER_ERROR) -> int:

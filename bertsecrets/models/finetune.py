@@ -6,6 +6,7 @@ Trainer does, with the same random numbers. The result is a folder that any tran
 """
 
 import math
+import operator
 import shutil
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -34,6 +35,7 @@ from bertsecrets.models.memory import (
     memory_errors_in_words,
     training_bytes,
 )
+from bertsecrets.models.processes import ALONE, Processes
 from bertsecrets.models.training_state import State, keep, newest, random_state, set_random_state, tell
 from bertsecrets.provenance import best_precision
 from bertsecrets.settings import FinetuneParams
@@ -53,16 +55,19 @@ def make_checkpoint(
     ref: ModelRef,
     subject: Subject,
     train: Split | None,
-    folder: Path,
+    folder: Path | None,
     *,
     settings: FinetuneParams,
     device: torch.device,
     states: Path | None = None,
+    processes: Processes = ALONE,
 ) -> dict[str, Any]:
     """Open a subject's model, train it on a split unless that is None, and save it in `folder` (K19 section 3).
 
     Args:
+        folder: None in processes that only help the main one.
         states: the folder of this training's saved states; without one, none are saved.
+        processes: that train it together.
 
     Returns:
         The facts that `finetune` returns.
@@ -72,7 +77,8 @@ def make_checkpoint(
     """
     half = best_precision(settings.precision, device) == "bfloat16"
     fused = "sdpa" if device.type == "cuda" or half else "eager"  # on a CPU, dropout makes SDPA slower in float32
-    opened = open_classifier(ref, task(subject.task), subject.initialisation, subject.seed, attention=fused)
+    with processes.at_one():
+        opened = open_classifier(ref, task(subject.task), subject.initialisation, subject.seed, attention=fused)
     give_back()  # memory left over from earlier measurements
     facts = finetune(
         opened,
@@ -84,6 +90,7 @@ def make_checkpoint(
         device=device,
         title=f"fine-tuning {subject}",
         states=states,
+        processes=processes,
     )
     if device.type == "cuda":
         give_back()  # other processes train on it
@@ -93,7 +100,7 @@ def make_checkpoint(
 def finetune(
     classifier: OpenModel,
     train: Split | None,
-    folder: Path,
+    folder: Path | None,
     *,
     settings: FinetuneParams,
     initialisation: Initialisation,
@@ -101,6 +108,7 @@ def finetune(
     device: torch.device,
     title: str = "fine-tuning",
     states: Path | None = None,
+    processes: Processes = ALONE,
 ) -> dict[str, Any]:
     """Train a classifier on a split and save it, with its tokenizer, in `folder` (K19 section 3).
 
@@ -108,7 +116,9 @@ def finetune(
     classifier is saved as it is (`untrained`).
 
     Args:
+        folder: None in processes that only help the main one.
         states: the folder of this training's saved states. It goes on from the newest, if there is one.
+        processes: that train it together.
 
     Returns:
         Facts for the manifest: steps, mean training loss between logged steps, seconds, device, precision, kernel.
@@ -125,19 +135,22 @@ def finetune(
     if initialisation == "frozen":
         freeze_encoder(model)
     if train is not None:
-        encoded = encode(train, classifier.tokenizer, classifier.fit(settings.max_length))
-        longest = int(encoded.lengths.max(initial=1))
-        needed = training_bytes(model, min(settings.batch_size, len(encoded)), longest)
-        if device.type == "cuda" and best_precision(settings.precision, device) == "bfloat16":
-            needed = needed // 2 + TextsOnDevice.bytes(encoded, SHAPE)
-        if initialisation == "frozen":
-            needed += 4 * model.config.hidden_size * len(encoded)  # what the classifier reads of each text
-        check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")
+        with processes.at_one():
+            encoded = encode(train, classifier.tokenizer, classifier.fit(settings.max_length))
+            longest = int(encoded.lengths.max(initial=1))
+            rows = -(-min(settings.batch_size, len(encoded)) // processes.count)
+            needed = training_bytes(model, rows, longest)
+            if device.type == "cuda" and best_precision(settings.precision, device) == "bfloat16":
+                needed = needed // 2 + TextsOnDevice.bytes(encoded, SHAPE)
+            if initialisation == "frozen":
+                needed += 4 * model.config.hidden_size * len(encoded)  # what the classifier reads of each text
+            check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")
         with large_blocks_apart(), memory_errors_in_words(title, needed):
-            training = Training(
-                classifier, encoded, train.targets(), settings, frozen=initialisation == "frozen", seed=seed,
-                device=device,
-            )  # fmt: skip
+            with processes.at_one():
+                training = Training(
+                    classifier, encoded, train.targets(), settings, frozen=initialisation == "frozen", seed=seed,
+                    device=device, processes=processes,
+                )  # fmt: skip
             training.run(title, states)
             training.end()
             _check_logits(model, encoded, device)
@@ -147,6 +160,8 @@ def finetune(
         if training.on_gpu is not None:
             facts["computed"] = training.on_gpu.described
         began -= training.seconds_before
+    if folder is None:
+        return facts
     model.to("cpu").eval()
     model.save_pretrained(folder)
     classifier.tokenizer.backend_tokenizer.no_truncation()  # whatever length it last cut texts to is none of its own
@@ -169,9 +184,11 @@ class Training:
         frozen: bool,
         seed: int,
         device: torch.device,
+        processes: Processes = ALONE,
     ):
         """Move the model to the device, in place, and seed all random numbers."""
         set_seed(seed)
+        self.seed, self.processes = seed, processes
         self.model, self.settings, self.device = classifier.model.to(device), settings, device
         align_special_tokens(self.model, classifier.tokenizer)
         self.model.config.use_cache = False
@@ -185,7 +202,7 @@ class Training:
         self.steps = self.per_epoch * settings.epochs
         self.half: HalfTraining | None = None
         if self.precision == "bfloat16" and device.type == "cpu" and not frozen:
-            self.half = HalfTraining.of(self.model, encoded, seed)
+            self.half = HalfTraining.of(self.model, encoded, processes.seed(seed))
         self.frozen = frozen
         self.texts: EncodedTexts | None = None
         if frozen:
@@ -200,7 +217,8 @@ class Training:
         self.optimizer = torch.optim.AdamW(groups, lr=self.peak, fused=True)
 
         self.on_gpu: GpuSteps | None = None
-        if device.type == "cuda" and multiple is not None and classifier.tokenizer.padding_side == "right":
+        alone = device.type == "cuda" and processes.count == 1
+        if alone and multiple is not None and classifier.tokenizer.padding_side == "right":
             self.use_programs(Graphs(device), multiple, classifier.tokenizer.pad_token_type_id)
 
         self.step = 0
@@ -219,9 +237,11 @@ class Training:
         began = saved = time.monotonic()
         interval = 60 * self.settings.save_every
         state = newest(states) if states is not None else None
-        if state is not None and self.fits(state):
+        state = self.processes.from_main(state if state is not None and self.fits(state) else None)
+        if state is not None:
             self.restore(state)
-            tell(f"{title}: continued at step {self.step} of {self.steps}")
+            if self.processes.main:
+                tell(f"{title}: continued at step {self.step} of {self.steps}")
         logged = max(1, self.steps // RECORDED)
         first = self.step
         with tqdm(total=self.steps, initial=first, desc=title, unit="step") as bar:
@@ -233,29 +253,34 @@ class Training:
                 loss = f"{self.losses[-1]:.3f}" if self.losses else "-"
                 bar.set_postfix_str(f"loss {loss}, {rate:.0f} examples/s", refresh=False)
                 bar.update()
-                if states is not None and self.step < self.steps and time.monotonic() - saved >= interval:
+                due = self.step < self.steps and time.monotonic() - saved >= interval
+                if states is not None and due and (self.processes.count == 1 or not self.unchecked):
                     self.check(states)
                     start = time.monotonic()
                     keep(states, self.state(self.seconds_before + start - began))
                     saved = time.monotonic()
                     interval = max(interval, (saved - start) / SAVING_SHARE)
         self.check(states)
+        self.processes.over()
 
     def take_step(self) -> None:
         """Train on the next batch."""
         at = self.step % self.per_epoch
         if at == 0:
             torch.empty((), dtype=torch.int64).random_()  # torch's DataLoader draws a seed for workers it has none of
-            self.order = get_length_grouped_indices(self.encoded.lengths.tolist(), self.settings.batch_size)
+            order = get_length_grouped_indices(self.encoded.lengths.tolist(), self.settings.batch_size)
+            self.order = self.processes.from_main(order)
+        if not self.processes.main:
+            set_seed(self.processes.seed(self.seed, self.step))  # so that dropout is another one
         size = self.settings.batch_size
-        rows = self.order[at * size : (at + 1) * size]
+        rows, part = self.processes.share(self.order[at * size : (at + 1) * size])
         if self.on_gpu is not None:
             found = self.on_gpu.take(rows, self.rate(self.step))
         else:
             for group in self.optimizer.param_groups:
                 group["lr"] = self.rate(self.step)
             self._set_mode()
-            found = self._learn(self._forward(rows))
+            found = self._learn(self._forward(rows), part)
         self.step += 1
         self.total += found[0]
         self.unchecked.append(found)
@@ -265,17 +290,24 @@ class Training:
         if self.frozen:
             self.model.base_model.eval()  # no dropout in what is not trained
 
-    def _learn(self, out: Any) -> torch.Tensor:
-        """Change the weights by what the model has answered; returns loss, gradient norm and largest logit."""
-        loss = out.loss.float()
+    def _learn(self, out: Any, part: float = 1.0) -> torch.Tensor:
+        """Change the weights by what the model has answered; returns loss, gradient norm and largest logit.
+
+        Args:
+            part: of the batch that these answers are; the rest is other processes'.
+        """
+        loss = out.loss.float() * part
         loss.backward()
+        figures = torch.stack([loss.detach(), out.logits.detach().float().abs().max()])
+        if self.processes.count > 1:
+            self.processes.add_up([figures, *self._gradients()])
         if self.half is not None:
             norm = self.half.update(self.optimizer, self.settings.max_gradient_norm)
         else:
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.max_gradient_norm)
             self.optimizer.step()
             self.model.zero_grad()
-        return torch.stack([loss.detach(), norm.float(), out.logits.detach().float().abs().max()])
+        return torch.stack([figures[0], norm.float(), figures[1]])
 
     def use_programs(self, recorder: Recorder, multiple: int, segment_padding: int = 0, **options: Any) -> None:
         """Take all steps as programs of a GPU (`GpuSteps`), on texts that lie there."""
@@ -297,6 +329,10 @@ class Training:
             self.model, compute, widths, self.optimizer, size=self.settings.batch_size, epochs=self.settings.epochs,
             layers=layers_of(self.model) if self.texts is None else (), recorder=recorder, **options,
         )  # fmt: skip
+
+    def _gradients(self) -> list[torch.Tensor]:
+        of_weight = self.half.gradient if self.half is not None else operator.attrgetter("grad")
+        return [grad for grad in map(of_weight, self.weights.values()) if grad is not None]
 
     def _forward(self, rows: list[int]) -> Any:
         """Return the model's output for some examples, with its loss."""
@@ -363,6 +399,7 @@ class Training:
                     self._diverged(self.step, f"{name} is not finite", states)
 
     def _diverged(self, step: int, what: str, states: Path | None) -> None:
+        self.processes.over()
         if states is not None:
             shutil.rmtree(states, ignore_errors=True)
         raise UserError(

@@ -75,7 +75,7 @@ class HalfTraining:
     def update(self, optimizer: torch.optim.AdamW, most: float) -> Float[torch.Tensor, ""]:
         """Take AdamW's step with the gradients there are, clipped to a norm of at most `most`; returns their norm."""
         groups = [(group, weight) for group in optimizer.param_groups for weight in group["params"]]
-        grads = [self._gradient(weight) for _, weight in groups]
+        grads = [self.gradient(weight) for _, weight in groups]
         norms = [torch.linalg.vector_norm(grad, dtype=torch.float32) for grad in grads if grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(norms))
         divisor = ((norm + 1e-6) / most).clamp(min=1)
@@ -103,7 +103,8 @@ class HalfTraining:
             weight.grad = None
         return norm
 
-    def _gradient(self, weight: nn.Parameter) -> torch.Tensor | None:
+    def gradient(self, weight: nn.Parameter) -> torch.Tensor | None:
+        """Return the gradient of a weight; None where it has none."""
         return self.twins[weight][1] if weight in self.twins else weight.grad
 
     @torch.no_grad()
