@@ -139,9 +139,10 @@ def finetune(
             encoded = encode(train, classifier.tokenizer, classifier.fit(settings.max_length))
             longest = int(encoded.lengths.max(initial=1))
             rows = -(-min(settings.batch_size, len(encoded)) // processes.count)
-            needed = training_bytes(model, rows, longest)
-            if device.type == "cuda" and best_precision(settings.precision, device) == "bfloat16":
-                needed = needed // 2 + TextsOnDevice.bytes(encoded, SHAPE)
+            precision = best_precision(settings.precision, device)
+            needed = training_bytes(model, rows, longest, precision=precision, device=device.type)
+            if device.type == "cuda" and precision == "bfloat16":
+                needed += TextsOnDevice.bytes(encoded, SHAPE)
             if initialisation == "frozen":
                 needed += 4 * model.config.hidden_size * len(encoded)  # what the classifier reads of each text
             check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")

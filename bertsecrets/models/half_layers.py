@@ -236,6 +236,14 @@ def _dropped(change: Flat, keep: Keep | None, times: float) -> Flat:
     return change if keep is None else drop_(torch.mul(change, times), keep)
 
 
+def layers_like_berts(model: Any) -> list[nn.Module]:
+    """Return the layers of a model if each has the parts of BERT's, by their names and kinds alone; otherwise none."""
+    config = model.config
+    modules = [module for module in model.base_model.modules() if HalfLayer.fits(module)]
+    plain = config.__dict__.get("hidden_act") == "gelu" and not getattr(config, "is_decoder", False)
+    return modules if plain and len(modules) == config.num_hidden_layers else []
+
+
 class HalfEncoder:
     """All layers of a model in half precision."""
 
@@ -250,14 +258,10 @@ class HalfEncoder:
         Having BERT's parts does not prove anything (there may be rotary positions besides), so each layer is compared
         with the model's own, in float32.
         """
-        config = model.config
-        modules = [module for module in model.base_model.modules() if HalfLayer.fits(module)]
-        plain = config.__dict__.get("hidden_act") == "gelu" and not getattr(config, "is_decoder", False)
-        if not modules or len(modules) != config.num_hidden_layers or not plain:
+        modules, heads = layers_like_berts(model), model.config.num_attention_heads
+        if not modules or not all(_equal(module, heads) for module in modules):
             return None
-        if not all(_equal(module, config.num_attention_heads) for module in modules):
-            return None
-        return cls([HalfLayer(module, config.num_attention_heads) for module in modules])
+        return cls([HalfLayer(module, heads) for module in modules])
 
     def twins(self) -> Iterator[tuple[nn.Parameter, torch.Tensor, torch.Tensor]]:
         """Yield each matrix of the model with its half-precision twin and its gradient."""

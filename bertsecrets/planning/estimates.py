@@ -242,9 +242,10 @@ class Estimator:
         except (UserError, ValueError):
             return None
         finetune = self.settings.finetune
-        whole = training_bytes(model, finetune.batch_size, finetune.max_length)
+        about = (finetune.batch_size, finetune.max_length, finetune.precision, self.session.resources.device.type)
+        whole = training_bytes(model, *about)
         loading.freeze_encoder(model)
-        frozen = training_bytes(model, finetune.batch_size, finetune.max_length)
+        frozen = training_bytes(model, *about)
         weights = 4 * sum(weight.numel() for weight in model.parameters())
         layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
         return Shape(weights, whole, frozen, layers, heads)

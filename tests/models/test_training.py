@@ -161,6 +161,30 @@ def test_a_larger_model_or_batch_needs_more_memory():
     assert memory.training_bytes(model, 8, 32) == 12 * sum(weight.numel() for weight in model.classifier.parameters())
 
 
+def test_half_layers_keep_about_half_for_the_backward_pass():
+    model = AutoModelForSequenceClassification.from_config(CONFIGS["bert"])
+    of_weights = memory.training_bytes(model, 0, 0)
+    whole, half = (memory.training_bytes(model, 8, 32, precision) for precision in ("float32", "bfloat16"))
+    assert memory.training_bytes(model, 0, 0, "bfloat16") == of_weights
+    assert 0.5 <= (half - of_weights) / (whole - of_weights) < 0.55
+    other = AutoModelForSequenceClassification.from_config(CONFIGS["distilbert"])
+    assert memory.training_bytes(other, 8, 32, "bfloat16") == memory.training_bytes(other, 8, 32)
+    freeze_encoder(model)
+    assert memory.training_bytes(model, 8, 32, "bfloat16") == memory.training_bytes(model, 8, 32)
+
+
+def test_memory_that_holds_a_training_in_half_layers_only_is_enough_for_it(tiny_bert, tiny_glue, tmp_path, monkeypatch):
+    split = load_folder(tiny_glue, task("rte"), "train")
+    model = open_classifier(locate(str(tiny_bert)), task("rte")).model
+    whole, half = (memory.training_bytes(model, 64, 40, precision) for precision in ("float32", "bfloat16"))
+    monkeypatch.setattr(memory, "available_bytes", lambda: (whole + half) // 2)
+    monkeypatch.setattr(memory.Budget, "of", classmethod(lambda cls, device, width: cls(2048, 2048)))
+    changes = {"batch_size": 64, "max_length": 40, "epochs": 1}
+    with pytest.raises(UserError, match="needs about"):
+        train(tiny_bert, split, tmp_path / "whole", **changes)
+    assert train(tiny_bert, split, tmp_path / "half", **changes, precision="bfloat16")["attention"] == "half layers"
+
+
 def test_the_largest_learning_rate_that_is_allowed_trains_or_is_refused(tiny_bert, tiny_glue, tmp_path):
     split = load_folder(tiny_glue, task("rte"), "train")
     facts = train(tiny_bert, split, tmp_path / "x", learning_rate=0.1)
