@@ -8,7 +8,9 @@ import tomllib
 
 import pytest
 import yaml
+from accelerate.commands.launch import launch_command_parser
 from pages import DOCS, PROJECT, all_blocks, blocks, pages
+from torch.distributed.run import get_args_parser
 
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Claim, load_claims
@@ -21,6 +23,7 @@ OWN = [f"--{name.replace('_', '-')}" for name in PARSING]
 # Options of pytest alone: its own, and one of the benchmarks.
 PYTESTS = ["-k", "-m", "-n", "-rs", "--pyargs", "--benchmark-json", "--collect-only", "--jobs"]
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
+LAUNCHERS = ("accelerate", "torchrun")
 # What stands for the user's own in the messages of the page of troubles.
 YOURS = r"\b[A-Z]{2,}[\w.-]*(?:'s)?|'[^']*'|\b\d+\b|\bC1\b[-\w]*|\.\.\.|/dev\.tsv|\bdev\b|[\w.]+_model\.bin"
 RUN_FOR_REAL = [  # but for claims that a page adds, which tests/docs/test_adding.py does
@@ -48,13 +51,21 @@ def subparsers(parser: argparse.ArgumentParser | None = None) -> dict[str, argpa
 
 
 def test_every_command_line_is_of_a_program_that_is_checked():
-    known = {"bertsecrets", "pytest", "make", "pip", "python", "dvc", "source", "mkdocs", "bash"}
+    known = {"bertsecrets", "pytest", "make", "pip", "python", "dvc", "source", "mkdocs", "bash", *LAUNCHERS}
     assert {command[0] for _, command in COMMANDS} <= known
 
 
 @pytest.mark.parametrize("arguments", of("bertsecrets"))
 def test_a_documented_command_is_understood(arguments):
     assert build_parser().parse_args(arguments).command == arguments[0]
+
+
+@pytest.mark.parametrize("arguments", [words for name in LAUNCHERS for words in of(name)])
+def test_a_documented_launcher_and_the_command_that_it_starts_are_understood(arguments):
+    parser = launch_command_parser() if arguments[0] == "launch" else get_args_parser()
+    started = parser.parse_args(arguments[arguments[0] == "launch" :])
+    assert (started.module, started.training_script) == (True, "bertsecrets")
+    assert build_parser().parse_args(started.training_script_args).run
 
 
 @pytest.mark.parametrize("arguments", of("pytest"))
