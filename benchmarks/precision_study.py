@@ -1,6 +1,6 @@
 """Does training in bfloat16 change what is measured? Train in both precisions with the same seeds, and compare.
 
-    python benchmarks/precision_study.py --glue DIR [--task rte] [--seeds 5] [--store DIR] [--json FILE]
+    python benchmarks/precision_study.py --glue DIR [--task rte] [--seeds 5] [--claim C1] [--store DIR] [--json FILE]
 
 Everything goes through the store: a study that is stopped goes on where it was, and one that is complete only reads.
 With --json, the result is written once all tasks are complete.
@@ -29,11 +29,17 @@ PRECISIONS = ("float32", "bfloat16")
 TASKS = ("rte", "mrpc", "stsb")
 MAPS = {"attention-change": ("cosine",), "special-tokens": ("cls", "sep")}  # measures of maps, with their values
 CONFIDENCE = 0.95
-OPTIONS = ("model", "glue", "store", "limit", "train_limit", "offline", "allow_unofficial_data")
+OPTIONS = ("model", "glue", "store", "threads", "limit", "train_limit", "offline", "allow_unofficial_data")
 
 
-def study(sessions: dict[str, Session], task_name: str, seeds: Sequence[int]) -> dict[str, Any]:
-    """Return what both precisions give on a task: scores by seed, their paired difference, attention, verdicts."""
+def study(
+    sessions: dict[str, Session], task_name: str, seeds: Sequence[int], claims: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return what both precisions give on a task: scores by seed, their paired difference, attention, verdicts.
+
+    Args:
+        claims: whose verdicts are compared; by default all that maps of the pretrained and fine-tuned model decide.
+    """
     scores: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
     for seed in seeds:
         for precision, session in sessions.items():
@@ -49,7 +55,12 @@ def study(sessions: dict[str, Session], task_name: str, seeds: Sequence[int]) ->
                 for precision, session in sessions.items()
             }
             found["maps"][f"{measure}: {name}"] = maps_compared(values["float32"], values["bfloat16"])
-    chosen = [case for case in cases() if case.task == task_name and needs_no_more(sessions["float32"], case)]
+    chosen = [
+        case
+        for case in cases()
+        if case.task == task_name and case.claim.id in (claims or [case.claim.id])
+        if needs_no_more(sessions["float32"], case)
+    ]
     found["verdicts"] = {str(case): [outcome(session, case, seeds) for session in sessions.values()] for case in chosen}
     return found
 
@@ -115,6 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_options(parser.add_argument, OPTIONS)
     parser.add_argument("--task", action="append", help="repeatable (default: rte, mrpc, stsb)")
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="seeds 1 to N (default: 5)")
+    parser.add_argument("--claim", action="append", help="repeatable: compare the verdicts on these claims alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file")
     given = parser.parse_args(arguments)
     given.model = given.model or "minilm"
@@ -123,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sessions = {precision: Session(chosen, precision=precision, device="cpu") for precision in PRECISIONS}
         found = []
         for name in given.task or TASKS:
-            found.append(study(sessions, name, range(1, given.seeds + 1)))
+            found.append(study(sessions, name, range(1, given.seeds + 1), given.claim))
             print(lines(found[-1]), flush=True)
         if given.json:
             by = made_by(TRAINING, sessions["bfloat16"].resources.device)
