@@ -20,11 +20,11 @@ class Reading:
 
     output: str
     kind: type[Any]  # of all the outputs together
-    token: Literal["first", "last"] = "first"
+    place: Literal["first", "last"] = "first"
 
     def places(self, batch: Batch) -> Int[torch.Tensor, " rows"]:
         """Return the place of the token that is read, by row."""
-        return torch.zeros_like(batch.lengths) if self.token == "first" else batch.lengths - 1
+        return torch.zeros_like(batch.lengths) if self.place == "first" else batch.lengths - 1
 
     @torch.no_grad()
     def features(self, model: Any, batch: Batch) -> Float[torch.Tensor, "rows hidden"]:
