@@ -6,11 +6,13 @@ Only what the classifier reads is kept: the pooled output, or the hidden state o
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from bertsecrets.models.encoding import Batch, Encoded, batches
+from bertsecrets.models.encoding import Batch, Encoded, batches, collate
 
+PROBED = 8  # texts by which it is found what a classifier reads, of all lengths
 HIDDEN, POOLED = "last_hidden_state", "pooler_output"
 
 
@@ -27,9 +29,9 @@ class Reading:
         return torch.zeros_like(batch.lengths) if self.place == "first" else batch.lengths - 1
 
     @torch.no_grad()
-    def features(self, model: Any, batch: Batch) -> Float[torch.Tensor, "rows hidden"]:
-        """Return what the classifier reads of each text of a batch (float32)."""
-        found = model.base_model(**batch.inputs())[self.output].float()
+    def features(self, outputs: Any, batch: Batch) -> Float[torch.Tensor, "rows hidden"]:
+        """Return what the classifier reads of each text of a batch (float32) in the encoder's outputs."""
+        found = outputs[self.output].float()
         return found if self.output == POOLED else found[torch.arange(len(found)), self.places(batch)]
 
     def classified(
@@ -59,8 +61,8 @@ class EncodedTexts:
         self.tokens = torch.empty(len(encoded), 1, dtype=torch.long, device=device)
         for batch in batches(encoded):
             here = batch.to(device)
-            with torch.autocast(device.type, torch.bfloat16, enabled=half):
-                found = reading.features(model, here)
+            with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=half):
+                found = reading.features(model.base_model(**here.inputs()), here)
             if not self.features.numel():
                 self.features = found.new_empty(len(encoded), found.shape[1])
             rows = torch.from_numpy(batch.indices).to(device)
@@ -70,8 +72,11 @@ class EncodedTexts:
     @classmethod
     def of(cls, model: Any, encoded: Encoded, device: torch.device, *, half: bool) -> "EncodedTexts | None":
         """Return the texts as a model's classifier reads them; None if it reads more than one vector of each text."""
-        model.eval()
-        reading = reading_of(model, next(batches(encoded)).to(device)) if len(encoded) else None
+        if not len(encoded):
+            return None
+        by_length = np.argsort(encoded.lengths, kind="stable")
+        probed = np.unique(np.linspace(0, len(encoded) - 1, PROBED).astype(int))  # first and last differ in long texts
+        reading = reading_of(model.eval(), collate(encoded, by_length[probed]).to(device))
         return cls(model, encoded, reading, device, half=half) if reading is not None else None
 
     def classified(self, rows: list[int] | Int[torch.Tensor, " rows"], labels: torch.Tensor) -> Any:
@@ -113,7 +118,7 @@ def reading_of(model: Any, batch: Batch) -> Reading | None:
     for reading in (Reading(output, type(found), token) for token in tokens):
         with torch.no_grad():
             ids = batch.input_ids.gather(1, reading.places(batch)[:, None])
-            short = reading.classified(model, reading.features(model, batch), ids).logits
+            short = reading.classified(model, reading.features(outputs, batch), ids).logits
         if torch.allclose(short, logits, rtol=1e-4, atol=1e-5):
             return reading
     return None

@@ -6,7 +6,7 @@ from tiny import CONFIGS
 from transformers import AutoModelForSequenceClassification, DistilBertForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from bertsecrets.models.encoding import batches, encode
+from bertsecrets.models.encoding import Encoded, batches, encode
 from bertsecrets.models.finetune import Training, finetune
 from bertsecrets.models.frozen import EncodedTexts, reading_of
 from bertsecrets.models.loading import OpenModel, freeze_encoder
@@ -66,6 +66,14 @@ def test_every_family_encodes_each_text_once(opened, tiny_glue, monkeypatch, nam
         training.take_step()
     assert training.texts is not None
     assert not calls
+
+
+def test_what_is_read_is_not_found_by_the_shortest_texts_alone(opened):
+    """In texts of one token the first is the last: GPT-2's classifier reads the last."""
+    classifier = opened("gpt2")
+    encoded = Encoded([[5]] * 300 + [[5, 6, 7]] * 3, None, 0)
+    texts = EncodedTexts.of(classifier.model, encoded, CPU, half=False)
+    assert texts.reading.place == "last"
 
 
 class Averaging(DistilBertForSequenceClassification):

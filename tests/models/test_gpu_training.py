@@ -368,12 +368,14 @@ def test_the_host_waits_for_nothing_in_a_step(opened, split, recording):
         training.on_gpu.recording = False
         for _ in range(3):
             training.take_step()
-    torch.cuda.set_sync_debug_mode("error")
+    before = training.step
+    torch.cuda.set_sync_debug_mode("error")  # a step that waits raises
     try:
         for _ in range(2 * training.per_epoch):
             training.take_step()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert training.step == before + 2 * training.per_epoch
 
 
 @pytest.mark.gpu
