@@ -6,7 +6,7 @@ Pure numpy. All intervals of the suite come from here: those of verdicts, figure
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 AT_ONCE = 100  # resamples drawn at a time, to bound memory
 
@@ -37,29 +37,85 @@ def resample_counts(
     *,
     drawn: int | None = None,
     shares: Float[np.ndarray, " rows"] | None = None,
+    clusters: Int[np.ndarray, " rows"] | None = None,
 ) -> Iterator[Float[np.ndarray, "draws rows"]]:
     """Yield how often each row is drawn in each resample, in portions of `AT_ONCE` resamples.
 
     Args:
         drawn: number of rows that a resample draws; by default, as many as there are.
         shares: probability of each row (their sum is 1); by default, equal.
+        clusters: the number of each row's cluster, from 0; rows of a cluster are drawn together, as many clusters as
+            there are. Not with `drawn` or `shares`.
 
     >>> counts = next(resample_counts(np.random.default_rng(1), rows=4, resamples=2))
     >>> counts.sum(axis=1)
     array([4., 4.])
     """
-    chances = np.full(rows, 1 / rows) if shares is None else shares
+    units = rows if clusters is None else int(clusters.max()) + 1
+    chances = np.full(units, 1 / units) if shares is None else shares
     for start in range(0, resamples, AT_ONCE):
         size = min(AT_ONCE, resamples - start)
-        yield rng.multinomial(drawn or rows, chances, size=size).astype(np.float64)
+        counts = rng.multinomial(drawn or units, chances, size=size).astype(np.float64)
+        yield counts if clusters is None else counts[:, clusters]
 
 
 def resampled_means(
-    block: Float[np.ndarray, "rows k"], rng: np.random.Generator, resamples: int, drawn: int | None = None
+    block: Float[np.ndarray, "rows k"],
+    rng: np.random.Generator,
+    resamples: int,
+    drawn: int | None = None,
+    clusters: Int[np.ndarray, " rows"] | None = None,
 ) -> Float[np.ndarray, "resamples k"]:
     """Return the column means of each resample of a block's rows; rows that are NaN in a column are left out there."""
-    counts = resample_counts(rng, len(block), resamples, drawn=drawn)
+    counts = resample_counts(rng, len(block), resamples, drawn=drawn, clusters=clusters)
     return np.concatenate([column_means(block, portion) for portion in counts])
+
+
+def means_without(
+    block: Float[np.ndarray, "rows k"], clusters: Int[np.ndarray, " rows"] | None = None
+) -> Float[np.ndarray, "units k"]:
+    """Return the column means without each row, or without each cluster of rows: the jackknife.
+
+    >>> means_without(np.array([[1.0], [3.0], [8.0]]))
+    array([[5.5],
+           [4.5],
+           [2. ]])
+    """
+    present = ~np.isnan(block)
+    values, counts = np.where(present, block, 0), present.astype(np.float64)
+    total, count = values.sum(0), counts.sum(0)
+    if clusters is not None:
+        units = int(clusters.max()) + 1
+        summed, counted = np.zeros((units, block.shape[1])), np.zeros((units, block.shape[1]))
+        np.add.at(summed, clusters, values)
+        np.add.at(counted, clusters, counts)
+        values, counts = summed, counted
+    rest = count - counts
+    return np.divide(total - values, rest, out=np.full(values.shape, np.nan), where=rest > 0)
+
+
+def bias_corrected(
+    replicates: Float[np.ndarray, " resamples"], value: float, influence: Float[np.ndarray, " units"]
+) -> Float[np.ndarray, " resamples"]:
+    """Return replicates whose central intervals are BCa intervals (Efron 1987): corrected for bias and skewness.
+
+    Args:
+        value: of the statistic on all rows.
+        influence: by how much each row raises the statistic, up to a common factor: the jackknife's differences.
+    """
+    from scipy.special import ndtr, ndtri  # scipy.stats would take five times as long to import
+
+    if not np.isfinite([value, *replicates]).all() or np.ptp(replicates) == 0:
+        return replicates
+    below = ((replicates < value).mean() + (replicates <= value).mean()) / 2
+    bias = float(ndtri(np.clip(below, 1 / len(replicates), 1 - 1 / len(replicates))))
+    apart = influence[np.isfinite(influence)]
+    spread = float((apart**2).sum())
+    skew = float((apart**3).sum() / (6 * spread**1.5)) if spread > 0 else 0.0
+    ranks = np.empty(len(replicates))
+    ranks[np.argsort(replicates, kind="stable")] = (np.arange(len(replicates)) + 0.5) / len(replicates)
+    moved = bias + ndtri(ranks)
+    return np.quantile(replicates, ndtr(bias + moved / np.clip(1 - skew * moved, 0.05, None)))
 
 
 def central_interval(

@@ -70,7 +70,6 @@ class JudgeParams(Section):
     """Settings for judging a measurement."""
 
     confidence: float = Field(gt=0.5, lt=1)
-    decided: float = Field(gt=0.5, lt=1)
     resamples: int = Field(ge=100, le=MAX_RESAMPLES)
     seed: Seed
 

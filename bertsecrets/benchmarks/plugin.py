@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bertsecrets.claims.quantity import Needed
-from bertsecrets.claims.schema import Case, cases
+from bertsecrets.claims.schema import FAILURES, Case, cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.crash import BUG, USER_ERROR, in_short, interrupted, of_the_machine, report_bug
 from bertsecrets.cli.notices import in_one_line
@@ -337,7 +337,7 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
 
     terminalreporter.section("verdicts")
     terminalreporter.write_line(verdict_table(verdicts))
-    known = [v for v in verdicts if v.outcome == "deviates" and v.case.known_deviation(v.measurements[0].subject.model)]
+    known = [v for v in verdicts if v.outcome in FAILURES and v.case.known_deviation(v.measurements[0].subject.model)]
     if known:
         terminalreporter.write_line(f"known to deviate: {', '.join(str(v.case) for v in known)}")
     failed = [v for v in verdicts if v.outcome == "not measured"]

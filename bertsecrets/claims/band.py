@@ -1,27 +1,31 @@
-"""Bands: the limits between which a quantity must lie. They are computed from sampling error and seed spread."""
+"""Bands: the limits between which a quantity must lie. They are computed from spreads, never typed in."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from bertsecrets.claims.estimate import Estimate
 from bertsecrets.claims.schema import Case
-from bertsecrets.texts.tasks import TASKS, Task
+from bertsecrets.claims.spread import Spread
+from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-WIDEST = 50.0  # points: a band around a published score that is wider than half the scale decides nothing
 
-
-def band(case: Case, confidence: float, sampling_error: float = 0.0) -> tuple[float, float]:
+def band(
+    case: Case, confidence: float, observed: Estimate | None = None, published_error: float = 0.0
+) -> tuple[float, float] | None:
     """Return the band of a claim on a task, in the claim's unit; an infinite end for a claim about an order.
 
-    For `around`: published +- (z * sqrt(sampling**2 + seed**2) + rounding), where `seed` is the cited seed-to-seed
-    standard deviation and `sampling` the standard error of the published score on the official dev set or, where the
-    claim says `own`, that of the measurement at as many examples as the published figure has.
+    Around a published figure it is the prediction interval of the observed one: where the mean of so many seeds lies
+    if the published figure is one more run of the same procedure. Both were made on the same examples wherever the
+    claim says so, and then the choice of examples adds nothing.
 
     Args:
-        confidence: of the band; it sets z.
-        sampling_error: of the measurement, in the claim's unit (`at_published_size`).
+        observed: the estimate that is compared; without one, the band of very many seeds.
+        published_error: the sampling error of the published figure, where it was made on other examples.
+
+    Returns:
+        None where the spread over seeds is not known.
     """
     expect, figure = case.claim.expect, case.figure
     assert expect is not None
@@ -30,64 +34,68 @@ def band(case: Case, confidence: float, sampling_error: float = 0.0) -> tuple[fl
     if expect.kind == "below":
         return float("-inf"), expect.value
     assert figure.published is not None
-    half = float(z_of(confidence) * np.hypot(published_sampling(case, sampling_error), figure.seed_std or 0.0))
-    half += figure.rounding
+    seedless = observed is not None and observed.seedless
+    spread = observed.spread if observed is not None else cited_spread(case)
+    if spread is None and not seedless:
+        return None
+    parts: list[tuple[float, float]] = [(published_error, np.inf)]  # standard errors with their degrees of freedom
+    if observed is not None:
+        parts.append((observed.examples_error, np.inf))
+    if spread is not None and not seedless:
+        seeds = observed.seeds if observed is not None else np.inf
+        parts.append((float(spread.std * np.sqrt(1 + 1 / seeds)), spread.degrees))
+    half = reach(parts, confidence) + figure.rounding
     return figure.published - half, figure.published + half
 
 
-def z_of(confidence: float) -> float:
-    """Return the number of standard deviations on each side of the mean that hold this share of a normal distribution.
+def cited_spread(case: Case) -> Spread | None:
+    """Return the seed-to-seed spread that is cited beside the published figure; None if none is."""
+    figure = case.figure
+    if figure.seed_std is None:
+        return None
+    return Spread(figure.seed_std, figure.seed_degrees, figure.seed_source or "")
 
-    >>> round(z_of(0.99), 3)
-    2.576
+
+def reach(parts: Sequence[tuple[float, float]], confidence: float) -> float:
+    """Return how far the sum of independent errors reaches on each side, by Welch's and Satterthwaite's degrees.
+
+    Args:
+        parts: standard errors, each with its degrees of freedom.
+
+    >>> round(reach([(1.0, float("inf"))], 0.95), 2)
+    1.96
     """
-    from scipy.special import ndtri  # scipy.stats would take five times as long to import
+    from scipy.special import ndtri, stdtrit  # scipy.stats would take five times as long to import
 
-    return float(ndtri((1 + confidence) / 2))
-
-
-def published_sampling(case: Case, own_error: float = 0.0) -> float:
-    """Return the sampling error that goes into a band around a published figure, in the claim's unit."""
-    expect, figure = case.claim.expect, case.figure
-    assert expect is not None
-    if expect.sampling == "score" and figure.published is not None:
-        return 100 * score_error(TASKS[case.task], figure.published / 100)
-    return own_error if expect.sampling == "own" else 0.0
-
-
-def too_wide(limits: tuple[float, float]) -> bool:
-    """Return whether a band is so wide that nearly any value would lie in it.
-
-    >>> too_wide((20, 91)), too_wide((60, 70)), too_wide((0, float("inf")))
-    (True, False, False)
-    """
-    return bool(np.isfinite(limits).all() and limits[1] - limits[0] > WIDEST)
-
-
-def too_wide_reason(limits: tuple[float, float]) -> str:
-    """Return, in words, that a band is too wide to decide anything."""
-    return f"not judged: the band is so wide ({limits[1] - limits[0]:.0f} points) that nearly any value would lie in it"
+    total = sum(error**2 for error, _ in parts)
+    doubt = sum(error**4 / degrees for error, degrees in parts)
+    share = (1 + confidence) / 2
+    quantile = stdtrit(total**2 / doubt, share) if doubt > 0 else ndtri(share)
+    return float(quantile * np.sqrt(total))
 
 
 def at_published_size(case: Case, observed: Estimate, measurements: Iterable[Measurement]) -> float:
-    """Return the sampling error that the observed quantity would have on as many examples as the published figure."""
+    """Return the sampling error of a published figure that was made on other examples than the observed one."""
     assert case.claim.expect is not None
+    if case.claim.expect.sampling != "own":
+        return 0.0
     most = case.claim.expect.examples or np.inf
     measured = {measurement.subject.task: measurement.examples for measurement in measurements}
     published = sum(min(most, TASKS[name].dev_rows if name in TASKS else np.inf) for name in measured)
     return observed.examples_error * float(np.sqrt(sum(measured.values()) / published))
 
 
-def score_error(task: Task, score: float) -> float:
-    """Return the standard error of a score (a fraction) on a task's official dev set.
+def share_of_other_rows(case: Case, measurements: Iterable[Measurement]) -> float:
+    """Return how much of the error that examples bring is left, where the published figure has the same examples.
 
-    Binomial for accuracy, and for F1 as its usual approximation; for a correlation that of Pearson's r under normality,
-    (1 - r**2) / sqrt(n - 1).
+    0 where both were made on the whole validation set; 1 where the published one was made on others.
     """
-    share = min(max(score, 0.0), 1.0)
-    if task.regression:
-        return (1 - share**2) / float(np.sqrt(task.dev_rows - 1))
-    return float(np.sqrt(share * (1 - share) / task.dev_rows))
+    assert case.claim.expect is not None
+    if case.claim.expect.sampling != "score":
+        return 1.0
+    rows = {measurement.subject.task: measurement.examples for measurement in measurements}
+    whole = sum(TASKS[name].dev_rows for name in rows if name in TASKS)
+    return float(np.sqrt(max(0.0, 1 - sum(rows.values()) / whole))) if whole else 1.0
 
 
 def format_number(number: float | None) -> str:

@@ -6,9 +6,10 @@ resampling needs, and resampling is then a matrix product.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from bertsecrets.bootstrap import column_means
 from bertsecrets.texts.metrics import Number
@@ -29,6 +30,12 @@ class Estimand:
         notes: shown beside the outcome.
         sampled: False where the examples are not a sample of anything larger, such as the paper's one sentence.
         drawn: for each block, how many of its rows a resample draws; None, or an empty tuple, for all.
+        clusters: for each block, the number of each row's cluster; rows of a cluster are resampled together. None, or
+            an empty tuple, where every row stands for itself.
+        extreme: the statistic returns [..., parts], and the claim is about the least or the most of them. Parts are
+            judged one by one, since the extreme of several noisy numbers is biased.
+        nothing: the value that a model has which has learned nothing, such as the score of a constant answer.
+        constant: the measured model gives the same answer to every example.
         refuted: why no resampling can speak for the claim, if so; a value outside the band then deviates.
     """
 
@@ -37,6 +44,10 @@ class Estimand:
     notes: tuple[str, ...] = ()
     sampled: bool = True
     drawn: tuple[int | None, ...] = ()
+    clusters: tuple[Int[np.ndarray, " rows"] | None, ...] = ()
+    extreme: Literal["least", "most"] | None = None
+    nothing: float | None = None
+    constant: bool = False
     refuted: str = ""
 
     @classmethod
@@ -45,9 +56,14 @@ class Estimand:
         return cls((block,), statistic, notes)
 
     @property
+    def parts(self) -> Float[np.ndarray, " parts"]:
+        """The statistic on the examples themselves, without resampling; a single part where it is one number."""
+        return np.atleast_1d(np.asarray(self.statistic(*(column_means(b)[0] for b in self.blocks)), dtype=np.float64))
+
+    @property
     def value(self) -> float:
         """The number on the examples themselves, without resampling."""
-        return float(self.statistic(*(column_means(block)[0] for block in self.blocks)))
+        return float(self.parts.max() if self.extreme == "most" else self.parts.min())
 
 
 def flat(measurement: Measurement, name: str) -> Float[np.ndarray, "examples heads"]:

@@ -1,33 +1,50 @@
-"""The judge: whether a measurement agrees with a claim, by comparing resampling intervals with bands.
+"""The judge: whether a measurement agrees with a claim, by comparing the interval that is printed with a band.
 
-An order (`above`, `below`) is decided by the share of bootstrap resamples in which it holds. A figure (`around`) is
-decided by equivalence: the observed interval lies inside the band (reproduced), wholly outside (deviates), or across
-its edge (inconclusive). Too little data never pass: with fewer examples than a sign test needs the outcome is
-inconclusive, and no band becomes wider as the measured data shrink.
+An order (`above`, `below`) holds if the interval lies beyond its limit; where the paper has a figure, the interval must
+not lie below half of it either. A figure (`around`) deviates if the observed one lies outside the prediction interval
+around it, and is reproduced inside of it if a model that has learned nothing is excluded. An effect that is surely
+smaller than any of interest is negligible. One seed says nothing of others where their spread is not known.
 """
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bertsecrets.claims.band import at_published_size, band, format_number, too_wide, too_wide_reason
+from bertsecrets.claims.band import (
+    at_published_size,
+    band,
+    format_interval,
+    format_number,
+    share_of_other_rows,
+)
 from bertsecrets.claims.estimand import Estimand
-from bertsecrets.claims.estimate import Estimate, estimate, power
+from bertsecrets.claims.estimate import Estimate, estimate
+from bertsecrets.claims.gates import degenerate
+from bertsecrets.claims.power import power
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed
+from bertsecrets.claims.record import spread_beforehand
 from bertsecrets.claims.schema import Case, Outcome
+from bertsecrets.claims.spread import Spread
+from bertsecrets.claims.units import smallest
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
+FEWEST = 30  # examples; with fewer, bootstrap intervals miss the truth too often
+ENOUGH = 0.5  # of a published effect: an order whose effect is surely smaller does not reproduce it
 
-def judge(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams) -> Verdict:
+
+def judge(
+    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, known: Spread | None = None
+) -> Verdict:
     """Return the verdict on a claim from the measurements of each seed.
 
     Args:
         by_seed: per seed, what the claim's quantity needs, by name (`plan.measure_case`).
+        known: the spread over seeds as far as it is known beforehand; by default what is cited or on record.
     """
     claim = case.claim
     assert claim.quantity is not None
@@ -41,19 +58,27 @@ def judge(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgePa
         problem = str(error)
     if problem:
         return Verdict(case, "not applicable", problem, measurements=measurements)
-    observed = estimate(estimands, settings, case.figure.seed_std)
-    limits = band(case, settings.confidence, at_published_size(case, observed, measurements))
-    outcome, reason = _outcome(estimands, observed, limits, settings.decided)
-    computable = bool(np.isfinite([observed.value, *observed.replicates]).all())
+    if (collapsed := degenerate(by_seed)) is not None:
+        return Verdict(case, "degenerate", collapsed, measurements=measurements)
+    around = claim.expect.kind == "around"
+    observed = estimate(
+        estimands,
+        settings,
+        known or spread_beforehand(case),
+        seedless=all(get_measure(measurement.measure).seedless for measurement in measurements),
+        examples_share=share_of_other_rows(case, measurements) if around else 1.0,
+    )
+    limits = band(case, settings.confidence, observed, at_published_size(case, observed, measurements))
+    outcome, reason = _outcome(case, estimands, observed, limits, settings.confidence)
     return Verdict(
         case,
         outcome,
         "; ".join([reason, *_notes(estimands)]),
-        observed=observed.value if computable else None,
-        interval=observed.interval(0.95) if computable else None,
+        observed=observed.value if observed.computable else None,
+        interval=observed.interval(settings.confidence) if observed.computable else None,
         band=limits,
         measurements=measurements,
-        power=_power(measurements, observed, limits, settings.decided),
+        power=power(observed, limits, settings.confidence) if limits is not None else "",
     )
 
 
@@ -67,27 +92,85 @@ def all_of(needed: Mapping[str, Needed]) -> list[Measurement]:
 
 
 def _outcome(
-    estimands: Sequence[Estimand], observed: Estimate, limits: tuple[float, float], decided: float
+    case: Case,
+    estimands: Sequence[Estimand],
+    observed: Estimate,
+    limits: tuple[float, float] | None,
+    confidence: float,
 ) -> tuple[Outcome, str]:
-    """Return outcome and reason, also where something else than the resamples decides."""
-    if too_wide(limits):
-        return "inconclusive", too_wide_reason(limits)
-    least = fewest_that_decide(decided)
-    if observed.fewest < least and np.isfinite(observed.replicates).all():
-        return "inconclusive", f"fewer than {least} examples cannot decide anything"
-    outside = observed.value <= limits[0] or observed.value >= limits[1]
+    """Return outcome and reason, also where something else than the interval decides."""
+    if not observed.computable:
+        return "inconclusive", "the quantity cannot be computed on some of the resamples"
+    outside = limits is not None and (observed.value <= limits[0] or observed.value >= limits[1])
     if outside and all(estimand.refuted for estimand in estimands):
         return "deviates", estimands[0].refuted
-    return decide(observed, limits, decided)
+    if observed.fewest < FEWEST:
+        return "inconclusive", f"fewer than {FEWEST} examples decide nothing"
+    if limits is None or (observed.spread is None and not observed.seedless):
+        return "inconclusive", "of this checkpoint alone: how far seeds differ is not known, so measure several"
+    assert case.claim.expect is not None
+    if case.claim.expect.kind == "around":
+        return _of_figure(case, estimands, observed, limits, observed.interval(confidence))
+    unit = case.claim.unit or QUANTITIES[case.claim.quantity or ""].unit
+    return decide_order(observed.interval(confidence), limits, case.figure.published, smallest(unit))
 
 
-def _power(measurements: Sequence[Measurement], observed: Estimate, limits: tuple[float, float], decided: float) -> str:
-    """Return how many seeds would decide the claim, in words."""
-    if all(get_measure(measurement.measure).seedless for measurement in measurements):
-        return "seeds make no difference: nothing is trained"
-    if too_wide(limits):
-        return "more seeds would not help: the band is too wide"
-    return power(observed, limits, decided)
+def decide_order(
+    interval: tuple[float, float],
+    limits: tuple[float, float],
+    published: float | None = None,
+    least: tuple[float, str] = (0.0, ""),
+) -> tuple[Outcome, str]:
+    """Return outcome and reason of an order: the quantity lies beyond a limit.
+
+    Args:
+        published: the paper's figure; an effect of less than half of it does not reproduce it.
+        least: the smallest effect of interest, and why; for orders that compare with 0.
+    """
+    low, high = interval
+    above = np.isinf(limits[1])
+    limit = limits[0] if above else limits[1]
+    shown = format_interval(interval)
+    if low == high == limit:
+        return "inconclusive", "nothing to judge: every resample equals the limit exactly"
+    if limit == 0 and -least[0] < low and high < least[0]:
+        return "negligible", f"{shown} is less than {format_number(least[0])}: {least[1]}"
+    near, far = (low - limit, high - limit) if above else (limit - high, limit - low)
+    if far < 0:
+        return "deviates", f"{shown} lies on the other side of the limit"
+    if near <= 0:
+        return "inconclusive", f"{shown} holds the limit"
+    if published is not None:
+        effect = published - limit if above else limit - published
+        if effect > 0 and far < ENOUGH * effect:
+            return "deviates", f"the order holds, but {shown} is less than half of the published effect"
+    return "reproduced", f"{shown} lies beyond the limit"
+
+
+def _of_figure(
+    case: Case,
+    estimands: Sequence[Estimand],
+    observed: Estimate,
+    limits: tuple[float, float],
+    interval: tuple[float, float],
+) -> tuple[Outcome, str]:
+    """Return outcome and reason of a published figure."""
+    low, high = limits
+    where = f"{format_number(observed.value)} lies {{}} the prediction interval around the published figure"
+    if not low <= observed.value <= high:
+        return "deviates", where.format("outside")
+    if case.figure.constant_answer:
+        if all(estimand.constant for estimand in estimands):
+            return "reproduced", where.format("inside") + ", and is a constant answer's too"
+        return "inconclusive", where.format("inside") + ", which is that of a constant answer; this model gives several"
+    nothing = [estimand.nothing for estimand in estimands if estimand.nothing is not None]
+    if nothing and interval[0] <= float(np.mean(nothing)) <= interval[1]:
+        return (
+            "inconclusive",
+            f"{format_interval(interval)} also holds {format_number(float(np.mean(nothing)))}, "
+            "that of a model that has learned nothing",
+        )
+    return "reproduced", where.format("inside")
 
 
 def _notes(estimands: Sequence[Estimand]) -> list[str]:
@@ -96,45 +179,6 @@ def _notes(estimands: Sequence[Estimand]) -> list[str]:
     if len(set(by_seed)) == 1:
         return [note for note in by_seed[:1] if note]
     return [f"seed {place}: {note}" for place, note in enumerate(by_seed, start=1) if note]
-
-
-def fewest_that_decide(decided: float) -> int:
-    """Return the smallest number of examples with which a sign test can reach this confidence, if all of them agree.
-
-    >>> fewest_that_decide(0.95)
-    5
-    """
-    return int(np.ceil(np.log(1 - decided) / np.log(0.5)))
-
-
-def decide(observed: Estimate, limits: tuple[float, float], decided: float) -> tuple[Outcome, str]:
-    """Return outcome and reason of an estimate against a band.
-
-    Args:
-        decided: the share of resamples at which an order counts as decided; a figure is decided by the central
-            interval that leaves 1 - `decided` on each side (two one-sided tests).
-    """
-    low, high = limits
-    if not np.isfinite(observed.replicates).all():
-        return "inconclusive", "the quantity cannot be computed on some of the resamples"
-    if np.isinf(low) or np.isinf(high):
-        inside = ((observed.replicates > low) & (observed.replicates < high)).mean()
-        ties = ((observed.replicates == low) | (observed.replicates == high)).mean()
-        if ties == 1:
-            return "inconclusive", "nothing to judge: every resample equals the limit exactly"
-        share = float(inside + ties / 2)  # a tie counts for both sides equally
-        reason = f"holds in {share:.1%} of the resamples"
-        if share >= decided:
-            return "reproduced", reason
-        return ("deviates", reason) if share <= 1 - decided else ("inconclusive", reason + ", which is not decisive")
-    tail = 1 - decided
-    left, right = observed.interval(1 - 2 * tail)
-    shown = f"the {1 - 2 * tail:.0%} interval [{format_number(left)}, {format_number(right)}]"
-    if left >= low and right <= high:
-        return "reproduced", f"{shown} lies inside the band"
-    if right < low or left > high:
-        return "deviates", f"{shown} lies outside the band"
-    return "inconclusive", f"{shown} crosses the edge of the band"
 
 
 def shape_problem(case: Case, measurement: Measurement) -> str | None:

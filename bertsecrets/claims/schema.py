@@ -21,7 +21,10 @@ from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 from bertsecrets.types import Initialisation
 
 ANY_MODEL = "any"  # a deviation that does not depend on the model, such as one of the suite's own classifier
-Outcome = Literal["reproduced", "deviates", "inconclusive", "not applicable", "not measured"]
+Outcome = Literal[
+    "reproduced", "deviates", "negligible", "inconclusive", "degenerate", "not applicable", "not measured"
+]
+FAILURES: tuple[Outcome, ...] = ("deviates", "negligible", "degenerate")  # what a claim's benchmark fails on
 
 
 class Expectation(Section):
@@ -43,13 +46,15 @@ class TaskFigure(Section):
     """The published figure of a claim on one task.
 
     `published` is in the claim's unit, None where the source gives only an order. `rounding` is half a unit of the last
-    digit given. `seed_std` is the seed-to-seed standard deviation, from `seed_source`. `second` is the figure of a
-    second source. `constant_answer` marks a figure that equals the score of giving every example the same answer.
+    digit given. `seed_std` is the seed-to-seed standard deviation, from `seed_source`, with so many degrees of freedom
+    (4 for five seeds). `second` is the figure of a second source. `constant_answer` marks a figure that equals the
+    score of giving every example the same answer.
     """
 
     published: float | None = None
     rounding: NonNegativeFloat = 0.0
     seed_std: NonNegativeFloat | None = None
+    seed_degrees: PositiveInt = 4
     seed_source: str | None = None
     second: str | None = None
     note: str | None = None

@@ -105,8 +105,10 @@ class Judged:
             raise UserError(
                 f"{len(failed)} of {len(self.cases)} claims could not be measured ({names}{more}): {failed[0].reason}"
             )
-        deviating = [verdict.case for verdict in self.verdicts if verdict.outcome == "deviates"]
-        return int(any(case.known_deviation(self.model) is None for case in deviating))
+        from bertsecrets.claims.schema import FAILURES
+
+        failing = [verdict.case for verdict in self.verdicts if verdict.outcome in FAILURES]
+        return int(any(case.known_deviation(self.model) is None for case in failing))
 
 
 def report(options: argparse.Namespace) -> int:

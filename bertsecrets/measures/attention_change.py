@@ -75,6 +75,11 @@ class AttentionChange(AttentionMeasure):
         """Return whether the pass has the pretrained model beside the checkpoint."""
         return view.twin is not None
 
+    def degenerate(self, measurement: Measurement) -> str | None:
+        """Return that some head's maps cannot be compared."""
+        missing = int(np.isnan(np.asarray(measurement.value("cosine"))).sum())
+        return f"the maps of {missing} heads are not numbers" if missing else None
+
     def observer(self, view: AttentionRun) -> Observer:
         """Return the observer of both models' maps."""
         return CosineObserver(*view.shape)

@@ -50,6 +50,14 @@ class Scores(Measure):
             values["lower_cases"] = lower_cases(opened.tokenizer)
         return {self.name: (values, samples)}, len(encoded)
 
+    def degenerate(self, measurement: Measurement) -> str | None:
+        """Return that a trained model gives a constant answer, or that it answers with something else than numbers."""
+        predicted = measurement.sample("predicted")
+        if predicted.dtype.kind == "f" and not np.isfinite(predicted).all():
+            return "some answers are not finite"
+        learned = measurement.subject.initialisation in ("pretrained", "frozen")
+        return "gives every example the same answer" if learned and measurement.values.get("constant") else None
+
 
 def scores(task: Task, logits: Float[np.ndarray, "examples outputs"], targets: Sequence[float]) -> Result:
     """Return the values and samples of `Scores` from a classifier's logits.

@@ -1,22 +1,20 @@
 """All wording of verdicts and claims: lines, tables for the terminal, the message of a failing benchmark."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
-from bertsecrets.claims.band import (
-    band,
-    format_interval,
-    format_number,
-    published_sampling,
-    too_wide,
-    too_wide_reason,
-    z_of,
-)
-from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
+from bertsecrets.claims.band import band, cited_spread, format_interval, format_number
+from bertsecrets.claims.schema import ANY_MODEL, FAILURES, Case, Claim, Outcome
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
-MARKS = {"reproduced": "R", "deviates": "D", "inconclusive": "i"}
+MARKS = {"reproduced": "R", "deviates": "D", "negligible": "n", "inconclusive": "i", "degenerate": "x"}
+ALWAYS = (
+    "reproduced",
+    "deviates",
+    "inconclusive",
+    "not applicable",
+)  # are counted even if there are none
 HEADER = ("id", "task", "statement", "published", "band", "observed", "verdict")
 PAPERS = {  # by the short names that claims use
     "K19": "Kovaleva et al. 2019",
@@ -36,13 +34,13 @@ def cite(text: str) -> str:
 
 
 def check(verdict: Verdict) -> None:
-    """Make sure that the claim does not deviate.
+    """Make sure that the claim does not fail: that it does not deviate, is no negligible effect, not degenerate.
 
     Raises:
         AssertionError: it does; the message shows claim, published figure, band and observation.
     """
     __tracebackhide__ = True
-    if verdict.outcome == "deviates":
+    if verdict.outcome in FAILURES:
         raise AssertionError(describe(verdict))
 
 
@@ -76,29 +74,17 @@ def width_in_words(case: Case, confidence: float) -> str:
     expect, figure = case.claim.expect, case.figure
     assert expect is not None
     limits = band(case, confidence)
+    if limits is None:
+        return "a prediction interval by the spread of the seeds that are measured, since none is cited"
     if expect.kind != "around":
-        return f"{format_interval(limits)}, an order: decided by the share of resamples in which it holds"
-    terms, sources = [], []
-    if expect.sampling == "score":
-        terms.append(f"{format_number(published_sampling(case))}^2 sampling")
-        sources.append(f"sampling error of the score on {TASKS[case.task].dev_rows} rows")
+        return f"{format_interval(limits)}, an order: decided by where the {confidence:.0%} interval lies"
+    parts, spread = [], cited_spread(case)
     if expect.sampling == "own":
-        terms.append("sampling^2")
-        sources.append("sampling error of the measurement, scaled to the published number of examples")
-    if figure.seed_std is not None:
-        terms.append(f"{figure.seed_std}^2 seeds")
-        sources.append(f"seed-to-seed spread from {figure.seed_source}")
-    width = f"{z_of(confidence):.2f} * sqrt({' + '.join(terms)}) + {figure.rounding} rounding"
-    if expect.sampling == "own":
-        formula = f"{figure.published} +- {width}"
-    elif not terms:
-        formula = f"{format_interval(limits)} = {figure.published} +- {figure.rounding} rounding"
-    else:
-        half = format_number((limits[1] - limits[0]) / 2)
-        formula = f"{format_interval(limits)} = {figure.published} +- {half}; {half} = {width}"
-    warning = f"; {too_wide_reason(limits)}" if too_wide(limits) else ""
-    origins = f" ({'; '.join(sources)})" if sources else ""
-    return f"{formula}{origins}{warning}"
+        parts.append("the sampling error of other examples")
+    if spread is not None:
+        parts.append(f"a seed-to-seed spread of {format_number(spread.std)} from {spread.source}")
+    parts.append(f"{figure.rounding} rounding")
+    return f"{format_interval(limits)} for very many seeds, wider for few: {figure.published} +- {' and '.join(parts)}"
 
 
 def verdict_row(verdict: Verdict) -> list[str]:
@@ -172,9 +158,8 @@ def task_grid(verdicts: Sequence[Verdict]) -> str:
 def count_line(verdicts: Iterable[Verdict]) -> str:
     """Return the number of claims with each outcome, in one line."""
     outcomes = [verdict.outcome for verdict in verdicts]
-    parts = [f"{outcomes.count(o)} {o}" for o in ("reproduced", "deviates", "inconclusive", "not applicable")]
-    if "not measured" in outcomes:
-        parts.append(f"{outcomes.count('not measured')} not measured")
+    more = [outcome for outcome in get_args(Outcome) if outcome not in ALWAYS and outcome in outcomes]
+    parts = [f"{outcomes.count(outcome)} {outcome}" for outcome in (*ALWAYS, *more)]
     return f"{len(outcomes)} claim{'' if len(outcomes) == 1 else 's'}: {', '.join(parts)}"
 
 

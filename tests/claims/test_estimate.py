@@ -1,5 +1,6 @@
 """Intervals: the bootstrap over examples, Student's t over seeds, both at once, and pairs."""
 
+import dataclasses
 import math
 
 import measurements
@@ -9,8 +10,10 @@ from measurements import estimand, read, scored
 
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import estimate
+from bertsecrets.claims.spread import Spread
 
 SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 4000})
+FEW = measurements.SETTINGS.model_copy(update={"resamples": 600})
 
 
 def test_the_interval_of_an_accuracy_is_near_the_binomial_one():
@@ -24,20 +27,42 @@ def test_the_interval_of_an_accuracy_is_near_the_binomial_one():
     assert (observed.seeds, observed.examples) == (1, 400)
 
 
-def test_one_seed_takes_the_cited_spread_on_top():
+def test_one_seed_takes_the_spread_that_is_known_beforehand():
     score = estimand("score", scored([1] * 300, [1] * 300))
     assert np.ptp(estimate([score], SETTINGS).replicates) == pytest.approx(0, abs=1e-9)
-    assert estimate([score], SETTINGS, 2.0).replicates.std() == pytest.approx(2.0, rel=0.06)
+    observed = estimate([score], SETTINGS, Spread(2.0, 4, "five seeds"))
+    assert observed.interval(0.95) == pytest.approx((100 - 2.776 * 2, 100 + 2.776 * 2), abs=0.1)
+    assert estimate([score], SETTINGS).spread is None
+
+
+def levels(*values):
+    """One estimand for each value, which all examples have."""
+    return [Estimand.of(np.full((50, 1), value), lambda mean: mean[..., 0]) for value in values]
 
 
 def test_several_seeds_have_students_interval_around_their_mean():
-    estimands = [Estimand.of(np.full((50, 1), level), lambda mean: mean[..., 0]) for level in (60.0, 70.0, 80.0)]
-    observed = estimate(estimands, SETTINGS, 50.0)  # the cited spread plays no part any more
-    assert (observed.value, observed.seed_std, observed.sampling_error) == (70, 10, 0)
-    low, high = observed.interval(0.95)
+    observed = estimate(levels(60.0, 70.0, 80.0), SETTINGS)
+    assert (observed.value, observed.spread.std, observed.sampling_error) == (70, 10, 0)
     reach = 4.3027 * 10 / np.sqrt(3)  # t of 2 degrees of freedom at .975
-    assert low == pytest.approx(70 - reach, abs=3)
-    assert high == pytest.approx(70 + reach, abs=3)
+    assert observed.interval(0.95) == pytest.approx((70 - reach, 70 + reach), abs=0.5)
+
+
+def test_what_is_known_beforehand_counts_as_many_seeds_as_it_has_seen():
+    # variances 4 with four degrees of freedom and 100 with two: (4 * 4 + 2 * 100) / 6 = 36
+    spread = estimate(levels(60.0, 70.0, 80.0), SETTINGS, Spread(2.0, 4, "five seeds")).spread
+    assert (spread.std, spread.degrees) == (pytest.approx(6.0), 6)
+    many = estimate(levels(*[60.0, 80.0] * 20), SETTINGS, Spread(2.0, 4, "five seeds")).spread
+    assert many.std == pytest.approx(np.sqrt(4000 / 43 + 16 / 43), rel=1e-3)
+
+
+def test_a_second_seed_makes_the_interval_narrower_on_average():
+    rng, known = np.random.default_rng(6), Spread(1.0, 4, "five seeds")
+    widths = {
+        count: np.mean([np.diff(estimate(levels(*rng.normal(0, 1, count)), SETTINGS, known).interval(0.95))
+                        for _ in range(40)])
+        for count in (1, 2, 5)
+    }  # fmt: skip
+    assert widths[1] > 1.2 * widths[2] > 1.5 * widths[5]
 
 
 def test_the_doubt_of_seeds_and_that_of_examples_add_up():
@@ -46,6 +71,49 @@ def test_the_doubt_of_seeds_and_that_of_examples_add_up():
     one, other = (estimate([estimand("score", m) for m in found], SETTINGS) for found in (alike, apart))
     assert one.replicates.std() == pytest.approx(100 * np.sqrt(0.7 * 0.3 / 100), rel=0.06)
     assert np.diff(other.interval(0.95)) > 2 * np.diff(one.interval(0.95))
+
+
+def test_what_a_seed_does_to_single_examples_is_counted_once():
+    """Seeds that differ on each example by chance: the spread over seeds holds that already."""
+    rng = np.random.default_rng(8)
+    worlds = [[Estimand.of(rng.normal(size=(100, 1)), lambda mean: mean[..., 0]) for _ in range(4)] for _ in range(60)]
+    observed = [estimate(world, SETTINGS) for world in worlds]
+    of_examples = [one.replicates.var() - 3 * one.spread.std**2 / 4 for one in observed]  # t(3) has variance 3
+    assert np.mean(of_examples) < 0.25 * 0.05**2  # twice counted, it would be .05 squared more
+
+
+def test_the_least_of_several_parts_holds_the_truth():
+    """All parts are equal, so that their least is biased; the interval must hold the common truth all the same."""
+    rng, held, worlds = np.random.default_rng(9), 0, 200
+    for _ in range(worlds):
+        parts = Estimand.of(rng.normal(size=(100, 6)), lambda mean: mean)
+        low, high = estimate([dataclasses.replace(parts, extreme="least")], FEW).interval(0.95)
+        held += low <= 0 <= high
+        turned = Estimand.of(-parts.blocks[0], lambda mean: mean)
+        other = estimate([dataclasses.replace(turned, extreme="most")], FEW).interval(0.95)
+        assert other == pytest.approx((-high, -low), abs=0.02)
+    assert 0.93 <= held / worlds <= 1.0
+
+
+def test_rows_of_a_cluster_are_resampled_together():
+    rng = np.random.default_rng(10)
+    block = np.repeat(rng.normal(size=(100, 1)), 3, axis=0)
+    apart = Estimand.of(block, lambda mean: mean[..., 0])
+    together = dataclasses.replace(apart, clusters=(np.repeat(np.arange(100), 3),))
+    narrow, wide = (estimate([one], SETTINGS).replicates.std() for one in (apart, together))
+    assert wide / narrow == pytest.approx(np.sqrt(3), rel=0.06)
+
+
+def test_skewed_examples_are_missed_on_neither_side():
+    """Percentile intervals miss the mean of 100 exponential numbers three times as often above as below."""
+    rng, low_misses, high_misses, worlds = np.random.default_rng(11), 0, 0, 400
+    for _ in range(worlds):
+        found = Estimand.of(rng.exponential(size=(100, 1)), lambda mean: mean[..., 0])
+        low, high = estimate([found], FEW).interval(0.90)
+        low_misses += low > 1
+        high_misses += high < 1
+    assert low_misses / worlds == pytest.approx(0.05, abs=0.035)
+    assert high_misses / worlds == pytest.approx(0.05, abs=0.035)
 
 
 def test_a_difference_is_paired():
@@ -63,5 +131,5 @@ def test_a_difference_is_paired():
 
 
 def test_the_same_seed_of_resampling_gives_the_same_interval():
-    score = estimand("score", scored([1, 0] * 50, [1] * 100))
-    assert np.array_equal(estimate([score], SETTINGS, 1.0).replicates, estimate([score], SETTINGS, 1.0).replicates)
+    score, known = estimand("score", scored([1, 0] * 50, [1] * 100)), Spread(1.0, 4, "five seeds")
+    assert np.array_equal(estimate([score], SETTINGS, known).replicates, estimate([score], SETTINGS, known).replicates)

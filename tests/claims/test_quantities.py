@@ -10,13 +10,13 @@ from measurements import estimand, made_up, of_id, read, scored
 
 from bertsecrets.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand
-from bertsecrets.claims.estimate import Estimate, estimate, power
-from bertsecrets.claims.judge import decide
+from bertsecrets.claims.estimate import Estimate, estimate
 from bertsecrets.claims.plan import is_kept, measure_case, missing, plan
+from bertsecrets.claims.power import power
 from bertsecrets.claims.published import correlation, likeness
 from bertsecrets.claims.schema import Case, Claim, cases
+from bertsecrets.claims.spread import Spread
 from bertsecrets.errors import MissingError, NotApplicableError
-from bertsecrets.report.text import width_in_words
 from bertsecrets.store.measurements import Shelf
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement, Subject
@@ -62,7 +62,7 @@ def test_blocks_are_resampled_apart_and_rows_of_one_together():
 def test_blocks_may_differ_in_rows_and_columns():
     from_blocks = Estimand((np.ones((3, 2)), np.full((5, 1), 4.0)), lambda a, b: a.sum(-1) + b[..., 0])
     assert from_blocks.value == 6.0
-    assert estimate([from_blocks], SETTINGS).replicates.tolist() == [6.0] * 2000
+    assert estimate([from_blocks], SETTINGS).replicates.tolist() == [[6.0]] * 2000
 
 
 def test_seeds_see_the_same_resamples_of_their_examples():
@@ -71,61 +71,58 @@ def test_seeds_see_the_same_resamples_of_their_examples():
     estimands = [Estimand.of(base + shift, lambda mean: mean[..., 0]) for shift in (0.0, 1.0)]
     observed = estimate(estimands, SETTINGS)
     assert observed.sampling_error == pytest.approx(base.std() / math.sqrt(300), rel=0.1)  # no less for two seeds
-    assert observed.seed_std == pytest.approx(math.sqrt(0.5))
+    assert observed.spread.std == pytest.approx(math.sqrt(0.5))
 
 
 # ---------------------------------------------------------------------- how many seeds
 
 
-def of(value, error, spread, seeds=1):
-    return Estimate(value, np.array([value]), seeds, 10, error, spread)
+def of(value, error, spread, degrees=4, seeds=1):
+    """An estimate with this sampling error on 100 examples, and this spread over seeds."""
+    known = None if spread is None else Spread(spread, degrees, "five seeds")
+    return Estimate(value, np.array([value]), np.array([[value]]), None, seeds, 100, known, error)
 
 
 def test_the_number_of_seeds_that_decides_by_hand():
-    # 2 points away, an error of .5 (.822 at 95 %), a spread of 3: 3 t / sqrt(n) must stay below sqrt(4 - .676) = 1.823;
-    # t(8) = 1.8595 gives 1.860 for nine seeds, t(9) = 1.8331 gives 1.739 for ten
-    assert power(of(2.0, 0.5, 3.0), (0, math.inf), 0.95).startswith("10 seeds would decide this at 95% (by the cited")
-    assert power(of(-2.0, 0.5, 3.0, seeds=3), (-math.inf, 0), 0.95).startswith("10 seeds")
-    assert "the seeds' own" in power(of(2.0, 0.5, 3.0, seeds=3), (0, math.inf), 0.95)
-    assert power(of(5.0, 0.1, 0.1), (0, math.inf), 0.95).startswith("one seed is enough")
-    # a band: the nearer edge counts
-    assert power(of(60.0, 0.5, 3.0), (58.0, 70.0), 0.95).startswith("10 seeds")
-    # what a single seed with a cited spread decides, seeds of their own spread decide from two on
-    assert power(of(50.0, 0.1, 0.1, seeds=2), (0, math.inf), 0.95).startswith("2 seeds")
+    # 2 points away, an error of .5, a spread of 3 that five seeds gave: (t + .842) * 3 / sqrt(n) and 2.802 * .5 = 1.401
+    # must together stay below 2, so (t + .842) * 3 / sqrt(n) below 1.427: t(38) = 2.024 gives 1.453 for 35 seeds,
+    # t(39) = 2.023 gives 1.432 for 36, t(40) = 2.021 gives 1.412 for 37
+    assert power(of(2.0, 0.5, 3.0), (0, math.inf), 0.95).startswith("37 seeds decide this with a chance of 80%")
+    assert power(of(-2.0, 0.5, 3.0), (-math.inf, 0), 0.95).startswith("37 seeds")
+    assert power(of(5.0, 0.1, 0.1), (0, math.inf), 0.95).startswith("one seed decides this")
     assert power(of(0.01, 0.0, 3.0), (0, math.inf), 0.95).startswith("more than 1000 seeds")
 
 
-def test_so_many_seeds_do_decide_and_fewer_do_not():
-    """The power statement against the judge itself, on seeds that spread as it says."""
+def test_examples_that_are_too_few_are_counted_instead():
+    # 2.802 * .7 = 1.961 must come down to 1: 100 * 1.961 ** 2 = 385
+    assert power(of(1.0, 0.7, 3.0), (0, math.inf), 0.95).startswith("about 385 examples would be needed")
+    assert "measure the seed-to-seed spread" in power(of(1.0, 0.1, None), (0, math.inf), 0.95)
 
-    def outcome(seeds):
-        spread = np.linspace(-1, 1, seeds)
-        values = 2 + 3 * spread / spread.std(ddof=1)
-        estimands = [Estimand.of(np.full((500, 1), value), lambda mean: mean[..., 0]) for value in values]
-        return decide(estimate(estimands, SETTINGS), (0, math.inf), 0.95)[0]
 
-    assert power(of(2.0, 0.0, 3.0, seeds=4), (0, math.inf), 0.95).startswith("9 seeds")
-    assert (outcome(7), outcome(10)) == ("inconclusive", "reproduced")
+def test_so_many_seeds_decide_four_times_of_five():
+    """The power statement against the estimate itself, on seeds and examples that spread as it says."""
+    rng, worlds, few = np.random.default_rng(5), 200, SETTINGS.model_copy(update={"resamples": 400})
+
+    def decided(seeds):
+        count = 0
+        for _ in range(worlds):
+            levels = 1.0 + rng.normal(0, 1.0, seeds)
+            estimands = [Estimand.of(np.full((40, 1), level), lambda mean: mean[..., 0]) for level in levels]
+            low, _ = estimate(estimands, few, Spread(1.0, 8, "runs on record")).interval(0.95)
+            count += low > 0
+        return count / worlds
+
+    said = power(of(1.0, 0.0, 1.0, degrees=8), (0, math.inf), 0.95)
+    assert said.startswith("9 seeds")
+    assert decided(9) == pytest.approx(0.8, abs=0.09)
+    assert decided(5) < 0.65
 
 
 def test_too_few_examples_decide_nothing_however_they_come_out():
-    few, enough = ([scored([1] * n, [1] * n)] for n in (4, 5))  # half to the fifth is less than 5 %
-    above = made_up(kind="above", value=50)
-    assert "fewer than 5 examples" in judged(above, *few).reason
+    few, enough = ([scored([1] * n, [1] * n)] for n in (29, 30))
+    above = made_up(kind="above", value=50, figure={"seed_std": 1.0, "seed_source": "five seeds"})
+    assert "fewer than 30 examples" in judged(above, *few).reason
     assert [judged(above, *found).outcome for found in (few, enough)] == ["inconclusive", "reproduced"]
-
-
-def test_a_band_that_nothing_could_miss_is_said_to_decide_nothing():
-    wide = of_id("D1-mrpc-untrained")
-    verdict = judged(wide, scored([0] * 408, [1] * 279 + [0] * 129, "mrpc"))
-    assert verdict.outcome == "inconclusive"
-    assert verdict.power == "more seeds would not help: the band is too wide"
-    assert "not judged: the band is so wide" in width_in_words(wide, SETTINGS.confidence)
-
-
-def test_examples_too_few_for_any_number_of_seeds():
-    assert "more seeds would not decide this" in power(of(1.0, 0.7, 3.0), (0, math.inf), 0.95)
-    assert "measure the seed-to-seed spread" in power(of(1.0, 0.1, None), (0, math.inf), 0.95)
 
 
 def test_a_verdict_says_how_many_seeds_it_takes():
@@ -135,12 +132,7 @@ def test_a_verdict_says_how_many_seeds_it_takes():
         tasks={"rte": {"seed_std": 2.0, "seed_source": "five seeds"}},
     )  # fmt: skip
     verdict = judged(Case(claim, "rte"), scored([1] * 600 + [0] * 400, target))
-    # 10 points away, error 1.55: 4 / (36.96 - 2.40) is below 1
-    assert (
-        verdict.power
-        == verdict.as_json()["power"]
-        == "one seed is enough to decide this at 95% (by the cited seed-to-seed spread)"
-    )
+    assert verdict.power == verdict.as_json()["power"] == "one seed decides this with a chance of 80%, by the spread of five seeds"
 
 
 # ---------------------------------------------------------------------- what a quantity needs

@@ -43,7 +43,7 @@ def test_gains_by_hand():
 
 def test_each_head_has_a_paired_interval():
     found = heads([60, 50, 70], (1, 3))  # right on nested shares of the same rows
-    settings = JudgeParams(confidence=0.99, decided=0.95, resamples=2000, seed=2019)
+    settings = JudgeParams(confidence=0.95, resamples=2000, seed=2019)
     _, low, high = with_interval(*gains_of(found), settings)
     assert low[0] == high[0] == 0  # nothing changes, whichever rows are drawn
     error = 1.96 * 100 * np.sqrt(0.1 * 0.9 / 400)  # a tenth of the rows changes, all one way

@@ -218,7 +218,7 @@ def test_another_folder_is_named_by_the_environment(tmp_path, monkeypatch):
         ("finetune:|finetune: [", "is not valid YAML"),
         ("seed: 2019|seed: -1", "judge.seed: Input should be greater than or equal to 0"),
         ("seeds: [1]|seeds: [1, -1]", "seeds.1: Input should be greater than or equal to 0"),
-        ("confidence: 0.99|confidence: 2019-99-99", "month must be in"),
+        ("confidence: 0.95|confidence: 2019-99-99", "month must be in"),
     ],
 )
 def test_a_mistake_in_the_settings_is_named(tmp_path, monkeypatch, change, message):

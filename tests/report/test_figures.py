@@ -8,7 +8,7 @@ from bertsecrets.report.figures import figures_of, heat_map, layer_curves
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement, Subject
 
-SETTINGS = JudgeParams(confidence=0.99, decided=0.95, resamples=200, seed=7)
+SETTINGS = JudgeParams(confidence=0.95, resamples=200, seed=7)
 GRID = np.array([[0.5, 0.6, 0.55], [0.7, 0.4, 0.55]])
 
 

@@ -9,11 +9,12 @@ from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, Claim, cases
+from bertsecrets.claims.spread import Spread
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement, Subject
 
-SETTINGS = JudgeParams(confidence=0.99, decided=0.95, resamples=500, seed=7)
+SETTINGS = JudgeParams(confidence=0.95, resamples=500, seed=7)
 
 
 # ---------------------------------------------------------------------- measurements
@@ -87,11 +88,14 @@ def read(quantity: str, *measurements: Needed, **arguments) -> float:
     return estimand(quantity, *measurements, **arguments).value
 
 
-def judged(case: Case, *measurements: Needed, settings: JudgeParams = SETTINGS) -> Verdict:
+SURE = Spread(1e-9, 8, "a test")  # seeds that hardly differ
+
+
+def judged(case: Case, *measurements: Needed, settings: JudgeParams = SETTINGS, known: Spread | None = None) -> Verdict:
     """The verdict on a case by one seed's measurements."""
-    return judge(case, [needed(case.claim.quantity, *measurements)], settings)
+    return judge(case, [needed(case.claim.quantity, *measurements)], settings, known)
 
 
 def verdict(name: str, *measurements: Needed) -> Verdict:
-    """The verdict on the case with an id by one seed's measurements."""
-    return judged(of_id(name), *measurements)
+    """The verdict on the case with an id by one seed's measurements, if seeds hardly differ."""
+    return judged(of_id(name), *measurements, known=SURE)

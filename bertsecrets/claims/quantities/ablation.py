@@ -4,6 +4,7 @@ A gain is the score with a set of heads disabled minus the baseline, both on the
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -107,7 +108,7 @@ def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estiman
     block, gains = gains_of(ablation, sets)
     by_set = zip(sets, gains(block.mean(0)), strict=True)
     notes = [f"{_name(ablation, chosen)} {gain:+.2f}" for chosen, gain in by_set]
-    return Estimand.of(block, lambda mean: gains(mean).min(-1), *notes)
+    return replace(Estimand.of(block, gains, *notes), extreme="least")
 
 
 @quantity(

@@ -1,5 +1,7 @@
 """The change of attention by fine-tuning (K19 section 4.3), as cosine similarity."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from bertsecrets.claims.estimand import Estimand, by_layer, flat
@@ -18,7 +20,12 @@ def last_two(change: Measurement) -> Estimand:
     layers = by_layer(change, "cosine")
     if layers.shape[1] < 3:
         raise NotApplicableError(f"the model has {layers.shape[1]} layers, so none before the last two")
-    return Estimand.of(layers, lambda mean: mean[..., -2:].max(-1) - mean[..., :-2].min(-1))
+
+    def pairs(mean: np.ndarray) -> np.ndarray:
+        apart = mean[..., -2:, None] - mean[..., None, :-2]
+        return apart.reshape(*mean.shape[:-1], -1)
+
+    return replace(Estimand.of(layers, pairs), extreme="most")
 
 
 @quantity("heads-little-changed", unit="percent", change=CHANGE)

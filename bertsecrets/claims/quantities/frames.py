@@ -5,6 +5,7 @@ K19's code, from which its figures come.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,8 +33,9 @@ def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
     block = flat(frames, WEIGHT)
     named = np.zeros(block.shape[1], dtype=bool)
     named[[place(frames, layer, head, WEIGHT) for layer, head in heads]] = True
-    statistic = lambda mean: mean[..., named].min(-1) - mean[..., ~named].max(-1)  # noqa: E731
-    return Estimand.of(block, statistic, f"the best heads are {best_heads(frames, WEIGHT)}")
+    statistic = lambda mean: mean[..., named] - mean[..., ~named].max(-1, keepdims=True)  # noqa: E731
+    found = Estimand.of(block, statistic, f"the best heads are {best_heads(frames, WEIGHT)}")
+    return replace(found, extreme="least")
 
 
 @quantity("frame-weight", unit="attention", frames=FRAMES)
@@ -61,9 +63,9 @@ def over_percentile(frames: Measurement, percentile: float = 99, heads: Sequence
     columns = [place(frames, layer, head, WEIGHT) for layer, head in heads]
 
     def lead(mean: np.ndarray) -> Number:
-        return mean[..., columns].min(-1) - np.percentile(mean, percentile, axis=-1)
+        return mean[..., columns] - np.percentile(mean, percentile, axis=-1, keepdims=True)
 
-    return Estimand.of(flat(frames, WEIGHT), lead)
+    return replace(Estimand.of(flat(frames, WEIGHT), lead), extreme="least")
 
 
 @quantity("frame-gap-in-spread", unit="standard deviations", frames=FRAMES)

@@ -52,7 +52,7 @@ def class_share(patterns: Measurement, classes: Sequence[str] = ()) -> Estimand:
 @quantity("rarest-class", unit="percent", patterns=PATTERNS)
 def rarest_class(patterns: Measurement) -> Estimand:
     """Return the share of the rarest class, in percent."""
-    return Estimand(_blocks(patterns), lambda *means: 100 * corrected(*means).min(-1), drawn=_drawn(patterns))
+    return Estimand(_blocks(patterns), lambda *means: 100 * corrected(*means), drawn=_drawn(patterns), extreme="least")
 
 
 @quantity("class-share-gap", unit="percent", first=Need("patterns", task="qqp"), second=Need("patterns", task="mrpc"))

@@ -35,13 +35,25 @@ def _moments(scores: Measurement) -> Float[np.ndarray, "examples k"]:
 @quantity("score", unit="points", scores=SCORES)
 def score(scores: Measurement) -> Estimand:
     """Return accuracy, or Pearson's correlation for a regression task."""
-    return Estimand.of(_moments(scores), in_points(_plain_metric(scores)))
+    found = Estimand.of(_moments(scores), in_points(_plain_metric(scores)))
+    nothing = 0.0 if _plain_metric(scores) is pearson else 100 * _majority(scores).mean()
+    return replace(found, nothing=float(nothing), constant=bool(scores.values.get("constant")))
+
+
+def _majority(scores: Measurement) -> Float[np.ndarray, " examples"]:
+    """Return 1 for the examples of the most frequent class, 0 for the others."""
+    target = scores.sample("target").astype(int)
+    return (target == np.bincount(target).argmax()).astype(float)
 
 
 @quantity("f1", unit="points", scores=SCORES)
 def f1_score(scores: Measurement) -> Estimand:
     """Return the F1 of class 1."""
-    return Estimand.of(_moments(scores), in_points(positive_f1))
+    target = scores.sample("target").astype(int)
+    share = float((target == 1).mean())
+    always = 100 * 2 * share / (1 + share)  # of answering 1 to everything
+    found = Estimand.of(_moments(scores), in_points(positive_f1))
+    return replace(found, nothing=always, constant=bool(scores.values.get("constant")))
 
 
 @quantity("score-difference", unit="points", own=SCORES, other=Need("scores", "against"))
@@ -94,8 +106,6 @@ def over_majority(scores: Measurement) -> Estimand:
     refuted = "a constant answer is never above the majority class" if scores.values.get("constant") else ""
     if _plain_metric(scores) is pearson:
         return replace(score(scores), refuted=refuted)
-    target = scores.sample("target").astype(int)
-    majority = (target == np.bincount(target).argmax()).astype(float)
     points = in_points(accuracy)
-    block = np.hstack([_moments(scores), majority[:, None]])
+    block = np.hstack([_moments(scores), _majority(scores)[:, None]])
     return replace(Estimand.of(block, lambda mean: points(mean[..., :-1]) - 100 * mean[..., -1]), refuted=refuted)

@@ -1,6 +1,7 @@
 """Attention to linguistic features (K19 section 4.4) and along relations (4.5); inputs without them are left out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -49,7 +50,7 @@ def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -
         naive = float(_present(_means(growth)).max())
         present = int((~np.isnan(growth).any(1)).sum())
         notes.append(f"{kind} {name_of(after, chosen, kind)}, naive best {naive:+.4f}, {present} inputs")
-    return Estimand.of(np.stack(columns, axis=1), lambda mean: mean.min(-1), *notes)
+    return replace(Estimand.of(np.stack(columns, axis=1), lambda mean: mean, *notes), extreme="least")
 
 
 @quantity("feature-ratio", unit="ratio", features=FEATURES)
@@ -129,4 +130,5 @@ def relation_heads(attention: Measurement, patterns: Measurement, relations: Seq
         f"{name}: {name_of(attention, int(head), name)}, {share:.0f} % of its maps diagonal"
         for name, head, share in zip(relations, heads, shares, strict=True)
     ]
-    return Estimand((weights, diagonal), lambda weight, share: by_relation(weight, share)[1].min(-1), tuple(notes))
+    statistic = lambda weight, share: by_relation(weight, share)[1]  # noqa: E731
+    return Estimand((weights, diagonal), statistic, tuple(notes), extreme="least")

@@ -61,6 +61,13 @@ class AblationMeasure(Measure):
         precision = run.resources.grid_precision
         return super().inputs(run) | ({} if precision == "float32" else {"precision": precision})
 
+    def degenerate(self, measurement: Measurement) -> str | None:
+        """Return that the undamaged model gives a constant answer, which losing heads cannot make worse."""
+        predicted = measurement.sample("baseline_predicted")
+        if len(predicted) < 2 or measurement.subject.initialisation not in ("pretrained", "frozen"):
+            return None
+        return "gives every example the same answer" if np.ptp(predicted) == 0 else None
+
     def remarks(self, measurement: Measurement) -> list[str]:
         """Return a remark if the model was run in bfloat16."""
         values = measurement.values

@@ -243,6 +243,10 @@ class Measure(ABC):
         """Yield the figures of a measurement, as data; the report draws them."""
         yield from ()
 
+    def degenerate(self, measurement: Measurement) -> str | None:
+        """Return why the measured model has collapsed, so that nothing it does speaks for any claim; None if not."""
+        return None
+
     def remarks(self, measurement: Measurement) -> list[str]:
         """Return remarks that belong beside every verdict on this measurement."""
         return []

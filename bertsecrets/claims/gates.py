@@ -1,0 +1,45 @@
+"""What keeps measurements from speaking for or against any claim: a collapsed model, or seeds that are none."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from bertsecrets.claims.quantity import Needed
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.types import Measurement
+
+
+def degenerate(by_seed: Sequence[Mapping[str, Needed]]) -> str | None:
+    """Return why measurements decide nothing, whatever the claim; None if they can.
+
+    Args:
+        by_seed: per seed, what the claim's quantity needs, by name.
+    """
+    for needed in by_seed:
+        for measurement in _all(needed):
+            problem = get_measure(measurement.measure).degenerate(measurement)
+            if problem:
+                return f"{measurement.subject}: {problem}"
+    for one, other in combinations(by_seed, 2):
+        for name in one:
+            for first, second in zip(_all({name: one[name]}), _all({name: other[name]}), strict=True):
+                if first.examples != second.examples:
+                    return f"{first.subject} and {second.subject} have {first.examples} and {second.examples} examples"
+                if first.subject.initialisation != "untrained" and _identical(first, second):
+                    return f"{first.subject} and {second.subject} give the same numbers: the seed changes nothing"
+    return None
+
+
+def _all(needed: Mapping[str, Needed]) -> list[Measurement]:
+    return [one for of_need in needed.values() for one in (of_need if isinstance(of_need, tuple) else (of_need,))]
+
+
+def _identical(one: Measurement, other: Measurement) -> bool:
+    """Return whether two trained subjects have the very same real numbers; equal classes alone say nothing."""
+    real = [name for name, sample in one.samples.items() if sample.dtype.kind == "f" and name not in ("target", "errors")]
+    return (
+        one.subject != other.subject
+        and bool(real)
+        and all(np.array_equal(one.samples[name], other.samples.get(name), equal_nan=True) for name in real)
+    )

@@ -1,0 +1,17 @@
+"""The smallest effect of interest in each unit: an effect that is surely smaller is called negligible."""
+
+SMALLEST = {
+    "points": (0.5, "half a point, less than the tables of GLUE are read to"),
+    "percent": (1.0, "one map or head in a hundred"),
+    "attention": (0.005, "a two-hundredth of what a token has to give"),
+    "cosine": (0.01, "a hundredth of the whole range of similarity between non-negative maps"),
+    "depth": (0.02, "a quarter of the distance between two of twelve layers"),
+    "ratio": (0.02, "a fiftieth of the larger weight"),
+    "r": (0.1, "one hundredth of the variance"),
+    "standard deviations": (0.1, "a tenth of the heads' own spread"),
+}
+
+
+def smallest(unit: str) -> tuple[float, str]:
+    """Return the smallest effect of interest in a unit, and why; 0 for a unit that has none."""
+    return SMALLEST.get(unit, (0.0, ""))
