@@ -19,6 +19,7 @@ from bertsecrets.settings import Params
 from bertsecrets.texts.metrics import decide
 from bertsecrets.texts.metrics import scores as all_scores
 from bertsecrets.texts.tasks import Task
+from bertsecrets.types import Measurement
 
 
 @measure("scores", title="scores, majority-class baseline, entropy of predicted classes", source="K19 3, table 1")
