@@ -34,7 +34,7 @@ def band(
     if expect.kind == "below":
         return float("-inf"), expect.value
     assert figure.published is not None
-    seedless = observed is not None and observed.seedless
+    seedless = observed.seedless if observed is not None else case.claim.seedless
     spread = observed.spread if observed is not None else cited_spread(case)
     if spread is None and not seedless:
         return None

@@ -37,7 +37,9 @@ def _all(needed: Mapping[str, Needed]) -> list[Measurement]:
 
 def _identical(one: Measurement, other: Measurement) -> bool:
     """Return whether two trained subjects have the very same real numbers; equal classes alone say nothing."""
-    real = [name for name, sample in one.samples.items() if sample.dtype.kind == "f" and name not in ("target", "errors")]
+    real = [
+        name for name, sample in one.samples.items() if sample.dtype.kind == "f" and name not in ("target", "errors")
+    ]
     return (
         one.subject != other.subject
         and bool(real)

@@ -29,7 +29,6 @@ from bertsecrets.claims.spread import Spread
 from bertsecrets.claims.units import smallest
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.measures.registry import get_measure
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
@@ -65,7 +64,7 @@ def judge(
         estimands,
         settings,
         known or spread_beforehand(case),
-        seedless=all(get_measure(measurement.measure).seedless for measurement in measurements),
+        seedless=claim.seedless,
         examples_share=share_of_other_rows(case, measurements) if around else 1.0,
     )
     limits = band(case, settings.confidence, observed, at_published_size(case, observed, measurements))

@@ -14,7 +14,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt, ValidationError, mode
 
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError, near_matches
-from bertsecrets.measures.registry import measure_names
+from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
 from bertsecrets.settings import Section, in_words, project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
@@ -132,6 +132,12 @@ class Claim(Section):
     def implemented(self) -> bool:
         """True if the claim has a quantity, so that a benchmark of it can run and fail."""
         return self.quantity is not None
+
+    @property
+    def seedless(self) -> bool:
+        """True if nothing that the claim needs is trained, so that seeds make no difference."""
+        assert self.quantity is not None
+        return all(get_measure(need.measure).seedless for need in QUANTITIES[self.quantity].needs.values())
 
     @property
     def name(self) -> str:

@@ -163,11 +163,17 @@ def test_a_score_is_judged_from_end_to_end():
         check(verdict(70.0))
 
 
+def random_weights(predicted, target, **values):
+    """Scores of a model trained from random weights, which may well give a constant answer."""
+    found = scored(predicted, target, **values)
+    return dataclasses.replace(found, subject=dataclasses.replace(found.subject, initialisation="random"))
+
+
 def test_a_constant_answers_figure_is_reproduced_by_a_constant_answer_alone():
     figure = {"published": 52.7, "seed_std": 2.0, "seed_source": "halves", "constant_answer": True}
     case = made_up(sampling="score", figure=figure)
     target = [1] * 146 + [0] * 131
-    constant, mixed = scored([1] * 277, target, constant=True), scored([1, 0] * 138 + [1], target)
+    constant, mixed = random_weights([1] * 277, target, constant=True), random_weights([1, 0] * 138 + [1], target)
     assert judged(case, constant).outcome == "reproduced"
     assert judged(case, mixed).outcome == "inconclusive"
 
@@ -313,9 +319,31 @@ def test_no_difference_at_all_decides_no_order():
     assert "every resample equals the limit exactly" in reason
 
 
+def test_a_collapsed_model_decides_nothing():
+    dead = scored([1] * 100, [1] * 60 + [0] * 40, constant=True)
+    for case in (made_up(), made_up(kind="above"), made_up("score-over-majority", kind="below")):
+        found = judged(case, dead, known=Spread(1.0, 4, "five seeds"))
+        assert (found.outcome, found.observed) == ("degenerate", None)
+        assert found.reason == "m-rte-pretrained-s1: gives every example the same answer"
+
+
+def test_seeds_that_change_nothing_are_refused():
+    cosine = np.random.default_rng(1).random((40, 3, 2))
+    found = [measured("attention-change", {"cosine": cosine.mean(0)}, {"cosine": cosine}, seed=n) for n in (1, 2)]
+    same = judge(made_up("last-two-layers", kind="below"), [needed("last-two-layers", one) for one in found], SETTINGS)
+    assert same.outcome == "degenerate"
+    assert same.reason == "m-rte-pretrained-s1 and m-rte-pretrained-s2 give the same numbers: the seed changes nothing"
+
+
+def test_seeds_with_different_examples_are_refused():
+    found = [needed("score", scored([1] * n, [1] * n)) for n in (40, 41)]
+    verdict = judge(made_up(), found, SETTINGS)
+    assert verdict.outcome == "degenerate"
+    assert "have 40 and 41 examples" in verdict.reason
+
+
 def test_a_constant_answer_is_not_above_the_majority_class():
-    found = scored([1] * 100, [1] * 60 + [0] * 40)
-    found = dataclasses.replace(found, values={**found.values, "constant": True})
+    found = random_weights([1] * 100, [1] * 60 + [0] * 40, constant=True)
     order = made_up(quantity="score-over-majority", kind="above", figure={})
     verdict = judged(order, found)
     assert verdict.outcome == "deviates"

@@ -132,7 +132,11 @@ def test_a_verdict_says_how_many_seeds_it_takes():
         tasks={"rte": {"seed_std": 2.0, "seed_source": "five seeds"}},
     )  # fmt: skip
     verdict = judged(Case(claim, "rte"), scored([1] * 600 + [0] * 400, target))
-    assert verdict.power == verdict.as_json()["power"] == "one seed decides this with a chance of 80%, by the spread of five seeds"
+    assert (
+        verdict.power
+        == verdict.as_json()["power"]
+        == "one seed decides this with a chance of 80%, by the spread of five seeds"
+    )
 
 
 # ---------------------------------------------------------------------- what a quantity needs

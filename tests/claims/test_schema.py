@@ -78,7 +78,13 @@ def test_the_measures_own_claims_read_that_measure_first():
 
 def test_every_task_and_band_makes_sense():
     for case in cases():
-        low, high = band(case, load_settings().judge.confidence)
+        limits = band(case, load_settings().judge.confidence)
+        if limits is None:  # it depends on the seeds alone, so it is not known before they are
+            assert case.claim.expect.kind == "around"
+            assert case.figure.seed_std is None
+            assert not case.claim.seedless
+            continue
+        low, high = limits
         assert low < high
         if case.claim.expect.kind == "around":
             assert low <= case.figure.published <= high

@@ -80,9 +80,7 @@ def _published(kind: Kind, world: World, rng: np.random.Generator) -> Case:
     return Case(claim, kind.case.task)
 
 
-def cells(
-    examples: Sequence[int], seeds: Sequence[int], ratios: Sequence[float], kind: Kind
-) -> Iterator[World]:
+def cells(examples: Sequence[int], seeds: Sequence[int], ratios: Sequence[float], kind: Kind) -> Iterator[World]:
     """Yield the worlds in which a kind is judged: without an effect, and with its own."""
     in_points = kind.name not in ("attention", "layers")
     for n in examples:

@@ -58,7 +58,11 @@ class Kind:
 
 
 def measured(
-    measure: str, seed: int, samples: dict[str, np.ndarray], initialisation: Initialisation = "pretrained", **values: object
+    measure: str,
+    seed: int,
+    samples: dict[str, np.ndarray],
+    initialisation: Initialisation = "pretrained",
+    **values: object,
 ) -> Measurement:
     """Return a measurement of a made-up model on RTE."""
     size = len(next(iter(samples.values())))
@@ -149,7 +153,9 @@ def _grid(world: World, rng: np.random.Generator, gains: np.ndarray) -> list[Mea
             lost = 0.05 - gain / 100 * 0.5  # of all examples become wrong
             won = 0.05 + gain / 100 * 0.5
             flips = rng.random(world.examples)
-            predicted[head] = np.where(right, flips >= lost / max(right.mean(), 1e-9), flips < won / max(1 - right.mean(), 1e-9))
+            predicted[head] = np.where(
+                right, flips >= lost / max(right.mean(), 1e-9), flips < won / max(1 - right.mean(), 1e-9)
+            )
         samples = {
             "predicted": np.where(predicted, target, 1 - target),
             "baseline_predicted": before,
@@ -158,7 +164,9 @@ def _grid(world: World, rng: np.random.Generator, gains: np.ndarray) -> list[Mea
         of_heads = np.asarray(predicted.mean(1)).reshape(2, -1)
         subject = Subject("made-up", "rte", "pretrained", seed)
         found.append(
-            Measurement("head-ablation", subject, world.examples, {"score": of_heads, "baseline": right.mean()}, samples)
+            Measurement(
+                "head-ablation", subject, world.examples, {"score": of_heads, "baseline": right.mean()}, samples
+            )
         )
     return found
 
@@ -181,10 +189,17 @@ def kinds() -> list[Kind]:
     return [
         Kind("attention", find_case("C3", "rte"), growth, 1.0, lambda w: tenth * w.effect, lambda w: tenth * w.ratio),
         Kind(
-            "layers", find_case("C1", "rte"), change, 2.0, lambda w: -tenth * w.effect, lambda w: tenth * w.ratio * 2**0.5
+            "layers",
+            find_case("C1", "rte"),
+            change,
+            2.0,
+            lambda w: -tenth * w.effect,
+            lambda w: tenth * w.ratio * 2**0.5,
         ),
         Kind("scores", find_case("D3", "rte"), score_gap, 11.9, lambda w: w.effect, lambda w: w.ratio * 2**0.5),
         Kind("figure", find_case("D1-pretrained", "rte"), figure, 12.0, None, lambda w: w.ratio),
         Kind("best of heads", find_case("G1", "rte"), best_head, 4.0, None, lambda w: w.ratio),
-        Kind("mean of heads", find_case("G2", "rte"), mean_head, 1.0, lambda w: -w.effect, lambda w: w.ratio / HEADS**0.5),
+        Kind(
+            "mean of heads", find_case("G2", "rte"), mean_head, 1.0, lambda w: -w.effect, lambda w: w.ratio / HEADS**0.5
+        ),
     ]
