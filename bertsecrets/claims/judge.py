@@ -63,7 +63,7 @@ def judge(
     observed = estimate(
         estimands,
         settings,
-        known or spread_beforehand(case),
+        known or spread_beforehand(case, measurements[0].subject.model),
         seedless=claim.seedless,
         examples_share=share_of_other_rows(case, measurements) if around else 1.0,
     )
@@ -77,6 +77,7 @@ def judge(
         interval=observed.interval(settings.confidence) if observed.computable else None,
         band=limits,
         measurements=measurements,
+        by_seed=tuple(tuple(estimand.parts.tolist()) for estimand in estimands),
         power=power(observed, limits, settings.confidence) if limits is not None else "",
     )
 

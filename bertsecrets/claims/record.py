@@ -1,42 +1,106 @@
-"""Runs on record: what each quantity was on every seed, in `expected/evidence/`, as the prior of its spread over seeds."""
+"""Runs on record: what a quantity was on every seed, as the prior of its spread over seeds.
 
-import json
+`expected/evidence/` has one file of runs for each model; `bertsecrets report --record` writes them.
+"""
+
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
+from pydantic import Field, ValidationError
 
 from bertsecrets.claims.band import cited_spread
-from bertsecrets.claims.schema import Case
+from bertsecrets.claims.schema import Case, Claim, load_claims
 from bertsecrets.claims.spread import Spread, pooled
-from bertsecrets.settings import project_path
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.errors import UserError
+from bertsecrets.reading import read_text
+from bertsecrets.settings import Section, in_words, project_path
 
 PATTERN = "seeds-*.json"  # one file for each model
+LIMIT = 2**24  # bytes of such a file
 
 
-def spread_beforehand(case: Case) -> Spread | None:
-    """Return the spread over seeds that is cited beside a case's figure, or that runs on record give; None for neither.
+class Runs(Section):
+    """What a claim's quantity was on a task: the parts of each seed, a single one for most quantities."""
 
-    Runs of the same claim count, on the case's own task and on others.
+    claim: str
+    task: str
+    seeds: tuple[int, ...] = Field(min_length=2)
+    values: tuple[tuple[float, ...], ...] = Field(min_length=2)
+
+    @property
+    def std(self) -> float:
+        """The standard deviation over seeds; of several parts, the root of their mean variance."""
+        return float(np.sqrt(np.var(self.values, axis=0, ddof=1).mean()))
+
+
+class Recorded(Section):
+    """All runs of one model, with how they were trained."""
+
+    model: str
+    precision: str
+    runs: tuple[Runs, ...]
+
+
+def spread_beforehand(case: Case, model: str) -> Spread | None:
+    """Return the spread over seeds that is known before a model's own seeds; None where none is.
+
+    It is that cited beside the published figure, otherwise that of runs on record: of the same claim, or else of
+    claims with the same quantity. The model's own runs on the task do not count, since its seeds are judged with it.
     """
-    return cited_spread(case) or _on_record(case.claim.name)
+    if (cited := cited_spread(case)) is not None:
+        return cited
+    others = [(of, runs) for of, runs in runs_on_record() if (of, runs.task) != (model, case.task)]
+    alike = _alike(case.claim)
+    chosen = [one for one in others if one[1].claim == case.claim.name]
+    chosen = chosen or [one for one in others if one[1].claim in alike]
+    models, tasks = ({one[0] for one in chosen}, {one[1].task for one in chosen})
+    source = f"runs on record ({', '.join(sorted(models))} on {', '.join(sorted(tasks))})"
+    return pooled([(runs.std, len(runs.seeds) - 1) for _, runs in chosen], source)
+
+
+def _alike(claim: Claim) -> set[str]:
+    """Return the names of the claims about the same quantity of models with the same initialisations."""
+    kind = (claim.quantity, claim.initialisation, claim.against)
+    return {one.name for one in load_claims() if (one.quantity, one.initialisation, one.against) == kind}
 
 
 @cache
-def _on_record(claim: str) -> Spread | None:
-    runs = [run for run in runs_on_record() if run["claim"] == claim]
-    spreads = [(float(np.std(run["values"], ddof=1)), len(run["values"]) - 1) for run in runs if len(run["values"]) > 1]
-    models = ", ".join(sorted({run["model"] for run in runs}))
-    tasks = ", ".join(sorted({run["task"] for run in runs}))
-    return pooled(spreads, f"runs on record ({models} on {tasks})")
+def runs_on_record() -> tuple[tuple[str, Runs], ...]:
+    """Return all runs on record, each with its model.
+
+    Raises:
+        UserError: a file is malformed.
+    """
+    found = []
+    for file in sorted((project_path("expected") / "evidence").glob(PATTERN)):
+        try:
+            recorded = Recorded.model_validate_json(read_text(file, LIMIT))
+        except ValidationError as error:
+            raise UserError(f"{file}: {in_words(error)}: write it anew with bertsecrets report --record") from error
+        found += [(recorded.model, runs) for runs in recorded.runs]
+    return tuple(found)
 
 
-@cache
-def runs_on_record() -> list[dict[str, Any]]:
-    """Return all runs on record: `claim`, `task`, `model`, and `values` by seed in the claim's unit."""
-    files = sorted((project_path("expected") / "evidence").glob(PATTERN))
-    return [
-        {"model": data["model"], **run}
-        for data in (json.loads(file.read_text(encoding="utf-8")) for file in files)
-        for run in data["runs"]
+def record(model: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """Return what the verdicts on a model put on record, where they rest on several seeds, as data for a file.
+
+    Raises:
+        UserError: no verdict rests on several seeds.
+    """
+    runs = [
+        Runs(claim=verdict.case.claim.name, task=verdict.case.task, seeds=verdict.seeds, values=verdict.by_seed)
+        for verdict in verdicts
+        if len(verdict.by_seed) > 1 and np.isfinite(verdict.by_seed).all()
     ]
+    if not runs:
+        raise UserError("nothing to put on record: no verdict rests on several seeds: measure them with --seeds 5")
+    return Recorded(model=model, precision=_precision(verdicts), runs=tuple(runs)).model_dump(mode="json")
+
+
+def _precision(verdicts: Sequence[Verdict]) -> str:
+    """Return the precision in which all that verdicts rest on was trained; several where they differ."""
+    trainings = [one.provenance.get("training") or {} for verdict in verdicts for one in verdict.measurements]
+    return ", ".join(sorted({str(training["precision"]) for training in trainings if training.get("precision")}))

@@ -14,7 +14,11 @@ from bertsecrets.types import Measurement, as_html
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a claim on a task, with its reason and the measurements behind it."""
+    """The outcome of a claim on a task, with its reason and the measurements behind it.
+
+    Args:
+        by_seed: the quantity on every seed: its parts, where it is the least or the most of several, otherwise one.
+    """
 
     case: Case
     outcome: Outcome
@@ -24,6 +28,12 @@ class Verdict:
     band: tuple[float, float] | None = None
     measurements: tuple[Measurement, ...] = ()
     power: str = ""
+    by_seed: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the subjects that were measured."""
+        return tuple(sorted({measurement.subject.seed for measurement in self.measurements}))
 
     @property
     def remarks(self) -> list[str]:
@@ -77,7 +87,8 @@ class Verdict:
             "power": self.power,
             "remarks": self.remarks,
             "models": sorted({measurement.subject.model for measurement in self.measurements}),
-            "seeds": sorted({measurement.subject.seed for measurement in self.measurements}),
+            "seeds": list(self.seeds),
+            "by_seed": [list(parts) for parts in self.by_seed],
             "seconds": round(seconds, 2),
         }
 

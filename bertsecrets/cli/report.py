@@ -49,6 +49,13 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plots", type=path, help="write the curves over layers to this JSON file")
     parser.add_argument("--html", type=path, help="write the report to this HTML file")
     parser.add_argument("--json", type=path, help="write the verdicts to this JSON file")
+    parser.add_argument(
+        "--record",
+        type=path,
+        metavar="FILE",
+        help="write what every seed gave to this JSON file; as expected/evidence/seeds-MODEL.json it tells later "
+        "verdicts how far seeds differ",
+    )
 
 
 @dataclass
@@ -156,6 +163,11 @@ def _write(options: argparse.Namespace, judged: Judged) -> None:
     if options.json:
         write_json(options.json, [verdict.as_json() for verdict in verdicts])
         print(f"verdicts: {options.json.resolve()}")
+    if options.record:
+        from bertsecrets.claims.record import record
+
+        write_json(options.record, record(judged.model, verdicts))
+        print(f"seeds: {options.record.resolve()}")
     if options.metrics:
         from bertsecrets.report.json import metrics
 
