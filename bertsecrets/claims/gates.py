@@ -9,6 +9,9 @@ from bertsecrets.claims.quantity import Needed
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.types import Measurement
 
+GIVEN = ("target", "errors", "cluster")  # samples that do not come from the subject
+MANY = 100  # examples on which two different models never agree throughout
+
 
 def degenerate(by_seed: Sequence[Mapping[str, Needed]]) -> str | None:
     """Return why measurements decide nothing, whatever the claim; None if they can.
@@ -36,12 +39,17 @@ def _all(needed: Mapping[str, Needed]) -> list[Measurement]:
 
 
 def _identical(one: Measurement, other: Measurement) -> bool:
-    """Return whether two trained subjects have the very same real numbers; equal classes alone say nothing."""
-    real = [
-        name for name, sample in one.samples.items() if sample.dtype.kind == "f" and name not in ("target", "errors")
-    ]
-    return (
-        one.subject != other.subject
-        and bool(real)
-        and all(np.array_equal(one.samples[name], other.samples.get(name), equal_nan=True) for name in real)
-    )
+    """Return whether two trained subjects have the very same numbers.
+
+    Equal classes say so only of many examples, and not if every example has the same class: two seeds may well end in
+    the same constant answer.
+    """
+    if one.subject == other.subject:
+        return False
+    names = [name for name in one.samples if name not in GIVEN and name in other.samples]
+    equal = [name for name in names if np.array_equal(one.samples[name], other.samples[name], equal_nan=True)]
+    real = [name for name in names if one.samples[name].dtype.kind == "f"]
+    if real:
+        return all(name in equal for name in real)
+    varied = any(np.ptp(one.samples[name]) > 0 for name in names)
+    return bool(names) and equal == names and varied and one.examples >= MANY

@@ -23,6 +23,7 @@ from bertsecrets.claims.schema import Case
 from bertsecrets.claims.spread import Spread
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.report.text import check
+from bertsecrets.types import Subject
 
 SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 4000})
 
@@ -333,6 +334,19 @@ def test_seeds_that_change_nothing_are_refused():
     same = judge(made_up("last-two-layers", kind="below"), [needed("last-two-layers", one) for one in found], SETTINGS)
     assert same.outcome == "degenerate"
     assert same.reason == "m-rte-pretrained-s1 and m-rte-pretrained-s2 give the same numbers: the seed changes nothing"
+
+
+def test_seeds_that_agree_on_every_one_of_many_examples_are_refused():
+    def outcome(predicted, target=(1, 0) * 60):
+        found = [
+            scored(predicted, target),
+            dataclasses.replace(scored(predicted, target), subject=Subject("m", "rte", seed=2)),
+        ]
+        return judge(made_up(kind="above", figure={}), [needed("score", one) for one in found], SETTINGS)
+
+    assert "the seed changes nothing" in outcome([1, 1, 0] * 40).reason
+    assert outcome([1, 1, 0] * 10, (1, 0) * 15).outcome != "degenerate"  # so few may agree by chance
+    assert outcome([1] * 120).outcome != "degenerate"  # two models may end in the same constant answer
 
 
 def test_seeds_with_different_examples_are_refused():
