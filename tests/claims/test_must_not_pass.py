@@ -1,0 +1,152 @@
+"""Models that are dead, blind or untouched, and noise: none of them may reproduce what the paper says of BERT."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from measurements import SETTINGS, SURE, gridded, measured, needed, of_id, scored
+
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.spread import Spread
+
+RTE = np.array([1] * 146 + [0] * 131)
+MRPC = np.array([1] * 279 + [0] * 129)
+
+
+def seeds(measurement, count):
+    """The same measurement for so many seeds."""
+    return [replace(measurement, subject=replace(measurement.subject, seed=n)) for n in range(1, count + 1)]
+
+
+def of(measurement, **subject):
+    """The measurement of another subject."""
+    return replace(measurement, subject=replace(measurement.subject, **subject))
+
+
+def outcome(case, *by_seed, known=None):
+    """The outcome of a case, by its id; each of `by_seed` has the measurements of one seed, or is a single one."""
+    case = of_id(case)
+    rows = [one if isinstance(one, tuple) else (one,) for one in by_seed]
+    return judge(case, [needed(case.claim.quantity, *row) for row in rows], SETTINGS, known).outcome
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_constant_answer_is_degenerate(count):
+    on_rte = scored(np.ones(277, dtype=int), RTE, constant=True)
+    on_mrpc = scored(np.ones(408, dtype=int), MRPC, "mrpc", constant=True)
+    assert outcome("D1-rte-pretrained", *seeds(on_rte, count)) == "degenerate"
+    assert outcome("D1-mrpc-pretrained-f1", *seeds(on_mrpc, count)) == "degenerate"
+    assert outcome("D5-rte", *seeds(of(on_rte, initialisation="random"), count)) == "deviates"
+
+
+@pytest.mark.parametrize(
+    ("case", "initialisation"), [("pretrained", "pretrained"), ("random", "random"), ("untrained", "untrained")]
+)
+def test_coin_flips_reproduce_no_cell_of_table_1(case, initialisation):
+    rng = np.random.default_rng(1)
+    for count in (1, 5):
+        found = Counter()
+        for _ in range(20):
+            flips = [
+                of(scored(rng.integers(2, size=277), RTE), initialisation=initialisation, seed=n + 1)
+                for n in range(count)
+            ]
+            found[outcome(f"D1-rte-{case}", *flips)] += 1
+        assert found["reproduced"] == 0, found
+        if case == "pretrained":
+            assert found["deviates"] > 10, found
+
+
+def dead_grid(heads=(2, 3)):
+    """Ablations of a model that answers 1 whatever head is disabled."""
+    answers = np.ones(277, dtype=int)
+    samples = {
+        "predicted": np.ones((heads[0] * heads[1], 277), dtype=int),
+        "baseline_predicted": answers,
+        "target": RTE,
+    }
+    return measured("head-ablation", {"score": np.full(heads, 146 / 277), "baseline": 146 / 277}, samples)
+
+
+def test_a_model_that_nothing_can_harm_is_degenerate():
+    frames = gridded("frame-heads", "all", max_weight=np.random.default_rng(1).random((40, 2, 3)))
+    assert outcome("B4-rte-own", (dead_grid(), frames)) == "degenerate"
+    for case in ("G1-rte", "G2-rte", "G3-rte"):
+        assert outcome(case, dead_grid()) == "degenerate"
+    constant = scored(np.ones(872, dtype=int), np.arange(872) % 2, "sst2", constant=True, lower_cases=True)
+    assert outcome("D6-sst2-spared", (constant, constant)) == "degenerate"
+
+
+def untouched(seed=1, shape=(277, 6, 12)):
+    """The change of a model that fine-tuning did not change: similarities of 1, up to float32's rounding."""
+    dust = np.random.default_rng(seed).normal(size=shape).astype(np.float32) * np.float32(4e-8)
+    return gridded("attention-change", cosine=np.minimum(1 - np.abs(dust), 1))
+
+
+@pytest.mark.parametrize("case", ["C1-rte", "C2-rte", "C1p-rte", "C2p-rte"])
+def test_fine_tuning_that_changed_nothing_reproduces_and_refutes_nothing(case):
+    assert outcome(case, untouched(), known=SURE) in ("degenerate", "negligible")
+
+
+def test_dust_on_uniform_attention_is_no_growth():
+    sep = np.full((277, 6, 12), 0.05)
+    after, before = gridded("special-tokens", sep=sep + 2e-9), gridded("special-tokens", sep=sep)
+    assert outcome("C3-rte", (after, of(before, initialisation="untrained")), known=SURE) == "negligible"
+
+
+def test_one_head_without_numbers_is_degenerate():
+    cosine = np.random.default_rng(1).uniform(0.8, 1, size=(277, 6, 12))
+    cosine[:, 2, 3] = np.nan
+    assert outcome("C2-rte", gridded("attention-change", cosine=cosine), known=SURE) == "degenerate"
+
+
+def test_a_regressor_that_fails_on_a_few_rows_is_degenerate():
+    rng = np.random.default_rng(1)
+    target = rng.uniform(0, 5, size=1500)
+    predicted = target + rng.normal(size=1500)
+    predicted[[3, 500, 999]] = np.nan
+    found = measured("scores", {"pearson": 0.8}, {"predicted": predicted, "target": target}, "stsb")
+    assert outcome("D1-stsb-pretrained", found) == "degenerate"
+
+
+def test_a_seed_that_is_not_applied_is_refused():
+    predicted = np.where(np.random.default_rng(1).random(277) < 0.65, RTE, 1 - RTE)
+    assert outcome("D1-rte-pretrained", *seeds(scored(predicted, RTE), 5)) == "degenerate"
+
+
+def features(rare, count=3, shape=(277, 4, 3), seed=1):
+    """Attention to features, of which one kind stands in only so many inputs, and strongly there."""
+    rng = np.random.default_rng(seed)
+    kinds = {
+        kind: rng.uniform(0.0, 0.1, size=shape) for kind in ("noun", "verb", "pronoun", "subject", "object", "negation")
+    }
+    special = {kind: rng.uniform(0.5, 0.6, size=shape) for kind in ("cls", "sep")}
+    kinds[rare] = np.full(shape, np.nan)
+    kinds[rare][:count] = 0.9
+    rows = {f"cls_row_{kind}": values[:, -1] for kind, values in {**kinds, **special}.items()}
+    return gridded("features", **{**kinds, **special}), rows
+
+
+def test_a_kind_of_word_in_three_inputs_decides_nothing():
+    found, rows = features("negation")
+    found = replace(found, samples={**found.samples, **rows})
+    assert outcome("E4-rte", found, known=SURE) == "reproduced"  # by the kinds that many inputs have
+    mrpc = of(replace(found, samples={**found.samples, **rows}), task="mrpc")
+    assert outcome("F2-mrpc", mrpc, known=SURE) == "reproduced"
+
+
+def grown(rng, spread, shape=(277, 6, 12)):
+    """Attention to nouns and objects, after and before; every head has moved by chance."""
+    before = {kind: rng.uniform(0, 0.2, size=shape) for kind in ("noun", "object")}
+    moved = rng.normal(0, spread, size=shape[1:]) if spread else 0.0
+    after = {kind: values + moved + rng.normal(0, 0.01, size=shape) for kind, values in before.items()}
+    return gridded("features", **after), of(gridded("features", **before), initialisation="untrained")
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.002])
+def test_heads_that_moved_by_chance_grew_for_no_kind_of_word(spread):
+    rng = np.random.default_rng(1)
+    found = Counter(outcome("E3-rte", grown(rng, spread), known=Spread(0.002, 8, "a test")) for _ in range(15))
+    assert found["reproduced"] == 0, found
+    assert found["deviates"] == 0, found
