@@ -21,6 +21,7 @@ ORDER = (
         "extras",
         "bootstrap",
         "settings",
+        "published",
         "code",
         "provenance",
         "store",

@@ -7,6 +7,7 @@ import numpy as np
 from bertsecrets.claims.estimate import Estimate
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.spread import Spread
+from bertsecrets.claims.units import smallest
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
@@ -17,8 +18,8 @@ def band(
     """Return the band of a claim on a task, in the claim's unit; an infinite end for a claim about an order.
 
     Around a published figure it is the prediction interval of the observed one: where the mean of so many seeds lies
-    if the published figure is one more run of the same procedure. Both were made on the same examples wherever the
-    claim says so, and then the choice of examples adds nothing.
+    if the published figure is one more run of the same procedure, or is as doubtful as it says. Both were made on the
+    same examples wherever the claim says so, and then the choice of examples adds nothing.
 
     Args:
         observed: the estimate that is compared; without one, the band of very many seeds.
@@ -33,17 +34,23 @@ def band(
         return expect.value, float("inf")
     if expect.kind == "below":
         return float("-inf"), expect.value
+    if expect.kind == "equal":
+        return expect.value - smallest(case.unit)[0], expect.value + smallest(case.unit)[0]
     assert figure.published is not None
     seedless = observed.seedless if observed is not None else case.claim.seedless
     spread = observed.spread if observed is not None else cited_spread(case)
-    if spread is None and not seedless:
+    doubt = figure.doubt
+    if spread is None and not seedless and (doubt is None or observed is not None):
         return None
     parts: list[tuple[float, float]] = [(published_error, np.inf)]  # standard errors with their degrees of freedom
     if observed is not None:
         parts.append((observed.examples_error, np.inf))
+    if doubt is not None:
+        parts.append((doubt, figure.doubt_degrees))
     if spread is not None and not seedless:
         seeds = observed.seeds if observed is not None else np.inf
-        parts.append((float(spread.std * np.sqrt(1 + 1 / seeds)), spread.degrees))
+        one_more = 0.0 if doubt is not None else 1.0  # whether the published figure is one more run
+        parts.append((float(spread.std * np.sqrt(one_more + 1 / seeds)), spread.degrees))
     half = reach(parts, confidence) + figure.rounding
     return figure.published - half, figure.published + half
 

@@ -1,22 +1,14 @@
-"""The published figures, read off their pixels, and the correlation of measured maps with them."""
-
-import json
-from functools import cache
-from typing import Any
+"""The correlation of measured maps with published figures, which were read off their pixels."""
 
 import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand
-from bertsecrets.settings import project_path
+from bertsecrets.published import p20_score, published_figures
 from bertsecrets.texts.metrics import Number
 
-
-@cache
-def published_figures() -> dict[str, Any]:
-    """Return the figures by name and task; arrays are [layer, head], counted from 0."""
-    return json.loads((project_path("expected") / "figures.json").read_text(encoding="utf-8"))
+__all__ = ["correlation", "likeness", "p20_score", "published_figures"]
 
 
 def correlation(means: Float[np.ndarray, "... k"], figure: Float[np.ndarray, " k"], ranks: bool = False) -> Number:

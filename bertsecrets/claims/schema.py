@@ -5,13 +5,15 @@ A claim is one YAML entry; a `Case` is that claim on one task, which is what a b
 
 import functools
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field, NonNegativeFloat, PositiveInt, ValidationError, model_validator
+from pydantic import Field, PositiveInt, ValidationError, model_validator
 
+from bertsecrets.claims.figure import Cited, TaskFigure
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.measures.registry import get_measure, measure_names
@@ -30,41 +32,19 @@ FAILURES: tuple[Outcome, ...] = ("deviates", "negligible", "degenerate")  # what
 class Expectation(Section):
     """The claim's prediction for its quantity.
 
-    `above` and `below` are orders: the quantity lies beyond `value`. `around` is a figure: the quantity lies within a
-    band around the published one. The band's width is always computed (`band.band`): from the sampling error of the
-    published `score`, or of the measurement's `own` examples, and from the figure's seed spread and rounding.
-    `examples` is the largest number of examples behind the published figure, if not whole validation sets.
+    `above` and `below` are orders: the quantity lies beyond `value`. With a `comparable` published figure, an order
+    against 0 is judged by its size too. `around` is a figure: the quantity lies within a band around the published one.
+    The band's width is always computed (`band.band`): from the sampling error of the published `score`, or of the
+    measurement's `own` examples, and from the figure's seed spread and rounding. `examples` is the largest number of
+    examples behind the published figure, if not whole validation sets. `equal` says that the quantity is `value`, up to
+    the smallest effect of interest.
     """
 
-    kind: Literal["above", "below", "around"]
+    kind: Literal["above", "below", "around", "equal"]
     value: float = 0.0
+    comparable: bool = True
     sampling: Literal["score", "own", "none"] = "none"
     examples: PositiveInt | None = None
-
-
-class TaskFigure(Section):
-    """The published figure of a claim on one task.
-
-    `published` is in the claim's unit, None where the source gives only an order. `rounding` is half a unit of the last
-    digit given. `seed_std` is the seed-to-seed standard deviation, from `seed_source`, with so many degrees of freedom
-    (4 for five seeds). `second` is the figure of a second source. `constant_answer` marks a figure that equals the
-    score of giving every example the same answer.
-    """
-
-    published: float | None = None
-    rounding: NonNegativeFloat = 0.0
-    seed_std: NonNegativeFloat | None = None
-    seed_degrees: PositiveInt = 4
-    seed_source: str | None = None
-    second: str | None = None
-    note: str | None = None
-    constant_answer: bool = False
-
-    @model_validator(mode="after")
-    def _sourced(self) -> "TaskFigure":
-        if self.seed_std is not None and not self.seed_source:
-            raise ValueError("seed_std needs its seed_source")
-        return self
 
 
 class Known(Section):
@@ -83,6 +63,9 @@ class Claim(Section):
     """One claim, as its entry in `expected/` says it.
 
     `options` go to the measure (how it is measured), `arguments` to the quantity (how it is computed from that).
+    Numbers that have another source are taken from there by reference (`figure.Cited`), for every task: `published`
+    (`P20`, `D1-pretrained`, or the difference of two), `seeds_of` (whose spreads over seeds), `doubt_of` (whose spreads
+    make the published figure doubtful) and `second` (the second source).
     """
 
     id: str = Field(pattern=r"^[A-I][0-9]+p?$")
@@ -98,6 +81,10 @@ class Claim(Section):
     initialisation: Initialisation = "pretrained"
     against: Initialisation | None = None
     expect: Expectation | None = None
+    published: str | None = None
+    seeds_of: tuple[str, ...] = ()
+    doubt_of: tuple[str, ...] = ()
+    second: Literal["P20"] | None = None
     tasks: dict[str, TaskFigure] = Field(min_length=1)
     needs_shape: tuple[PositiveInt, PositiveInt] | None = None
     known: tuple[Known, ...] = ()
@@ -119,7 +106,7 @@ class Claim(Section):
                 QUANTITIES[self.quantity].check_arguments(self.arguments)
             except TypeError as error:
                 raise ValueError(f"arguments of quantity {self.quantity}: {error}") from error
-        if self.expect is not None and self.expect.kind == "around":
+        if self.expect is not None and self.expect.kind == "around" and self.published is None:
             bare = [name for name, figure in self.tasks.items() if figure.published is None]
             if bare:
                 raise ValueError(f"task {bare[0]} needs a published figure, because the claim expects `around`")
@@ -127,6 +114,31 @@ class Claim(Section):
             if known.task not in self.tasks:
                 raise ValueError(f"a known outcome on {known.task}, which is not among the claim's tasks")
         return self
+
+    def filled(self, figures: Mapping[str, Mapping[str, TaskFigure]]) -> "Claim":
+        """Return the claim with the numbers that it takes by reference.
+
+        Args:
+            figures: the typed figures of all claims, by name and task.
+
+        Raises:
+            ValueError: a reference is wrong, or a number is typed as well.
+        """
+        if not (self.published or self.seeds_of or self.doubt_of or self.second):
+            return self
+        cited = Cited(self.quantity or "", self.arguments, figures, self.tasks)
+        tasks = {
+            name: cited.filled(
+                figure,
+                name,
+                published=self.published,
+                seeds_of=self.seeds_of,
+                doubt_of=self.doubt_of,
+                second=self.second is not None,
+            )
+            for name, figure in self.tasks.items()
+        }
+        return self.model_copy(update={"tasks": tasks})
 
     @property
     def implemented(self) -> bool:
@@ -172,6 +184,12 @@ class Case:
         """The published figure."""
         return self.claim.tasks[self.task]
 
+    @property
+    def unit(self) -> str:
+        """The unit of the claim, or that of its quantity."""
+        quantity = self.claim.quantity
+        return self.claim.unit or (QUANTITIES[quantity].unit if quantity else "")
+
     def known_deviation(self, model: str) -> Known | None:
         """Return the deviation on record for this model, if any."""
         deviations = (known for known in self.claim.known if (known.task, known.status) == (self.task, "deviates"))
@@ -185,21 +203,28 @@ def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
     `BERTSECRETS_EXPECTED` names another folder.
 
     Raises:
-        UserError: a malformed file (with its line), or an id that is used twice.
+        UserError: a malformed file (with its line), an id that is used twice, or a reference to what does not exist.
     """
     folder = folder or Path(os.environ.get("BERTSECRETS_EXPECTED") or project_path("expected"))
     files = sorted(folder.glob("*.yaml"))
     if not files:
         raise UserError(f"no claims in {folder}: it should hold YAML files such as C-change.yaml")
-    claims: dict[tuple[str, str], Claim] = {}
+    claims: dict[str, tuple[str, Claim]] = {}
     for file in files:
         for line, claim in _read(file):
-            if (claim.id, claim.variant) in claims:
-                raise UserError(
-                    f"{file}, line {line}: claim {claim.name} is defined twice: give each its own id or variant"
-                )
-            claims[claim.id, claim.variant] = claim
-    return tuple(claims.values())
+            place = f"{file}, line {line}"
+            if claim.name in claims:
+                raise UserError(f"{place}: claim {claim.name} is defined twice: give each its own id or variant")
+            claims[claim.name] = (place, claim)
+    figures = {name: claim.tasks for name, (_, claim) in claims.items()}
+    return tuple(_filled(place, claim, figures) for place, claim in claims.values())
+
+
+def _filled(place: str, claim: Claim, figures: Mapping[str, Mapping[str, TaskFigure]]) -> Claim:
+    try:
+        return claim.filled(figures)
+    except ValueError as error:
+        raise UserError(f"{place}: {claim.name}: {error}") from error
 
 
 def _read(file: Path) -> list[tuple[int, Claim]]:
@@ -267,7 +292,7 @@ def find_case(wanted: str, task_name: str | None = None) -> Case:
     """Return one claim on one task.
 
     Args:
-        wanted: the claim's id (`C1`), with its variant where it has several (`D1-untrained`), or a case's (`C1-rte`).
+        wanted: the claim's id (`C1`), with its variant if it has one (`D1-untrained`), or a case's (`C1-rte`).
         task_name: one of the claim's tasks; may be left out where there is only one.
 
     Raises:
@@ -277,6 +302,9 @@ def find_case(wanted: str, task_name: str | None = None) -> Case:
     chosen = None if task_name is None else task_name if task_name == ALL_TASKS else task(task_name).name
     known = [case for case in cases() if name in (case.claim.id.lower(), case.claim.name.lower(), str(case).lower())]
     fitting = [case for case in known if chosen in (None, case.task)]
+    exact = [case for case in fitting if name in (case.claim.name.lower(), str(case).lower())]
+    if len(exact) == 1:
+        return exact[0]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:

@@ -76,6 +76,8 @@ def width_in_words(case: Case, confidence: float) -> str:
     limits = band(case, confidence)
     if limits is None:
         return "a prediction interval by the spread of the seeds that are measured, since none is cited"
+    if expect.kind == "equal":
+        return f"{format_interval(limits)}, an equality: decided by whether the {confidence:.0%} interval lies inside"
     if expect.kind != "around":
         return f"{format_interval(limits)}, an order: decided by where the {confidence:.0%} interval lies"
     parts, spread = [], cited_spread(case)
@@ -83,8 +85,11 @@ def width_in_words(case: Case, confidence: float) -> str:
         parts.append("the sampling error of other examples")
     if spread is not None:
         parts.append(f"a seed-to-seed spread of {format_number(spread.std)} from {spread.source}")
+    if figure.doubt is not None:
+        parts.append(f"a doubt of {format_number(figure.doubt)} from {figure.doubt_source}")
     parts.append(f"{figure.rounding} rounding")
-    return f"{format_interval(limits)} for very many seeds, wider for few: {figure.published} +- {' and '.join(parts)}"
+    middle = f"{format_number(figure.published)} +- {' and '.join(parts)}"
+    return f"{format_interval(limits)} for very many seeds, wider for few: {middle}"
 
 
 def verdict_row(verdict: Verdict) -> list[str]:

@@ -1,0 +1,215 @@
+"""The published figure of a claim on a task: typed in `expected/`, or taken by reference from P20 or another claim.
+
+References are names: of a claim (`D1-pretrained`), `P20`, `P20 mean`, and `between sources`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import NonNegativeFloat, PositiveFloat, model_validator
+
+from bertsecrets.claims.paper import SEVEN_TASKS
+from bertsecrets.errors import near_matches
+from bertsecrets.published import P20_SEEDS, p20_score, p20_shares
+from bertsecrets.settings import Section
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS
+
+P20 = "P20"  # its mean over five seeds and, as a spread, their standard deviation
+P20_MEAN = "P20 mean"  # as a spread: the standard error of that mean
+BETWEEN = "between sources"  # as a spread: how far the second source lies from the first, root mean square over tasks
+F1_QUANTITIES = ("f1", "figure-8-score")
+SCORE_QUANTITIES = (*F1_QUANTITIES, "score", "score-difference", "mean-score-difference", "cased-loss")
+
+
+class TaskFigure(Section):
+    """The published figure of a claim on one task.
+
+    `published` is in the claim's unit, None where the source gives only an order. `rounding` is half a unit of the last
+    digit given. `seed_std` is the seed-to-seed standard deviation, from `seed_source`, with so many degrees of freedom
+    (4 for five seeds). `doubt` is the standard error of the published figure itself, where it is not one more run of
+    what is measured. `second` is the figure of a second source. `constant_answer` marks a figure that equals the score
+    of giving every example the same answer.
+    """
+
+    published: float | None = None
+    rounding: NonNegativeFloat = 0.0
+    seed_std: NonNegativeFloat | None = None
+    seed_degrees: PositiveFloat = 4
+    seed_source: str | None = None
+    doubt: NonNegativeFloat | None = None
+    doubt_degrees: PositiveFloat = 4
+    doubt_source: str | None = None
+    second: str | None = None
+    second_value: float | None = None
+    note: str | None = None
+    constant_answer: bool = False
+
+    @model_validator(mode="after")
+    def _sourced(self) -> "TaskFigure":
+        if self.seed_std is not None and not self.seed_source:
+            raise ValueError("seed_std needs its seed_source")
+        if self.doubt is not None and not self.doubt_source:
+            raise ValueError("doubt needs its doubt_source")
+        return self
+
+
+def in_words(names: Sequence[str]) -> str:
+    """Return the sources of a spread in words.
+
+    >>> in_words(["P20", "D1-untrained"])
+    'P20, five seeds, and D1-untrained'
+    """
+    full = {
+        P20: "P20, five seeds",
+        P20_MEAN: "the mean of P20's five seeds",
+        BETWEEN: "the distance to the second source",
+    }
+    return ", and ".join(full.get(name, name) for name in names)
+
+
+@dataclass(frozen=True)
+class Cited:
+    """Resolves the references of one claim.
+
+    Args:
+        quantity: of the claim; with `arguments` it says which of P20's numbers is the same.
+        figures: the typed figures of all claims, by name and task.
+        tasks: the claim's own.
+    """
+
+    quantity: str
+    arguments: Mapping[str, Any]
+    figures: Mapping[str, Mapping[str, TaskFigure]]
+    tasks: Mapping[str, TaskFigure]
+
+    def filled(
+        self,
+        figure: TaskFigure,
+        task_name: str,
+        *,
+        published: str | None,
+        seeds_of: Sequence[str],
+        doubt_of: Sequence[str],
+        second: bool,
+    ) -> TaskFigure:
+        """Return a task's figure with what the claim takes by reference.
+
+        Raises:
+            ValueError: a reference is wrong, or a number is typed as well.
+        """  # fmt: skip
+        more: dict[str, Any] = {}
+        if published is not None:
+            more["published"], more["rounding"] = self.published(published, task_name)
+            more["rounding"] += figure.rounding
+        if seeds_of:
+            more["seed_std"], more["seed_degrees"] = self.spread(seeds_of, task_name)
+            more["seed_source"] = in_words(seeds_of)
+        if doubt_of:
+            more["doubt"], more["doubt_degrees"] = self.spread(doubt_of, task_name)
+            more["doubt_source"] = in_words(doubt_of)
+        if second:
+            value, std = self.p20(task_name)
+            more["second_value"] = value
+            more["second"] = (
+                f"P20, five seeds: {value:.1f}" if std is None else f"P20, five seeds: {value:.2f} +- {std:.2f}"
+            )
+        twice = [name for name in more if name != "rounding" and name in figure.model_fields_set]
+        if twice:
+            raise ValueError(
+                f"task {task_name} has its own {twice[0]}, which the claim takes by reference: leave one out"
+            )
+        return figure.model_copy(update=more)
+
+    def p20(self, task_name: str) -> tuple[float, float | None]:
+        """Return P20's number that is of the same kind, and its standard deviation over seeds if there is one.
+
+        Raises:
+            ValueError: P20 has none.
+        """
+        if self.quantity == "class-share":
+            shares = p20_shares(task_name)
+            return round(sum(shares[name] for name in self.arguments["classes"]), 1), None
+        if self.quantity == "rarest-class":
+            return min(p20_shares(task_name).values()), None
+        if self.quantity == "class-share-gap":
+            more, fewer = (p20_shares(name)["heterogeneous"] for name in ("qqp", "mrpc"))
+            return round(more - fewer, 1), None
+        kind = TASKS[task_name].metric if task_name in TASKS else ""
+        score = p20_score(task_name, "accuracy" if kind == "f1" and not self._f1 else kind)
+        if score is None or self.quantity not in SCORE_QUANTITIES:
+            raise ValueError(f"P20 has no {self.quantity} on {task_name}")
+        return score
+
+    def published(self, reference: str, task_name: str) -> tuple[float, float]:
+        """Return the figure that `A`, or `A - B`, refers to, and its rounding.
+
+        Raises:
+            ValueError: a reference is wrong.
+        """
+        (value, rounding), *rest = (self._value(name, task_name) for name in reference.split(" - "))
+        for less, its_rounding in rest:
+            value, rounding = value - less, rounding + its_rounding
+        return round(value, 3), rounding
+
+    def _value(self, name: str, task_name: str) -> tuple[float, float]:
+        if name == P20:
+            return self.p20(task_name)[0], 0.0
+        figure = self._figure(name, task_name)
+        if figure.published is None:
+            raise ValueError(f"{name} has no published figure on {task_name}")
+        return figure.published, figure.rounding
+
+    def spread(self, names: Sequence[str], task_name: str) -> tuple[float, float]:
+        """Return the root of the sum of squares of several spreads, and its degrees of freedom.
+
+        Across all tasks it is that of their mean. Spreads of the same source are known no better together than alone
+        (Welch and Satterthwaite for those of different ones).
+
+        Raises:
+            ValueError: a reference is wrong.
+        """
+        over_tasks = SEVEN_TASKS if task_name == ALL_TASKS else (task_name,)
+        by_source: dict[tuple[str, str], tuple[float, float]] = {}
+        for each in over_tasks:
+            for name in names:
+                std, degrees = self._spread(name, each)
+                source = (name.removesuffix(" mean"), each)
+                by_source[source] = (by_source.get(source, (0.0, 0.0))[0] + std**2, degrees)
+        total = sum(variance for variance, _ in by_source.values())
+        doubt = sum(variance**2 / degrees for variance, degrees in by_source.values())
+        return float(np.sqrt(total)) / len(over_tasks), total**2 / doubt if doubt else 1.0
+
+    def _spread(self, name: str, task_name: str) -> tuple[float, float]:
+        if name == BETWEEN:
+            off = [
+                self.p20(each)[0] - figure.published
+                for each, figure in self.tasks.items()
+                if figure.published is not None
+            ]
+            return float(np.sqrt(np.mean(np.square(off)))), len(off)
+        if name in (P20, P20_MEAN):
+            std = self.p20(task_name)[1]
+            if std is None:
+                raise ValueError(f"P20 gives no spread of {self.quantity}")
+            return std / np.sqrt(P20_SEEDS) if name == P20_MEAN else std, P20_SEEDS - 1
+        figure = self._figure(name, task_name)
+        if figure.seed_std is None:
+            raise ValueError(f"{name} has no seed_std on {task_name}")
+        return figure.seed_std, figure.seed_degrees
+
+    def _figure(self, name: str, task_name: str) -> TaskFigure:
+        if name not in self.figures:
+            known: Iterable[str] = (P20, P20_MEAN, BETWEEN, *self.figures)
+            raise ValueError(f"unknown reference {name!r}: {near_matches(name, list(known))}")
+        with_f1 = self.figures.get(f"{name}-f1", {})
+        figure = with_f1.get(task_name) if self._f1 else None
+        figure = figure or self.figures[name].get(task_name)
+        if figure is None:
+            raise ValueError(f"{name} is not about {task_name}")
+        return figure
+
+    @property
+    def _f1(self) -> bool:
+        return self.quantity in F1_QUANTITIES or bool(self.arguments.get("with_f1"))

@@ -1,0 +1,43 @@
+"""Published numbers as data: K19's figures, read off their pixels, and P20's results on five seeds.
+
+K19 is the paper, Kovaleva et al. 2019; P20 is the same group's later study, Prasanna et al. 2020.
+"""
+
+import json
+from functools import cache
+from typing import Any
+
+from bertsecrets.settings import project_path
+
+P20_SEEDS = 5
+
+
+@cache
+def published_figures() -> dict[str, Any]:
+    """Return K19's figures by name and task; arrays are [layer, head], counted from 0."""
+    return _read("figures.json")
+
+
+@cache
+def p20() -> dict[str, Any]:
+    """Return P20's results: `scores`, `pattern_shares` and `surviving_heads`, each by task."""
+    return _read("p20.json")
+
+
+def p20_score(task_name: str, metric: str) -> tuple[float, float] | None:
+    """Return mean and standard deviation, in points, of P20's fine-tuned models; None where P20 has none.
+
+    >>> p20_score("rte", "accuracy")
+    (63.249, 2.772)
+    """
+    found = p20()["scores"].get(task_name, {}).get(metric)
+    return None if found is None else (round(100 * found[0], 3), round(100 * found[1], 3))
+
+
+def p20_shares(task_name: str) -> dict[str, float]:
+    """Return the shares of P20's fine-tuned heads in each class of patterns, in percent."""
+    return p20()["pattern_shares"][task_name]
+
+
+def _read(name: str) -> dict[str, Any]:
+    return json.loads((project_path("expected") / name).read_text(encoding="utf-8"))
