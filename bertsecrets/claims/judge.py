@@ -2,8 +2,9 @@
 
 An order (`above`, `below`) holds if the interval lies beyond its limit; where the paper has a figure, the interval must
 not lie below half of it either. A figure (`around`) deviates if the observed one lies outside the prediction interval
-around it, and is reproduced inside of it if a model that has learned nothing is excluded. An effect that is surely
-smaller than any of interest is negligible. One seed says nothing of others where their spread is not known.
+around it, and is reproduced inside of it if a model that has learned nothing is excluded. An equality (`equal`) holds
+if the interval lies within the smallest effect of interest. An effect that is surely smaller than any of interest is
+negligible. One seed says nothing of others where their spread is not known.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.record import spread_beforehand
 from bertsecrets.claims.schema import Case, Outcome
 from bertsecrets.claims.spread import Spread
-from bertsecrets.claims.units import smallest
+from bertsecrets.claims.units import WIDEST, smallest
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.settings import JudgeParams
@@ -111,8 +112,10 @@ def _outcome(
     assert case.claim.expect is not None
     if case.claim.expect.kind == "around":
         return _of_figure(case, estimands, observed, limits, observed.interval(confidence))
-    unit = case.claim.unit or QUANTITIES[case.claim.quantity or ""].unit
-    return decide_order(observed.interval(confidence), limits, case.figure.published, smallest(unit))
+    if case.claim.expect.kind == "equal":
+        return decide_equal(observed.interval(confidence), limits, smallest(case.unit)[1])
+    published = case.figure.published if case.claim.expect.comparable else None
+    return decide_order(observed.interval(confidence), limits, published, smallest(case.unit))
 
 
 def decide_order(
@@ -124,7 +127,8 @@ def decide_order(
     """Return outcome and reason of an order: the quantity lies beyond a limit.
 
     Args:
-        published: the paper's figure; an effect of less than half of it does not reproduce it.
+        published: the paper's figure; an effect of less than half of it does not reproduce it. Only for orders that
+            compare with 0: any other limit is itself the size that the claim names.
         least: the smallest effect of interest, and why; for orders that compare with 0.
     """
     low, high = interval
@@ -140,11 +144,26 @@ def decide_order(
         return "deviates", f"{shown} lies on the other side of the limit"
     if near <= 0:
         return "inconclusive", f"{shown} holds the limit"
-    if published is not None:
+    if published is not None and limit == 0:
         effect = published - limit if above else limit - published
         if effect > 0 and far < ENOUGH * effect:
             return "deviates", f"the order holds, but {shown} is less than half of the published effect"
     return "reproduced", f"{shown} lies beyond the limit"
+
+
+def decide_equal(interval: tuple[float, float], limits: tuple[float, float], why: str) -> tuple[Outcome, str]:
+    """Return outcome and reason of an equality: the interval lies within what is of no interest (two one-sided tests).
+
+    Args:
+        limits: so far from the value that any other is of interest.
+        why: these are the limits.
+    """
+    (low, high), shown = interval, format_interval(interval)
+    if limits[0] < low and high < limits[1]:
+        return "reproduced", f"{shown} lies inside {format_interval(limits)}: {why}"
+    if high <= limits[0] or low >= limits[1]:
+        return "deviates", f"{shown} lies outside {format_interval(limits)}: {why}"
+    return "inconclusive", f"{shown} lies partly outside {format_interval(limits)}: {why}"
 
 
 def _of_figure(
@@ -163,6 +182,8 @@ def _of_figure(
         if all(estimand.constant for estimand in estimands):
             return "reproduced", where.format("inside") + ", and is a constant answer's too"
         return "inconclusive", where.format("inside") + ", which is that of a constant answer; this model gives several"
+    if min(high, 100.0) - max(low, 0.0) > WIDEST.get(case.unit, np.inf):
+        return "inconclusive", f"{where.format('inside')}, which is so wide that nearly anything does"
     nothing = [estimand.nothing for estimand in estimands if estimand.nothing is not None]
     if nothing and interval[0] <= float(np.mean(nothing)) <= interval[1]:
         return (

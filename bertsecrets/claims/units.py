@@ -15,3 +15,6 @@ SMALLEST = {
 def smallest(unit: str) -> tuple[float, str]:
     """Return the smallest effect of interest in a unit, and why; 0 for a unit that has none."""
     return SMALLEST.get(unit, (0.0, ""))
+
+
+WIDEST = {"points": 50.0, "percent": 50.0}  # half of all values: a wider prediction interval is met by nearly anything
