@@ -54,7 +54,7 @@ def test_what_has_no_task_needs_none_and_what_has_one_says_so(session):
         session.measure("scores")
     with pytest.raises(bs.UserError, match="example-sentence uses no task and no training: leave out --task"):
         session.measure("example-sentence", task="rte")
-    with pytest.raises(bs.UserError, match="pattern-quality uses annotated maps and no model: leave out --checkpoint"):
+    with pytest.raises(bs.UserError, match="pattern-quality uses no model: leave out --checkpoint"):
         session.measure("pattern-quality", checkpoint="here")
     with pytest.raises(bs.UserError, match="attention-change compares with the untrained model"):
         session.measure("attention-change", task="rte", init="untrained")

@@ -121,14 +121,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     selected = [case for item in items if isinstance(case := item.callspec.params["case"], Case)]  # type: ignore[attr-defined]
     if not selected or session.config.option.collectonly:
         return
+    from bertsecrets.claims.plan import reads_model, reads_rows
     from bertsecrets.session import Session
 
     try:
         run = Session(session.config.stash[OPTIONS])
-        run.check_model()
-        names = dict.fromkeys(case.task for case in selected)
+        if any(reads_model(case) for case in selected):
+            run.check_model()
+        names = dict.fromkeys(case.task for case in selected if reads_rows(case) or reads_model(case))
         missing = [problem for name in names if (problem := run.resources.rows.missing(name))]
-        if len(missing) == len(names):
+        if missing and len(missing) == len(names):
             raise UserError(missing[0])
         session.config.stash[PREPARED] = _prepared(session.config, run, selected)
     except UserError as error:

@@ -61,12 +61,9 @@ def in_words(names: Sequence[str]) -> str:
     >>> in_words(["P20", "D1-untrained"])
     'P20, five seeds, and D1-untrained'
     """
-    full = {
-        P20: "P20, five seeds",
-        P20_MEAN: "the mean of P20's five seeds",
-        BETWEEN: "the distance to the second source",
-    }
-    return ", and ".join(full.get(name, name) for name in names)
+    full = {P20: "P20, five seeds", P20_MEAN: "their mean", BETWEEN: "two sources that differ"}
+    counted = {full.get(name, name): list(names).count(name) for name in names}
+    return ", and ".join(f"{name}, for either side" if count == 2 else name for name, count in counted.items())
 
 
 @dataclass(frozen=True)

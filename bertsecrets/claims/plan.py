@@ -101,6 +101,21 @@ def missing(bench: Bench, case: Case) -> str | None:
     return None
 
 
+def reads_model(case: Case) -> bool:
+    """Return whether a case is about a model; others are about published numbers or the suite's own parts alone."""
+    return any(get_measure(measure).reads_model for measure in _measures(case))
+
+
+def reads_rows(case: Case) -> bool:
+    """Return whether a case needs a task's rows."""
+    return any(get_measure(measure).on_task for measure in _measures(case))
+
+
+def _measures(case: Case) -> set[str]:
+    assert case.claim.quantity is not None
+    return {need.measure for need in QUANTITIES[case.claim.quantity].needs.values()}
+
+
 def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[dict[str, Needed]]:
     """Return, per seed, the measurements that a claim needs on a task, by the names of its quantity's needs.
 

@@ -276,12 +276,13 @@ def cases(measure: str | None = None) -> list[Case]:
 
 
 def find_claims(wanted: str) -> list[Claim]:
-    """Return all variants of the claim with an id.
+    """Return all variants of the claim with an id, or the one with a name, such as `D1-untrained`.
 
     Raises:
         UserError: no such claim.
     """
-    variants = [claim for claim in load_claims() if claim.id.lower() == wanted.lower()]
+    name = wanted.lower()
+    variants = [claim for claim in load_claims() if name in (claim.id.lower(), claim.name.lower())]
     if not variants:
         ids = list(dict.fromkeys(claim.id for claim in load_claims()))
         raise UserError(f"unknown claim {wanted!r}: {near_matches(wanted, ids)}")

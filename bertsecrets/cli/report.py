@@ -39,7 +39,11 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="repeatable; `all` for claims without a task or across tasks (default: every task with data)",
     )
-    parser.add_argument("--claim", action="append", help="judge only the claim with this id; repeatable")
+    parser.add_argument(
+        "--claim",
+        action="append",
+        help="judge only the claim of this id or name, such as D1 or D1-random; repeatable",
+    )
     add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "frames", "spacy"))
 
 
@@ -138,10 +142,10 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
     """
     from bertsecrets.claims.schema import cases, find_claims
 
-    ids = {claim.id for wanted in options.claim or () for claim in find_claims(wanted)}
+    wanted = {claim.name for name in options.claim or () for claim in find_claims(name)}
     names = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
-    chosen = [case for case in cases() if (not names or case.task in names) and (not ids or case.claim.id in ids)]
-    return chosen, names
+    of_tasks = [case for case in cases() if not names or case.task in names]
+    return [case for case in of_tasks if not wanted or case.claim.name in wanted], names
 
 
 def conclude(options: argparse.Namespace, judged: Judged) -> int:
@@ -192,10 +196,12 @@ def open_session(options: RunOptions, chosen: list["Case"], names: Sequence[str]
     Raises:
         UserError: nothing can be judged, or a task named by the user has no data.
     """
+    from bertsecrets.claims.plan import reads_model
     from bertsecrets.session import Session
 
     session = Session(options)
-    session.check_model()
+    if not chosen or any(reads_model(case) for case in chosen):
+        session.check_model()
     possible = _possible(session, chosen, names)
     if not possible:
         raise UserError(
@@ -213,15 +219,16 @@ def _possible(session: "Session", chosen: Sequence["Case"], names: Sequence[str]
     Raises:
         UserError: a task was named by the user and its data are missing.
     """
-    from bertsecrets.claims.plan import missing
+    from bertsecrets.claims.plan import missing, reads_rows
 
     rows = session.resources.rows
+    with_rows = {case.task for case in chosen if reads_rows(case)}
     for name in names:
-        problem = rows.missing(name)
+        problem = rows.missing(name) if name in with_rows else None
         if problem:
             raise UserError(problem)
-    available = {name for name in {case.task for case in chosen} if rows.missing(name) is None}
-    problems = [(case, missing(session, case)) for case in chosen if case.task in available]
+    without = {name for name in with_rows if rows.missing(name) is not None}
+    problems = [(case, missing(session, case)) for case in chosen if case.task not in without or not reads_rows(case)]
     for reason in dict.fromkeys(problem for _, problem in problems if problem):
         skipped = [str(case) for case, problem in problems if problem == reason]
         claims = "1 claim" if len(skipped) == 1 else f"{len(skipped)} claims"

@@ -156,7 +156,7 @@ class Measure(ABC):
         if not self.on_task and (task_name, initialisation, seed) != (None, "pretrained", 1):
             raise UserError(f"measure {self.name} uses no task and no training: leave out --task, --init and --seed")
         if not self.reads_model and checkpoint is not None:
-            raise UserError(f"measure {self.name} uses annotated maps and no model: leave out --checkpoint")
+            raise UserError(f"measure {self.name} uses no model: leave out --checkpoint")
         if not self.fits(initialisation) and checkpoint is None:
             raise UserError(f"measure {self.name} compares with the untrained model: choose another --init")
 

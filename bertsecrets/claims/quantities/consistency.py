@@ -1,0 +1,55 @@
+"""Consistency of published numbers: K19's figure 8 against its own table 1, against P20, and against luck.
+
+Nothing is measured, so nothing is resampled: these numbers are what they are.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float
+
+from bertsecrets.claims.estimand import Estimand
+from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.texts.metrics import Number
+from bertsecrets.types import Measurement
+
+FIGURES = Need("published-figures")
+
+
+def _figure_8(figures: Measurement) -> Float[np.ndarray, "1 heads"]:
+    """Return the task's scores with one head disabled, in points."""
+    place = figures.value("tasks").index(figures.subject.task)
+    return 100 * figures.sample("figure_8")[:, place].reshape(1, -1)
+
+
+@quantity("figure-8-score", unit="points", figures=FIGURES)
+def median_score(figures: Measurement) -> Estimand:
+    """Return the median of figure 8's scores with one head disabled, which is next to the score with all heads."""
+    return replace(Estimand.of(_figure_8(figures), lambda mean: np.median(mean, axis=-1)), sampled=False)
+
+
+@quantity("figure-8-luck", unit="p", figures=FIGURES)
+def luck(figures: Measurement) -> Estimand:
+    """Return how often luck alone gives a best gain as large as figure 8's, over the median of all heads.
+
+    Luck is the largest of as many half-normal numbers as half of the heads, with the scale of the heads above the
+    median. Since that scale is estimated from the same heads, this is a screening.
+    """
+    scores = _figure_8(figures)
+    gains = scores - np.median(scores)
+    note = f"the best gain is {gains.max():.2f} points, and the scale of luck {_scale(gains)[0]:.2f}"
+
+    def chance(mean: np.ndarray) -> Number:
+        from scipy.special import ndtr  # scipy.stats would take five times as long to import
+
+        own = mean - np.median(mean, axis=-1, keepdims=True)
+        within = 2 * ndtr(own.max(-1) / _scale(own)) - 1
+        return 1 - within ** (own.shape[-1] // 2)
+
+    return replace(Estimand.of(scores, chance, note), sampled=False)
+
+
+def _scale(gains: Float[np.ndarray, "... heads"]) -> Number:
+    """Return the scale of the half-normal distribution of the gains above 0."""
+    above = gains > 0
+    return np.sqrt(np.where(above, gains**2, 0).sum(-1, keepdims=True) / above.sum(-1, keepdims=True).clip(1))[..., 0]

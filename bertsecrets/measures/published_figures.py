@@ -1,0 +1,39 @@
+"""Figure 8 of K19 as a measurement, so that claims about published numbers alone are judged like any other."""
+
+from typing import Any
+
+import numpy as np
+
+from bertsecrets.measures.base import Resources, Results, Run, SuiteMeasure
+from bertsecrets.measures.registry import measure
+from bertsecrets.published import published_figures
+from bertsecrets.settings import Params
+from bertsecrets.store.files import digest
+from bertsecrets.texts.tasks import TASKS
+
+
+@measure("published-figures", title="scores with one head disabled, as K19 published them", source="K19 figure 8")
+class PublishedFigures(SuiteMeasure):
+    """Values: `tasks`, their names.
+
+    Samples: `figure_8` [1, task, layer, head], read off the figure's pixels; F1 for MRPC and QQP, Pearson's correlation
+    for STS-B, accuracy for the others.
+    """
+
+    def fingerprint(self, resources: Resources, task_name: str) -> str:
+        """Return a digest of the figure."""
+        return digest(published_figures()["fig8_head"])
+
+    def origin(self, resources: Resources) -> str | None:
+        """Return where the numbers come from."""
+        return "K19 figure 8"
+
+    def own_settings(self, settings: Params) -> dict[str, Any]:
+        """Return nothing: no setting changes the result."""
+        return {}
+
+    def run(self, run: Run) -> Results:
+        """Return the figure."""
+        grids = published_figures()["fig8_head"]
+        scores = np.array([[grids[task.folder] for task in TASKS.values()]])
+        return {self.name: ({"tasks": list(TASKS)}, {"figure_8": scores})}, 1

@@ -1,0 +1,117 @@
+"""Claims about published numbers alone: figure 8 against table 1, P20 and luck. They need no model and no data."""
+
+import numpy as np
+import pytest
+from measurements import measured
+from scipy import stats
+
+from bertsecrets.claims import plan
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.schema import ANY_MODEL, Case, cases, find_case
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.cli.main import main
+from bertsecrets.options import RunOptions
+from bertsecrets.published import published_figures
+from bertsecrets.session import Session
+from bertsecrets.settings import load_settings
+from bertsecrets.texts.tasks import TASKS
+
+FIGURE_8 = np.array([[published_figures()["fig8_head"][task.folder] for task in TASKS.values()]])
+# By hand, in points: the median of figure 8, table 1 and P20 (F1 on MRPC and QQP).
+KNOWN = {
+    "mrpc": (88.38, 87.9, 88.68), "stsb": (88.98, 82.7, 88.65), "sst2": (91.97, 92.0, 92.57),
+    "qqp": (88.08, 65.2, 87.83), "rte": (58.87, 64.6, 63.25), "qnli": (91.36, 84.4, 91.53),
+    "mnli": (83.78, 78.6, 84.48),
+}  # fmt: skip
+BY_LUCK = {"mrpc": 0.007, "stsb": 0.26, "sst2": 0.998, "qqp": 0.49, "rte": 0.9996, "qnli": 0.52, "mnli": 0.37}
+OURS = [case for case in cases() if case.claim.measure == "published-figures"]
+
+
+def verdict(case: Case, scores=FIGURE_8) -> Verdict:
+    """The verdict from these scores instead of figure 8's."""
+    values, samples = {"tasks": list(TASKS)}, {"figure_8": scores}
+    figures = measured("published-figures", values, samples, case.task)
+    return judge(case, [{"figures": figures}], load_settings().judge)
+
+
+@pytest.mark.parametrize("case", OURS, ids=str)
+def test_published_numbers_are_as_on_record(case):
+    found = verdict(case)
+    known = case.known_deviation("whatever model")
+    assert found.outcome == ("reproduced" if known is None else "deviates")
+    assert known is None or known.model == ANY_MODEL
+    assert found.interval == (found.observed, found.observed)  # nothing was sampled
+
+
+def test_figure_8_is_p20s_model_and_not_table_1s():
+    for task, (median, table_1, p20) in KNOWN.items():
+        by_p20, by_table_1 = find_case("D7", task), find_case("D7-table-1", task)
+        assert verdict(by_p20).observed == verdict(by_table_1).observed == pytest.approx(median, abs=0.006)
+        assert by_p20.figure.published == pytest.approx(p20, abs=0.006)
+        assert by_table_1.figure.published == table_1
+    contradicting = [task for task in KNOWN if find_case("D7-table-1", task).known_deviation("m")]
+    assert contradicting == [task for task, (median, table_1, _) in KNOWN.items() if median - table_1 > 5]
+
+
+def test_the_band_is_that_of_one_more_run():
+    low, high = verdict(find_case("D7", "rte")).band
+    half = stats.t(4).ppf(0.975) * 2.772 * np.sqrt(1 + 1 / 5) + 0.05
+    assert (low, high) == pytest.approx((63.249 - half, 63.249 + half))
+    low, high = verdict(find_case("D7-table-1", "rte")).band
+    half = stats.t(4).ppf(0.975) * 2.772 * np.sqrt(2) + 0.05 + 0.05  # both are read off
+    assert (low, high) == pytest.approx((64.6 - half, 64.6 + half))
+
+
+def test_these_claims_can_fail():
+    """Were figure 8 as low as table 1, all verdicts on QNLI would turn."""
+    shifted = FIGURE_8 - 0.07
+    assert verdict(find_case("D7", "qnli"), shifted).outcome == "deviates"
+    assert verdict(find_case("D7-table-1", "qnli"), shifted).outcome == "reproduced"
+    one_good_head = FIGURE_8.copy()
+    one_good_head[0, list(TASKS).index("qnli"), 0, 0] += 0.02
+    assert verdict(find_case("G1-luck", "qnli"), one_good_head).outcome == "reproduced"
+
+
+@pytest.mark.parametrize(("task", "p"), BY_LUCK.items())
+def test_luck_gives_figure_8s_best_gain_on_six_of_seven_tasks(task, p):
+    assert verdict(find_case("G1-luck", task)).observed == pytest.approx(p, abs=0.005)
+
+
+def test_luck_is_the_largest_of_half_normal_numbers():
+    """Against drawn numbers: of 144 heads that differ by chance alone, p is as often below any limit as it says."""
+    rng = np.random.default_rng(3)
+    scores = rng.normal(0.8, 0.01, (400, 1, len(TASKS), 12, 12))
+    case = find_case("G1-luck", "rte")
+    found = [verdict(case, one).observed for one in scores[:60]]
+    assert 0.3 < np.mean(found) < 0.7
+    drawn = np.abs(rng.normal(size=(20_000, 72))).max(1)
+    gains = 100 * (scores[0, 0, list(TASKS).index("rte")].ravel() - np.median(scores[0, 0, list(TASKS).index("rte")]))
+    scale = np.sqrt((gains[gains > 0] ** 2).mean())
+    assert found[0] == pytest.approx((drawn >= gains.max() / scale).mean(), abs=0.02)
+
+
+def test_they_need_no_model_and_no_rows():
+    assert OURS
+    for case in cases():
+        assert plan.reads_model(case) == (case.claim.measure not in ("published-figures", "pattern-quality"))
+    assert not any(plan.reads_rows(case) for case in OURS)
+    assert plan.reads_rows(find_case("C1", "rte"))
+
+
+def test_they_are_judged_without_model_and_data(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    options = ["--model", str(tmp_path / "none"), "--store", str(tmp_path / "runs"), "--offline"]
+    code = main(["report", "--claim", "D7", "--claim", "G1-luck", *options])
+    out = capsys.readouterr().out
+    assert code == 0
+    assert f"{len(OURS)} claims: 10 reproduced, 11 deviates" in out
+    assert main(["report", "--claim", "D7-table-1", "--task", "qqp", *options]) == 0
+    assert "1 claim: 0 reproduced, 1 deviates" in capsys.readouterr().out
+
+
+def test_the_measure_is_made_once_for_all_tasks(tmp_path):
+    session = Session(RunOptions(model=str(tmp_path / "none"), store=tmp_path / "runs", offline=True))
+    first, second = (session.measure_case(find_case("D7", task), [1])[0]["figures"] for task in ("qqp", "rte"))
+    assert (first.reused, second.reused) == (False, True)
+    assert (first.subject.task, second.subject.task) == ("qqp", "rte")
+    assert len(list((tmp_path / "runs" / "measurements").glob("published*"))) == 1
