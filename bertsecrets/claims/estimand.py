@@ -34,7 +34,8 @@ class Estimand:
             an empty tuple, where every row stands for itself.
         extreme: the statistic returns [..., parts], and the claim is about the least or the most of them. Parts are
             judged one by one, since the extreme of several noisy numbers is biased.
-        nothing: the value that a model has which has learned nothing, such as the score of a constant answer.
+        nothing: the value that a published figure must exclude, and `nothing_is` what it is: by default that of a model
+            that has learned nothing, such as the score of a constant answer.
         constant: the measured model gives the same answer to every example.
         refuted: why no resampling can speak for the claim, if so; a value outside the band then deviates.
     """
@@ -47,6 +48,7 @@ class Estimand:
     clusters: tuple[Int[np.ndarray, " rows"] | None, ...] = ()
     extreme: Literal["least", "most"] | None = None
     nothing: float | None = None
+    nothing_is: str = "that of a model that has learned nothing"
     constant: bool = False
     refuted: str = ""
 

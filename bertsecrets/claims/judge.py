@@ -188,8 +188,7 @@ def _of_figure(
     if nothing and interval[0] <= float(np.mean(nothing)) <= interval[1]:
         return (
             "inconclusive",
-            f"{format_interval(interval)} also holds {format_number(float(np.mean(nothing)))}, "
-            "that of a model that has learned nothing",
+            f"{format_interval(interval)} also holds {format_number(float(np.mean(nothing)))}, {estimands[0].nothing_is}",
         )
     return "reproduced", where.format("inside")
 

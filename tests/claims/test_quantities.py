@@ -230,7 +230,7 @@ def test_marked_figures_equal_the_score_of_a_constant_answer():
             positive = task.dev_counts[task.labels[1]]
             shares = [0.0, 100 * 2 * positive / (positive + task.dev_rows)]
         equal = min(abs(one.figure.published - share) for share in shares) < 0.1
-        if str(one) == "D1-qqp-untrained-f1":
+        if str(one) in ("D1-qqp-untrained-f1", "D1-qqp-frozen-f1"):
             assert equal  # but its accuracy is not that of a constant answer, so it is not marked
         else:
             assert one.figure.constant_answer == equal, one

@@ -90,11 +90,15 @@ def mean_difference(own: tuple[Measurement, ...], other: tuple[Measurement, ...]
 
 
 @quantity("cased-loss", unit="points", scores=SCORES, cased=Need("scores", options={"cased": True}))
-def cased_loss(scores: Measurement, cased: Measurement) -> Estimand:
-    """Return a checkpoint's score minus its score with the tokenizer's lower-casing switched off."""
+def cased_loss(scores: Measurement, cased: Measurement, nothing: float | None = None) -> Estimand:
+    """Return a checkpoint's score minus its score with the tokenizer's lower-casing switched off.
+
+    Args:
+        nothing: the loss where the tokenization makes no difference, which a published loss must exclude.
+    """
     if not cased.value("lower_cases"):
         raise NotApplicableError("the model's tokenizer does not lower-case")
-    return difference(scores, cased)
+    return replace(difference(scores, cased), nothing=nothing, nothing_is="no loss at all")
 
 
 @quantity("score-over-majority", unit="points", scores=SCORES)
