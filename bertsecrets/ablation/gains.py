@@ -7,12 +7,13 @@ paired on the same examples. Nothing here imports torch.
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from bertsecrets.texts.metrics import METRICS, Metric, moments
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
+Rows = slice | Bool[np.ndarray, " rows"]
 WHOLE = slice(None)
 Block = Float[np.ndarray, "examples k"]
 Gains = Callable[[np.ndarray], np.ndarray]
@@ -23,7 +24,7 @@ def metric_of(measurement: Measurement) -> Metric:
     return METRICS[TASKS[measurement.subject.task].metric]
 
 
-def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: slice = WHOLE) -> tuple[Block, Gains]:
+def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: Rows = WHOLE) -> tuple[Block, Gains]:
     """Return a block of moments, and the function from the block's means ([..., k]) to gains ([..., sets], in points).
 
     Args:
@@ -44,7 +45,7 @@ def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: 
     return block, of_means
 
 
-def all_gains(measurement: Measurement, rows: slice = WHOLE) -> Float[np.ndarray, " sets"]:
+def all_gains(measurement: Measurement, rows: Rows = WHOLE) -> Float[np.ndarray, " sets"]:
     """Return the gain of every set in points, on the examples themselves (not resampled)."""
     block, gains = gains_of(measurement, None, rows)
     return gains(block.mean(0))

@@ -4,19 +4,20 @@ An estimand has blocks of per-example numbers, and a statistic of the blocks' me
 resampling needs, and resampling is then a matrix product.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from bertsecrets.bootstrap import column_means
 from bertsecrets.texts.metrics import Number
 from bertsecrets.types import Measurement
 
-CHOOSING, JUDGING = slice(0, None, 2), slice(1, None, 2)  # two halves of the examples, one to pick by, one to judge by
+FEWEST = 30  # examples; with fewer, bootstrap intervals miss the truth too often
 Statistic = Callable[..., Number]  # means of blocks to one value per resample, or to a single one
+Clusters = Int[np.ndarray, " rows"] | None  # the number of each row's cluster, from 0
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,17 @@ class Estimand:
             blocks are resampled independently. NaN means that an example lacks this column; its mean leaves it out.
         statistic: takes the mean of each block ([..., k]) and returns [...].
         notes: shown beside the outcome.
-        sampled: False where the examples are not a sample of anything larger, such as the paper's one sentence.
+        sampled: False where the examples are not a sample of anything larger, such as the paper's own sentences; they
+            are then not resampled.
         drawn: for each block, how many of its rows a resample draws; None, or an empty tuple, for all.
         clusters: for each block, the number of each row's cluster; rows of a cluster are resampled together. None, or
             an empty tuple, where every row stands for itself.
         extreme: the statistic returns [..., parts], and the claim is about the least or the most of them. Parts are
             judged one by one, since the extreme of several noisy numbers is biased.
+        published: for each part, with how many published runs, such as panels of a figure, it compares what was
+            measured; each of them brings the spread of one more seed. Empty for none.
+        map: the mean map that the quantity compares with a published one, head by head; the first part is then their
+            correlation (see `published.with_ceiling`).
         nothing: the value that a published figure must exclude, and `nothing_is` what it is: by default that of a model
             that has learned nothing, such as the score of a constant answer.
         constant: the measured model gives the same answer to every example.
@@ -45,17 +51,21 @@ class Estimand:
     notes: tuple[str, ...] = ()
     sampled: bool = True
     drawn: tuple[int | None, ...] = ()
-    clusters: tuple[Int[np.ndarray, " rows"] | None, ...] = ()
+    clusters: tuple[Clusters, ...] = ()
     extreme: Literal["least", "most"] | None = None
+    published: tuple[int, ...] = ()
+    map: Float[np.ndarray, " heads"] | None = None
     nothing: float | None = None
     nothing_is: str = "that of a model that has learned nothing"
     constant: bool = False
     refuted: str = ""
 
     @classmethod
-    def of(cls, block: Float[np.ndarray, "_ _"], statistic: Statistic, *notes: str) -> "Estimand":
+    def of(
+        cls, block: Float[np.ndarray, "_ _"], statistic: Statistic, *notes: str, clusters: Clusters = None
+    ) -> "Estimand":
         """Return an estimand of a single block."""
-        return cls((block,), statistic, notes)
+        return cls((block,), statistic, notes, clusters=(clusters,))
 
     @property
     def parts(self) -> Float[np.ndarray, " parts"]:
@@ -77,3 +87,58 @@ def flat(measurement: Measurement, name: str) -> Float[np.ndarray, "examples hea
 def by_layer(measurement: Measurement, name: str) -> Float[np.ndarray, "examples layers"]:
     """Return a sample [example, layer, head], averaged over the heads of each layer."""
     return measurement.sample(name).mean(2, dtype=np.float64)
+
+
+def clusters_of(measurement: Measurement) -> Clusters:
+    """Return the number of each row's cluster, from 0; None where every row stands for itself.
+
+    Rows of a cluster share a text, directly or through others.
+    """
+    return measurement.samples.get("cluster")
+
+
+def halves(rows: int, clusters: Clusters = None) -> Bool[np.ndarray, " rows"]:
+    """Return which rows belong to the first of two halves that share no cluster: one to choose by, one to judge by.
+
+    Each cluster, in the order of first rows, goes to the smaller half; so single rows alternate.
+
+    >>> halves(4).tolist(), halves(5, np.array([0, 0, 1, 2, 3])).tolist()
+    ([True, False, True, False], [True, True, False, False, True])
+    """
+    numbers = np.arange(rows) if clusters is None else clusters
+    _, at, sizes = np.unique(numbers, return_index=True, return_counts=True)
+    size = dict(zip(numbers[at].tolist(), sizes.tolist(), strict=True))
+    of_cluster: dict[int, bool] = {}
+    lead = 0  # of the first half, in rows
+    for number in numbers[np.sort(at)].tolist():
+        of_cluster[number] = lead <= 0
+        lead += size[number] if lead <= 0 else -size[number]
+    return np.array([of_cluster[number] for number in numbers.tolist()], dtype=bool)
+
+
+def cross_fitted(
+    sample: Float[np.ndarray, "examples k"], first: Bool[np.ndarray, " examples"]
+) -> tuple[Float[np.ndarray, " examples"], tuple[int, int]]:
+    """Return each example's number in the column that is largest on the half it is not in, and both columns.
+
+    The largest of many noisy columns is so by luck too; on examples that had no part in the choice it is not.
+
+    Args:
+        first: which examples belong to the first half (`halves`).
+    """
+    by_first, by_second = (largest(column_means(sample[half])[0]) if half.any() else 0 for half in (first, ~first))
+    return np.where(first, sample[:, by_second], sample[:, by_first]), (by_first, by_second)
+
+
+def largest(means: Float[np.ndarray, " k"]) -> int:
+    """Return the place of the largest mean; NaN never is."""
+    return int(np.where(np.isnan(means), -np.inf, means).argmax())
+
+
+def both(choices: Sequence[str]) -> str:
+    """Return what two halves chose, in words: once where they agree.
+
+    >>> both(["layer 1", "layer 1"]), both(["layer 1", "layer 2"])
+    ('layer 1', 'layer 1 and layer 2')
+    """
+    return " and ".join(dict.fromkeys(choices))

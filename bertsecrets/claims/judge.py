@@ -18,10 +18,11 @@ from bertsecrets.claims.band import (
     format_number,
     share_of_other_rows,
 )
-from bertsecrets.claims.estimand import Estimand
+from bertsecrets.claims.estimand import FEWEST, Estimand
 from bertsecrets.claims.estimate import Estimate, estimate
 from bertsecrets.claims.gates import degenerate
 from bertsecrets.claims.power import power
+from bertsecrets.claims.published import with_ceiling
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.record import spread_beforehand
@@ -33,7 +34,6 @@ from bertsecrets.errors import NotApplicableError
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
-FEWEST = 30  # examples; with fewer, bootstrap intervals miss the truth too often
 ENOUGH = 0.5  # of a published effect: an order whose effect is surely smaller does not reproduce it
 
 
@@ -60,6 +60,7 @@ def judge(
         return Verdict(case, "not applicable", problem, measurements=measurements)
     if (collapsed := degenerate(by_seed)) is not None:
         return Verdict(case, "degenerate", collapsed, measurements=measurements)
+    estimands, ceiling = with_ceiling(estimands)
     around = claim.expect.kind == "around"
     observed = estimate(
         estimands,
@@ -73,7 +74,7 @@ def judge(
     return Verdict(
         case,
         outcome,
-        "; ".join([reason, *_notes(estimands)]),
+        "; ".join([reason, *_notes(estimands), *ceiling]),
         observed=observed.value if observed.computable else None,
         interval=observed.interval(settings.confidence) if observed.computable else None,
         band=limits,
@@ -129,7 +130,7 @@ def decide_order(
     Args:
         published: the paper's figure; an effect of less than half of it does not reproduce it. Only for orders that
             compare with 0: any other limit is itself the size that the claim names.
-        least: the smallest effect of interest, and why; for orders that compare with 0.
+        least: the smallest effect of interest, and why; for orders that ask for more than 0, or than it.
     """
     low, high = interval
     above = np.isinf(limits[1])
@@ -137,7 +138,7 @@ def decide_order(
     shown = format_interval(interval)
     if low == high == limit:
         return "inconclusive", "nothing to judge: every resample equals the limit exactly"
-    if limit == 0 and -least[0] < low and high < least[0]:
+    if 0 <= (limit if above else -limit) <= least[0] and -least[0] < low and high < least[0]:
         return "negligible", f"{shown} is less than {format_number(least[0])}: {least[1]}"
     near, far = (low - limit, high - limit) if above else (limit - high, limit - low)
     if far < 0:

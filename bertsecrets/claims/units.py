@@ -7,7 +7,7 @@ SMALLEST = {
     "cosine": (0.01, "a hundredth of the whole range of similarity between non-negative maps"),
     "depth": (0.02, "a quarter of the distance between two of twelve layers"),
     "ratio": (0.02, "a fiftieth of the larger weight"),
-    "r": (0.1, "one hundredth of the variance"),
+    "r": (0.01, "less than the reading of a published figure changes a correlation"),
     "standard deviations": (0.1, "a tenth of the heads' own spread"),
 }
 

@@ -51,15 +51,37 @@ def test_each_head_has_a_paired_interval():
     np.testing.assert_allclose([low[2], high[2]], [10 - error, 10 + error], atol=0.6)
 
 
-def test_the_best_head_is_chosen_on_one_half_and_judged_on_the_other():
-    # head 1 gains on the choosing rows (even places) alone, head 2 a little on both
+def test_the_best_head_is_chosen_on_one_half_and_judged_on_the_other_both_ways():
+    # head 1 gains on the first half's rows (even places) alone, head 2 on one row of each half
     target, base = np.ones(8, dtype=int), np.zeros(8, dtype=int)
     found = disabled([[1, 0] * 4, [1, 1, 0, 0, 0, 0, 0, 0]], base, target, (1, 2))
     gain = estimand("best-head-gain", found)
-    assert gain.value == 0  # chosen for its luck, it gains nothing on the rest
-    assert gain.notes[0] == "chosen layer 1 head 1"
+    # the even rows choose head 1, which gains nothing on the odd ones; those choose head 2, which has one even row of 4
+    assert gain.value == pytest.approx((0 + 25) / 2)
+    assert gain.notes[0] == "chosen layer 1 head 1 and layer 1 head 2"
     assert gain.notes[1] == "naive best +50.00 (layer 1 head 1)"
     assert "by luck at 95 % (p " in gain.notes[2]
+    # the odd rows lose one by head 1 and nothing by head 2, the even ones the other way round
+    lossy = disabled([[1, 1, 1, 0, 1, 1, 1, 1], [1, 1, 1, 1, 0, 1, 1, 1]], target, target, (1, 2))
+    assert estimand("worst-head-gain", lossy).value == 0
+
+
+def test_halves_are_weighted_by_their_size_and_share_no_cluster():
+    """Five rows with one text are one half, three others the other; each is judged by the head that the other picks."""
+    clusters = np.array([0, 0, 0, 0, 0, 1, 2, 3])
+    predicted = [[0, 0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0, 1]]
+    found = disabled(predicted, np.zeros(8, dtype=int), np.ones(8, dtype=int), (1, 2))
+    found.samples["cluster"] = clusters
+    gain = estimand("best-head-gain", found)
+    # the cluster picks head 2, which has 1 of the 3 others; they pick head 1, which has 1 of the cluster's 5
+    assert gain.value == pytest.approx(100 * (5 / 8 * 1 / 5 + 3 / 8 * 1 / 3))
+    assert gain.clusters[0].tolist() == clusters.tolist()
+
+
+def test_no_p_of_luck_is_zero():
+    rows = 300
+    found = disabled(np.ones((1, rows), dtype=int), np.zeros(rows, dtype=int), np.ones(rows, dtype=int), (1, 1))
+    assert estimand("best-head-gain", found).notes[2].endswith("(p 0.0005)")  # 1 of 2001
 
 
 def test_the_best_of_many_noisy_heads_is_positive_by_luck():
@@ -150,7 +172,7 @@ def test_a_tie_stands_between():
 def test_the_correlation_with_figure_8():
     figure = np.array(published_figures()["fig8_head"]["RTE"]).ravel()
     like, unlike = (heads(100 * f, (12, 12), baseline=58.5, rows=1000) for f in (figure, figure.max() + 0.3 - figure))
-    assert read("figure-8-correlation", like) == pytest.approx(1, abs=0.01)
+    assert estimand("figure-8-correlation", like).parts[0] == pytest.approx(1, abs=0.01)
     assert verdict("G7-rte", like).outcome == "reproduced"
     assert verdict("G7-rte", unlike).outcome == "deviates"
-    assert "Spearman correlation" in verdict("G7-rte", like).reason
+    assert "Pearson correlation 0.999, Spearman 1.000, 0.273 by shuffled heads at 95%" in verdict("G7-rte", like).reason

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from bertsecrets.claims.estimand import Estimand, by_layer, flat
-from bertsecrets.claims.published import likeness, published_figures
+from bertsecrets.claims.estimand import Estimand, Number, by_layer, clusters_of, flat
+from bertsecrets.claims.published import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.tasks import TASKS
@@ -25,17 +25,21 @@ def last_two(change: Measurement) -> Estimand:
         apart = mean[..., -2:, None] - mean[..., None, :-2]
         return apart.reshape(*mean.shape[:-1], -1)
 
-    return replace(Estimand.of(layers, pairs), extreme="most")
+    return replace(Estimand.of(layers, pairs, clusters=clusters_of(change)), extreme="most")
 
 
 @quantity("heads-little-changed", unit="percent", change=CHANGE)
 def little_changed(change: Measurement) -> Estimand:
-    """Return the percentage of heads whose mean similarity is above 0.7."""
-    return Estimand.of(flat(change, "cosine"), lambda mean: 100 * (mean > 0.7).mean(-1))
+    """Return the percentage of heads whose mean similarity is above 0.7; NaN if that of any head is."""
+
+    def share(mean: np.ndarray) -> Number:
+        return 100 * np.where(np.isnan(mean), np.nan, mean > 0.7).mean(-1)
+
+    return Estimand.of(flat(change, "cosine"), share, clusters=clusters_of(change))
 
 
 @quantity("figure-5-correlation", unit="r", change=CHANGE)
 def figure_5(change: Measurement, ranks: bool = False) -> Estimand:
-    """Return the correlation, over heads, of the measured similarities with those of K19's figure 5."""
-    figure = np.array(published_figures()["fig5_cosine"][TASKS[change.subject.task].folder]).ravel()
-    return likeness(flat(change, "cosine"), figure, ranks)
+    """Return by how much the measured similarities are more like the task's panel of K19's figure 5 than others."""
+    folder = TASKS[change.subject.task].folder
+    return likeness(flat(change, "cosine"), panels("fig5_cosine"), folder, ranks=ranks, clusters=clusters_of(change))

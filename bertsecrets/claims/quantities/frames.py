@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from bertsecrets.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand, Number, flat
 from bertsecrets.claims.heads import best_heads, place
-from bertsecrets.claims.paper import FRAME_HEADS
-from bertsecrets.claims.published import likeness, published_figures
+from bertsecrets.claims.paper import FRAME_HEADS, FRAME_SENTENCES
+from bertsecrets.claims.published import correlation, published_figures
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.types import Measurement
@@ -33,9 +34,18 @@ def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
     block = flat(frames, WEIGHT)
     named = np.zeros(block.shape[1], dtype=bool)
     named[[place(frames, layer, head, WEIGHT) for layer, head in heads]] = True
-    statistic = lambda mean: mean[..., named] - mean[..., ~named].max(-1, keepdims=True)  # noqa: E731
-    found = Estimand.of(block, statistic, f"the best heads are {best_heads(frames, WEIGHT)}")
+
+    def pairs(mean: np.ndarray) -> np.ndarray:
+        apart = mean[..., named][..., None] - mean[..., ~named][..., None, :]
+        return apart.reshape(*mean.shape[:-1], -1)
+
+    found = Estimand.of(block, pairs, f"the best heads are {best_heads(frames, WEIGHT)}")
     return replace(found, extreme="least")
+
+
+def _of_paper(frames: Measurement) -> bool:
+    """Return whether the sentences are the paper's own: what the same model gives on them has no error but rounding."""
+    return frames.examples == FRAME_SENTENCES
 
 
 @quantity("frame-weight", unit="attention", frames=FRAMES)
@@ -44,17 +54,22 @@ def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all"
     column = place(frames, layer, head, WEIGHT)
     by_pairing = {name: frames.value(sample).ravel()[column] for name, sample in SAMPLES.items() if name != pairing}
     note = "by the other pairings: " + ", ".join(f"{name} {weight:.3f}" for name, weight in by_pairing.items())
-    return Estimand.of(flat(frames, SAMPLES[pairing]), lambda mean: mean[..., column], note)
+    found = Estimand.of(flat(frames, SAMPLES[pairing]), lambda mean: mean[..., column], note)
+    return replace(found, sampled=not _of_paper(frames))
 
 
 @quantity("ranked-frame-weight", unit="attention", frames=FRAMES)
 def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estimand:
-    """Return the mean weight of the head with this rank, whichever head it is; rank 1 is the largest."""
+    """Return the mean weight of the head with this rank, whichever head it is; rank 1 is the largest.
+
+    Noise raises what the best heads have, but that of the published figure by as much.
+    """
     block = flat(frames, SAMPLES[pairing])
     if block.shape[1] < rank:
         raise NotApplicableError(f"the model has {block.shape[1]} heads, so none of rank {rank}")
     note = f"the best heads are {best_heads(frames, SAMPLES[pairing])}"
-    return Estimand.of(block, lambda mean: np.sort(mean, axis=-1)[..., -rank], note)
+    found = Estimand.of(block, lambda mean: np.sort(mean, axis=-1)[..., -rank], note)
+    return replace(found, sampled=not _of_paper(frames))
 
 
 @quantity("frame-heads-over-percentile", unit="attention", frames=FRAMES)
@@ -86,9 +101,21 @@ def gap_in_spread(frames: Measurement, first: int = 2) -> Estimand:
 
 @quantity("figure-3-correlation", unit="r", frames=FRAMES)
 def figure_3(frames: Measurement, ranks: bool = False, pairing: str = "zip") -> Estimand:
-    """Return the correlation of the measured map with figure 3's."""
+    """Return the correlation of the measured map with figure 3's, on the paper's own sentences.
+
+    Model and sentences are those of the figure, so the correlation is what it is. On other sentences it would be lower
+    by chance, and on resampled ones, which are noisier than those measured.
+    """
+    if not _of_paper(frames):
+        raise NotApplicableError(
+            f"figure 3 is of the paper's {FRAME_SENTENCES} sentences; a map of {frames.examples} others is less like "
+            "it by chance alone"
+        )
     figure = np.array(published_figures()["fig3_frame_notebook"]).ravel()
-    return likeness(flat(frames, SAMPLES[pairing]), figure, ranks)
+    block = flat(frames, SAMPLES[pairing])
+    other_kind = float(correlation(column_means(block)[0], figure, not ranks))
+    note = f"{'Pearson' if ranks else 'Spearman'} correlation {other_kind:.3f}"
+    return replace(Estimand.of(block, lambda mean: correlation(mean, figure, ranks), note), sampled=False)
 
 
 @quantity("example-weight", unit="attention", sentence=Need("example-sentence"))

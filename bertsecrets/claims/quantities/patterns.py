@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.claims.estimand import Estimand, Number
+from bertsecrets.claims.estimand import Clusters, Estimand, Number, clusters_of, halves
 from bertsecrets.claims.paper import SEVEN_TASKS
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.patterns.classes import CLASSES, check_class
@@ -30,6 +30,11 @@ def _heads(patterns: Measurement) -> int:
     return patterns.sample("predicted")[0].size
 
 
+def _clusters(patterns: Measurement) -> tuple[Clusters, None]:
+    """Return, for both blocks, the clusters of rows; annotated heads stand for themselves."""
+    return clusters_of(patterns), None
+
+
 def _drawn(patterns: Measurement) -> tuple[None, int]:
     """Return, for both blocks, the number of rows that a resample draws; None for all."""
     return None, heads_to_draw(_heads(patterns), len(patterns.sample("errors")))
@@ -46,13 +51,20 @@ def class_share(patterns: Measurement, classes: Sequence[str] = ()) -> Estimand:
         lambda *means: 100 * corrected(*means)[..., chosen].sum(-1),
         (note,),
         drawn=_drawn(patterns),
+        clusters=_clusters(patterns),
     )
 
 
 @quantity("rarest-class", unit="percent", patterns=PATTERNS)
 def rarest_class(patterns: Measurement) -> Estimand:
     """Return the share of the rarest class, in percent."""
-    return Estimand(_blocks(patterns), lambda *means: 100 * corrected(*means), drawn=_drawn(patterns), extreme="least")
+    return Estimand(
+        _blocks(patterns),
+        lambda *means: 100 * corrected(*means),
+        drawn=_drawn(patterns),
+        clusters=_clusters(patterns),
+        extreme="least",
+    )
 
 
 @quantity("class-share-gap", unit="percent", first=Need("patterns", task="qqp"), second=Need("patterns", task="mrpc"))
@@ -69,7 +81,12 @@ def share_gap(first: Measurement, second: Measurement, name: str = "heterogeneou
     def gap(expected: np.ndarray, errors: np.ndarray, expected_2: np.ndarray, errors_2: np.ndarray) -> Number:
         return 100 * (corrected(expected, errors)[..., place] - corrected(expected_2, errors_2)[..., place])
 
-    return Estimand((*_blocks(first), *_blocks(second)), gap, drawn=(None, heads, None, heads))
+    return Estimand(
+        (*_blocks(first), *_blocks(second)),
+        gap,
+        drawn=(None, heads, None, heads),
+        clusters=(*_clusters(first), *_clusters(second)),
+    )
 
 
 def _one_hot(patterns: Measurement) -> Float[np.ndarray, "examples columns"]:
@@ -85,8 +102,18 @@ def _by_head(mean: Float[np.ndarray, "*any columns"]) -> Float[np.ndarray, "*any
 
 @quantity("class-steadiness", unit="percent", patterns=PATTERNS)
 def steadiness(patterns: Measurement) -> Estimand:
-    """Return the percentage of a head's maps that have its most frequent class, mean over heads."""
-    return Estimand.of(_one_hot(patterns), lambda mean: 100 * _by_head(mean).max(-1).mean(-1))
+    """Return the percentage of a head's maps that have its most frequent class, mean over heads.
+
+    The class is chosen on the other half of the examples: on the same ones a head of two equally frequent classes would
+    have one in more than half of its maps by luck.
+    """
+    predicted, clusters = patterns.sample("predicted"), clusters_of(patterns)
+    predicted = predicted.reshape(len(predicted), -1)
+    first, one_hot = halves(len(predicted), clusters), _one_hot(patterns)
+    by_first, by_second = (_by_head(one_hot[half].sum(0)).argmax(-1) for half in (first, ~first))
+    same = predicted == np.where(first[:, None], by_second, by_first)
+    block = same.mean(1, dtype=np.float64, keepdims=True)
+    return Estimand.of(block, lambda mean: 100 * mean[..., 0], clusters=clusters)
 
 
 @quantity("same-class-across-tasks", unit="percent", by_task=Need("patterns", tasks=SEVEN_TASKS, least=2))
@@ -94,10 +121,10 @@ def same_across_tasks(by_task: tuple[Measurement, ...]) -> Estimand:
     """Return the percentage of heads with the same most frequent class on two tasks, mean over pairs of tasks."""
 
     def same(*means: np.ndarray) -> Number:
-        majority = [_by_head(mean).argmax(-1) for mean in means]
+        majority = np.broadcast_arrays(*(_by_head(mean).argmax(-1) for mean in means))
         return 100 * np.mean([(a == b).mean(-1) for a, b in combinations(majority, 2)], axis=0)
 
-    return Estimand(tuple(_one_hot(patterns) for patterns in by_task), same)
+    return Estimand(tuple(map(_one_hot, by_task)), same, clusters=tuple(map(clusters_of, by_task)))
 
 
 @quantity("pattern-macro-f1", unit="macro-F1", quality=Need("pattern-quality"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.claims.estimand import Estimand, Number
+from bertsecrets.claims.estimand import Estimand, Number, clusters_of
 from bertsecrets.claims.paper import SEVEN_TASKS
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
@@ -35,7 +35,7 @@ def _moments(scores: Measurement) -> Float[np.ndarray, "examples k"]:
 @quantity("score", unit="points", scores=SCORES)
 def score(scores: Measurement) -> Estimand:
     """Return accuracy, or Pearson's correlation for a regression task."""
-    found = Estimand.of(_moments(scores), in_points(_plain_metric(scores)))
+    found = Estimand.of(_moments(scores), in_points(_plain_metric(scores)), clusters=clusters_of(scores))
     nothing = 0.0 if _plain_metric(scores) is pearson else 100 * _majority(scores).mean()
     return replace(found, nothing=float(nothing), constant=bool(scores.values.get("constant")))
 
@@ -52,7 +52,7 @@ def f1_score(scores: Measurement) -> Estimand:
     target = scores.sample("target").astype(int)
     share = float((target == 1).mean())
     always = 100 * 2 * share / (1 + share)  # of answering 1 to everything
-    found = Estimand.of(_moments(scores), in_points(positive_f1))
+    found = Estimand.of(_moments(scores), in_points(positive_f1), clusters=clusters_of(scores))
     return replace(found, nothing=always, constant=bool(scores.values.get("constant")))
 
 
@@ -66,7 +66,8 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False) -> E
     of_own, of_other = _moments(own), _moments(other)
     has_f1 = with_f1 and TASKS[own.subject.task].metric == "f1"
     k, points = of_own.shape[1], in_points(positive_f1 if has_f1 else _plain_metric(own))
-    return Estimand.of(np.hstack([of_own, of_other]), lambda mean: points(mean[..., :k]) - points(mean[..., k:]))
+    block = np.hstack([of_own, of_other])
+    return Estimand.of(block, lambda mean: points(mean[..., :k]) - points(mean[..., k:]), clusters=clusters_of(own))
 
 
 @quantity(
@@ -84,9 +85,11 @@ def mean_difference(own: tuple[Measurement, ...], other: tuple[Measurement, ...]
     gaps = [difference(tuned, plain, with_f1) for tuned, plain in zip(own, other, strict=True)]
 
     def statistic(*means: np.ndarray) -> Number:
-        return np.mean([gap.statistic(mean) for gap, mean in zip(gaps, means, strict=True)], axis=0)
+        by_task = [np.asarray(gap.statistic(mean)) for gap, mean in zip(gaps, means, strict=True)]
+        return np.mean(np.broadcast_arrays(*by_task), axis=0)
 
-    return Estimand(tuple(gap.blocks[0] for gap in gaps), statistic)
+    blocks, clusters = tuple(gap.blocks[0] for gap in gaps), tuple(gap.clusters[0] for gap in gaps)
+    return Estimand(blocks, statistic, clusters=clusters)
 
 
 @quantity("cased-loss", unit="points", scores=SCORES, cased=Need("scores", options={"cased": True}))
@@ -112,4 +115,5 @@ def over_majority(scores: Measurement) -> Estimand:
         return replace(score(scores), refuted=refuted)
     points = in_points(accuracy)
     block = np.hstack([_moments(scores), _majority(scores)[:, None]])
-    return replace(Estimand.of(block, lambda mean: points(mean[..., :-1]) - 100 * mean[..., -1]), refuted=refuted)
+    lead = lambda mean: points(mean[..., :-1]) - 100 * mean[..., -1]  # noqa: E731
+    return replace(Estimand.of(block, lead, clusters=clusters_of(scores)), refuted=refuted)

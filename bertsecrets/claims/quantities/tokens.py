@@ -1,13 +1,14 @@
 """Attention to [CLS] and [SEP] (K19 section 4.4)."""
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.claims.estimand import Estimand, Number, by_layer, flat
+from bertsecrets.claims.estimand import Estimand, Number, by_layer, clusters_of, flat
 from bertsecrets.claims.paper import ONE_SENTENCE_TASK, TWO_SENTENCE_TASKS
-from bertsecrets.claims.published import likeness, published_figures
+from bertsecrets.claims.published import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.tasks import TASKS
@@ -31,7 +32,7 @@ def _by_layer(special: Measurement, kind: str) -> Float[np.ndarray, "examples la
 def sep_growth(after: Measurement, before: Measurement) -> Estimand:
     """Return the [SEP] attention of the last two layers, fine-tuned minus pretrained."""
     growth = _by_layer(after, "sep") - _by_layer(before, "sep")
-    return Estimand.of(growth, lambda mean: mean[..., -2:].mean(-1))
+    return Estimand.of(growth, lambda mean: mean[..., -2:].mean(-1), clusters=clusters_of(after))
 
 
 @quantity("depth-gap", unit="depth", special=SPECIAL)
@@ -50,7 +51,7 @@ def depth_gap(special: Measurement) -> Estimand:
         to_cls, to_sep = mean[..., :layers], mean[..., layers:]
         return (to_sep @ depth) / to_sep.sum(-1) - (to_cls @ depth) / to_cls.sum(-1)
 
-    return Estimand.of(np.hstack([cls, sep]), gap)
+    return Estimand.of(np.hstack([cls, sep]), gap, clusters=clusters_of(special))
 
 
 @quantity(
@@ -69,24 +70,26 @@ def sep_lead(
 
     Args:
         kind: `sep` takes the more attended of two [SEP]s, `sep_sum` both together.
-        others: `most` takes the largest value of the two-sentence tasks, `mean` their mean.
+        others: `most` compares with each of the two-sentence tasks, and takes the smallest lead; `mean` compares with
+            their mean.
     """
     tasks = (one_sentence, *two_sentences)
     blocks = tuple(_by_layer(special, kind).mean(1, keepdims=True) for special in tasks)
 
     def lead(of_one: np.ndarray, *of_two: np.ndarray) -> Number:
-        on_two = np.stack([mean[..., 0] for mean in of_two])
-        return of_one[..., 0] - (on_two.max(0) if others == "most" else on_two.mean(0))
+        on_two = np.concatenate(np.broadcast_arrays(*of_two), axis=-1)
+        return of_one - on_two if others == "most" else of_one[..., 0] - on_two.mean(-1)
 
     note = ", ".join(
         f"{TASKS[special.subject.task].title} {block.mean():.3f}" for special, block in zip(tasks, blocks, strict=True)
     )
-    return Estimand(blocks, lead, (note,))
+    found = Estimand(blocks, lead, (note,), clusters=tuple(map(clusters_of, tasks)))
+    return replace(found, extreme="least") if others == "most" else found
 
 
 @quantity("figure-6-correlation", unit="r", special=SPECIAL)
 def figure_6(special: Measurement, kind: str, ranks: bool = False) -> Estimand:
-    """Return the correlation, over heads, with the panel of K19's figure 6 for `cls` or `sep`."""
+    """Return by how much a map is more like the task's panel of K19's figure 6 (`cls` or `sep`) than others."""
     _by_layer(special, kind)
-    figure = np.array(published_figures()[f"fig6_{kind.upper()}"][TASKS[special.subject.task].folder]).ravel()
-    return likeness(flat(special, kind), figure, ranks)
+    folder, figures = TASKS[special.subject.task].folder, panels(f"fig6_{kind.upper()}")
+    return likeness(flat(special, kind), figures, folder, ranks=ranks, clusters=clusters_of(special))

@@ -1,15 +1,23 @@
 """Attention to linguistic features (K19 section 4.4) and along relations (4.5); inputs without them are left out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.bootstrap import column_means
-from bertsecrets.claims.estimand import CHOOSING, JUDGING, Estimand, Number, flat
+from bertsecrets.claims.estimand import (
+    FEWEST,
+    Estimand,
+    both,
+    clusters_of,
+    cross_fitted,
+    flat,
+    halves,
+)
 from bertsecrets.claims.heads import name_of
-from bertsecrets.claims.published import likeness, published_figures
+from bertsecrets.claims.published import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
@@ -35,45 +43,63 @@ def _present(means: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(means), -np.inf, means)
 
 
+def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tuple[list[str], list[str]]:
+    """Return the kinds that enough inputs have for a choice among kinds, and a note of those left out.
+
+    If no kind has enough, all that occur are returned, and the judge says that the inputs are too few.
+    """
+    inputs = {kind: int((~np.isnan(sample)).any(1).sum()) for kind, sample in samples.items()}
+    kept = [kind for kind, count in inputs.items() if count >= FEWEST]
+    if not kept:
+        return [kind for kind, count in inputs.items() if count], []
+    few = ", ".join(f"{kind} (in {count} inputs)" for kind, count in inputs.items() if kind not in kept)
+    return kept, [f"left out: {few}"] if few else []
+
+
 @quantity("best-feature-growth", unit="attention", after=FEATURES, before=Need("features", "against"))
 def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -> Estimand:
     """Return the largest increase, over heads, of attention to a kind of word; the smallest of several kinds.
 
-    The increase is over the pretrained model. The largest of many heads would be positive by luck, so the head is
-    chosen on every other example and judged on the rest.
+    The increase is over the pretrained model. The largest of many heads would be positive by luck, so for each half of
+    the inputs that have the kind the head is chosen on the other half.
     """
-    columns, notes = [], []
+    columns, notes, clusters = [], [], clusters_of(after)
     for kind in kinds:
         growth = flat(after, kind) - flat(before, kind)
-        chosen = int(_present(_means(growth[CHOOSING])).argmax())
-        columns.append(growth[JUDGING, chosen])
+        present = ~np.isnan(growth).any(1)
+        first = np.zeros(len(growth), dtype=bool)
+        first[present] = halves(int(present.sum()), None if clusters is None else clusters[present])
+        numbers, chosen = cross_fitted(growth, first)
+        columns.append(numbers)
         naive = float(_present(_means(growth)).max())
-        present = int((~np.isnan(growth).any(1)).sum())
-        notes.append(f"{kind} {name_of(after, chosen, kind)}, naive best {naive:+.4f}, {present} inputs")
-    return replace(Estimand.of(np.stack(columns, axis=1), lambda mean: mean, *notes), extreme="least")
+        heads = both([name_of(after, head, kind) for head in chosen])
+        notes.append(f"{kind} {heads}, naive best {naive:+.4f}, {present.sum()} inputs")
+    found = Estimand.of(np.stack(columns, axis=1), lambda mean: mean, *notes, clusters=clusters)
+    return replace(found, extreme="least")
 
 
 @quantity("feature-ratio", unit="ratio", features=FEATURES)
 def best_against_special(features: Measurement) -> Estimand:
     """Return attention to the most attended linguistic feature divided by that to the less attended of [CLS] and [SEP].
 
-    Each is taken in the head that attends to it most.
+    Each is taken in the head that attends to it most, which for each half of the examples is chosen on the other. Kinds
+    that too few inputs have are left out.
     """
-    kinds = ("cls", "sep", *LINGUISTIC)
-    for kind in kinds[:2]:
+    special = ("cls", "sep")
+    for kind in special:
         if np.isnan(features.value(kind)).all():
             raise NotApplicableError(f"the model has no [{kind.upper()}]")
-    block = np.hstack([flat(features, kind) for kind in kinds])
+    kept, notes = _frequent({kind: flat(features, kind) for kind in LINGUISTIC})
+    kinds, clusters = (*special, *kept), clusters_of(features)
+    first = halves(features.examples, clusters)
+    block = np.stack([cross_fitted(flat(features, kind), first)[0] for kind in kinds], axis=1)
 
-    def best(mean: np.ndarray) -> np.ndarray:
-        return _present(mean.reshape(*mean.shape[:-1], len(kinds), -1)).max(-1)
+    def ratios(mean: np.ndarray) -> np.ndarray:
+        each = mean[..., 2:, None] / mean[..., None, :2]
+        return each.reshape(*mean.shape[:-1], -1)
 
-    def ratio(mean: np.ndarray) -> Number:
-        weights = best(mean)
-        return weights[..., 2:].max(-1) / weights[..., :2].min(-1)
-
-    by_kind = zip(kinds, best(_means(block)), strict=True)
-    return Estimand.of(block, ratio, "best heads: " + ", ".join(f"{kind} {weight:.3f}" for kind, weight in by_kind))
+    weights = ", ".join(f"{kind} {weight:.3f}" for kind, weight in zip(kinds, _means(block), strict=True))
+    return replace(Estimand.of(block, ratios, f"best heads: {weights}", *notes, clusters=clusters), extreme="most")
 
 
 def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples heads"]]:
@@ -89,25 +115,32 @@ def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples hea
 def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
     """Return the last layer's [CLS] row's weight on a kind (mean over heads) minus that on the best other kind.
 
-    Kinds are K19's features, [CLS], [SEP] and punctuation.
+    Kinds are K19's features, [CLS], [SEP] and punctuation; others that too few inputs have are left out.
     """
     rows = _cls_row(features)
     if kind not in rows:
         raise NotApplicableError(f"{kind} is not among the features {', '.join(rows)}")
-    names = [kind, *(name for name in rows if name != kind)]
+    others, notes = _frequent({name: row for name, row in rows.items() if name != kind})
+    names = [kind, *others]
     block = np.stack([rows[name].mean(1) for name in names], axis=1)
     by_kind = sorted(zip(names, _means(block), strict=True), key=lambda pair: -np.nan_to_num(pair[1]))
     note = ", ".join(f"{name} {weight:.3f}" for name, weight in by_kind)
-    return Estimand.of(block, lambda mean: mean[..., 0] - _present(mean[..., 1:]).max(-1), note)
+    leads = lambda mean: mean[..., :1] - mean[..., 1:]  # noqa: E731
+    return replace(Estimand.of(block, leads, note, *notes, clusters=clusters_of(features)), extreme="least")
 
 
 @quantity("figure-7-correlation", unit="r", features=FEATURES)
 def figure_7(features: Measurement, ranks: bool = False) -> Estimand:
-    """Return the correlation with K19's figure 7, over its eight features and all heads of the last layer."""
+    """Return by how much the last layer is more like the task's panel of K19's figure 7 than others, over its features.
+
+    Features that too few inputs have are left out.
+    """
     rows = _cls_row(features)
-    panel = published_figures()["fig7_CLS_last_layer"][TASKS[features.subject.task].folder]
-    block = np.hstack([rows[kind] for kind in FIGURE_7.values()])
-    return likeness(block, np.concatenate([panel[name] for name in FIGURE_7]).astype(np.float64), ranks)
+    kept, notes = _frequent({kind: rows[kind] for kind in FIGURE_7.values()})
+    figures = panels("fig7_CLS_last_layer", [name for name, kind in FIGURE_7.items() if kind in kept])
+    block, folder = np.hstack([rows[kind] for kind in kept]), TASKS[features.subject.task].folder
+    found = likeness(block, figures, folder, ranks=ranks, clusters=clusters_of(features))
+    return replace(found, notes=(*found.notes, *notes))
 
 
 @quantity("relation-heads-diagonal", unit="percent", attention=Need("relations"), patterns=Need("patterns"))
@@ -131,4 +164,5 @@ def relation_heads(attention: Measurement, patterns: Measurement, relations: Seq
         for name, head, share in zip(relations, heads, shares, strict=True)
     ]
     statistic = lambda weight, share: by_relation(weight, share)[1]  # noqa: E731
-    return Estimand((weights, diagonal), statistic, tuple(notes), extreme="least")
+    clusters = (clusters_of(attention), clusters_of(patterns))
+    return Estimand((weights, diagonal), statistic, tuple(notes), clusters=clusters, extreme="least")
