@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.bootstrap import bias_corrected, central_interval, column_means, means_without, resampled_means
-from bertsecrets.claims.estimand import Estimand
+from bertsecrets.claims.estimand import Clusters, Estimand
 from bertsecrets.claims.spread import Spread
 from bertsecrets.settings import JudgeParams
 
@@ -33,7 +33,9 @@ class Estimate:
         sampling_error: the standard error that comes from the choice of samples, without that of the seeds.
         examples_error: the part of it that comes from the examples, without the annotated heads from which a
             classifier's errors are known.
-        fewest: the number of examples in the smallest block that is a sample of something larger; infinite where none.
+        fewest: the number of examples, or clusters of them, behind the column of a block with the fewest; infinite
+            where none is a sample of something larger.
+        published: with how many published runs the decisive part compares what was measured.
         seedless: nothing is trained, so that there are no other seeds.
     """
 
@@ -47,6 +49,7 @@ class Estimate:
     sampling_error: float = 0.0
     examples_error: float = 0.0
     fewest: float = float("inf")
+    published: int = 0
     seedless: bool = False
 
     @property
@@ -96,6 +99,9 @@ def estimate(
     count = len(estimands)
     by_seed = np.stack([_replicates(estimand, settings) for estimand in estimands])  # [seed, resample, part]
     parts = np.stack([estimand.parts for estimand in estimands])
+    published = np.array(estimands[0].published or np.zeros(parts.shape[1]))
+    if not all(estimand.sampled for estimand in estimands):
+        examples_share = 0.0
     replicates = _corrected(by_seed.mean(0), estimands, parts.mean(0))
     if examples_share < 1:
         replicates = parts.mean(0) + examples_share * (replicates - parts.mean(0))
@@ -110,8 +116,13 @@ def estimate(
             spreads[part] = spread
             if spread is not None:
                 drawn = (rng.permutation(settings.resamples) + 0.5) / settings.resamples
-                replicates[:, part] += spread.quantiles(drawn) / np.sqrt(count)
-    sizes = (size for estimand in estimands if estimand.sampled for size in map(_rows, estimand.blocks))
+                replicates[:, part] += spread.quantiles(drawn) * np.sqrt(1 / count + published[part])
+    sizes = (
+        _fewest(block, estimand.clusters[place] if estimand.clusters else None)
+        for estimand in estimands
+        if estimand.sampled
+        for place, block in enumerate(estimand.blocks)
+    )
     extreme = estimands[0].extreme
     decisive = int(parts.mean(0).argmax() if extreme == "most" else parts.mean(0).argmin())
     examples_error = sampling_error = float(by_seed.mean(0)[:, decisive].std())
@@ -129,6 +140,7 @@ def estimate(
         sampling_error=examples_share * sampling_error,
         examples_error=examples_share * examples_error,
         fewest=min(sizes, default=np.inf),
+        published=int(published[decisive]),
         seedless=seedless,
     )
 
@@ -153,7 +165,7 @@ def _corrected(replicates: Replicates, estimands: Sequence[Estimand], parts: Flo
             continue
         clusters = first.clusters[place] if first.clusters else None
         left = np.mean([_without(estimand, place, clusters) for estimand in estimands], axis=0)  # [unit, part]
-        influence.append(np.nanmean(left, axis=0) - left if len(block) > 1 else np.zeros_like(left))
+        influence.append(column_means(left) - left if len(block) > 1 else np.zeros_like(left))
     joined = np.concatenate(influence) if influence else np.zeros((1, len(parts)))
     columns = [bias_corrected(replicates[:, i], float(parts[i]), joined[:, i]) for i in range(len(parts))]
     return np.stack(columns, axis=1)
@@ -166,9 +178,15 @@ def _without(estimand: Estimand, place: int, clusters: np.ndarray | None) -> Flo
     return _by_part(estimand, estimand.statistic(*means), len(left))
 
 
-def _rows(block: Float[np.ndarray, "rows k"]) -> float:
-    """Return the number of rows that are not all NaN."""
-    return float((~np.isnan(block).all(1)).sum())
+def _fewest(block: Float[np.ndarray, "rows k"], clusters: Clusters) -> float:
+    """Return the number of rows, or clusters of rows, in the column that has the fewest of those that have any."""
+    present = ~np.isnan(block)
+    if clusters is not None:
+        together = np.zeros((int(clusters.max()) + 1, block.shape[1]), dtype=bool)
+        np.logical_or.at(together, clusters, present)
+        present = together
+    counts = present.sum(0)
+    return float(min(counts[counts > 0], default=0))
 
 
 def _replicates(estimand: Estimand, settings: JudgeParams, annotated: bool = True) -> Replicates:

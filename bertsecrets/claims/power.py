@@ -32,7 +32,7 @@ def power(observed: Estimate, limits: tuple[float, float], confidence: float) ->
         return "the number of seeds needed is unknown: measure the seed-to-seed spread with --seeds 2 or more"
     seeds = np.arange(1, MOST_SEEDS + 1)
     degrees = np.maximum(1, observed.spread.degrees + seeds - observed.seeds)
-    of_seeds = observed.spread.std / np.sqrt(seeds)
+    of_seeds = observed.spread.std * np.sqrt(1 / seeds + observed.published)
     needed = np.hypot((stdtrit(degrees, share) + ndtri(CHANCE)) * of_seeds, normal * observed.sampling_error)
     enough = seeds[needed <= distance]
     if not len(enough):

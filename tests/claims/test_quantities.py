@@ -6,14 +6,14 @@ from functools import partial
 import measurements
 import numpy as np
 import pytest
-from measurements import estimand, made_up, of_id, read, scored
+from measurements import estimand, made_up, of_id, read, scored, verdict
 
 from bertsecrets.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate, estimate
 from bertsecrets.claims.plan import is_kept, measure_case, missing, plan
 from bertsecrets.claims.power import power
-from bertsecrets.claims.published import correlation, likeness
+from bertsecrets.claims.published import correlation
 from bertsecrets.claims.schema import Case, Claim, cases
 from bertsecrets.claims.spread import Spread
 from bertsecrets.errors import MissingError, NotApplicableError
@@ -131,12 +131,9 @@ def test_a_verdict_says_how_many_seeds_it_takes():
         id="D9", source="t", statement="s", measure="scores", quantity="score", expect={"kind": "above", "value": 50},
         tasks={"rte": {"seed_std": 2.0, "seed_source": "five seeds"}},
     )  # fmt: skip
-    verdict = judged(Case(claim, "rte"), scored([1] * 600 + [0] * 400, target))
-    assert (
-        verdict.power
-        == verdict.as_json()["power"]
-        == "one seed decides this with a chance of 80%, by the spread of five seeds"
-    )
+    found = judged(Case(claim, "rte"), scored([1] * 600 + [0] * 400, target))
+    assert found.power == "one seed decides this with a chance of 80%, by the spread of five seeds"
+    assert found.as_json()["power"] == found.power
 
 
 # ---------------------------------------------------------------------- what a quantity needs
@@ -199,10 +196,10 @@ def test_the_mean_gap_can_pass_and_fail():
         return own, other
 
     case = of_id("D2-all-mean")
-    verdict = judged(case, *found(359))
-    assert (verdict.outcome, verdict.observed) == ("reproduced", pytest.approx(35.9))
-    assert judged(case, *found(900)).outcome == "deviates"
-    assert judged(case, *found(440)).outcome == "inconclusive"
+    as_published = judged(case, *found(359))
+    assert (as_published.outcome, as_published.observed) == ("reproduced", pytest.approx(35.9))
+    assert judged(case, *found(440)).outcome == "reproduced"
+    assert judged(case, *found(550)).outcome == "deviates"
 
 
 def test_what_a_cased_tokenization_costs():
@@ -211,12 +208,11 @@ def test_what_a_cased_tokenization_costs():
     with pytest.raises(NotApplicableError, match="does not lower-case"):
         read("cased-loss", scored(lower, target), scored(lower, target, lower_cases=False))
     many = [scored([1] * 300, [1] * 300), scored([0] * 60 + [1] * 240, [1] * 300, lower_cases=True)]
-    assert judged(of_id("D6-rte"), *many).outcome == "reproduced"
-    assert judged(of_id("D6-rte"), many[1], scored([1] * 300, [1] * 300, lower_cases=True)).outcome == "deviates"
-    spared = of_id("D6-sst2-spared")
-    assert judged(spared, *many).outcome == "deviates"
-    alike = [scored([1] * 9, [1] * 9, "sst2"), scored([1] * 9, [1] * 9, "sst2", lower_cases=True)]
-    assert judged(spared, *alike).outcome == "reproduced"
+    assert verdict("D6-rte", *many).outcome == "reproduced"
+    assert verdict("D6-rte", many[1], scored([1] * 300, [1] * 300, lower_cases=True)).outcome == "deviates"
+    assert verdict("D6-sst2-spared", *many).outcome == "deviates"
+    alike = [scored([1] * 40, [1] * 40, "sst2"), scored([1] * 40, [1] * 40, "sst2", lower_cases=True)]
+    assert verdict("D6-sst2-spared", *alike).outcome == "reproduced"
 
 
 def test_marked_figures_equal_the_score_of_a_constant_answer():
@@ -246,4 +242,3 @@ def test_correlation_with_a_figure_is_numpys():
     assert correlation(means, figure).tolist() == pytest.approx(expected)
     assert float(correlation(figure**3, figure, ranks=True)) == pytest.approx(1)
     assert math.isnan(float(correlation(np.ones(12), figure)))
-    assert likeness(np.stack([figure**3] * 4), figure).notes == ("Spearman correlation 1.000",)
