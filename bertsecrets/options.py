@@ -53,8 +53,8 @@ PARSING: dict[str, dict[str, Any]] = {
         "(default: that in params.yaml)",
     },
     "threads": {"help": "processor threads that compute (default: OMP_NUM_THREADS, otherwise one a core)", **NUMBER},
-    "limit": {"help": "use only the first N validation rows", **NUMBER},
-    "train_limit": {"help": "use only the first N training rows", **NUMBER},
+    "limit": {"help": "use only N validation rows, drawn at random, always the same", **NUMBER},
+    "train_limit": {"help": "use only N training rows, drawn in the same way", **NUMBER},
     "grid_limit": {"help": "validation rows used for disabling heads and layers, the slow part", **NUMBER},
     "frames": {
         "help": "frame sentences: a JSONL file, or FrameNet's folder or archive (default: BERTSECRETS_FRAMES)",

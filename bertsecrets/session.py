@@ -404,7 +404,7 @@ class Session:
         """Run a measure; returns its measurement and those made in the same pass, by measure."""
         began = time.monotonic()
         with torch.inference_mode():
-            results, examples = measure.run(run)
+            results, examples = measure.results(run)
         made = {
             "seconds": round(time.monotonic() - began, 2),
             "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -427,7 +427,7 @@ class Session:
 
     def _facts(self, measure: Measure, run: Run, own_checkpoint: bool) -> dict[str, Any]:
         """Return what a measurement's provenance says of the measured data, the checkpoint and its training data."""
-        facts = measure.data_facts(self.resources, run.subject.task)
+        facts = measure.data_facts(run)
         manifest = ModelRef.in_folder(run.folder).manifest() if run.folder else {}
         of_training = self._training_data(run.subject) if own_checkpoint and measure.on_task else manifest
         key = Key.of_manifest(manifest)

@@ -11,8 +11,13 @@ from tiny import HEADS, LAYERS, save_bert
 
 from bertsecrets.errors import UserError
 from bertsecrets.session import Session
+from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
 from bertsecrets.store.measurements import Shelf, keep, load, measurement_of
+from bertsecrets.texts.corpus import write_corpus
+from bertsecrets.texts.glue import load_folder
+from bertsecrets.texts.rows import draw_rows, text_clusters
+from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -30,6 +35,31 @@ def bench(runs, tiny_glue):
 @pytest.fixture
 def subject(tiny_bert):
     return Subject(str(tiny_bert), "rte")
+
+
+@pytest.fixture
+def with_six_examples():
+    """The settings, but six examples whose attention is read."""
+    settings = load_settings()
+    return settings.model_copy(update={"attention": settings.attention.model_copy(update={"examples": 6})})
+
+
+@pytest.fixture(scope="module")
+def shared_texts(tmp_path_factory):
+    """A GLUE folder whose validation rows come in pairs with the same first sentence."""
+    folder = write_corpus(tmp_path_factory.mktemp("paired") / "glue", 8, 6)
+    path = folder / "RTE" / "dev.tsv"
+    header, *rows = [line.split("\t") for line in path.read_text().splitlines()]
+    for one, other in zip(rows[::2], rows[1::2], strict=True):
+        other[1] = one[1]
+    path.write_text("\n".join("\t".join(row) for row in (header, *rows)) + "\n")
+    return folder
+
+
+def drawn(glue, number):
+    """The places of the rows of RTE's validation set that a limit takes."""
+    every = load_folder(glue, task("rte"), "dev")
+    return [i for i, first in enumerate(every.sentence1) if first in set(draw_rows(every, number).sentence1)]
 
 
 def entries(store, kind="measurements"):
@@ -73,9 +103,47 @@ def test_a_limit_changes_key_and_mark(bench, subject, runs, tiny_glue):
     few = opened(runs, tiny_glue, limit=10)
     cut = few.measurement("scores", subject)
     assert (cut.examples, cut.provenance["limit"], whole.provenance["limit"]) == (10, 10, None)
-    np.testing.assert_array_equal(cut.samples["target"], whole.samples["target"][:10])
+    np.testing.assert_array_equal(cut.samples["target"], whole.samples["target"][drawn(tiny_glue, 10)])
     assert cut.provenance["checkpoint"] == whole.provenance["checkpoint"]
     assert not whole.provenance["official_data"]
+
+
+def test_smaller_limits_keep_some_of_the_rows_of_larger_ones(bench, subject, runs, tiny_glue, with_six_examples):
+    """The rows that `attention.examples` and the limits take are the first of one order."""
+    every = bench.measurement("special-tokens", subject).samples["cls"]
+    for options, rows in ({}, 6), ({"limit": 10}, 6), ({"limit": 4}, 4):
+        found = opened(runs, tiny_glue, **options, settings=with_six_examples).measurement("special-tokens", subject)
+        np.testing.assert_allclose(found.samples["cls"], every[drawn(tiny_glue, rows)], atol=1e-6)
+        assert found.provenance["limit"] == (4 if rows == 4 else None)  # 10 rows would leave none of the six out
+
+
+def test_the_first_rows_are_read_where_they_are_asked_for(bench, subject, runs, tiny_glue, with_six_examples):
+    """They are a measurement of their own, and what comes along in the same pass is not taken for one of drawn rows."""
+    six = opened(runs, tiny_glue, settings=with_six_examples)
+    other = Subject(subject.model, "rte", "untrained", 4)
+    before = len(entries(runs))
+    first = six.measurement("special-tokens", other, rows="first")
+    assert len(entries(runs)) == before + 1
+    every = bench.measurement("special-tokens", other)
+    assert (first.options, first.examples, first.provenance["limit"]) == ({"rows": "first"}, 6, None)
+    np.testing.assert_allclose(first.samples["cls"], every.samples["cls"][:6], atol=1e-6)
+    assert not np.allclose(first.samples["cls"], six.measurement("special-tokens", other).samples["cls"], atol=1e-6)
+    with pytest.raises(UserError, match="rows"):
+        six.measurement("special-tokens", other, rows="last")
+
+
+@pytest.mark.parametrize(
+    "measure", ["scores", "special-tokens", "attention-change", "patterns", "head-ablation", "layer-ablation"]
+)
+def test_measurements_say_which_of_their_rows_share_a_text(measure, runs, tiny_bert, shared_texts):
+    """Also on some of the rows, and after they were stored."""
+    few = opened(runs, shared_texts, limit=4)
+    init = "pretrained" if measure == "attention-change" else "untrained"
+    found = few.measurement(measure, Subject(str(tiny_bert), "rte", init))
+    rows = few.resources.rows.split("rte", "dev")
+    assert len(set(rows.sentence1)) < len(rows) == found.examples
+    assert found.samples["cluster"].dtype == np.int64
+    np.testing.assert_array_equal(found.samples["cluster"], text_clusters(rows))
 
 
 def test_a_limit_that_leaves_nothing_out_is_no_limit(bench, subject, runs, tiny_glue):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError
-from bertsecrets.measures.base import Measure
+from bertsecrets.measures.base import Measure, Run
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.provenance import TRAINING, differences, made_by
@@ -130,7 +130,8 @@ def _data(measure: Measure | None, key: Key, subject: Subject, session: Session)
         if measure is None:
             now = rows.split(subject.task, "train").fingerprint
         else:
-            now = measure.fingerprint(session.resources, subject.task)
+            asked_for = measure.check_options(key.inputs.get("options") or {})
+            now = measure.fingerprint(Run(subject, asked_for, session.resources))
             if facts := _facts_of_needs(measure, key, session):
                 yield f"other {', '.join(facts)}"
     except UserError as error:

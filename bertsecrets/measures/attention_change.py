@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from pydantic import PositiveInt
 
-from bertsecrets.measures.base import AttentionMeasure, AttentionRun, MeasureOptions
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import Figure, HeadMap
 from bertsecrets.measures.base.needs import PretrainedTwin
 from bertsecrets.measures.registry import measure
@@ -55,7 +55,7 @@ class CosineObserver:
 class AttentionChange(AttentionMeasure):
     """Values: `cosine` [layer, head], the mean over examples. Samples: `cosine` [example, layer, head]."""
 
-    class Options(MeasureOptions):
+    class Options(AttentionMeasure.Options):
         """`padded_to`: pad every input to this many tokens and count padding rows too, as K19's notebook does (200)."""
 
         padded_to: PositiveInt | None = None
@@ -86,7 +86,8 @@ class AttentionChange(AttentionMeasure):
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield the map of similarities (figure 5)."""
-        form = f"padded to {measurement.options['padded_to']}" if measurement.options else "cropped"
+        padded_to = measurement.options.get("padded_to")
+        form = "cropped" if padded_to is None else f"padded to {padded_to}"
         caption = f"Similarity of each head's attention before and after fine-tuning ({form}): {{who}}"
         yield HeadMap(
             f"{caption} (figure 5 of the paper)", measurement.value("cosine"), unit="cosine similarity", title=form

@@ -21,7 +21,7 @@ class ExampleSentence(EncoderMeasure):
     If a word has several pieces, its largest weight counts.
     """
 
-    def fingerprint(self, resources: Resources, task_name: str) -> str:
+    def fingerprint(self, run: Run) -> str:
         """Return a digest of the sentence."""
         return digest(SENTENCE)
 

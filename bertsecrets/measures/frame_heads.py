@@ -33,17 +33,16 @@ class FrameHeads(EncoderMeasure):
 
     needs = (FrameSentences(),)
 
-    def fingerprint(self, resources: Resources, task_name: str) -> str:
+    def fingerprint(self, run: Run) -> str:
         """Return a digest of the sentences' file, or of all XML files of a folder, wherever it lies.
 
         Raises:
             UserError: no sentences are given, or they cannot be read.
         """
-        if resources.frames is None:
+        frames = run.resources.frames
+        if frames is None:
             raise UserError(NO_FRAMES)
-        if resources.frames.is_file():
-            return file_sha256(resources.frames)
-        return folder_digest(resources.frames, "*.xml")
+        return file_sha256(frames) if frames.is_file() else folder_digest(frames, "*.xml")
 
     def origin(self, resources: Resources) -> str | None:
         """Return the name of the file or folder of sentences."""

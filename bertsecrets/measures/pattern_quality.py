@@ -19,7 +19,7 @@ class PatternQuality(SuiteMeasure):
 
     needs = (PatternWeights(), AnnotatedMaps())
 
-    def fingerprint(self, resources: Resources, task_name: str) -> str:
+    def fingerprint(self, run: Run) -> str:
         """Return a digest of the annotated maps and their labels, those kept for the last check among them."""
         from bertsecrets.patterns.annotation.map_set import UNSEEN, own_maps
         from bertsecrets.patterns.training.train import annotations_fingerprint

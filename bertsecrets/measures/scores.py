@@ -42,11 +42,11 @@ class Scores(Measure):
 
     def run(self, run: Run) -> Results:
         """Score the validation rows."""
-        opened = run.open("sdpa")
+        opened, rows = run.open("sdpa"), self.rows(run)
         tokenizer = cased(opened.tokenizer) if run.options.cased else opened.tokenizer
-        encoded = encode(run.rows, tokenizer, opened.fit(run.resources.settings.scores.max_length))
+        encoded = encode(rows, tokenizer, opened.fit(run.resources.settings.scores.max_length))
         logits = predict(opened.model, encoded, run.resources.device)
-        values, samples = scores(run.task, logits, run.rows.targets())
+        values, samples = scores(run.task, logits, rows.targets())
         if run.options.cased:
             values["lower_cases"] = lower_cases(opened.tokenizer)
         return {self.name: (values, samples)}, len(encoded)

@@ -156,7 +156,7 @@ class Estimator:
         rows = self.rows(job.subject.task, "dev")
         if isinstance(measure, AblationMeasure):
             return min(rows, self.session.resources.rows.grid_limit or rows)
-        return min(rows, self.settings.attention.examples) if isinstance(measure, AttentionMeasure) else rows
+        return min(rows, measure.most(self.settings) or rows)
 
     def rows(self, task_name: str, split: str) -> int:
         """Return the number of rows of a split: those that are here, otherwise GLUE's."""

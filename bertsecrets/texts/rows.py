@@ -1,20 +1,32 @@
-"""The rows of GLUE tasks that a session trains and measures on, limited to the number that it asks for."""
+"""The rows of GLUE tasks that a session trains and measures on.
 
-from dataclasses import dataclass, field
+Where not all rows are wanted, as many are drawn at random: files may be sorted (STS-B's by genre), and their first rows
+then stand for nothing but themselves. K19's code draws the rows whose attention it reads, too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
 from bertsecrets.texts.glue import Source, Split
 from bertsecrets.texts.tasks import ALL_TASKS, task
+
+DRAWING = 2019  # seed of the order in which rows are drawn; no setting, so that all results on N rows rest on the same
 
 
 @dataclass(frozen=True)
 class TaskRows:
     """The source of rows, and how many of them are read.
 
-    `limit` keeps the first validation rows, `train_limit` the first training rows, both in file order; `grid_limit`
-    keeps fewer validation rows where every head or layer is disabled in turn. A split is read once, so that all of a
-    session's results rest on the same rows; another session reads it again.
+    `limit` is the number of validation rows, `train_limit` that of training rows; `grid_limit` that of validation rows
+    where every head or layer is disabled in turn. A split is read once, so that all of a session's results rest on the
+    same rows; another session reads it again.
     """
 
     source: Source
@@ -22,17 +34,26 @@ class TaskRows:
     train_limit: int | None = None
     grid_limit: int | None = None
     _read: dict[tuple[str, str], Split] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _cut: dict[tuple[str, str], Split] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _cut: dict[tuple[str, str, int | None, bool], Split] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
-    def split(self, task_name: str, name: str) -> Split:
+    def split(self, task_name: str, name: str, most: int | None = None, *, first: bool = False) -> Split:
         """Return a checked split (`train` or `dev`), limited to the rows that are read.
+
+        Args:
+            most: how many rows are wanted at most; fewer where the limit is lower.
+            first: take the first rows of the file instead of drawing them.
 
         Raises:
             UserError: the data are missing, malformed or unofficial.
         """
-        if (task_name, name) not in self._cut:
-            self._cut[task_name, name] = self.whole(task_name, name).head(self._limit(name))
-        return self._cut[task_name, name]
+        wanted = min((number for number in (self._limit(name), most) if number is not None), default=None)
+        key = (task_name, name, wanted, first)
+        if key not in self._cut:
+            whole = self.whole(task_name, name)
+            self._cut[key] = whole.head(wanted) if first else draw_rows(whole, wanted)
+        return self._cut[key]
 
     def whole(self, task_name: str, name: str) -> Split:
         """Return a checked split with all its rows.
@@ -64,6 +85,50 @@ class TaskRows:
             "rows": {name: len(split) for name, split in splits.items()},
             "official": all(split.official for split in splits.values()),
         }
+
+
+def draw_rows(split: Split, wanted: int | None) -> Split:
+    """Return so many rows of a split, drawn at random, in file order; all, where there are fewer or `wanted` is None.
+
+    The same rows are drawn every time, and those of a smaller number are among those of a larger one.
+
+    Raises:
+        UserError: `wanted` is below 1.
+    """
+    if wanted is None or wanted >= len(split):
+        return split
+    count = len(split.head(wanted))
+    order = np.random.RandomState(DRAWING).permutation(len(split))  # the same in all versions of numpy
+    drawn = np.sort(order[:count]).tolist()
+    second = split.sentence2
+    return replace(
+        split,
+        sentence1=[split.sentence1[i] for i in drawn],
+        sentence2=None if second is None else [second[i] for i in drawn],
+        labels=[split.labels[i] for i in drawn],
+    )
+
+
+def text_clusters(split: Split) -> Int[np.ndarray, " rows"]:
+    """Return the number of each row's cluster, from 0; rows share one if they share a text, directly or through others.
+
+    Such rows are no independent examples: MNLI has up to three hypotheses for a premise, QNLI several sentences for a
+    question. Texts are compared without the white space around them; empty ones connect nothing.
+    """
+    columns: list[Sequence[str]] = [column for column in (split.sentence1, split.sentence2) if column is not None]
+    places: dict[str, int] = {}
+    links = [
+        (row, places.setdefault(text.strip(), len(places)))
+        for column in columns
+        for row, text in enumerate(column)
+        if text.strip()
+    ]
+    rows, texts = np.array(links, dtype=np.int64).reshape(-1, 2).T
+    size = len(split) + len(places)
+    graph = coo_array((np.ones(len(rows), dtype=bool), (rows, len(split) + texts)), shape=(size, size))
+    of_rows = connected_components(graph, directed=False)[1][: len(split)]
+    _, numbers = np.unique(of_rows, return_inverse=True)
+    return numbers.astype(np.int64)
 
 
 def public_origin(split: Split) -> str:

@@ -21,7 +21,6 @@ from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.grid import Grid
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet
 from bertsecrets.measures.base.measure import Measure, Result, Results, Run
-from bertsecrets.measures.base.resources import Resources
 from bertsecrets.models.encoding import Encoded, encode
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.settings import Params
@@ -48,9 +47,9 @@ class AblationMeasure(Measure):
         """Change the values in place to the layout of this measure; by default scores stay [set]."""
         return
 
-    def rows(self, resources: Resources, task_name: str) -> Split:
-        """Return the rows that are measured: at most `grid_limit` of them."""
-        return super().rows(resources, task_name).head(resources.rows.grid_limit)
+    def rows(self, run: Run) -> Split:
+        """Return the validation rows that are measured: at most `grid_limit` of them."""
+        return run.resources.rows.split(run.subject.task, "dev", run.resources.rows.grid_limit)
 
     def own_settings(self, settings: Params) -> dict[str, Any]:
         """Return the settings that say where inputs are cut."""
@@ -79,7 +78,7 @@ class AblationMeasure(Measure):
     def run(self, run: Run) -> Results:
         """Score the rows with each set disabled."""
         opened = run.open("sdpa")
-        rows = self.rows(run.resources, run.subject.task)
+        rows = self.rows(run)
         encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.scores.max_length))
         shape = (opened.layers, opened.heads)
         sets, called = self.sets(run, *shape)

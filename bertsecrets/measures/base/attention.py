@@ -3,12 +3,12 @@
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from tqdm.auto import tqdm
 
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.measures.base.measure import Measure, Results, Run
+from bertsecrets.measures.base.measure import Measure, MeasureOptions, Results, Run
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import loading
 from bertsecrets.models.alignment import Alignment, encode_words
@@ -69,6 +69,11 @@ class AttentionRun:
 class AttentionMeasure(Measure):
     """A measure of attention maps. `companions` are other measures that its pass feeds too, if they can join it."""
 
+    class Options(MeasureOptions):
+        """`rows` says which are read, if not all: `drawn` at random, or the `first` of the file."""
+
+        rows: Literal["drawn", "first"] = "drawn"
+
     common: ClassVar[bool] = True
     companions: ClassVar[tuple[str, ...]] = ("attention-change", "special-tokens")
 
@@ -92,6 +97,15 @@ class AttentionMeasure(Measure):
         """Return the settings that say on which inputs maps are read."""
         return settings.attention.model_dump()
 
+    def most(self, settings: Params) -> int | None:
+        """Return the number of examples whose maps are read."""
+        return settings.attention.examples
+
+    def rows(self, run: Run) -> Split:
+        """Return the validation rows whose maps are read."""
+        first = run.options.rows == "first"
+        return run.resources.rows.split(run.subject.task, "dev", self.most(run.resources.settings), first=first)
+
     def run(self, run: Run) -> Results:
         """Run one pass over the rows."""
         view = self._view(run)
@@ -99,7 +113,7 @@ class AttentionMeasure(Measure):
         for name in self.companions:
             companion = get_measure(name)
             assert isinstance(companion, AttentionMeasure)
-            if name != self.name and companion.joins(view):
+            if name != self.name and run.options.rows == "drawn" and companion.joins(view):
                 observers[name] = companion.observer(view)
         with tqdm(total=len(view.rows), desc=f"attention of {run.subject}", unit="example") as bar:
             Pass(view.tuned, view.twin, view.padded_to).feed(view.encoded, list(observers.values()), bar.update)
@@ -115,7 +129,7 @@ class AttentionMeasure(Measure):
             )
         return AttentionRun(
             run=run,
-            rows=run.rows.head(settings.examples),
+            rows=self.rows(run),
             tuned=tuned,
             twin=self._twin(run, tuned),
             length=tuned.fit(min(settings.max_length, padded_to or settings.max_length)),

@@ -18,18 +18,18 @@ class EncoderMeasure(Measure):
     seedless: ClassVar[bool] = True
 
     @abstractmethod
-    def fingerprint(self, resources: Resources, task_name: str) -> str:
+    def fingerprint(self, run: Run) -> str:
         """Return a digest of the texts that are measured."""
 
     @abstractmethod
     def origin(self, resources: Resources) -> str | None:
         """Return the name of the source of the texts, if any."""
 
-    def data_facts(self, resources: Resources, task_name: str) -> dict[str, Any]:
+    def data_facts(self, run: Run) -> dict[str, Any]:
         """Return origin and fingerprint of the measured texts, for the provenance."""
         return {
-            "data": self.origin(resources),
-            "data_fingerprint": self.fingerprint(resources, task_name),
+            "data": self.origin(run.resources),
+            "data_fingerprint": self.fingerprint(run),
             "official_data": True,
             "limit": None,
         }

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +21,7 @@ from bertsecrets.provenance import made_by
 from bertsecrets.settings import Params
 from bertsecrets.store.entries import Key
 from bertsecrets.texts.glue import Split
-from bertsecrets.texts.rows import public_origin
+from bertsecrets.texts.rows import public_origin, text_clusters
 from bertsecrets.texts.tasks import TASKS, Task, task
 from bertsecrets.types import Initialisation, Measurement, Subject
 
@@ -59,11 +58,6 @@ class Run:
     def task(self) -> Task:
         """The subject's task."""
         return task(self.subject.task)
-
-    @cached_property
-    def rows(self) -> Split:
-        """The validation rows."""
-        return self.resources.rows.split(self.subject.task, "dev")
 
     @property
     def base(self) -> ModelRef:
@@ -172,13 +166,17 @@ class Measure(ABC):
 
     # ------------------------------------------------------------------ what determines the result
 
-    def rows(self, resources: Resources, task_name: str) -> Split:
-        """Return the rows that are measured."""
-        return resources.rows.split(task_name, "dev")
+    def most(self, settings: Params) -> int | None:
+        """Return how many rows are measured at most, whatever the limits of a run; None for all."""
+        return None
 
-    def fingerprint(self, resources: Resources, task_name: str) -> str:
+    def rows(self, run: Run) -> Split:
+        """Return the validation rows that are measured."""
+        return run.resources.rows.split(run.subject.task, "dev", self.most(run.resources.settings))
+
+    def fingerprint(self, run: Run) -> str:
         """Return a digest of the texts that are measured."""
-        return self.rows(resources, task_name).fingerprint
+        return self.rows(run).fingerprint
 
     @abstractmethod
     def own_settings(self, settings: Params) -> dict[str, Any]:
@@ -196,7 +194,7 @@ class Measure(ABC):
         inputs: dict[str, Any] = {
             "measure": self.name,
             "version": self.version,
-            "data": self.fingerprint(run.resources, run.subject.task),
+            "data": self.fingerprint(run),
             "settings": self.settings(run.resources),
         }
         if not self.reads_model:  # measured once, since no model changes it
@@ -219,14 +217,18 @@ class Measure(ABC):
         """Return everything that determines the result."""
         return Key(self.inputs(run), self.made_by(run.resources.device))
 
-    def data_facts(self, resources: Resources, task_name: str) -> dict[str, Any]:
-        """Return origin, fingerprint, official status and limit of the data, for the provenance."""
-        rows = self.rows(resources, task_name)
+    def data_facts(self, run: Run) -> dict[str, Any]:
+        """Return origin, fingerprint, official status and limit of the data, for the provenance.
+
+        The limit is the number of rows, if limits of the run leave some out.
+        """
+        rows, whole = self.rows(run), len(run.resources.rows.whole(run.subject.task, "dev"))
+        unlimited = min(whole, self.most(run.resources.settings) or whole)
         return {
             "data": public_origin(rows),
             "data_fingerprint": rows.fingerprint,
             "official_data": rows.official,
-            "limit": len(rows) if len(rows) < len(resources.rows.whole(task_name, "dev")) else None,
+            "limit": len(rows) if len(rows) < unlimited else None,
         }
 
     # ------------------------------------------------------------------ what comes of it
@@ -238,6 +240,19 @@ class Measure(ABC):
         Raises:
             UserError: the measure is impossible on this model or these data.
         """
+
+    def results(self, run: Run) -> Results:
+        """Return what `run` returns; results on a task's rows also say which of them share a text (`cluster`).
+
+        Raises:
+            UserError: as `run`.
+        """
+        results, examples = self.run(run)
+        if not self.on_task or len(rows := self.rows(run)) != examples:
+            return results, examples
+        clusters = text_clusters(rows)
+        marked = {name: (values, {**samples, "cluster": clusters}) for name, (values, samples) in results.items()}
+        return marked, examples
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield the figures of a measurement, as data; the report draws them."""

@@ -1,0 +1,98 @@
+"""Which rows are taken where not all are, and which of them share a text."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertsecrets.errors import UserError
+from bertsecrets.texts.glue import Source, Split
+from bertsecrets.texts.rows import TaskRows, draw_rows, text_clusters
+from bertsecrets.texts.tasks import task
+
+texts = st.lists(st.sampled_from("abcdefghij"), min_size=1, max_size=12)
+
+
+def numbered(rows: int, name: str = "stsb") -> Split:
+    """A split whose texts are the rows' numbers."""
+    places = [str(i) for i in range(rows)]
+    return Split(task(name), "dev", places, [f"{i}'" for i in places], [i % 6 for i in range(rows)], "here", True)
+
+
+def places(split: Split) -> list[int]:
+    return [int(text) for text in split.sentence1]
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 60))
+def test_fewer_rows_are_some_of_more_rows_in_file_order(rows, one, other):
+    split = numbered(rows)
+    fewer, more = (draw_rows(split, wanted) for wanted in sorted((one, other)))
+    assert len(more) == min(rows, max(one, other))
+    assert set(places(fewer)) <= set(places(more))
+    assert places(more) == sorted(places(more))
+    assert [f"{text}'" for text in more.sentence1] == more.sentence2
+    assert more.labels == [i % 6 for i in places(more)]
+
+
+def test_every_part_of_a_sorted_file_is_drawn_from():
+    """STS-B's validation set has 625 captions, 375 posts of forums and 500 news pairs, one after the other."""
+    drawn = np.array(places(draw_rows(numbered(1500), 1000)))
+    parts = np.histogram(drawn, [0, 625, 1000, 1500])[0]
+    np.testing.assert_allclose(parts, [625 * 2 / 3, 375 * 2 / 3, 500 * 2 / 3], atol=30)
+
+
+def test_the_same_rows_are_drawn_everywhere():
+    """With every version of numpy; results on a part of the rows could not be compared otherwise."""
+    assert places(draw_rows(numbered(20), 5)) == [1, 6, 9, 11, 14]
+
+
+def test_all_rows_are_the_split_itself_and_none_are_refused():
+    split = numbered(4)
+    assert draw_rows(split, None) is draw_rows(split, 4) is draw_rows(split, 9) is split
+    with pytest.raises(UserError, match="a limit of 0 rows leaves nothing to measure"):
+        draw_rows(split, 0)
+
+
+def test_the_lowest_limit_holds(tiny_glue):
+    def rows(**limits):
+        return TaskRows(Source(tiny_glue, allow_unofficial=True), **limits)
+
+    assert len(rows().split("rte", "dev")) == 24
+    assert len(rows(limit=10).split("rte", "dev", 7)) == len(rows(limit=7).split("rte", "dev", 10)) == 7
+    assert rows(limit=10).split("rte", "dev", 7) == rows().split("rte", "dev", 7)
+    every, first = rows().whole("rte", "dev"), rows(limit=7).split("rte", "dev", first=True)
+    assert first == every.head(7) != rows(limit=7).split("rte", "dev")
+    assert len(rows(train_limit=9).split("rte", "train")) == 9
+
+
+# ---------------------------------------------------------------------- clusters
+
+
+def test_rows_that_share_a_text_through_others_are_one_cluster():
+    """In whichever column, and whatever white space surrounds it; empty texts connect nothing."""
+    first = ["a", "b", "c", "d", "e", "", ""]
+    second = ["x", "y", " a ", "y\t", "z", "u", ""]
+    split = Split(task("rte"), "dev", first, second, ["entailment"] * 7, "here", True)
+    assert text_clusters(split).tolist() == [0, 1, 0, 1, 2, 3, 4]
+    single = replace(split, task=task("sst2"), sentence2=None)
+    assert text_clusters(single).tolist() == [0, 1, 2, 3, 4, 5, 6]
+
+
+@given(texts, texts)
+def test_clusters_are_the_connected_parts(first, second):
+    """As found by merging sets until nothing changes."""
+    rows = min(len(first), len(second))
+    pairs = [{first[i], second[i]} for i in range(rows)]
+    parts = [{i} for i in range(rows)]
+    for i in range(rows):
+        for j in range(i):
+            if pairs[i] & pairs[j]:
+                one, other = (next(part for part in parts if k in part) for k in (i, j))
+                if one is not other:
+                    parts.remove(other)
+                    one |= other
+    found = text_clusters(Split(task("rte"), "dev", first[:rows], second[:rows], [""] * rows, "here", True))
+    assert {frozenset(np.flatnonzero(found == number).tolist()) for number in set(found)} == set(map(frozenset, parts))
+    assert sorted(set(found.tolist())) == list(range(len(parts)))
