@@ -15,11 +15,15 @@ from pydantic import PositiveInt
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import Figure, HeadMap
 from bertsecrets.measures.base.needs import PretrainedTwin
+from bertsecrets.measures.base.observers import heads_without_numbers
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
+
+# float32 gives equal maps a cosine of 1 within 2e-6; maps whose weights all change by half a percent have this one.
+SAME = 1 - 1e-5
 
 
 def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
@@ -76,9 +80,16 @@ class AttentionChange(AttentionMeasure):
         return view.twin is not None
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that some head's maps cannot be compared."""
-        missing = int(np.isnan(np.asarray(measurement.value("cosine"))).sum())
-        return f"the maps of {missing} heads are not numbers" if missing else None
+        """Return that heads have no numbers, or that training has changed no map: a claim about change needs some.
+
+        Nothing then speaks of where or how much attention changes, and that every map is alike would pass for the claim
+        that most maps hardly change (C2). A frozen encoder is such a case by its making.
+        """
+        cosine = np.asarray(measurement.value("cosine"))
+        if not np.isfinite(cosine).all():
+            return heads_without_numbers(measurement) or "the maps are not numbers"
+        unchanged = (cosine > SAME).all()
+        return "its attention is that of the pretrained model: training has changed no map" if unchanged else None
 
     def observer(self, view: AttentionRun) -> Observer:
         """Return the observer of both models' maps."""

@@ -106,6 +106,12 @@ class Patterns(AttentionMeasure):
         separator = view.special_ids["sep"]
         return PatternObserver(*view.shape, classifier=classifier, errors=errors, separator=separator)
 
+    def degenerate(self, measurement: Measurement) -> str | None:
+        """Return that some maps could not be classified."""
+        expected = measurement.samples.get("expected", np.zeros(0))
+        unknown = (measurement.sample("predicted") < 0).any() or not np.isfinite(expected).all()
+        return "some maps are not numbers" if unknown else None
+
     def remarks(self, measurement: Measurement) -> list[str]:
         """Return a remark if the classifier was not trained or checked on maps of this model."""
         annotated = measurement.settings.get("annotated_models")

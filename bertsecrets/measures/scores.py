@@ -8,18 +8,26 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from scipy import stats
 
+from bertsecrets.errors import MisreadError
 from bertsecrets.measures.base import Measure, MeasureOptions, Results, Run
 from bertsecrets.measures.base.measure import Result
 from bertsecrets.measures.registry import measure
-from bertsecrets.models.encoding import cased, encode, lower_cases, predict
+from bertsecrets.models.encoding import Encoded, batches, cased, collate, encode, lower_cases, predict
 from bertsecrets.settings import Params
-from bertsecrets.texts.metrics import decide
+from bertsecrets.texts.metrics import decide, is_constant
 from bertsecrets.texts.metrics import scores as all_scores
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import Measurement
+
+ALONE = 8  # examples that are scored alone as well: those with the most padding in their batch
+# How far a logit may move then, relative to the largest one. Rounding in float32, in which scores are computed on every
+# device, moves it by less than 1e-6; a lost mask by 1e-2 and more (MiniLM, with and without fine-tuning).
+MOVED = 1e-3
+SMALLEST = 0.1  # logits below are compared with this one, since rounding does not become smaller with them
 
 
 @measure("scores", title="scores, majority-class baseline, entropy of predicted classes", source="K19 3, table 1")
@@ -41,11 +49,17 @@ class Scores(Measure):
         return settings.scores.model_dump()
 
     def run(self, run: Run) -> Results:
-        """Score the validation rows."""
+        """Score the validation rows.
+
+        Raises:
+            MisreadError: an example's logits depend on the batch it is in.
+            UserError: the model does not answer with numbers.
+        """
         opened, rows = run.open("sdpa"), self.rows(run)
         tokenizer = cased(opened.tokenizer) if run.options.cased else opened.tokenizer
         encoded = encode(rows, tokenizer, opened.fit(run.resources.settings.scores.max_length))
         logits = predict(opened.model, encoded, run.resources.device)
+        check_alone(opened.model, encoded, logits, run.resources.device)
         values, samples = scores(run.task, logits, rows.targets())
         if run.options.cased:
             values["lower_cases"] = lower_cases(opened.tokenizer)
@@ -74,6 +88,32 @@ def scores(task: Task, logits: Float[np.ndarray, "examples outputs"], targets: S
     return values, {"predicted": predicted, "target": target}
 
 
+def check_alone(
+    model: Any, encoded: Encoded, logits: Float[np.ndarray, "examples outputs"], device: torch.device | str = "cpu"
+) -> None:
+    """Make sure that examples get the same logits alone as in their batch: that padding is masked.
+
+    Args:
+        logits: of all examples, from `predict`.
+
+    Raises:
+        MisreadError: they do not.
+    """
+    padding = np.zeros(len(encoded), dtype=np.int64)
+    for batch in batches(encoded):
+        padding[batch.indices] = batch.input_ids.shape[1] - encoded.lengths[batch.indices]
+    slack = MOVED * max(SMALLEST, float(np.abs(logits).max(initial=0)))
+    for i in np.argsort(-padding, kind="stable")[:ALONE]:
+        with torch.inference_mode():
+            alone = model(**collate(encoded, np.array([i])).to(device).inputs()).logits[0].float().cpu().numpy()
+        moved = float(np.abs(alone - logits[i]).max())
+        if not moved <= slack:
+            raise MisreadError(
+                f"a logit moves by {moved:.2g} when its example is scored alone: the mask of {padding[i]} padding "
+                "tokens was lost, so scores would depend on the batch; correct the model's code or configuration"
+            )
+
+
 def class_entropy(task: Task, predicted: Int[np.ndarray, " examples"]) -> float:
     """Return the entropy of the predicted classes in bits; 0 if all predictions are the same."""
     share = np.bincount(predicted, minlength=task.outputs) / max(len(predicted), 1)
@@ -87,8 +127,3 @@ def majority_share(targets: Sequence[float] | np.ndarray) -> float:
     0.75
     """
     return float(np.bincount(np.asarray(targets, dtype=np.int64)).max() / len(targets))
-
-
-def is_constant(task: Task, predicted: np.ndarray) -> bool:
-    """Return whether all predictions are the same; for a regression task, whether they differ by less than 0.01."""
-    return bool(np.ptp(predicted) < 0.01) if task.regression else bool(np.ptp(predicted) == 0)

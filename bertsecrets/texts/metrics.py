@@ -90,6 +90,11 @@ def decide(task: Task, logits: Float[np.ndarray, "examples outputs"]) -> np.ndar
     return logits[:, 0].astype(np.float64) if task.regression else logits.argmax(1)
 
 
+def is_constant(task: Task, predicted: np.ndarray) -> bool:
+    """Return whether all predictions are the same; for a regression task, whether they differ by less than 0.01."""
+    return bool(np.ptp(predicted) < 0.01) if task.regression else bool(np.ptp(predicted) == 0)
+
+
 def score(metric: str, predicted: np.ndarray, target: np.ndarray) -> float:
     """Return one metric as a fraction; the correlation with a constant, which is undefined, is returned as 0.
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as reference
 
-from bertsecrets.measures.scores import class_entropy, is_constant, majority_share, scores
-from bertsecrets.texts.metrics import decide, score
+from bertsecrets.measures.scores import class_entropy, majority_share, scores
+from bertsecrets.texts.metrics import decide, is_constant, score
 from bertsecrets.texts.metrics import scores as metrics
 from bertsecrets.texts.tasks import task
 

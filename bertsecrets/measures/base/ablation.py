@@ -21,13 +21,13 @@ from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.grid import Grid
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet
 from bertsecrets.measures.base.measure import Measure, Result, Results, Run
-from bertsecrets.models.encoding import Encoded, encode
+from bertsecrets.models.encoding import Encoded, check_finite, encode
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.settings import Params
 from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import Split
-from bertsecrets.texts.metrics import decide, score
-from bertsecrets.texts.tasks import Task
+from bertsecrets.texts.metrics import decide, is_constant, score
+from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement, Precision
 
 SAMPLE = 32  # examples, the first, that are computed in float32 as well, with all sets
@@ -61,11 +61,14 @@ class AblationMeasure(Measure):
         return super().inputs(run) | ({} if precision == "float32" else {"precision": precision})
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that the undamaged model gives a constant answer, which losing heads cannot make worse."""
-        predicted = measurement.sample("baseline_predicted")
-        if len(predicted) < 2 or measurement.subject.initialisation not in ("pretrained", "frozen"):
+        """Return that a trained model gives a constant answer, which losing heads cannot make worse; or no numbers."""
+        baseline = measurement.sample("baseline_predicted")
+        if not (np.isfinite(baseline).all() and np.isfinite(measurement.sample("predicted")).all()):
+            return "some answers are not finite"
+        if len(baseline) < 2 or measurement.subject.initialisation not in ("pretrained", "frozen"):
             return None
-        return "gives every example the same answer" if np.ptp(predicted) == 0 else None
+        constant = is_constant(TASKS[measurement.subject.task], baseline)
+        return "gives every example the same answer" if constant else None
 
     def remarks(self, measurement: Measurement) -> list[str]:
         """Return a remark if the model was run in bfloat16."""
@@ -160,6 +163,12 @@ def set_ablation(
 
 
 def _answers(task: Task, logits: Shaped[np.ndarray, "sets examples outputs"]) -> Shaped[np.ndarray, "sets examples"]:
+    """Return the answers under each set.
+
+    Raises:
+        UserError: a logit is not finite; it would count as an answer of the first class.
+    """
+    check_finite(torch.from_numpy(logits))
     answers = np.stack([decide(task, of_set) for of_set in logits])
     return answers.astype(np.float32 if task.regression else np.int8)
 

@@ -9,6 +9,7 @@ from tqdm.auto import tqdm
 
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base.measure import Measure, MeasureOptions, Results, Run
+from bertsecrets.measures.base.observers import heads_without_numbers
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import loading
 from bertsecrets.models.alignment import Alignment, encode_words
@@ -18,6 +19,7 @@ from bertsecrets.models.loading import OpenModel
 from bertsecrets.settings import Params
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.parsing import Parses, parse_pairs
+from bertsecrets.types import Measurement
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,10 @@ class AttentionMeasure(Measure):
         """Return the validation rows whose maps are read."""
         first = run.options.rows == "first"
         return run.resources.rows.split(run.subject.task, "dev", self.most(run.resources.settings), first=first)
+
+    def degenerate(self, measurement: Measurement) -> str | None:
+        """Return that some heads have no numbers where others have."""
+        return heads_without_numbers(measurement)
 
     def run(self, run: Run) -> Results:
         """Run one pass over the rows."""

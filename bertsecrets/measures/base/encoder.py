@@ -4,11 +4,13 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from bertsecrets.measures.base.measure import Measure, Run
+from bertsecrets.measures.base.observers import heads_without_numbers
 from bertsecrets.measures.base.resources import Resources
 from bertsecrets.models import loading
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.settings import Params
+from bertsecrets.types import Measurement
 
 
 class EncoderMeasure(Measure):
@@ -37,6 +39,10 @@ class EncoderMeasure(Measure):
     def own_settings(self, settings: Params) -> dict[str, Any]:
         """Return the settings that say where inputs are cut."""
         return settings.attention.model_dump()
+
+    def degenerate(self, measurement: Measurement) -> str | None:
+        """Return that some heads have no numbers where others have."""
+        return heads_without_numbers(measurement)
 
     def open_encoder(self, run: Run) -> OpenModel:
         """Open the encoder, on the device."""

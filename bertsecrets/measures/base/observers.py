@@ -10,6 +10,7 @@ from bertsecrets.models.alignment import Alignment, TokenPairs
 from bertsecrets.models.attention import Maps
 from bertsecrets.models.encoding import Batch
 from bertsecrets.texts.parsing import Parses
+from bertsecrets.types import Measurement
 
 
 def received(maps: Maps, batch: Batch) -> Float[torch.Tensor, "rows heads tokens"]:
@@ -77,6 +78,23 @@ def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
         values[name] = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
         values[f"{name}_examples"] = np.asarray(int(present.reshape(len(sample), -1).any(1).sum()))
     return values
+
+
+def heads_without_numbers(measurement: Measurement) -> str | None:
+    """Return that heads have no numbers on examples on which others have some; None if there are no such heads.
+
+    All heads together lack them where an example does not have what is measured, such as a pronoun.
+    """
+    for name, sample in measurement.samples.items():
+        if sample.dtype.kind == "f" and sample.ndim == 3:
+            absent = ~np.isfinite(sample.reshape(len(sample), -1))
+            heads = absent[~absent.all(1)].any(0)
+            if heads.any():
+                first = int(heads.argmax())
+                layer, head = divmod(first, sample.shape[2])
+                more = f" and {heads.sum() - 1} more" if heads.sum() > 1 else ""
+                return f"head {head + 1} of layer {layer + 1}{more} gives no numbers ({name})"
+    return None
 
 
 def mark_words(alignment: Alignment, wanted, first: Parses, second: Parses | None = None) -> np.ndarray:

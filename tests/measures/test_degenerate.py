@@ -1,0 +1,174 @@
+"""Models that have collapsed or answer without numbers: refused, or named, before any claim is judged on them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from ablation_models import tiny, tokens
+from measurements import gridded, measured, verdict
+from tiny import CONFIGS, family, save_bert, some_inputs
+from transformers import BertModel
+
+from bertsecrets.errors import MisreadError, UserError
+from bertsecrets.measures.base.ablation import set_ablation
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.measures.scores import check_alone
+from bertsecrets.models.encoding import predict
+from bertsecrets.session import Session
+from bertsecrets.texts.tasks import task
+
+NAN = np.nan
+LAYERS, HEADS = 6, 4
+
+
+def problem(measurement) -> str | None:
+    return get_measure(measurement.measure).degenerate(measurement)
+
+
+def without_mask(model):
+    """A model that does not see its mask."""
+    forward = model.forward
+    model.forward = lambda attention_mask=None, **inputs: forward(**inputs)
+    return model
+
+
+# ---------------------------------------------------------------------- logits that move with the batch
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_logits_of_a_sound_model_do_not_move_with_the_batch(name):
+    model, encoded = family(name), some_inputs(40)
+    check_alone(model, encoded, predict(model, encoded))
+
+
+@pytest.mark.parametrize("name", sorted(set(CONFIGS) - {"gpt2"}))  # no token of GPT-2 sees those after it
+def test_a_lost_mask_is_refused_by_scores(name):
+    model, encoded = without_mask(family(name)), some_inputs(40)
+    with pytest.raises(
+        MisreadError, match="when its example is scored alone: the mask of [0-9]+ padding tokens was lost"
+    ):
+        check_alone(model, encoded, predict(model, encoded))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e3])
+def test_neither_tiny_nor_huge_logits_are_taken_for_a_lost_mask(scale):
+    """Rounding is relative to what is summed, which may cancel."""
+    model, encoded = family("bert"), some_inputs(40)
+    with torch.no_grad():
+        model.classifier.weight.mul_(scale)
+        model.classifier.bias.zero_()
+    check_alone(model, encoded, predict(model, encoded))
+
+
+def test_nothing_is_stored_of_a_model_that_loses_its_mask(tiny_bert, tiny_glue, tmp_path, monkeypatch):
+    forward = BertModel.forward
+    monkeypatch.setattr(BertModel, "forward", lambda *args, attention_mask=None, **more: forward(*args, **more))
+    session = Session(
+        model=str(tiny_bert), glue=str(tiny_glue), store=str(tmp_path / "runs"), device="cpu", offline=True,
+        allow_unofficial_data=True,
+    )  # fmt: skip
+    peaked = save_bert(tmp_path / "peaked", initializer_range=0.3)
+    with pytest.raises(MisreadError, match="the mask of [0-9]+ padding tokens was lost"):
+        session.measure("scores", "rte", checkpoint=peaked)
+    kept = tmp_path / "runs" / "measurements"
+    assert not [path for path in kept.iterdir() if path.is_dir()]
+
+
+# ---------------------------------------------------------------------- answers that are not numbers
+
+
+def test_a_model_without_an_answer_for_one_example_is_refused():
+    """By scores and ablations, though the example that ablations try the engine on, the longest, is answered."""
+    classifier, encoded = tiny("Bert"), tokens((5, 9, 5, 3, 12))
+    (word, *_) = set(encoded.input_ids[0]).difference(*(encoded.input_ids[i] for i in range(1, 5)))
+    with torch.no_grad():
+        classifier.model.bert.embeddings.word_embeddings.weight[word] = NAN
+    with pytest.raises(UserError, match="the model answers with nan"):
+        predict(classifier.model, encoded)
+    with pytest.raises(UserError, match="the model answers with nan"):
+        set_ablation(classifier, encoded, task("mnli"), [0, 1, 2, 0, 1], [])
+
+
+# ---------------------------------------------------------------------- maps
+
+
+def with_head(grid, layer, head, value):
+    spoilt = np.array(grid)
+    spoilt[:, layer, head] = value
+    return spoilt
+
+
+def cosines(value=0.9, examples=40):
+    rng = np.random.default_rng(0)
+    return value + 1e-3 * rng.normal(size=(examples, LAYERS, HEADS))
+
+
+@pytest.mark.parametrize(
+    ("measure", "name"),
+    [
+        ("attention-change", "cosine"), ("special-tokens", "cls"), ("features", "noun"), ("relations", "noun_pronoun"),
+        ("frame-heads", "max_weight"),
+    ],
+)  # fmt: skip
+def test_a_head_without_numbers_is_named(measure, name):
+    whole = cosines()
+    assert problem(gridded(measure, **{name: whole})) is None
+    spoilt = gridded(measure, **{name: with_head(whole, 2, 1, NAN)})
+    assert problem(spoilt) == f"head 2 of layer 3 gives no numbers ({name})"
+    two = gridded(measure, **{name: with_head(with_head(whole, 2, 1, NAN), 4, 0, np.inf)})
+    assert problem(two) == f"head 2 of layer 3 and 1 more gives no numbers ({name})"
+
+
+def test_what_an_input_does_not_have_is_no_lack_of_numbers():
+    """Inputs without a pronoun have no attention to pronouns, models without [SEP] none to it: in no head."""
+    some, none = cosines(), np.full((40, LAYERS, HEADS), NAN)
+    some[::2] = NAN
+    assert problem(gridded("features", noun=cosines(), pronoun=some, negation=none)) is None
+    assert problem(gridded("special-tokens", cls=cosines(), sep=none, sep_sum=none)) is None
+
+
+@pytest.mark.parametrize("claim", ["C1-rte", "C2-rte"])
+def test_claims_about_change_are_not_judged_where_nothing_changed(claim):
+    """Whatever is left of rounding; a change that can be seen is judged."""
+    dust = gridded("attention-change", cosine=1 + 4e-8 * np.random.default_rng(1).normal(size=(40, LAYERS, HEADS)))
+    found = verdict(claim, dust)
+    assert found.outcome == "degenerate"
+    assert found.reason.endswith("its attention is that of the pretrained model: training has changed no map")
+    slight = gridded("attention-change", cosine=with_head(dust.samples["cosine"], 5, 3, 0.999))
+    assert verdict(claim, slight).outcome != "degenerate"
+
+
+def test_one_head_without_numbers_leaves_no_claim_about_change():
+    """A comparison with NaN is false, so such a head once counted as changed."""
+    assert (
+        verdict("C2-rte", gridded("attention-change", cosine=with_head(cosines(), 0, 0, NAN))).outcome == "degenerate"
+    )
+
+
+def test_maps_that_could_not_be_classified_are_named():
+    samples = {"predicted": np.zeros((4, 2, 2), np.int8), "expected": np.full((4, 5), 0.2), "errors": np.zeros((3, 5))}
+    whole = measured("patterns", {}, samples)
+    assert problem(whole) is None
+    for name, value in (("predicted", -1), ("expected", NAN)):
+        spoilt = {**samples, name: samples[name].copy()}
+        spoilt[name][1] = value
+        assert problem(replace(whole, samples=spoilt)) == "some maps are not numbers"
+
+
+# ---------------------------------------------------------------------- ablations
+
+
+@pytest.mark.parametrize("measure", ["head-ablation", "layer-ablation"])
+def test_a_grid_of_a_constant_model_is_degenerate(measure):
+    def grid(baseline, task_name, **more):
+        predicted = np.stack([baseline, baseline])
+        samples = {"predicted": predicted, "baseline_predicted": baseline, "target": np.arange(len(baseline)) % 2}
+        return measured(measure, {}, samples, task_name, **more)
+
+    mixed, scores = np.arange(40) % 2, np.linspace(0, 5, 40)
+    said = "gives every example the same answer"
+    assert problem(grid(mixed, "rte")) is problem(grid(scores, "stsb")) is None
+    assert problem(grid(0 * mixed, "rte")) == problem(grid(2.5 + scores / 1000, "stsb")) == said
+    assert problem(grid(0 * mixed, "rte", initialisation="random")) is None  # the paper's own finding
+    assert problem(grid(np.where(mixed, NAN, scores), "stsb")) == "some answers are not finite"
