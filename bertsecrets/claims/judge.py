@@ -18,6 +18,7 @@ from bertsecrets.claims.band import (
     format_number,
     share_of_other_rows,
 )
+from bertsecrets.claims.error_rates import interval_at, smallest_rate
 from bertsecrets.claims.estimand import FEWEST, Estimand
 from bertsecrets.claims.estimate import Estimate, estimate
 from bertsecrets.claims.gates import degenerate
@@ -34,6 +35,7 @@ from bertsecrets.errors import NotApplicableError
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
+AGAINST = ("deviates", "negligible")  # what speaks against a claim; a degenerate model says nothing
 ENOUGH = 0.5  # of a published effect: an order whose effect is surely smaller does not reproduce it
 
 
@@ -69,8 +71,14 @@ def judge(
         seedless=claim.seedless,
         examples_share=share_of_other_rows(case, measurements) if around else 1.0,
     )
-    limits = band(case, settings.confidence, observed, at_published_size(case, observed, measurements))
-    outcome, reason = _outcome(case, estimands, observed, limits, settings.confidence)
+    published_error = at_published_size(case, observed, measurements)
+    limits = band(case, settings.confidence, observed, published_error)
+    against, in_favour = None, None
+    outcome: Outcome = "inconclusive"
+    reason = _nothing_decides(estimands, observed, limits)
+    if not reason:
+        outcome, reason = _outcome(case, estimands, observed, limits, observed.interval(settings.confidence))
+        against, in_favour = _p_values(case, estimands, observed, published_error, outcome, settings.confidence)
     return Verdict(
         case,
         outcome,
@@ -81,6 +89,8 @@ def judge(
         measurements=measurements,
         by_seed=tuple(tuple(estimand.parts.tolist()) for estimand in estimands),
         power=power(observed, limits, settings.confidence) if limits is not None else "",
+        p_against=against,
+        p_for=in_favour,
     )
 
 
@@ -93,30 +103,73 @@ def all_of(needed: Mapping[str, Needed]) -> list[Measurement]:
     ]
 
 
+def _nothing_decides(estimands: Sequence[Estimand], observed: Estimate, limits: tuple[float, float] | None) -> str:
+    """Return why these measurements decide nothing about the claim, whatever the interval; empty if they can."""
+    if not observed.computable:
+        return "the quantity cannot be computed on some of the resamples"
+    if _refuted(estimands, observed, limits):
+        return ""
+    if observed.fewest < FEWEST:
+        return f"fewer than {FEWEST} examples decide nothing"
+    if limits is None or (observed.spread is None and not observed.seedless):
+        return "of this checkpoint alone: how far seeds differ is not known, so measure several"
+    return ""
+
+
+def _refuted(estimands: Sequence[Estimand], observed: Estimate, limits: tuple[float, float] | None) -> bool:
+    """Return whether no resampling can speak for the claim, and the observed value is outside its band."""
+    outside = limits is not None and (observed.value <= limits[0] or observed.value >= limits[1])
+    return outside and all(estimand.refuted for estimand in estimands)
+
+
 def _outcome(
     case: Case,
     estimands: Sequence[Estimand],
     observed: Estimate,
     limits: tuple[float, float] | None,
-    confidence: float,
+    interval: tuple[float, float],
 ) -> tuple[Outcome, str]:
     """Return outcome and reason, also where something else than the interval decides."""
-    if not observed.computable:
-        return "inconclusive", "the quantity cannot be computed on some of the resamples"
-    outside = limits is not None and (observed.value <= limits[0] or observed.value >= limits[1])
-    if outside and all(estimand.refuted for estimand in estimands):
-        return "deviates", estimands[0].refuted
-    if observed.fewest < FEWEST:
-        return "inconclusive", f"fewer than {FEWEST} examples decide nothing"
-    if limits is None or (observed.spread is None and not observed.seedless):
-        return "inconclusive", "of this checkpoint alone: how far seeds differ is not known, so measure several"
+    if _refuted(estimands, observed, limits):
+        return "deviates", f"{estimands[0].refuted}, whatever the examples: the interval decides nothing here"
+    assert limits is not None
     assert case.claim.expect is not None
     if case.claim.expect.kind == "around":
-        return _of_figure(case, estimands, observed, limits, observed.interval(confidence))
+        return _of_figure(case, estimands, observed, limits, interval)
     if case.claim.expect.kind == "equal":
-        return decide_equal(observed.interval(confidence), limits, smallest(case.unit)[1])
+        return decide_equal(interval, limits, smallest(case.unit)[1])
     published = case.figure.published if case.claim.expect.comparable else None
-    return decide_order(observed.interval(confidence), limits, published, smallest(case.unit))
+    return decide_order(interval, limits, published, smallest(case.unit))
+
+
+def _p_values(
+    case: Case,
+    estimands: Sequence[Estimand],
+    observed: Estimate,
+    published_error: float,
+    outcome: Outcome,
+    confidence: float,
+) -> tuple[float, float | None]:
+    """Return the smallest error rates at which a claim would still deviate or be negligible, and still be reproduced.
+
+    That a figure is reproduced has none: to lie inside a prediction interval is no evidence against all other values.
+    """
+    run, expect = 1 - confidence, case.claim.expect
+    assert expect is not None
+
+    def fails(rate: float) -> bool:
+        limits, interval = band(case, 1 - rate, observed, published_error), interval_at(observed, rate, run)
+        return _outcome(case, estimands, observed, limits, interval)[0] in AGAINST
+
+    def holds(rate: float) -> bool:
+        limits, (low, high) = band(case, 1 - rate, observed, published_error), interval_at(observed, rate, run)
+        assert limits is not None
+        return limits[0] < low and high < limits[1]
+
+    against = smallest_rate(fails, run)
+    if expect.kind == "around":
+        return against, None
+    return against, 1.0 if outcome in AGAINST else smallest_rate(holds, run)
 
 
 def decide_order(

@@ -18,6 +18,10 @@ class Verdict:
 
     Args:
         by_seed: the quantity on every seed: its parts, where it is the least or the most of several, otherwise one.
+        p_against: the smallest error rate at which the claim would still deviate or be negligible; None where nothing
+            was judged.
+        p_for: that at which it would still be reproduced; None also for a published figure, since to lie inside its
+            prediction interval is no evidence against all other values.
     """
 
     case: Case
@@ -29,6 +33,8 @@ class Verdict:
     measurements: tuple[Measurement, ...] = ()
     power: str = ""
     by_seed: tuple[tuple[float, ...], ...] = ()
+    p_against: float | None = None
+    p_for: float | None = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -85,6 +91,8 @@ class Verdict:
             "verdict": self.outcome,
             "reason": self.reason,
             "power": self.power,
+            "p_against": self.p_against,
+            "p_for": self.p_for,
             "remarks": self.remarks,
             "models": sorted({measurement.subject.model for measurement in self.measurements}),
             "seeds": list(self.seeds),

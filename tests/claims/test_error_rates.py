@@ -1,0 +1,103 @@
+"""P-values of verdicts: the smallest error rates at which a claim would still deviate, or still be reproduced."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from measurements import judged, made_up, measured, needed, scored
+from scipy import stats
+
+from bertsecrets.claims.error_rates import LEAST, interval_at, smallest_rate
+from bertsecrets.claims.estimand import Estimand
+from bertsecrets.claims.estimate import Estimate
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.quantity import REGISTERED
+from bertsecrets.claims.spread import Spread
+from bertsecrets.settings import JudgeParams
+
+SETTINGS = JudgeParams(confidence=0.95, resamples=500, seed=7)
+
+
+@pytest.fixture
+def of_estimands(monkeypatch):
+    """A function that judges a case whose quantity gives these estimands, seed by seed."""
+
+    def verdict(case, estimands, known, confidence=0.95):
+        left = iter(estimands)
+        changed = dataclasses.replace(REGISTERED["score"], function=lambda scores: next(left))
+        monkeypatch.setitem(REGISTERED, "score", changed)
+        by_seed = [needed("score", scored([1], [1])) for _ in estimands]
+        return judge(case, by_seed, SETTINGS.model_copy(update={"confidence": confidence}), known)
+
+    return verdict
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.984])
+def test_p_values_and_outcomes_say_the_same(of_estimands, confidence):
+    """On orders with and without a figure, figures, and the least or most of several, of one seed and of three."""
+    rng, seen = np.random.default_rng(5), set()
+    for world in range(60):
+        kind = ("above", "below", "around")[world % 3]
+        published = (None, 1.0, -1.0)[rng.integers(3)] if kind != "around" else 1.0
+        case = made_up(kind=kind, unit="attention", figure={"published": published, "rounding": 0.05})
+        extreme = (None, "least", "most")[rng.integers(3)]
+        centre = rng.choice([0, 0, 0.3, -0.3, 1.0]) + 0.1 * rng.normal(size=3 if extreme else 1)
+        blocks = [
+            rng.normal(centre + 0.05 * rng.normal(), rng.choice([0.01, 1.0]), (60, len(centre))) for _ in range(3)
+        ]
+        estimands = [
+            Estimand((block,), lambda mean, one=extreme is None: mean[..., 0] if one else mean, extreme=extreme)
+            for block in blocks[: rng.choice([1, 3])]
+        ]
+        verdict = of_estimands(case, estimands, Spread(rng.choice([1e-4, 0.1]), 4, "a test"), confidence)
+        seen.add((kind, verdict.outcome))
+        assert (verdict.p_against <= 1 - confidence) == (verdict.outcome in ("deviates", "negligible")), verdict
+        if kind == "around":
+            assert verdict.p_for is None
+        else:
+            assert (verdict.p_for <= 1 - confidence) == (verdict.outcome == "reproduced"), verdict
+    assert len(seen) >= 6
+
+
+def test_a_p_value_is_that_of_a_t_test_where_there_is_one(of_estimands):
+    rows = np.random.default_rng(3).normal(-0.2, 1.0, (400, 1))
+    case = made_up(kind="above", figure={}, unit="attention")
+    found = of_estimands(case, [Estimand((rows,), lambda mean: mean[..., 0])], Spread(1e-9, 8, "a test"))
+    exact = stats.ttest_1samp(rows[:, 0], 0).pvalue  # less than 500 draws can show
+    assert exact / 5 < found.p_against < 5 * exact < 0.006
+    assert found.p_for == pytest.approx(1, abs=0.01)
+
+
+def test_a_figures_p_value_is_that_of_its_prediction_interval():
+    figure = {"published": 70.0, "seed_std": 3.0, "seed_source": "five seeds"}
+    found = judged(made_up(sampling="score", figure=figure), scored([1] * 167 + [0] * 110, [1] * 277))
+    apart = (70.0 - found.observed) / (3.0 * np.sqrt(2))
+    assert found.p_against == pytest.approx(2 * stats.t.sf(apart, 4), rel=0.02)
+
+
+def test_a_tail_without_draws_falls_as_students_does():
+    draws = stats.t.ppf((np.arange(2000) + 0.5) / 2000, 4)
+    observed = Estimate(0.0, np.zeros(1), draws[:, None], None, 1, 100, Spread(1.0, 4))
+    for rate in (0.05, 0.005, 0.001, 1e-5):
+        low, high = interval_at(observed, rate, 0.05)
+        assert (low, high) == pytest.approx((stats.t.ppf(rate / 2, 4), stats.t.isf(rate / 2, 4)), rel=0.03)
+
+
+def test_what_was_not_judged_has_no_p_value():
+    few = judged(made_up(), scored([1, 0], [1, 1]))
+    alone = judged(made_up(kind="above", figure={}), scored([1] * 90, [1] * 90))
+    assert (few.p_against, few.p_for, alone.p_against, alone.p_for) == (None,) * 4
+    assert few.as_json()["p_against"] is None
+
+
+def test_what_no_resampling_can_speak_for_has_the_least_p_value():
+    samples = {"predicted": [1] * 100, "target": [1] * 60 + [0] * 40}
+    found = measured("scores", {"accuracy": 0.6, "constant": True}, samples, initialisation="random")
+    verdict = judged(made_up("score-over-majority", kind="above", figure={}), found)
+    assert (verdict.outcome, verdict.p_against, verdict.p_for) == ("deviates", LEAST, 1.0)
+    assert "the interval decides nothing here" in verdict.reason
+
+
+def test_nothing_is_decided_at_no_rate():
+    assert smallest_rate(lambda rate: False, 0.05) == 1
+    assert smallest_rate(lambda rate: True, 0.05) == LEAST
