@@ -66,6 +66,8 @@ class Claim(Section):
     Numbers that have another source are taken from there by reference (`figure.Cited`), for every task: `published`
     (`P20`, `D1-pretrained`, or the difference of two), `seeds_of` (whose spreads over seeds), `doubt_of` (whose spreads
     make the published figure doubtful) and `second` (the second source).
+    `over_tasks` says of how many of its tasks the claim speaks, where it speaks of them together; those on which it
+    says the opposite are a claim of their own, whose variant ends in `not`.
     """
 
     id: str = Field(pattern=r"^[A-I][0-9]+p?$")
@@ -86,6 +88,7 @@ class Claim(Section):
     doubt_of: tuple[str, ...] = ()
     second: Literal["P20"] | None = None
     tasks: dict[str, TaskFigure] = Field(min_length=1)
+    over_tasks: Literal["all", "most"] | None = None
     needs_shape: tuple[PositiveInt, PositiveInt] | None = None
     known: tuple[Known, ...] = ()
     note: str = ""
@@ -110,6 +113,8 @@ class Claim(Section):
             bare = [name for name, figure in self.tasks.items() if figure.published is None]
             if bare:
                 raise ValueError(f"task {bare[0]} needs a published figure, because the claim expects `around`")
+        if self.over_tasks and (len(self.tasks) < 2 or self.expect is None or self.expect.kind == "around"):
+            raise ValueError("over_tasks is for an order on several tasks")
         for known in self.known:
             if known.task not in self.tasks:
                 raise ValueError(f"a known outcome on {known.task}, which is not among the claim's tasks")

@@ -113,7 +113,7 @@ def test_the_published_figures_have_the_models_shape():
 
 
 def test_claims_are_found_by_id_in_any_case():
-    assert [claim.id for claim in find_claims("c1P")] == ["C1p"]
+    assert [claim.name for claim in find_claims("c1P")] == ["C1p", "C1p-not"]
     assert len(find_claims("d1")) == 8
     with pytest.raises(UserError, match=r"unknown claim 'C11': did you mean C1"):
         find_claims("C11")
@@ -145,6 +145,7 @@ def test_variants_of_one_id_stand_side_by_side(tmp_path):
         (GOOD.replace("published: -0.2", "seed_std: 1"), 8, "seed_std needs its seed_source"),
         (GOOD.replace("published: -0.2", "doubt: 1"), 8, "doubt needs its doubt_source"),
         (GOOD.replace("kind: below", "kind: around").replace("published: -0.2", ""), 2, "needs a published figure"),
+        (GOOD + "  over_tasks: all\n", 2, "over_tasks is for an order on several tasks"),
         (GOOD.replace("  expect: {kind: below}\n", ""), 2, "give both quantity and expect"),
         (GOOD + GOOD, 10, "claim C1 is defined twice"),
         (GOOD + "  known: [{model: m, task: mrpc, evidence: seen in ten runs}]\n", 2, "on mrpc, which is not among"),
