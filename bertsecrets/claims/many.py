@@ -1,0 +1,180 @@
+"""Many claims at once: false alarms of a run, the deviations that survive them, and verdicts over tasks.
+
+A claim that is judged at 95 % deviates by chance in up to one of twenty cases in which it is true. Of many claims that
+are judged together, some do.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from bertsecrets.claims.paper import SEVEN_TASKS
+from bertsecrets.claims.schema import FAILURES, Claim, Outcome, load_claims
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.texts.tasks import TASKS
+
+
+@dataclass(frozen=True)
+class Together:
+    """What the verdicts of a run say together.
+
+    Args:
+        judged: how many claims were judged, so that they could deviate.
+        rate: the error rate of each, and the false discovery rate of those that survive.
+        survive: the cases that deviate, or whose effect is negligible, also among so many.
+        others: the cases whose deviation does not survive.
+    """
+
+    judged: int
+    rate: float
+    survive: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def false_alarms(self) -> float:
+        """How many claims deviate by chance at most, on average, if all are true."""
+        return self.judged * self.rate
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as data, for reports and other programs."""
+        return {
+            "judged": self.judged,
+            "false_alarms": round(self.false_alarms, 2),
+            "false_discovery_rate": round(self.rate, 6),
+            "surviving": list(self.survive),
+            "not_surviving": list(self.others),
+        }
+
+
+def together(verdicts: Iterable[Verdict], confidence: float) -> Together:
+    """Return which deviations survive that so many claims were judged: their false discovery rate is held.
+
+    By Benjamini and Hochberg (1995), which holds for independent claims and for those that depend positively. Claims
+    of a run share model, seeds and examples, so that they err together more than against each other; the correction
+    for any dependence whatever (Benjamini and Yekutieli 2001) would ask for p-values about six times as small.
+    """
+    from scipy.stats import false_discovery_control
+
+    rate = 1 - confidence
+    judged = [(verdict, verdict.p_against) for verdict in verdicts if verdict.p_against is not None]
+    adjusted = false_discovery_control([p for _, p in judged]) if judged else np.zeros(0)
+    failed = [
+        (str(verdict.case), bool(p <= rate))
+        for (verdict, _), p in zip(judged, adjusted, strict=True)
+        if verdict.outcome in FAILURES
+    ]
+    return Together(
+        judged=len(judged),
+        rate=rate,
+        survive=tuple(name for name, survives in failed if survives),
+        others=tuple(name for name, survives in failed if not survives),
+    )
+
+
+# ---------------------------------------------------------------------- over tasks
+
+
+@dataclass(frozen=True)
+class OverTasks:
+    """The verdict on a claim that speaks of several tasks together, such as "on every task but QQP".
+
+    Args:
+        words: of which tasks.
+        tasks: how many it speaks of; `judged`: on how many it was judged.
+        holds: on how many of those it holds at least, at the run's confidence; `fails`: on how many it does not.
+        p_for: the smallest error rate at which it would still be reproduced; `p_against`: at which it would deviate.
+    """
+
+    claim: Claim
+    words: str
+    tasks: int
+    judged: int
+    holds: int
+    fails: int
+    outcome: Outcome
+    p_for: float
+    p_against: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as data, for reports and other programs."""
+        return {
+            "claim": self.claim.name,
+            "speaks_of": self.words,
+            "tasks": self.tasks,
+            "judged": self.judged,
+            "holds_on_at_least": self.holds,
+            "fails_on_at_least": self.fails,
+            "verdict": self.outcome,
+            "p_for": self.p_for,
+            "p_against": self.p_against,
+        }
+
+
+def over_tasks(verdicts: Sequence[Verdict], confidence: float) -> list[OverTasks]:
+    """Return the verdicts over tasks, of the claims that speak of several and were judged on at least two."""
+    found = []
+    for claim in dict.fromkeys(verdict.case.claim.name for verdict in verdicts):
+        wanted = next(verdict.case.claim for verdict in verdicts if verdict.case.claim.name == claim)
+        if wanted.over_tasks and (one := _over_tasks(wanted, verdicts, confidence)) is not None:
+            found.append(one)
+    return found
+
+
+def _over_tasks(claim: Claim, verdicts: Sequence[Verdict], confidence: float) -> OverTasks | None:
+    """Return the verdict on a claim over tasks; None if it was judged on fewer than two."""
+    exception = next((other for other in load_claims() if other.name == f"{claim.name}-not"), None)
+    names = {claim.name, exception.name if exception else claim.name}
+    own = [verdict for verdict in verdicts if verdict.case.claim.name in names]
+    p_for = [verdict.p_for for verdict in own if verdict.p_for is not None]
+    p_against = [verdict.p_against for verdict in own if verdict.p_against is not None]
+    if len(p_for) < 2:
+        return None
+    rate, tasks = 1 - confidence, len(claim.tasks) + (len(exception.tasks) if exception else 0)
+    enough = tasks if claim.over_tasks == "all" else tasks // 2 + 1
+    holds, fails = at_least(p_for), at_least(p_against)
+    reproduced = float(holds[enough - 1]) if enough <= len(holds) else 1.0
+    deviates = float(fails[tasks - enough]) if tasks - enough < len(fails) else 1.0
+    return OverTasks(
+        claim=claim,
+        words=_words(claim, exception),
+        tasks=tasks,
+        judged=len(p_for),
+        holds=int((holds <= rate).sum()),
+        fails=int((fails <= rate).sum()),
+        outcome="deviates" if deviates <= rate else "reproduced" if reproduced <= rate else "inconclusive",
+        p_for=reproduced,
+        p_against=deviates,
+    )
+
+
+def at_least(p_values: Sequence[float]) -> Float[np.ndarray, " tasks"]:
+    """Return the p-values of "on at least 1 task", "on at least 2 tasks" and so on, from those of each task.
+
+    Partial conjunction (Benjamini and Heller 2008) by Bonferroni's rule, which holds however tasks depend on each
+    other; each is at least as large as the one before it, so that their count is right with the same confidence
+    (Dror et al. 2017).
+
+    >>> [float(p) for p in at_least([0.01, 0.001, 0.5])]
+    [0.003, 0.02, 0.5]
+    """
+    ordered = np.sort(p_values)
+    corrected = np.arange(len(ordered), 0, -1) * ordered
+    return np.minimum(1.0, np.maximum.accumulate(corrected))
+
+
+def _words(claim: Claim, exception: Claim | None) -> str:
+    """Return of which tasks a claim speaks, in words."""
+    if claim.over_tasks == "most":
+        return "most tasks"
+    names = [*claim.tasks, *(exception.tasks if exception else ())]
+    whole = len(names) == len(SEVEN_TASKS)
+    every = "every task" if whole else f"all of {_listed(claim.tasks)}"
+    return f"{every} but {_listed(exception.tasks)}" if exception and whole else every
+
+
+def _listed(names: Iterable[str]) -> str:
+    titles = [TASKS[name].title for name in names]
+    return " and ".join(filter(None, (", ".join(titles[:-1]), titles[-1])))

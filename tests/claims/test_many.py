@@ -1,0 +1,130 @@
+"""Many claims at once: false alarms, surviving deviations, and verdicts over tasks by partial conjunction."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measurements import of_id
+from scipy.special import ndtr
+
+from bertsecrets.claims.many import at_least, over_tasks, together
+from bertsecrets.claims.schema import load_claims
+from bertsecrets.claims.verdict import Verdict
+
+TASKS = ("mrpc", "stsb", "sst2", "qqp", "rte", "qnli", "mnli")
+
+
+def judged(name, against, favour=1.0, outcome=None):
+    """A verdict with these p-values."""
+    own = "deviates" if against <= 0.05 else "reproduced" if favour <= 0.05 else "inconclusive"
+    return Verdict(of_id(name), outcome or own, "", p_against=against, p_for=favour)
+
+
+def test_a_run_says_how_many_claims_deviate_by_chance():
+    verdicts = [judged(f"E1-{name}", 0.5) for name in TASKS] + [Verdict(of_id("C2-rte"), "inconclusive", "few")]
+    found = together(verdicts, 0.95)
+    assert (found.judged, found.survive, found.others) == (7, (), ())
+    assert found.false_alarms == pytest.approx(0.35)
+
+
+def test_deviations_survive_by_benjamini_and_hochberg():
+    p_values = dict(zip(TASKS, (0.001, 0.014, 0.04, 0.3, 0.5, 0.7, 0.9), strict=True))
+    found = together([judged(f"E1-{name}", p) for name, p in p_values.items()], 0.95)
+    assert found.survive == ("E1-mrpc", "E1-stsb")  # .001 < .05 / 7 and .014 < .05 * 2 / 7
+    assert found.others == ("E1-sst2",)  # .04 > .05 * 3 / 7
+    alone = together([judged("E1-sst2", 0.04)], 0.95)
+    assert alone.survive == ("E1-sst2",)
+
+
+def test_a_negligible_effect_counts_and_a_degenerate_model_does_not():
+    verdicts = [judged("E1-rte", 0.001, outcome="negligible"), Verdict(of_id("E1-mrpc"), "degenerate", "constant")]
+    found = together(verdicts, 0.95)
+    assert (found.judged, found.survive) == (1, ("E1-rte",))
+    assert together(verdicts[1:], 0.95).judged == 0
+
+
+def test_runs_of_true_claims_hardly_ever_have_a_survivor():
+    rng = np.random.default_rng(2)
+    runs = [together([judged(f"E1-{name}", p) for name, p in zip(TASKS, ps, strict=True)], 0.95)
+            for ps in rng.uniform(size=(400, 7))]  # fmt: skip
+    assert np.mean([bool(run.survive) for run in runs]) == pytest.approx(0.05, abs=0.03)
+    assert np.mean([len(run.survive) + len(run.others) for run in runs]) == pytest.approx(runs[0].false_alarms, abs=0.1)
+
+
+# ---------------------------------------------------------------------- over tasks
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
+def test_on_more_tasks_is_never_surer_than_on_fewer(p_values):
+    found = at_least(p_values)
+    assert (np.diff(found) >= 0).all()
+    assert found[-1] == pytest.approx(max(found.max(), max(p_values)))
+    assert found[0] == pytest.approx(min(1, len(p_values) * min(p_values)))
+
+
+def test_counts_of_tasks_are_too_high_in_at_most_one_run_of_twenty():
+    """Four of seven tasks have no effect; the p-values of all are dependent."""
+    rng, wrong, runs = np.random.default_rng(4), 0, 2000
+    for _ in range(runs):
+        common, own = rng.normal(), rng.normal(size=7)
+        z = 0.6 * common + 0.8 * own + np.array([6, 6, 6, 0, 0, 0, 0])
+        wrong += int((at_least([float(p) for p in 2 * ndtr(-np.abs(z))]) <= 0.05).sum() > 3)
+    assert wrong / runs == pytest.approx(0.05, abs=0.015)  # of 2000 runs
+
+
+def over(name, p_against, p_for, tasks=TASKS):
+    """The verdict over tasks, from the p-values of each."""
+    verdicts = [judged(f"{name[0]}-{task}{name[1]}", against, favour)
+                for task, against, favour in zip(tasks, p_against, p_for, strict=False)]  # fmt: skip
+    return over_tasks(verdicts, 0.95)
+
+
+def test_a_claim_about_all_tasks_holds_only_if_it_holds_on_each():
+    (found,) = over(("E1", ""), [1] * 7, [0.001] * 6 + [0.04])
+    assert (found.outcome, found.holds, found.fails, found.words) == ("reproduced", 7, 0, "every task")
+    assert (found.p_for, found.p_against) == (pytest.approx(0.04), 1)
+    (found,) = over(("E1", ""), [1] * 7, [0.001] * 6 + [0.06])
+    assert (found.outcome, found.holds) == ("inconclusive", 6)
+
+
+def test_one_task_that_fails_refutes_it_if_it_is_sure_enough_for_so_many():
+    (found,) = over(("E1", ""), [0.03, *[1] * 6], [1, *[0.001] * 6])
+    assert (found.outcome, found.holds, found.fails) == ("inconclusive", 6, 0)
+    (found,) = over(("E1", ""), [0.007, *[1] * 6], [1, *[0.001] * 6])
+    assert (found.outcome, found.holds, found.fails, found.p_against) == ("deviates", 6, 1, pytest.approx(0.049))
+
+
+def test_tasks_that_were_not_judged_leave_it_open():
+    (found,) = over(("E1", ""), [1] * 4, [0.001] * 4)
+    assert (found.outcome, found.tasks, found.judged, found.holds) == ("inconclusive", 7, 4, 4)
+    assert found.p_for == 1
+
+
+def test_most_tasks_are_more_than_half_of_all():
+    (found,) = over(("A4", "-half"), [1] * 7, [0.001] * 4 + [1] * 3)
+    assert (found.outcome, found.holds, found.words) == ("reproduced", 4, "most tasks")
+    (found,) = over(("A4", "-half"), [0.001] * 3 + [1] * 4, [1] * 3 + [0.001] * 3 + [0.2])
+    assert (found.outcome, found.holds, found.fails) == ("inconclusive", 3, 3)
+    (found,) = over(("A4", "-half"), [0.001] * 4, [1] * 4)
+    assert (found.outcome, found.fails) == ("deviates", 4)
+
+
+def test_the_exception_is_judged_too():
+    verdicts = [judged(f"C1-{name}", 1, 0.001) for name in TASKS if name != "qqp"]
+    (found,) = over_tasks(verdicts, 0.95)
+    assert (found.outcome, found.words, found.judged) == ("inconclusive", "every task but QQP", 6)
+    (found,) = over_tasks([*verdicts, judged("C1-qqp-not", 1, 0.001)], 0.95)
+    assert (found.outcome, found.holds) == ("reproduced", 7)
+    (found,) = over_tasks([*verdicts, judged("C1-qqp-not", 0.001)], 0.95)
+    assert (found.outcome, found.holds, found.fails) == ("deviates", 6, 1)
+
+
+def test_one_task_is_no_verdict_over_tasks():
+    assert over(("E1", ""), [0.001], [1]) == []
+    assert over_tasks([judged("C4-rte", 0.001), judged("C4-mrpc", 0.001)], 0.95) == []  # the paper does not say so
+
+
+def test_claims_over_tasks_are_about_all_seven_or_name_their_own():
+    words = {claim.name: claim.over_tasks for claim in load_claims() if claim.over_tasks}
+    assert {"C1", "C1p", "C2", "D2", "D3", "D5", "E1", "F1", "F2", "G1", "G3", "A3"} <= set(words)
+    assert words["A4-half"] == "most"
