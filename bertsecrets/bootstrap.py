@@ -105,17 +105,21 @@ def bias_corrected(
     """
     from scipy.special import ndtr, ndtri  # scipy.stats would take five times as long to import
 
-    if not np.isfinite([value, *replicates]).all() or np.ptp(replicates) == 0:
+    if not np.isfinite(value) or not np.isfinite(replicates).all() or np.ptp(replicates) == 0:
         return replicates
+    count, order = len(replicates), np.argsort(replicates, kind="stable")
     below = ((replicates < value).mean() + (replicates <= value).mean()) / 2
-    bias = float(ndtri(np.clip(below, 1 / len(replicates), 1 - 1 / len(replicates))))
+    bias = float(ndtri(np.clip(below, 1 / count, 1 - 1 / count)))
     apart = influence[np.isfinite(influence)]
     spread = float((apart**2).sum())
     skew = float((apart**3).sum() / (6 * spread**1.5)) if spread > 0 else 0.0
-    ranks = np.empty(len(replicates))
-    ranks[np.argsort(replicates, kind="stable")] = (np.arange(len(replicates)) + 0.5) / len(replicates)
+    ranks = np.empty(count)
+    ranks[order] = (np.arange(count) + 0.5) / count
     moved = bias + ndtri(ranks)
-    return np.quantile(replicates, ndtr(bias + moved / np.clip(1 - skew * moved, 0.05, None)))
+    shares = ndtr(bias + moved / np.clip(1 - skew * moved, 0.05, None))
+    return np.interp(
+        shares * (count - 1), np.arange(count), replicates[order]
+    )  # np.quantile would take 50 times as long
 
 
 def central_interval(

@@ -7,16 +7,28 @@ and the seeds themselves give together.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from bertsecrets.bootstrap import bias_corrected, central_interval, column_means, means_without, resampled_means
+from bertsecrets.bootstrap import (
+    bias_corrected,
+    central_interval,
+    column_means,
+    means_without,
+    resample_counts,
+    resampled_means,
+)
 from bertsecrets.claims.estimand import Clusters, Estimand
 from bertsecrets.claims.spread import Spread
 from bertsecrets.settings import JudgeParams
 
 Replicates = Float[np.ndarray, "resamples parts"]
+BySeed = Float[np.ndarray, "seeds draws parts"]
+
+FIRST = 0.1  # of the error: for telling which parts may be the least (Romano, Shaikh and Wolf 2014)
+KEPT = 2_000_000  # numbers of draws that are kept for the next estimate from as many examples: 16 MB
 
 
 @dataclass(frozen=True)
@@ -61,7 +73,7 @@ class Estimate:
         """Return the central interval of this confidence.
 
         Of the least of several parts, the lower end is that of the part with the lowest; the upper end must hold for
-        all parts at once (and the other way round for the most).
+        all parts at once that may be the least (and the other way round for the most).
         """
         if self.extreme is None:
             ends = central_interval(self.replicates[:, 0], confidence)
@@ -71,10 +83,15 @@ class Estimate:
         tail = (1 - confidence) / 2
         low = float(np.quantile(draws, tail, axis=0).min())
         scale = draws.std(0)
-        scaled = np.divide(draws - parts, scale, out=np.zeros_like(draws), where=scale > 0)
-        reach = float(np.quantile(scaled.max(1), 1 - tail))
-        high = float((parts + reach * scale).min())
+        off = np.divide(draws - parts, scale, out=np.zeros_like(draws), where=scale > 0)
+        near = parts - _reach(abs(off), FIRST * tail) * scale <= (parts + _reach(abs(off), FIRST * tail) * scale).min()
+        high = float((parts + _reach(off[:, near], (1 - FIRST) * tail) * scale)[near].min())
         return (low, high) if turned > 0 else (-high, -low)
+
+
+def _reach(off: Replicates, tail: float) -> float:
+    """Return what all parts at once stay below, but for this share of the draws."""
+    return float(np.quantile(off.max(1), 1 - tail))
 
 
 def estimate(
@@ -97,7 +114,7 @@ def estimate(
     """
     rng = np.random.default_rng(settings.seed)
     count = len(estimands)
-    by_seed = np.stack([_replicates(estimand, settings) for estimand in estimands])  # [seed, resample, part]
+    by_seed = _replicates(estimands, settings)
     parts = np.stack([estimand.parts for estimand in estimands])
     published = np.array(estimands[0].published or np.zeros(parts.shape[1]))
     if not all(estimand.sampled for estimand in estimands):
@@ -107,16 +124,10 @@ def estimate(
         replicates = parts.mean(0) + examples_share * (replicates - parts.mean(0))
     elif count > 1 and not seedless:
         replicates = replicates.mean(0) + _shared(by_seed) * (replicates - replicates.mean(0))
-    spreads: list[Spread | None] = [None] * parts.shape[1]
-    if not seedless:
-        for part in range(parts.shape[1]):
-            spread = known.updated(parts[:, part].tolist()) if known is not None else None
-            if spread is None and count > 1:
-                spread = Spread(float(parts[:, part].std(ddof=1)), count - 1, "the seeds")
-            spreads[part] = spread
-            if spread is not None:
-                drawn = (rng.permutation(settings.resamples) + 0.5) / settings.resamples
-                replicates[:, part] += spread.quantiles(drawn) * np.sqrt(1 / count + published[part])
+    spreads = [None if seedless else _spread(parts[:, part].tolist(), known) for part in range(parts.shape[1])]
+    for part, spread in enumerate(spreads):
+        if spread is not None:
+            replicates[:, part] += spread.draws(rng, settings.resamples) * np.sqrt(1 / count + published[part])
     sizes = (
         _fewest(block, estimand.clusters[place] if estimand.clusters else None)
         for estimand in estimands
@@ -127,8 +138,7 @@ def estimate(
     decisive = int(parts.mean(0).argmax() if extreme == "most" else parts.mean(0).argmin())
     examples_error = sampling_error = float(by_seed.mean(0)[:, decisive].std())
     if any(estimand.drawn for estimand in estimands):
-        of_examples = np.stack([_replicates(estimand, settings, annotated=False) for estimand in estimands])
-        examples_error = float(of_examples.mean(0)[:, decisive].std())
+        examples_error = float(_replicates(estimands, settings, annotated=False).mean(0)[:, decisive].std())
     return Estimate(
         value=float(parts.mean(0)[decisive]),
         parts=parts.mean(0),
@@ -145,7 +155,14 @@ def estimate(
     )
 
 
-def _shared(by_seed: Float[np.ndarray, "seeds resamples parts"]) -> Float[np.ndarray, " parts"]:
+def _spread(values: list[float], known: Spread | None) -> Spread | None:
+    """Return the spread of seeds that gave these values; None for one seed of which nothing was known beforehand."""
+    if known is not None:
+        return known.updated(values)
+    return Spread(float(np.std(values, ddof=1)), len(values) - 1, "the seeds") if len(values) > 1 else None
+
+
+def _shared(by_seed: BySeed) -> Float[np.ndarray, " parts"]:
     """Return the standard deviation that the examples bring to all seeds alike, as a share of that of their mean.
 
     The rest is what each seed does to single examples, which is part of the spread over seeds.
@@ -163,19 +180,18 @@ def _corrected(replicates: Replicates, estimands: Sequence[Estimand], parts: Flo
     for place, block in enumerate(first.blocks):
         if first.drawn and first.drawn[place] is not None:
             continue
-        clusters = first.clusters[place] if first.clusters else None
-        left = np.mean([_without(estimand, place, clusters) for estimand in estimands], axis=0)  # [unit, part]
+        left = _without(estimands, place).mean(0)
         influence.append(column_means(left) - left if len(block) > 1 else np.zeros_like(left))
     joined = np.concatenate(influence) if influence else np.zeros((1, len(parts)))
     columns = [bias_corrected(replicates[:, i], float(parts[i]), joined[:, i]) for i in range(len(parts))]
     return np.stack(columns, axis=1)
 
 
-def _without(estimand: Estimand, place: int, clusters: np.ndarray | None) -> Float[np.ndarray, "units parts"]:
+def _without(estimands: Sequence[Estimand], place: int) -> BySeed:
     """Return the statistic without each row, or cluster of rows, of one block."""
-    left = means_without(estimand.blocks[place], clusters)
-    means = [left if i == place else column_means(block) for i, block in enumerate(estimand.blocks)]
-    return _by_part(estimand, estimand.statistic(*means), len(left))
+    left = means_without(_joined(estimands, place), _clusters(estimands, place))
+    whole = [column_means(_joined(estimands, other)) for other in range(len(estimands[0].blocks))]
+    return _of_means(estimands, [left if other == place else means for other, means in enumerate(whole)], len(left))
 
 
 def _fewest(block: Float[np.ndarray, "rows k"], clusters: Clusters) -> float:
@@ -189,29 +205,53 @@ def _fewest(block: Float[np.ndarray, "rows k"], clusters: Clusters) -> float:
     return float(min(counts[counts > 0], default=0))
 
 
-def _replicates(estimand: Estimand, settings: JudgeParams, annotated: bool = True) -> Replicates:
+def _replicates(estimands: Sequence[Estimand], settings: JudgeParams, annotated: bool = True) -> BySeed:
     """Return the statistic of each resample; the draws depend on a block's position and size, not on the model.
 
     Args:
         annotated: if False, blocks that say how many rows to draw (`drawn`) are not resampled.
     """
-    means = []
-    for place, block in enumerate(estimand.blocks):
-        drawn = estimand.drawn[place] if estimand.drawn else None
-        clusters = estimand.clusters[place] if estimand.clusters else None
-        if annotated or drawn is None:
+    first, means = estimands[0], []
+    for place in range(len(first.blocks)):
+        block, drawn = _joined(estimands, place), first.drawn[place] if first.drawn else None
+        clusters = _clusters(estimands, place)
+        if drawn is not None and not annotated:
+            means.append(column_means(block))
+        elif clusters is None and len(block) * settings.resamples <= KEPT:
+            means.append(column_means(block, _draws(settings, place, len(block), drawn)))
+        else:
             rng = np.random.default_rng([settings.seed, place])
             means.append(resampled_means(block, rng, settings.resamples, drawn, clusters))
-        else:
-            means.append(column_means(block))
-    return _by_part(estimand, estimand.statistic(*means), settings.resamples)
+    return _of_means(estimands, means, settings.resamples)
 
 
-def _by_part(estimand: Estimand, found: object, rows: int) -> Float[np.ndarray, "rows parts"]:
-    """Return what a statistic gives for several draws as [draw, part]."""
-    values = np.asarray(found, dtype=np.float64)
-    parts = values.shape[-1] if estimand.extreme is not None else 1
-    return np.broadcast_to(values.reshape(-1, parts), (rows, parts)).copy()
+@lru_cache(maxsize=4)
+def _draws(settings: JudgeParams, place: int, rows: int, drawn: int | None) -> Float[np.ndarray, "resamples rows"]:
+    """Return how often each row is drawn in each resample, which many estimates have in common."""
+    rng = np.random.default_rng([settings.seed, place])
+    return np.concatenate(list(resample_counts(rng, rows, settings.resamples, drawn=drawn)))
+
+
+def _joined(estimands: Sequence[Estimand], place: int) -> Float[np.ndarray, "rows columns"]:
+    """Return the columns of all seeds side by side, since all saw the same examples."""
+    return np.hstack([estimand.blocks[place] for estimand in estimands])
+
+
+def _clusters(estimands: Sequence[Estimand], place: int) -> Int[np.ndarray, " rows"] | None:
+    return estimands[0].clusters[place] if estimands[0].clusters else None
+
+
+def _of_means(estimands: Sequence[Estimand], means: Sequence[np.ndarray], draws: int) -> BySeed:
+    """Return each seed's statistic of its columns among those of all seeds."""
+    found, starts = [], [0] * len(means)
+    for estimand in estimands:
+        ends = [start + block.shape[1] for start, block in zip(starts, estimand.blocks, strict=True)]
+        own = [mean[:, start:end] for mean, start, end in zip(means, starts, ends, strict=True)]
+        values = np.asarray(estimand.statistic(*own), dtype=np.float64)
+        parts = values.shape[-1] if estimand.extreme is not None else 1
+        found.append(np.broadcast_to(values.reshape(-1, parts), (draws, parts)))
+        starts = ends
+    return np.stack(found)
 
 
 def with_interval(

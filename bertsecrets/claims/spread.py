@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
@@ -22,11 +23,9 @@ class Spread:
     degrees: float
     source: str = ""
 
-    def quantiles(self, shares: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-        """Return Student's t quantiles with these degrees of freedom, in the quantity's unit."""
-        from scipy.special import stdtrit  # scipy.stats would take five times as long to import
-
-        return self.std * np.asarray(stdtrit(self.degrees, shares))
+    def draws(self, rng: np.random.Generator, count: int) -> Float[np.ndarray, " count"]:
+        """Return so many draws of Student's t with these degrees of freedom, spread evenly, in the quantity's unit."""
+        return self.std * rng.permutation(_students(self.degrees, count))
 
     def updated(self, values: Sequence[float]) -> "Spread":
         """Return the spread once seeds have been seen: its square is the mean of both, weighted by their degrees.
@@ -40,6 +39,13 @@ class Spread:
         seen = degrees * float(np.var(values, ddof=1))
         variance = (self.degrees * self.std**2 + seen) / (self.degrees + degrees)
         return Spread(float(np.sqrt(variance)), self.degrees + degrees, f"the seeds and {self.source}")
+
+
+@lru_cache(maxsize=16)
+def _students(degrees: float, count: int) -> Float[np.ndarray, " count"]:
+    from scipy.special import stdtrit  # scipy.stats would take five times as long to import
+
+    return np.asarray(stdtrit(degrees, (np.arange(count) + 0.5) / count))
 
 
 def pooled(spreads: Sequence[tuple[float, int]], source: str) -> Spread | None:
