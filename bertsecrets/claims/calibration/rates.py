@@ -2,90 +2,148 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bertsecrets.claims.calibration.worlds import Kind, World
-from bertsecrets.claims.judge import judge
+from bertsecrets.claims.calibration.kinds import RUNS, Kind
+from bertsecrets.claims.calibration.worlds import Drawn, World
+from bertsecrets.claims.judge import FEWEST, judge
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.spread import Spread, pooled
 from bertsecrets.settings import JudgeParams
 
-ON_RECORD, RUNS = 3, 5  # tasks whose seeds are on record, and seeds of each
+ON_RECORD = 3  # tasks whose seeds are on record, `RUNS` of each
 MOST = 0.06  # of false alarms, and of what is falsely called reproduced
 COVERAGE = (0.93, 0.97)
+POWER = 0.8  # of recognising an effect of the published size
+ENOUGH_EXAMPLES, ENOUGH_SEEDS = 100, 5  # from which on the bounds hold: for false alarms, and for power
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The worlds of one kind with one truth."""
+
+    kind: str
+    effect: str
+    world: World
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What the judge says in worlds of one kind: the share of each outcome, and of intervals that hold the truth."""
+    """What the judge says in the worlds of a cell.
 
-    kind: str
-    world: World
+    Args:
+        outcomes: the share of each.
+        coverage: the share of printed intervals that hold the truth; None where there is no single truth.
+        power: the share of worlds in which an effect of the published size is recognised; None without an effect.
+        width: of the printed interval, the median.
+        wrong: what is out of bounds, in a few words each.
+    """
+
+    cell: Cell
     worlds: int
     outcomes: dict[str, float]
     coverage: float | None
-
-    @property
-    def wrong(self) -> list[str]:
-        """What is out of bounds, in a few words each; chance alone explains two standard errors."""
-        found = []
-        slack = 2 * np.sqrt(MOST * (1 - MOST) / self.worlds)
-        names = ("deviates", "reproduced") if self.world.effect == 0 else ("deviates",)
-        names = ("reproduced",) if self.kind == "figure" and self.world.effect else names
-        names = ("deviates",) if self.kind == "figure" and not self.world.effect else names
-        found += [f"false {name} {self.outcomes.get(name, 0):.1%}" for name in names
-                  if self.outcomes.get(name, 0) > MOST + slack]  # fmt: skip
-        if self.coverage is not None:
-            slack = 2 * np.sqrt(0.05 * 0.95 / self.worlds)
-            if not COVERAGE[0] - slack <= self.coverage <= COVERAGE[1] + slack:
-                found.append(f"coverage {self.coverage:.1%}")
-        return found
+    power: float | None
+    width: float | None
+    wrong: list[str] = field(default_factory=list)
 
 
-def rates(kind: Kind, world: World, worlds: int, settings: JudgeParams, seed: int = 1) -> Rates:
-    """Return what the judge says of a kind of claim in so many worlds of the same truth."""
-    rng = np.random.default_rng([seed, *kind.name.encode()])
+def cells(
+    kind: Kind, examples: Sequence[int], seeds: Sequence[int], ratios: Sequence[float] | None = None, known: bool = True
+) -> Iterator[Cell]:
+    """Yield the cells in which a kind is judged: every truth, with every number of examples and seeds, and spread."""
+    for effect, size in kind.effects.items():
+        for n in examples:
+            for count in [1] if kind.case.claim.seedless else seeds:
+                for ratio in kind.ratios:
+                    if ratios is None or ratio in ratios:
+                        yield Cell(kind.name, effect, World(n, count, ratio, float(size), known))
+
+
+def rates(kind: Kind, cell: Cell, worlds: int, settings: JudgeParams, seed: int = 1) -> Rates:
+    """Return what the judge says in so many worlds of a cell."""
+    world = cell.world
+    rng = np.random.default_rng([seed, *cell.kind.encode(), *cell.effect.encode()])
     outcomes: Counter[str] = Counter()
-    held = 0
+    held, widths = [], []
     for _ in range(worlds):
-        known = spread_on_record(kind, world, rng)
-        case = _published(kind, world, rng)
-        verdict = judge(case, kind.draw(world, rng), settings, known)
+        drawn = kind.draw(world, rng)
+        known = spread_beforehand(kind, drawn, world, rng) if world.known else None
+        verdict = judge(_case(kind, drawn, world.known), drawn.by_seed, settings, known)
         outcomes[verdict.outcome] += 1
-        if kind.truth is not None and verdict.interval is not None:
-            held += verdict.interval[0] <= kind.truth(world) <= verdict.interval[1]
+        if verdict.interval is not None:
+            widths.append(verdict.interval[1] - verdict.interval[0])
+            if drawn.truth is not None:
+                held.append(verdict.interval[0] <= drawn.truth <= verdict.interval[1])
     shares = {name: count / worlds for name, count in outcomes.items()}
-    return Rates(kind.name, world, worlds, shares, held / worlds if kind.truth is not None else None)
+    found = Rates(
+        cell,
+        worlds,
+        shares,
+        coverage=float(np.mean(held)) if held else None,
+        power=shares.get(kind.recognised, 0.0) if cell.effect not in ("none", "half") else None,
+        width=float(np.median(widths)) if widths else None,
+    )
+    return replace(found, wrong=_wrong(kind, found))
 
 
-def spread_on_record(kind: Kind, world: World, rng: np.random.Generator) -> Spread | None:
-    """Return the spread over seeds that runs of other tasks, drawn from the same truth, give beforehand."""
-    std = kind.spread(world)
-    drawn = [(float(std * rng.normal(size=RUNS).std(ddof=1)), RUNS - 1) for _ in range(ON_RECORD)]
-    return pooled(drawn, "runs on record") or Spread(1e-9, 8, "runs on record")
+def spread_beforehand(kind: Kind, drawn: Drawn, world: World, rng: np.random.Generator) -> Spread | None:
+    """Return the spread over seeds as it is known: cited for the same examples, or from runs on other tasks."""
+    if kind.case.claim.seedless:
+        return None
+    if drawn.cited:
+        values = [kind.value(needed) for needed in drawn.cited]
+        return Spread(float(np.std(values, ddof=1)), RUNS - 1, "five more seeds")
+    spreads = []
+    for _ in range(ON_RECORD):
+        values = [kind.value(needed) for needed in kind.draw(replace(world, seeds=RUNS), rng).by_seed]
+        spreads.append((float(np.std(values, ddof=1)), RUNS - 1))
+    return pooled(spreads, "runs on record")
 
 
-def _published(kind: Kind, world: World, rng: np.random.Generator) -> Case:
-    """Return the case of a kind; for a figure, with the score of one more run as the published one."""
-    if kind.case.claim.expect is None or kind.case.claim.expect.kind != "around":
-        return kind.case
-    [paper] = kind.draw(replace(world, effect=0.0, seeds=1), rng)
-    scores = paper["scores"]
-    assert not isinstance(scores, tuple)
-    published = 100 * float((scores.sample("predicted") == scores.sample("target")).mean())
-    figure = kind.case.figure.model_copy(update={"published": published, "constant_answer": False})
-    claim = kind.case.claim.model_copy(update={"tasks": {kind.case.task: figure}})
-    return Case(claim, kind.case.task)
+def _case(kind: Kind, drawn: Drawn, known: bool) -> Case:
+    """Return the case of a kind: for a figure with the score that is published, and for one of which nothing is known
+    under a name that no run on record has.
+    """
+    claim, figure = kind.case.claim, kind.case.figure
+    if drawn.paper is not None:
+        figure = figure.model_copy(update={"published": kind.value(drawn.paper)})
+    if not known:
+        figure = figure.model_copy(update={"seed_std": None})
+        claim = claim.model_copy(update={"variant": "of-which-nothing-is-known"})
+    return Case(claim.model_copy(update={"tasks": {kind.case.task: figure}}), kind.case.task)
 
 
-def cells(examples: Sequence[int], seeds: Sequence[int], ratios: Sequence[float], kind: Kind) -> Iterator[World]:
-    """Yield the worlds in which a kind is judged: without an effect, and with its own."""
-    in_points = kind.name not in ("attention", "layers")
-    for n in examples:
-        for count in seeds:
-            for ratio in ratios:
-                own = 3 * ratio if in_points else ratio
-                yield World(n, count, own, 0.0)
-                yield World(n, count, own, kind.size)
+def _wrong(kind: Kind, found: Rates) -> list[str]:
+    """Return what is out of bounds by more than chance explains: two standard errors."""
+    world, effect = found.cell.world, found.cell.effect
+    wrong = []
+
+    def above(name: str, most: float) -> None:
+        share = found.outcomes.get(name, 0.0)
+        if share > most + 2 * np.sqrt(most * (1 - most) / found.worlds):
+            wrong.append(f"{share:.1%} {name}")
+
+    alone = world.seeds == 1 and not world.known and not kind.case.claim.seedless
+    if alone or world.examples < FEWEST:
+        for name in ("deviates", "reproduced"):
+            above(name, 0.0)
+        return wrong
+    if world.examples < ENOUGH_EXAMPLES:
+        return wrong
+    if effect in ("none", "half", "published"):
+        above("deviates", MOST)
+    if effect == ("nothing" if kind.around else "none"):
+        above("reproduced", MOST)
+    if found.coverage is not None:
+        low, high = COVERAGE
+        slack = 2 * np.sqrt(0.05 * 0.95 / found.worlds)
+        if found.coverage < low - slack or (found.coverage > high + slack and not kind.conservative):
+            wrong.append(f"coverage {found.coverage:.1%}")
+    if kind.due and found.power is not None and world.seeds >= ENOUGH_SEEDS:
+        slack = 2 * np.sqrt(POWER * (1 - POWER) / found.worlds)
+        if found.power < POWER - slack:
+            wrong.append(f"{found.power:.0%} recognised")
+    return wrong
