@@ -20,7 +20,7 @@ from bertsecrets.types import Measurement, Subject
 
 Draw = Callable[[World, np.random.Generator], Drawn]
 RUNS = 5  # seeds from which a spread is cited
-FURTHER = 300  # runs from which the expected score on given rows is known
+FURTHER = 100  # runs, at evenly spread levels, from which the expected score on given rows is known
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,11 @@ class Kind:
         """Whether the claim is a published figure."""
         assert self.case.claim.expect is not None
         return self.case.claim.expect.kind == "around"
+
+    @property
+    def nothing(self) -> str:
+        """The effect of worlds in which the claim is not reproduced, whatever the judge says."""
+        return "nothing" if self.around else "none"
 
     @property
     def recognised(self) -> str:
@@ -255,13 +260,15 @@ def figure(
         level: the paper's score: accuracy, or a correlation.
         positive: percentage of class 1.
     """
+    from scipy.special import ndtri
+
     rows = max(world.examples, TASKS[task].dev_rows)
     exam = Exam.drawn(rng, rows, positive)
     if metric == "pearson":
         exam = replace(exam, target=2.5 + rng.normal(size=rows))
 
-    def runs(around: float, count: int) -> np.ndarray:
-        found, luck = levels(rng, around, spread * world.ratio, count), exam.luck(rng, count)
+    def runs(found: np.ndarray) -> np.ndarray:
+        luck = exam.luck(rng, len(found))
         if metric != "pearson":
             return exam.answers(luck, found)
         r = np.clip(found, 1, 99)[:, None] / 100
@@ -272,10 +279,12 @@ def figure(
         kind = "pearson" if metric == "pearson" else "accuracy"
         return {"scores": measured("scores", task, seed, samples, values={kind: 0.0})}
 
-    ours, paper = runs(level - world.effect, world.seeds + FURTHER), runs(level, RUNS + 1)
-    terms = np.stack([moments(metric, predicted, exam.target).mean(0) for predicted in ours[world.seeds :]])
+    spread, lower = spread * world.ratio, level - world.effect
+    evenly = lower + spread * ndtri((np.arange(FURTHER) + 0.5) / FURTHER)
+    ours, paper = runs(levels(rng, lower, spread, world.seeds)), runs(levels(rng, level, spread, RUNS + 1))
+    terms = np.stack([moments(metric, predicted, exam.target).mean(0) for predicted in runs(evenly)])
     return Drawn(
-        [needed(one, seed, world.examples) for seed, one in enumerate(ours[: world.seeds], start=1)],
+        [needed(one, seed, world.examples) for seed, one in enumerate(ours, start=1)],
         100 * float(np.mean(METRIC[metric](terms))),
         [needed(one, 100 + seed) for seed, one in enumerate(paper[1:])],
         needed(paper[0], 99),

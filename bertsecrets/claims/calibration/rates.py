@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bertsecrets.claims.calibration.kinds import RUNS, Kind
+from bertsecrets.claims.calibration.kinds import RUNS, Kind, kinds
 from bertsecrets.claims.calibration.worlds import Drawn, World
 from bertsecrets.claims.judge import FEWEST, judge
 from bertsecrets.claims.schema import Case
@@ -16,6 +16,7 @@ from bertsecrets.settings import JudgeParams
 ON_RECORD = 3  # tasks whose seeds are on record, `RUNS` of each
 MOST = 0.06  # of false alarms, and of what is falsely called reproduced
 COVERAGE = (0.93, 0.97)
+STANDARD_ERRORS = 2.5  # that chance explains
 POWER = 0.8  # of recognising an effect of the published size
 ENOUGH_EXAMPLES, ENOUGH_SEEDS = 100, 5  # from which on the bounds hold: for false alarms, and for power
 
@@ -35,6 +36,8 @@ class Rates:
 
     Args:
         outcomes: the share of each.
+        false_deviates: the share of worlds that are said to deviate, where that is false; None where it is true.
+        false_reproduced: likewise, where the limit itself is the truth or the model has learned nothing.
         coverage: the share of printed intervals that hold the truth; None where there is no single truth.
         power: the share of worlds in which an effect of the published size is recognised; None without an effect.
         width: of the printed interval, the median.
@@ -44,6 +47,8 @@ class Rates:
     cell: Cell
     worlds: int
     outcomes: dict[str, float]
+    false_deviates: float | None
+    false_reproduced: float | None
     coverage: float | None
     power: float | None
     width: float | None
@@ -62,9 +67,9 @@ def cells(
                         yield Cell(kind.name, effect, World(n, count, ratio, float(size), known))
 
 
-def rates(kind: Kind, cell: Cell, worlds: int, settings: JudgeParams, seed: int = 1) -> Rates:
+def rates(cell: Cell, worlds: int, settings: JudgeParams, seed: int = 1) -> Rates:
     """Return what the judge says in so many worlds of a cell."""
-    world = cell.world
+    kind, world = kinds()[cell.kind], cell.world
     rng = np.random.default_rng([seed, *cell.kind.encode(), *cell.effect.encode()])
     outcomes: Counter[str] = Counter()
     held, widths = [], []
@@ -78,15 +83,19 @@ def rates(kind: Kind, cell: Cell, worlds: int, settings: JudgeParams, seed: int 
             if drawn.truth is not None:
                 held.append(verdict.interval[0] <= drawn.truth <= verdict.interval[1])
     shares = {name: count / worlds for name, count in outcomes.items()}
+    alone = world.seeds == 1 and not world.known and not kind.case.claim.seedless
+    few = alone or world.examples < FEWEST  # nothing can be decided
     found = Rates(
         cell,
         worlds,
         shares,
+        false_deviates=shares.get("deviates", 0.0) if few or cell.effect in ("none", "half", "published") else None,
+        false_reproduced=shares.get("reproduced", 0.0) if few or cell.effect == kind.nothing else None,
         coverage=float(np.mean(held)) if held else None,
         power=shares.get(kind.recognised, 0.0) if cell.effect not in ("none", "half") else None,
         width=float(np.median(widths)) if widths else None,
     )
-    return replace(found, wrong=_wrong(kind, found))
+    return replace(found, wrong=_wrong(kind, found, decidable=not few))
 
 
 def spread_beforehand(kind: Kind, drawn: Drawn, world: World, rng: np.random.Generator) -> Spread | None:
@@ -116,34 +125,29 @@ def _case(kind: Kind, drawn: Drawn, known: bool) -> Case:
     return Case(claim.model_copy(update={"tasks": {kind.case.task: figure}}), kind.case.task)
 
 
-def _wrong(kind: Kind, found: Rates) -> list[str]:
-    """Return what is out of bounds by more than chance explains: two standard errors."""
-    world, effect = found.cell.world, found.cell.effect
-    wrong = []
+def _wrong(kind: Kind, found: Rates, decidable: bool) -> list[str]:
+    """Return what is out of bounds by more than chance explains.
 
-    def above(name: str, most: float) -> None:
-        share = found.outcomes.get(name, 0.0)
-        if share > most + 2 * np.sqrt(most * (1 - most) / found.worlds):
+    Args:
+        decidable: if False, every decision is a false one.
+    """
+    world, wrong = found.cell.world, []
+    most = MOST if decidable else 0.0
+    for name, share in (("deviates", found.false_deviates), ("reproduced", found.false_reproduced)):
+        if share is not None and share > most + _chance(most, found.worlds):
             wrong.append(f"{share:.1%} {name}")
-
-    alone = world.seeds == 1 and not world.known and not kind.case.claim.seedless
-    if alone or world.examples < FEWEST:
-        for name in ("deviates", "reproduced"):
-            above(name, 0.0)
-        return wrong
-    if world.examples < ENOUGH_EXAMPLES:
-        return wrong
-    if effect in ("none", "half", "published"):
-        above("deviates", MOST)
-    if effect == ("nothing" if kind.around else "none"):
-        above("reproduced", MOST)
+    if not decidable or world.examples < ENOUGH_EXAMPLES:
+        return [] if decidable else wrong
     if found.coverage is not None:
-        low, high = COVERAGE
-        slack = 2 * np.sqrt(0.05 * 0.95 / found.worlds)
-        if found.coverage < low - slack or (found.coverage > high + slack and not kind.conservative):
-            wrong.append(f"coverage {found.coverage:.1%}")
+        low, high = COVERAGE[0] - _chance(COVERAGE[0], found.worlds), COVERAGE[1] + _chance(COVERAGE[1], found.worlds)
+        if found.coverage < low or (found.coverage > high and not kind.conservative):
+            wrong.append(f"{found.coverage:.1%} covered")
     if kind.due and found.power is not None and world.seeds >= ENOUGH_SEEDS:
-        slack = 2 * np.sqrt(POWER * (1 - POWER) / found.worlds)
-        if found.power < POWER - slack:
+        if found.power < POWER - _chance(POWER, found.worlds):
             wrong.append(f"{found.power:.0%} recognised")
     return wrong
+
+
+def _chance(share: float, worlds: int) -> float:
+    """Return how far a share that is counted in so many worlds may be off."""
+    return float(STANDARD_ERRORS * np.sqrt(share * (1 - share) / worlds))
