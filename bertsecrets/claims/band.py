@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from bertsecrets.claims.estimate import Estimate
+from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.spread import Spread
 from bertsecrets.claims.units import smallest
@@ -52,7 +53,10 @@ def band(
         one_more = 0.0 if doubt is not None else 1.0  # whether the published figure is one more run
         parts.append((float(spread.std * np.sqrt(one_more + 1 / seeds)), spread.degrees))
     half = reach(parts, confidence) + figure.rounding
-    return figure.published - half, figure.published + half
+    ends = np.clip(
+        (figure.published - half, figure.published + half), *QUANTITIES[case.claim.quantity or ""].within(case.task)
+    )
+    return float(ends[0]), float(ends[1])
 
 
 def cited_spread(case: Case) -> Spread | None:

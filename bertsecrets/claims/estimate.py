@@ -49,6 +49,7 @@ class Estimate:
             where none is a sample of something larger.
         published: with how many published runs the decisive part compares what was measured.
         seedless: nothing is trained, so that there are no other seeds.
+        within: the ends of the range that the quantity cannot leave.
     """
 
     value: float
@@ -63,6 +64,7 @@ class Estimate:
     fewest: float = float("inf")
     published: int = 0
     seedless: bool = False
+    within: tuple[float, float] = (float("-inf"), float("inf"))
 
     @property
     def computable(self) -> bool:
@@ -70,6 +72,11 @@ class Estimate:
         return bool(np.isfinite(self.value) and np.isfinite(self.replicates).all())
 
     def interval(self, confidence: float) -> tuple[float, float]:
+        """Return the central interval of this confidence, as far as it lies in the quantity's range."""
+        low, high = np.clip(self._unbounded(confidence), *self.within)
+        return float(low), float(high)
+
+    def _unbounded(self, confidence: float) -> tuple[float, float]:
         """Return the central interval of this confidence.
 
         Of the least of several parts, the lower end is that of the part with the lowest; the upper end must hold for
@@ -101,6 +108,7 @@ def estimate(
     *,
     seedless: bool = False,
     examples_share: float = 1.0,
+    within: tuple[float, float] = (float("-inf"), float("inf")),
 ) -> Estimate:
     """Return the estimate from one estimand per seed.
 
@@ -111,6 +119,7 @@ def estimate(
         known: the spread over seeds as far as it is known beforehand.
         seedless: nothing is trained, so that seeds make no difference.
         examples_share: how much of the error that the examples bring is counted; 0 if the estimate is of these alone.
+        within: the ends of the range that the quantity cannot leave.
     """
     rng = np.random.default_rng(settings.seed)
     count = len(estimands)
@@ -152,6 +161,7 @@ def estimate(
         fewest=min(sizes, default=np.inf),
         published=int(published[decisive]),
         seedless=seedless,
+        within=within,
     )
 
 

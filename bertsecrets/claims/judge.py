@@ -70,6 +70,7 @@ def judge(
         known or spread_beforehand(case, measurements[0].subject.model),
         seedless=claim.seedless,
         examples_share=share_of_other_rows(case, measurements) if around else 1.0,
+        within=quantity.within(case.task),
     )
     published_error = at_published_size(case, observed, measurements)
     limits = band(case, settings.confidence, observed, published_error)

@@ -14,6 +14,9 @@ from bertsecrets.types import Initialisation, Measurement
 Needed = Measurement | tuple[Measurement, ...]  # what one need gets: a tuple if it names several tasks
 Function = TypeVar("Function", bound=Callable[..., Estimand])
 
+Ends = tuple[float, float]
+ANY: Ends = (float("-inf"), float("inf"))
+
 REGISTERED: dict[str, "Quantity"] = {}
 
 
@@ -41,13 +44,18 @@ class Need:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A function that computes one estimand from the measurements it names; its other parameters are arguments."""
+    """A function that computes one estimand from the measurements it names; its other parameters are arguments.
+
+    Args:
+        within: the ends of the range that it cannot leave, on a task of this name.
+    """
 
     name: str
     unit: str
     needs: Mapping[str, Need]
     function: Callable[..., Estimand]
     arguments: inspect.Signature
+    within: Callable[[str], Ends]
 
     def read(self, measurements: Mapping[str, Needed], /, **arguments: Any) -> Estimand:
         """Return the estimand.
@@ -71,11 +79,18 @@ class Quantity:
         self.arguments.bind(**arguments)
 
 
-def quantity(name: str, /, *, unit: str, **needs: Need) -> Callable[[Function], Function]:
+def quantity(
+    name: str, /, *, unit: str, within: Ends | Callable[[str], Ends] = ANY, **needs: Need
+) -> Callable[[Function], Function]:
     """Register a function as the quantity of this name; each further keyword names a measurement that it takes.
 
         @quantity("growth", unit="attention", after=Need("special-tokens"), before=Need("special-tokens", "against"))
         def growth(after: Measurement, before: Measurement) -> Estimand: ...
+
+    Args:
+        unit: of the quantity.
+        within: the ends of a range that it cannot leave, such as those of a share; or a function that gives them for a
+            task. Intervals and bands are cut off there.
 
     Raises:
         TypeError: the function does not take a measurement by its need's name.
@@ -91,7 +106,12 @@ def quantity(name: str, /, *, unit: str, **needs: Need) -> Callable[[Function], 
             raise ValueError(f"two quantities are named {name!r}")
         rest = [parameter for parameter in signature.parameters.values() if parameter.name not in needs]
         REGISTERED[name] = Quantity(
-            name=name, unit=unit, needs=needs, function=function, arguments=inspect.Signature(rest)
+            name=name,
+            unit=unit,
+            needs=needs,
+            function=function,
+            arguments=inspect.Signature(rest),
+            within=within if callable(within) else lambda task: within,
         )
         return function
 

@@ -297,7 +297,7 @@ FLIPPED = 0.01  # the share of what decides an answer that losing a head changes
 
 
 def ablated(
-    world: World, rng: np.random.Generator, gains: Float[np.ndarray, "layers heads"], measure: str, level: float
+    world: World, rng: np.random.Generator, gains: Float[np.ndarray, "*sets"], measure: str, level: float
 ) -> list[Mapping[str, Needed]]:
     """Return per seed what disabling each of some heads predicts; a seed moves the gains of all heads alike."""
     exam = Exam.drawn(rng, world.examples, 52.7)

@@ -142,9 +142,9 @@ def _wrong(kind: Kind, found: Rates, decidable: bool) -> list[str]:
         low, high = COVERAGE[0] - _chance(COVERAGE[0], found.worlds), COVERAGE[1] + _chance(COVERAGE[1], found.worlds)
         if found.coverage < low or (found.coverage > high and not kind.conservative):
             wrong.append(f"{found.coverage:.1%} covered")
-    if kind.due and found.power is not None and world.seeds >= ENOUGH_SEEDS:
-        if found.power < POWER - _chance(POWER, found.worlds):
-            wrong.append(f"{found.power:.0%} recognised")
+    due = kind.due and world.seeds >= ENOUGH_SEEDS
+    if due and found.power is not None and found.power < POWER - _chance(POWER, found.worlds):
+        wrong.append(f"{found.power:.0%} recognised")
     return wrong
 
 

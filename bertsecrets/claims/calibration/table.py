@@ -19,10 +19,10 @@ HEADER = (
     "out of bounds",
 )
 LEGEND = (
-    f"In percent of worlds; the worst cell with at least {ENOUGH_EXAMPLES} examples counts. Bounds: false verdicts at most "
-    f"{MOST:.0%}, coverage of the printed interval {COVERAGE[0]:.0%} to {COVERAGE[1]:.0%} (~: may be more, since no exact "
-    f"interval exists), effects of the published size recognised in {POWER:.0%} with five seeds (*: not due, since the "
-    "task has too few examples for them). Width: of the printed interval, in the claim's unit, the median."
+    f"In percent of worlds; the worst cell with at least {ENOUGH_EXAMPLES} examples counts. Bounds: false verdicts at "
+    f"most {MOST:.0%}, coverage of the printed interval {COVERAGE[0]:.0%} to {COVERAGE[1]:.0%} (~: may be more, since "
+    f"no exact interval exists), effects of the published size recognised in {POWER:.0%} with five seeds (*: not due, "
+    "since the task has too few examples). Width: of the printed interval, in the claim's unit, the median."
 )
 
 

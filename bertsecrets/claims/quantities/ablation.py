@@ -149,7 +149,7 @@ def _ranks(
     return 100 * (less + same / 2) / gains.shape[-1]
 
 
-@quantity("named-heads-harm-rank", unit="percent", ablations=STSB_AND_RTE)
+@quantity("named-heads-harm-rank", unit="percent", within=(0, 100), ablations=STSB_AND_RTE)
 def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEADS) -> Estimand:
     """Return the percentage of heads more harmful to lose than a named head: the largest over named heads and tasks."""
     blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
@@ -163,7 +163,7 @@ def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEA
     return Estimand(tuple(blocks), statistic, _most_harmful(ablations), clusters=clusters, extreme="most")
 
 
-@quantity("shared-harm-rank", unit="percent", ablations=STSB_AND_RTE)
+@quantity("shared-harm-rank", unit="percent", within=(0, 100), ablations=STSB_AND_RTE)
 def shared_harm(ablations: tuple[Measurement, ...], count: int = 2) -> Estimand:
     """Return the rank on one task of the other task's most harmful heads: the percentage of heads more harmful there.
 
@@ -191,7 +191,7 @@ def _most_harmful(ablations: Sequence[Measurement], count: int = 2) -> tuple[str
     return tuple(notes)
 
 
-@quantity("figure-8-correlation", unit="r", ablation=HEADS)
+@quantity("figure-8-correlation", unit="r", within=(-1, 1), ablation=HEADS)
 def figure_8(ablation: Measurement, ranks: bool = False) -> Estimand:
     """Return by how much the measured gains are more like the task's scores in K19's figure 8 than others."""
     block, gains = gains_of(ablation)

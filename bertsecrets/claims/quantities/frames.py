@@ -48,7 +48,7 @@ def _of_paper(frames: Measurement) -> bool:
     return frames.examples == FRAME_SENTENCES
 
 
-@quantity("frame-weight", unit="attention", frames=FRAMES)
+@quantity("frame-weight", unit="attention", within=(0, 1), frames=FRAMES)
 def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all") -> Estimand:
     """Return the mean weight of one head, (layer, head) from 1."""
     column = place(frames, layer, head, WEIGHT)
@@ -58,7 +58,7 @@ def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all"
     return replace(found, sampled=not _of_paper(frames))
 
 
-@quantity("ranked-frame-weight", unit="attention", frames=FRAMES)
+@quantity("ranked-frame-weight", unit="attention", within=(0, 1), frames=FRAMES)
 def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estimand:
     """Return the mean weight of the head with this rank, whichever head it is; rank 1 is the largest.
 
@@ -99,7 +99,7 @@ def gap_in_spread(frames: Measurement, first: int = 2) -> Estimand:
     return Estimand.of(block, gap, f"the best heads are {best_heads(frames, WEIGHT)}")
 
 
-@quantity("figure-3-correlation", unit="r", frames=FRAMES)
+@quantity("figure-3-correlation", unit="r", within=(-1, 1), frames=FRAMES)
 def figure_3(frames: Measurement, ranks: bool = False, pairing: str = "zip") -> Estimand:
     """Return the correlation of the measured map with figure 3's, on the paper's own sentences.
 

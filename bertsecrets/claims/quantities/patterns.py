@@ -40,7 +40,7 @@ def _drawn(patterns: Measurement) -> tuple[None, int]:
     return None, heads_to_draw(_heads(patterns), len(patterns.sample("errors")))
 
 
-@quantity("class-share", unit="percent", patterns=PATTERNS)
+@quantity("class-share", unit="percent", within=(0, 100), patterns=PATTERNS)
 def class_share(patterns: Measurement, classes: Sequence[str] = ()) -> Estimand:
     """Return the percentage of all maps that belong to any of the classes (K19 figure 2)."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
@@ -55,7 +55,7 @@ def class_share(patterns: Measurement, classes: Sequence[str] = ()) -> Estimand:
     )
 
 
-@quantity("rarest-class", unit="percent", patterns=PATTERNS)
+@quantity("rarest-class", unit="percent", within=(0, 100), patterns=PATTERNS)
 def rarest_class(patterns: Measurement) -> Estimand:
     """Return the share of the rarest class, in percent."""
     return Estimand(
@@ -100,7 +100,7 @@ def _by_head(mean: Float[np.ndarray, "*any columns"]) -> Float[np.ndarray, "*any
     return mean.reshape(*mean.shape[:-1], -1, SIZE)
 
 
-@quantity("class-steadiness", unit="percent", patterns=PATTERNS)
+@quantity("class-steadiness", unit="percent", within=(0, 100), patterns=PATTERNS)
 def steadiness(patterns: Measurement) -> Estimand:
     """Return the percentage of a head's maps that have its most frequent class, mean over heads.
 
@@ -116,7 +116,9 @@ def steadiness(patterns: Measurement) -> Estimand:
     return Estimand.of(block, lambda mean: 100 * mean[..., 0], clusters=clusters)
 
 
-@quantity("same-class-across-tasks", unit="percent", by_task=Need("patterns", tasks=SEVEN_TASKS, least=2))
+@quantity(
+    "same-class-across-tasks", unit="percent", within=(0, 100), by_task=Need("patterns", tasks=SEVEN_TASKS, least=2)
+)
 def same_across_tasks(by_task: tuple[Measurement, ...]) -> Estimand:
     """Return the percentage of heads with the same most frequent class on two tasks, mean over pairs of tasks."""
 
@@ -127,7 +129,7 @@ def same_across_tasks(by_task: tuple[Measurement, ...]) -> Estimand:
     return Estimand(tuple(map(_one_hot, by_task)), same, clusters=tuple(map(clusters_of, by_task)))
 
 
-@quantity("pattern-macro-f1", unit="macro-F1", quality=Need("pattern-quality"))
+@quantity("pattern-macro-f1", unit="macro-F1", within=(0, 1), quality=Need("pattern-quality"))
 def macro_f1_of_classifier(quality: Measurement, agreed: bool = False) -> Estimand:
     """Return the macro-F1 of the classifier on annotated maps of heads that it was not trained on (K19 section 4.1).
 

@@ -32,7 +32,12 @@ def _moments(scores: Measurement) -> Float[np.ndarray, "examples k"]:
     return moments(kind, scores.sample("predicted"), scores.sample("target"))
 
 
-@quantity("score", unit="points", scores=SCORES)
+def score_range(task: str) -> tuple[float, float]:
+    """Return the least and the largest score on a task, in points."""
+    return (-100, 100) if TASKS[task].regression else (0, 100)
+
+
+@quantity("score", unit="points", within=score_range, scores=SCORES)
 def score(scores: Measurement) -> Estimand:
     """Return accuracy, or Pearson's correlation for a regression task."""
     found = Estimand.of(_moments(scores), in_points(_plain_metric(scores)), clusters=clusters_of(scores))
@@ -46,7 +51,7 @@ def _majority(scores: Measurement) -> Float[np.ndarray, " examples"]:
     return (target == np.bincount(target).argmax()).astype(float)
 
 
-@quantity("f1", unit="points", scores=SCORES)
+@quantity("f1", unit="points", within=(0, 100), scores=SCORES)
 def f1_score(scores: Measurement) -> Estimand:
     """Return the F1 of class 1."""
     target = scores.sample("target").astype(int)

@@ -129,7 +129,7 @@ def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
     return replace(Estimand.of(block, leads, note, *notes, clusters=clusters_of(features)), extreme="least")
 
 
-@quantity("figure-7-correlation", unit="r", features=FEATURES)
+@quantity("figure-7-correlation", unit="r", within=(-1, 1), features=FEATURES)
 def figure_7(features: Measurement, ranks: bool = False) -> Estimand:
     """Return by how much the last layer is more like the task's panel of K19's figure 7 than others, over its features.
 
@@ -143,7 +143,9 @@ def figure_7(features: Measurement, ranks: bool = False) -> Estimand:
     return replace(found, notes=(*found.notes, *notes))
 
 
-@quantity("relation-heads-diagonal", unit="percent", attention=Need("relations"), patterns=Need("patterns"))
+@quantity(
+    "relation-heads-diagonal", unit="percent", within=(0, 100), attention=Need("relations"), patterns=Need("patterns")
+)
 def relation_heads(attention: Measurement, patterns: Measurement, relations: Sequence[str] = RELATIONS) -> Estimand:
     """Return the percentage of diagonal maps of the head that is best at a relation; the smallest over the relations.
 
