@@ -48,4 +48,6 @@ def interval_at(observed: Estimate, rate: float, run: float) -> tuple[float, flo
     here = reach(errors, 1 - edge)
     stretch = reach(errors, 1 - rate) / here if here > 0 else 1.0
     low, high = observed.interval(1 - edge)
-    return observed.value + stretch * (low - observed.value), observed.value + stretch * (high - observed.value)
+    ends = observed.value + stretch * (np.array([low, high]) - observed.value)
+    low, high = np.clip(ends, *observed.within)
+    return float(low), float(high)

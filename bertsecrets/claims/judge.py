@@ -243,7 +243,8 @@ def _of_figure(
     if nothing and interval[0] <= float(np.mean(nothing)) <= interval[1]:
         return (
             "inconclusive",
-            f"{format_interval(interval)} also holds {format_number(float(np.mean(nothing)))}, {estimands[0].nothing_is}",
+            f"{format_interval(interval)} also holds {format_number(float(np.mean(nothing)))}, "
+            f"{estimands[0].nothing_is}",
         )
     return "reproduced", where.format("inside")
 

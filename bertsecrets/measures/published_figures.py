@@ -20,7 +20,7 @@ class PublishedFigures(SuiteMeasure):
     for STS-B, accuracy for the others.
     """
 
-    def fingerprint(self, resources: Resources, task_name: str) -> str:
+    def fingerprint(self, run: Run) -> str:
         """Return a digest of the figure."""
         return digest(published_figures()["fig8_head"])
 

@@ -11,7 +11,7 @@ from bertsecrets.claims.error_rates import LEAST, interval_at, smallest_rate
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.quantity import REGISTERED
+from bertsecrets.claims.quantity import ANY, REGISTERED
 from bertsecrets.claims.spread import Spread
 from bertsecrets.settings import JudgeParams
 
@@ -24,7 +24,7 @@ def of_estimands(monkeypatch):
 
     def verdict(case, estimands, known, confidence=0.95):
         left = iter(estimands)
-        changed = dataclasses.replace(REGISTERED["score"], function=lambda scores: next(left))
+        changed = dataclasses.replace(REGISTERED["score"], function=lambda scores: next(left), within=lambda task: ANY)
         monkeypatch.setitem(REGISTERED, "score", changed)
         by_seed = [needed("score", scored([1], [1])) for _ in estimands]
         return judge(case, by_seed, SETTINGS.model_copy(update={"confidence": confidence}), known)

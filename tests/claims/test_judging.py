@@ -17,7 +17,6 @@ from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate
 from bertsecrets.claims.judge import decide_order, judge, shape_problem
 from bertsecrets.claims.plan import measure_case
-from bertsecrets.claims.published import published_figures
 from bertsecrets.claims.quantity import REGISTERED
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.spread import Spread
@@ -261,14 +260,6 @@ def test_the_last_two_layers_against_the_least_of_the_others():
 
 def test_the_share_of_heads_that_changed_little():
     assert read("heads-little-changed", maps("attention-change", cosine=[0.9, 0.71, 0.69, 0.1])) == pytest.approx(50)
-
-
-def test_the_correlation_with_figure_5():
-    grid = np.array(published_figures()["fig5_cosine"]["RTE"])
-    same = measured("attention-change", {"cosine": grid}, {"cosine": np.stack([grid, grid])})
-    turned = measured("attention-change", {"cosine": -grid}, {"cosine": np.stack([3 - 2 * grid] * 2)})
-    assert read("figure-5-correlation", same) == pytest.approx(1)
-    assert read("figure-5-correlation", turned) == pytest.approx(-1)
 
 
 def test_the_growth_of_separator_attention():

@@ -208,8 +208,8 @@ def test_what_a_cased_tokenization_costs():
     with pytest.raises(NotApplicableError, match="does not lower-case"):
         read("cased-loss", scored(lower, target), scored(lower, target, lower_cases=False))
     many = [scored([1] * 300, [1] * 300), scored([0] * 60 + [1] * 240, [1] * 300, lower_cases=True)]
-    assert verdict("D6-rte", *many).outcome == "reproduced"
-    assert verdict("D6-rte", many[1], scored([1] * 300, [1] * 300, lower_cases=True)).outcome == "deviates"
+    assert verdict("D6-rte-loses", *many).outcome == "reproduced"
+    assert verdict("D6-rte-loses", many[1], scored([1] * 300, [1] * 300, lower_cases=True)).outcome == "deviates"
     assert verdict("D6-sst2-spared", *many).outcome == "deviates"
     alike = [scored([1] * 40, [1] * 40, "sst2"), scored([1] * 40, [1] * 40, "sst2", lower_cases=True)]
     assert verdict("D6-sst2-spared", *alike).outcome == "reproduced"

@@ -191,7 +191,7 @@ def _most_harmful(ablations: Sequence[Measurement], count: int = 2) -> tuple[str
     return tuple(notes)
 
 
-@quantity("figure-8-correlation", unit="r", within=(-1, 1), ablation=HEADS)
+@quantity("figure-8-correlation", unit="r", ablation=HEADS)
 def figure_8(ablation: Measurement, ranks: bool = False) -> Estimand:
     """Return by how much the measured gains are more like the task's scores in K19's figure 8 than others."""
     block, gains = gains_of(ablation)

@@ -38,7 +38,7 @@ def little_changed(change: Measurement) -> Estimand:
     return Estimand.of(flat(change, "cosine"), share, clusters=clusters_of(change))
 
 
-@quantity("figure-5-correlation", unit="r", within=(-1, 1), change=CHANGE)
+@quantity("figure-5-correlation", unit="r", change=CHANGE)
 def figure_5(change: Measurement, ranks: bool = False) -> Estimand:
     """Return by how much the measured similarities are more like the task's panel of K19's figure 5 than others."""
     folder = TASKS[change.subject.task].folder

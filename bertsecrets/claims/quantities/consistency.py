@@ -37,7 +37,7 @@ def luck(figures: Measurement) -> Estimand:
     """
     scores = _figure_8(figures)
     gains = scores - np.median(scores)
-    note = f"the best gain is {gains.max():.2f} points, and the scale of luck {_scale(gains)[0]:.2f}"
+    note = f"the best gain is {gains.max():.2f} points, and the scale of luck {np.asarray(_scale(gains)).item():.2f}"
 
     def chance(mean: np.ndarray) -> Number:
         from scipy.special import ndtr  # scipy.stats would take five times as long to import
@@ -52,4 +52,4 @@ def luck(figures: Measurement) -> Estimand:
 def _scale(gains: Float[np.ndarray, "... heads"]) -> Number:
     """Return the scale of the half-normal distribution of the gains above 0."""
     above = gains > 0
-    return np.sqrt(np.where(above, gains**2, 0).sum(-1, keepdims=True) / above.sum(-1, keepdims=True).clip(1))[..., 0]
+    return np.sqrt(np.where(above, gains**2, 0).sum(-1) / above.sum(-1).clip(1))

@@ -87,7 +87,7 @@ def sep_lead(
     return replace(found, extreme="least") if others == "most" else found
 
 
-@quantity("figure-6-correlation", unit="r", within=(-1, 1), special=SPECIAL)
+@quantity("figure-6-correlation", unit="r", special=SPECIAL)
 def figure_6(special: Measurement, kind: str, ranks: bool = False) -> Estimand:
     """Return by how much a map is more like the task's panel of K19's figure 6 (`cls` or `sep`) than others."""
     _by_layer(special, kind)

@@ -129,7 +129,7 @@ def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
     return replace(Estimand.of(block, leads, note, *notes, clusters=clusters_of(features)), extreme="least")
 
 
-@quantity("figure-7-correlation", unit="r", within=(-1, 1), features=FEATURES)
+@quantity("figure-7-correlation", unit="r", features=FEATURES)
 def figure_7(features: Measurement, ranks: bool = False) -> Estimand:
     """Return by how much the last layer is more like the task's panel of K19's figure 7 than others, over its features.
 
