@@ -118,6 +118,16 @@ def test_attention_change_equals_loops_over_single_examples(name):
     np.testing.assert_allclose(values["cosine"], expected.mean(0), atol=2e-6)
 
 
+def test_equal_maps_have_a_cosine_of_exactly_1_and_slight_changes_are_not_rounding():
+    maps = torch.randn(2, 3, 60, 60, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    assert (map_cosine(maps, maps.clone()) == 1).all()
+    noise = torch.randn(maps.shape, generator=torch.Generator().manual_seed(1))
+    slight = (maps.log() + 1e-3 * noise).softmax(-1)
+    exact = map_cosine(maps.double(), slight.double())
+    assert 1e-7 < float((1 - exact).min()) < float((1 - exact).max()) < 1e-6
+    np.testing.assert_allclose(map_cosine(maps, slight), exact, atol=6e-8)
+
+
 def test_the_padded_form_is_the_notebooks():
     """Every example padded to 200 tokens and the whole 200 x 200 map flattened, rows of padding tokens included."""
     one, other, inputs, width = family("bert", 0), family("bert", 1), inputs_for("bert", 5), 200
