@@ -184,7 +184,8 @@ def decide_order(
     Args:
         published: the paper's figure; an effect of less than half of it does not reproduce it. Only for orders that
             compare with 0: any other limit is itself the size that the claim names.
-        least: the smallest effect of interest, and why; for orders that ask for more than 0, or than it.
+        least: the smallest effect of interest, and why; for orders that ask for more than 0, or than this effect (which
+            is then negligible unless it surely is an opposite one).
     """
     low, high = interval
     above = np.isinf(limits[1])
@@ -192,7 +193,9 @@ def decide_order(
     shown = format_interval(interval)
     if low == high == limit:
         return "inconclusive", "nothing to judge: every resample equals the limit exactly"
-    if 0 <= (limit if above else -limit) <= least[0] and -least[0] < low and high < least[0]:
+    asked, towards = (limit, interval) if above else (-limit, (-high, -low))
+    opposite = towards[0] <= -least[0] and (asked == 0 or towards[1] < 0)
+    if 0 <= asked <= least[0] and towards[1] < least[0] and not opposite:
         return "negligible", f"{shown} is less than {format_number(least[0])}: {least[1]}"
     near, far = (low - limit, high - limit) if above else (limit - high, limit - low)
     if far < 0:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import correlated, made_up, measured, needed, read, scored
+from measurements import correlated, estimand, made_up, measured, needed, read, scored
 from scipy import stats
 
 from bertsecrets.claims.band import band, format_interval, format_number, share_of_other_rows
@@ -17,6 +17,7 @@ from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate
 from bertsecrets.claims.judge import decide_order, judge, shape_problem
 from bertsecrets.claims.plan import measure_case
+from bertsecrets.claims.published import published_figures
 from bertsecrets.claims.quantity import REGISTERED
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.spread import Spread
@@ -115,6 +116,24 @@ def test_an_effect_that_is_surely_too_small_is_negligible():
     assert decide_order((-0.004, 0.004), ABOVE, None, least)[0] == "negligible"
     assert decide_order((0.004, 0.006), ABOVE, None, least)[0] == "reproduced"
     assert decide_order((50.0, 50.001), (50.0, math.inf), None, least)[0] == "inconclusive"  # no comparison with 0
+
+
+@pytest.mark.parametrize(
+    ("interval", "outcome"),
+    [
+        ((0.006, 0.02), "reproduced"),
+        ((0.001, 0.009), "inconclusive"),
+        ((-0.001, 0.004), "negligible"),
+        ((-0.009, 0.004), "negligible"),  # surely not the effect that is asked for, and perhaps none at all
+        ((-0.004, -0.001), "negligible"),
+        ((-0.009, -0.001), "deviates"),
+    ],
+)
+def test_a_claim_that_asks_for_more_than_the_smallest_effect(interval, outcome):
+    least = (0.005, "why")
+    assert decide_order(interval, (0.005, math.inf), None, least)[0] == outcome
+    turned = (-interval[1], -interval[0])
+    assert decide_order(turned, (-math.inf, -0.005), None, least)[0] == outcome
 
 
 def test_what_cannot_be_computed_decides_nothing():
@@ -260,6 +279,14 @@ def test_the_last_two_layers_against_the_least_of_the_others():
 
 def test_the_share_of_heads_that_changed_little():
     assert read("heads-little-changed", maps("attention-change", cosine=[0.9, 0.71, 0.69, 0.1])) == pytest.approx(50)
+
+
+def test_the_correlation_with_figure_5():
+    grid = np.array(published_figures()["fig5_cosine"]["RTE"])
+    same = measured("attention-change", {"cosine": grid}, {"cosine": np.stack([grid, grid])})
+    turned = measured("attention-change", {"cosine": -grid}, {"cosine": np.stack([3 - 2 * grid] * 2)})
+    assert estimand("figure-5-correlation", same).parts[0] == pytest.approx(1)
+    assert estimand("figure-5-correlation", turned).parts[0] == pytest.approx(-1)
 
 
 def test_the_growth_of_separator_attention():

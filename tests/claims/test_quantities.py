@@ -1,15 +1,18 @@
 """Estimands: blocks apart, inputs without a feature left out, what a quantity needs and when it cannot be had."""
 
+import dataclasses
 import math
 from functools import partial
 
 import measurements
 import numpy as np
 import pytest
-from measurements import estimand, made_up, of_id, read, scored, verdict
+from hypothesis import given
+from hypothesis import strategies as st
+from measurements import estimand, gridded, made_up, measured, of_id, read, scored, verdict
 
 from bertsecrets.bootstrap import column_means
-from bertsecrets.claims.estimand import Estimand
+from bertsecrets.claims.estimand import Estimand, cross_fitted, halves
 from bertsecrets.claims.estimate import Estimate, estimate
 from bertsecrets.claims.plan import is_kept, measure_case, missing, plan
 from bertsecrets.claims.power import power
@@ -72,6 +75,140 @@ def test_seeds_see_the_same_resamples_of_their_examples():
     observed = estimate(estimands, SETTINGS)
     assert observed.sampling_error == pytest.approx(base.std() / math.sqrt(300), rel=0.1)  # no less for two seeds
     assert observed.spread.std == pytest.approx(math.sqrt(0.5))
+
+
+def test_the_column_with_the_fewest_examples_counts():
+    block = np.ones((50, 3))
+    block[3:, 1], block[:, 2] = NAN, NAN
+    few = Estimand.of(block, lambda mean: mean[..., 0])
+    assert estimate([few], SETTINGS).fewest == 3  # a column that no example has can neither be picked nor decide
+    alone = Estimand((block[:, :1], block[:40, :1]), lambda a, b: (a - b)[..., 0])
+    assert estimate([alone], SETTINGS).fewest == 40
+    pairs = Estimand.of(block[:, :1], lambda mean: mean[..., 0], clusters=np.arange(50) // 2)
+    assert estimate([pairs], SETTINGS).fewest == 25
+
+
+def test_what_is_no_sample_has_no_error_of_examples():
+    block = np.random.default_rng(1).normal(size=(50, 1))
+    whole = Estimand((block,), lambda mean: mean[..., 0], sampled=False)
+    observed = estimate([whole], SETTINGS, seedless=True)
+    assert (observed.sampling_error, observed.examples_error, observed.fewest) == (0, 0, math.inf)
+    assert observed.interval(0.95) == pytest.approx((block.mean(), block.mean()))
+
+
+# ---------------------------------------------------------------------- choosing and judging
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=60))
+def test_halves_share_no_cluster_and_differ_by_no_more_than_one(numbers):
+    clusters = np.unique(numbers, return_inverse=True)[1]
+    first = halves(len(clusters), clusters)
+    assert not set(clusters[first]) & set(clusters[~first])
+    assert abs(first.sum() - (~first).sum()) <= np.bincount(clusters).max()
+    assert halves(5).tolist() == [True, False, True, False, True]
+
+
+def test_the_largest_of_noisy_columns_is_no_larger_where_it_was_not_chosen():
+    rng = np.random.default_rng(1)
+    found = [cross_fitted(rng.normal(size=(60, 40)), halves(60))[0].mean() for _ in range(200)]
+    assert np.mean(found) == pytest.approx(0, abs=4 * np.std(found) / np.sqrt(200))
+    real = rng.normal(size=(60, 40)) + 3 * (np.arange(40) == 7)
+    numbers, chosen = cross_fitted(real, halves(60))
+    assert (numbers.tolist(), chosen) == (real[:, 7].tolist(), (7, 7))
+
+
+def test_a_class_that_two_are_equally_frequent_in_is_held_in_half_of_the_maps():
+    """Chosen and judged on the same maps, one of two equally frequent classes has more than half of them by luck."""
+    rng = np.random.default_rng(1)
+    found = [
+        read("class-steadiness", measured("patterns", {}, {"predicted": rng.integers(2, size=(40, 3, 4))}))
+        for _ in range(50)
+    ]
+    assert np.mean(found) == pytest.approx(50, abs=1)
+
+
+ROWS = 12
+SHARED = np.arange(ROWS) // 2
+
+
+def of_rows(measure, task_name="rte", **samples):
+    """A measurement of twelve rows of which two share a text each."""
+    return dataclasses.replace(measured(measure, {}, samples, task_name), samples=samples | {"cluster": SHARED})
+
+
+def maps(*kinds, task_name="rte", measure="special-tokens"):
+    found = gridded(measure, task_name, **{kind: np.random.default_rng(1).random((ROWS, 3, 4)) for kind in kinds})
+    return dataclasses.replace(found, samples=found.samples | {"cluster": SHARED})
+
+
+def heads_of(task_name="rte"):
+    answers = np.random.default_rng(2).integers(2, size=(12, ROWS))
+    found = of_rows("head-ablation", task_name, predicted=answers, baseline_predicted=answers[0], target=answers[1])
+    return dataclasses.replace(found, values={"score": np.zeros((3, 4))})
+
+
+def classes(task_name="rte"):
+    predicted = np.random.default_rng(3).integers(5, size=(ROWS, 3, 4))
+    expected = np.full((ROWS, 5), 0.2)
+    found = of_rows("patterns", task_name, predicted=predicted, expected=expected, errors=np.zeros((3, 5)))
+    return dataclasses.replace(found, values={"predicted": predicted[0]})
+
+
+def answers(task_name="rte", **values):
+    found = scored(np.arange(ROWS) % 2, np.arange(ROWS) % 3 % 2, task_name, **values)
+    return dataclasses.replace(found, samples=found.samples | {"cluster": SHARED})
+
+
+WORDS = ("noun", "verb", "pronoun", "subject", "object", "negation", "cls", "sep")
+
+
+def last_row():
+    found = maps(*WORDS, measure="features")
+    rows = {f"cls_row_{kind}": np.random.default_rng(4).random((ROWS, 4)) for kind in WORDS}
+    return dataclasses.replace(found, samples=found.samples | rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "arguments"),
+    [
+        ("score", [answers()], {}),
+        ("f1", [answers()], {}),
+        ("score-difference", [answers(), answers()], {}),
+        ("mean-score-difference", [(answers(), answers("sst2")), (answers(), answers("sst2"))], {}),
+        ("cased-loss", [answers(), answers(lower_cases=True)], {}),
+        ("score-over-majority", [answers()], {}),
+        ("last-two-layers", [maps("cosine", measure="attention-change")], {}),
+        ("heads-little-changed", [maps("cosine", measure="attention-change")], {}),
+        ("sep-growth", [maps("sep"), maps("sep")], {}),
+        ("depth-gap", [maps("cls", "sep")], {}),
+        ("sep-lead", [maps("sep", task_name="sst2"), (maps("sep"), maps("sep", task_name="mrpc"))], {}),
+        ("best-feature-growth", [maps(*WORDS), maps(*WORDS)], {"kinds": ["noun", "object"]}),
+        ("feature-ratio", [maps(*WORDS, measure="features")], {}),
+        ("cls-row-lead", [last_row()], {}),
+        ("relation-heads-diagonal", [maps("verb_subject", "noun_pronoun"), classes()], {}),
+        ("class-share", [classes()], {"classes": ["block"]}),
+        ("rarest-class", [classes()], {}),
+        ("class-share-gap", [classes("qqp"), classes("mrpc")], {}),
+        ("class-steadiness", [classes()], {}),
+        ("same-class-across-tasks", [(classes(), classes("mrpc"))], {}),
+        ("best-head-gain", [heads_of()], {}),
+        ("worst-head-gain", [heads_of()], {}),
+        ("mean-head-gain", [heads_of()], {}),
+        ("first-layer-gain", [heads_of()], {}),
+        ("best-layer-gain", [heads_of()], {}),
+        ("named-heads-gain", [heads_of()], {"heads": [(1, 1), (2, 2)]}),
+        ("named-heads-harm-rank", [(heads_of(), heads_of("mrpc"))], {"heads": [(1, 1), (2, 2)]}),
+        ("shared-harm-rank", [(heads_of(), heads_of("mrpc"))], {}),
+    ],
+)
+def test_rows_that_share_a_text_stay_together_in_every_quantity(name, found, arguments):
+    of_sample = estimand(name, *found, **arguments)
+    assert len(of_sample.clusters) == len(of_sample.blocks)
+    for block, clusters in zip(of_sample.blocks, of_sample.clusters, strict=True):
+        if len(block) == ROWS:
+            assert clusters.tolist() == SHARED.tolist()
+        else:
+            assert clusters is None  # annotated heads
 
 
 # ---------------------------------------------------------------------- how many seeds

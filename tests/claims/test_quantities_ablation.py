@@ -5,6 +5,7 @@ import pytest
 from measurements import estimand, gridded, measured, read, verdict
 
 from bertsecrets.ablation.gains import all_gains, gains_of
+from bertsecrets.bootstrap import resampled_means
 from bertsecrets.claims.estimate import with_interval
 from bertsecrets.claims.published import published_figures
 from bertsecrets.claims.quantities import ablation
@@ -153,6 +154,8 @@ def test_the_same_pair_of_heads_is_found_on_both_tasks():
     rest = [i for i in range(144) if i not in named]
     one, other = ablated([*named, *rest], (12, 12), "rte"), ablated([*named[::-1], *rest[::-1]], (12, 12), "qnli")
     assert read("named-heads-harm-rank", (one, other)) == pytest.approx(100 / 144)
+    by_head = estimand("named-heads-harm-rank", (one, other))
+    assert (by_head.extreme, by_head.parts.tolist()) == ("most", pytest.approx([0, 100 / 144, 100 / 144, 0]))
     assert read("shared-harm-rank", (one, other)) == pytest.approx(50 / 144)
     assert verdict("G6-all", (one, other)).outcome == "reproduced"
     assert verdict("G6-all-pair", (one, other)).outcome == "reproduced"
@@ -162,6 +165,19 @@ def test_the_same_pair_of_heads_is_found_on_both_tasks():
     assert verdict("G6-all-pair", (one, strange)).outcome == "deviates"
     with pytest.raises(NotApplicableError, match="too few heads"):
         read("shared-harm-rank", (heads([1, 2, 3, 4], (2, 2)), heads([1, 2, 3, 4], (2, 2))))
+
+
+def test_the_choice_of_the_shared_pair_is_as_doubtful_as_its_judgement():
+    """Where every head is nearly as harmful, other examples choose other heads."""
+    rng = np.random.default_rng(6)
+    base = np.ones(200, dtype=int)
+    same = [disabled(rng.random((40, 200)) > 0.1, base, base, (4, 10), name) for name in ("rte", "qnli")]
+    found = estimand("shared-harm-rank", tuple(same))
+    statistic = found.statistic(*(resampled_means(block, rng, 300) for block in found.blocks))
+    fixed = found.statistic(*(block.mean(0) for block in found.blocks))
+    assert statistic.shape == (300,)
+    assert statistic.std() > 8  # points of 100: a chosen pair alone would move by less
+    assert 0 < fixed < 100
 
 
 def test_a_tie_stands_between():
