@@ -244,11 +244,8 @@ def _of_figure(
         return "inconclusive", f"{where.format('inside')}, which is so wide that nearly anything does"
     nothing = [estimand.nothing for estimand in estimands if estimand.nothing is not None]
     if nothing and interval[0] <= float(np.mean(nothing)) <= interval[1]:
-        return (
-            "inconclusive",
-            f"{format_interval(interval)} also holds {format_number(float(np.mean(nothing)))}, "
-            f"{estimands[0].nothing_is}",
-        )
+        shown = format_number(float(np.mean(nothing)))
+        return "inconclusive", f"{format_interval(interval)} also holds {shown}, {estimands[0].nothing_is}"
     return "reproduced", where.format("inside")
 
 

@@ -89,7 +89,8 @@ def width_in_words(case: Case, confidence: float) -> str:
         parts.append(f"a doubt of {format_number(figure.doubt)} from {figure.doubt_source}")
     parts.append(f"{figure.rounding} rounding")
     middle = f"{format_number(figure.published)} +- {' and '.join(parts)}"
-    return f"{format_interval(limits)} for very many seeds, wider for few: {middle}"
+    seeds = "" if case.claim.seedless else " for very many seeds, wider for few"
+    return f"{format_interval(limits)}{seeds}: {middle}"
 
 
 def verdict_row(verdict: Verdict) -> list[str]:

@@ -80,10 +80,10 @@ def test_luck_gives_figure_8s_best_gain_on_six_of_seven_tasks(task, p):
 def test_luck_is_the_largest_of_half_normal_numbers():
     """Against drawn numbers: of 144 heads that differ by chance alone, p is as often below any limit as it says."""
     rng = np.random.default_rng(3)
-    scores = rng.normal(0.8, 0.01, (400, 1, len(TASKS), 12, 12))
+    scores = rng.normal(0.8, 0.01, (30, 1, len(TASKS), 12, 12))
     case = find_case("G1-luck", "rte")
-    found = [verdict(case, one).observed for one in scores[:60]]
-    assert 0.3 < np.mean(found) < 0.7
+    found = [verdict(case, one).observed for one in scores]
+    assert 0.25 < np.mean(found) < 0.75
     drawn = np.abs(rng.normal(size=(20_000, 72))).max(1)
     gains = 100 * (scores[0, 0, list(TASKS).index("rte")].ravel() - np.median(scores[0, 0, list(TASKS).index("rte")]))
     scale = np.sqrt((gains[gains > 0] ** 2).mean())

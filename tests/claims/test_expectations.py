@@ -2,14 +2,17 @@
 
 import math
 
+import numpy as np
 import pytest
-from measurements import SURE, judged, made_up, scored
+from measurements import SURE, correlated, judged, made_up, scored
 
 from bertsecrets.claims.band import band
 from bertsecrets.claims.judge import decide_equal, decide_order
-from bertsecrets.claims.schema import Case, cases
+from bertsecrets.claims.schema import Case, cases, find_case, load_claims
+from bertsecrets.claims.spread import Spread
 from bertsecrets.claims.units import smallest
 from bertsecrets.report.text import width_in_words
+from bertsecrets.texts.tasks import TASKS
 
 HALF = (-0.5, 0.5)
 
@@ -73,3 +76,66 @@ def test_what_the_papers_figures_cannot_be_compared_with_says_so():
     """G1's are the best of 144 gains on the examples that chose it; F2's are without punctuation."""
     without = {case.claim.name for case in cases() if not case.claim.expect.comparable}
     assert without == {"G1", "F2"}
+
+
+# ---------------------------------------------------------------------- what P20 and the blog add to table 1
+
+
+def cased(loss: float, task: str = "mnli") -> list:
+    """Scores of a checkpoint on a whole validation set, and with a cased tokenizer so many points lower."""
+    rows = TASKS[task].dev_rows
+    target = np.ones(rows, dtype=int)
+    lower, upper = (np.arange(rows) < round(share * rows) for share in (0.8, 0.8 - loss / 100))
+    return [scored(lower.astype(int), target, task), scored(upper.astype(int), target, task, lower_cases=True)]
+
+
+@pytest.mark.parametrize(
+    ("loss", "outcome"), [(5.9, "reproduced"), (0.0, "deviates"), (3.0, "deviates"), (9.0, "deviates")]
+)
+def test_the_cased_loss_must_equal_the_gap_between_p20_and_table_1(loss, outcome):
+    case = find_case("D6", "mnli")
+    assert (case.figure.published, case.figure.doubt) == pytest.approx((84.485 - 78.6, 0.19 * math.sqrt(1 + 1 / 5)))
+    assert judged(case, *cased(loss), known=Spread(0.1, 8, "a test")).outcome == outcome
+
+
+def test_no_loss_at_all_explains_no_gap():
+    """MRPC's gap is smaller than the doubt of two runs, so that a model without any loss would lie inside the band."""
+    verdict = judged(find_case("D6", "mrpc"), *cased(0.0, "mrpc"), known=SURE)
+    assert verdict.band[0] < 0 < verdict.band[1]
+    assert verdict.outcome == "inconclusive"
+    assert verdict.reason.endswith("no loss at all")
+
+
+def test_the_column_without_fine_tuning_is_measured_in_two_ways():
+    """The blog says that the encoder was frozen under a trained classifier; K19's code trains no classifier."""
+    for name in ("D1-untrained", "D1-untrained-f1", "D2", "D4"):
+        (plain,) = (claim for claim in load_claims() if claim.name == name)
+        twin = name.replace("untrained", "frozen") if "untrained" in name else f"{name}-frozen"
+        (frozen,) = (claim for claim in load_claims() if claim.name == twin)
+        assert {t: f.published for t, f in frozen.tasks.items()} == {t: f.published for t, f in plain.tasks.items()}
+        assert "frozen" in (frozen.initialisation, frozen.against)
+        assert "untrained" not in (frozen.initialisation, frozen.against)
+
+
+def test_stsb_is_the_task_on_which_random_weights_do_not_do_well():
+    case = find_case("D5-not", "stsb")
+    rng = np.random.default_rng(1)
+    target = rng.normal(size=1500)
+    blind, seeing = rng.normal(size=1500), target + rng.normal(size=1500)
+    assert judged(case, correlated(blind, target), known=SURE).outcome == "reproduced"
+    assert judged(case, correlated(seeing, target), known=SURE).outcome == "deviates"
+    assert "stsb" not in {one.task for one in cases() if one.claim.name == "D5"}
+
+
+def test_all_printed_weights_of_the_example_sentence_are_judged():
+    """K19's notebook prints three weights of each of two heads."""
+    printed = {
+        (*(case.claim.arguments[name] for name in ("layer", "head")), case.claim.arguments.get("word", "agitated")): (
+            case.figure.published
+        )
+        for case in cases("example-sentence")
+    }
+    assert printed == {
+        (7, 6, "agitated"): 0.87, (7, 6, "becoming"): 0.06, (7, 6, "sep"): 0.06,
+        (1, 2, "agitated"): 0.46, (1, 2, "becoming"): 0.32, (1, 2, "sep"): 0.12,
+    }  # fmt: skip
