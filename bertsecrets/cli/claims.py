@@ -15,7 +15,7 @@ def add_parsers(commands) -> None:
     one = commands.add_parser(
         "explain", help="print everything about one claim: figures, bands, known outcomes, last verdicts"
     )
-    one.add_argument("claim", help="its id, such as C1")
+    one.add_argument("claim", help="its id or name, such as C1 or D1-random")
     add_options(one.add_argument, ("store",))
     one.set_defaults(run=explain)
 
