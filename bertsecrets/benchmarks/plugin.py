@@ -11,7 +11,7 @@ import threading
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -43,6 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser.getgroup("bertsecrets").addoption)
     parser.getgroup("bertsecrets").addoption(
         "--jobs", type=int, metavar="N", help="make what the selected claims need in N processes before they are judged"
+    )
+    parser.getgroup("bertsecrets").addoption(
+        "--strict-verdicts", action="store_true", help="fail a claim that is not decided, instead of skipping it"
     )
 
 
@@ -178,7 +181,7 @@ def judged(run_session, benchmark, request: pytest.FixtureRequest):
     """Return a function that measures and judges a case, timed, adds it to the table, and hands back the verdict."""
     from bertsecrets.claims.plan import attempt, measure_case, missing, not_measured
 
-    bench = request.config.stash[PREPARED]
+    bench, strict = request.config.stash[PREPARED], request.config.getoption("strict_verdicts")
     if _worker(request.config)[1] > 1:
         benchmark.disabled = False  # as pytest-benchmark is under pytest-xdist, and then writes no JSON
 
@@ -196,14 +199,19 @@ def judged(run_session, benchmark, request: pytest.FixtureRequest):
             raise result
         return run_session.verdict(case, result)
 
+    def leave_open(case: Case, reason: str) -> NoReturn:
+        if strict and run_session.resources.rows.missing(case.task) is None:
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+
     def run(case: Case) -> Verdict:
         reason = missing(run_session, case)
         if reason:
-            pytest.skip(reason)
+            leave_open(case, reason)
         try:
             verdict = attempt(case, partial(from_session, case))
         except MissingError as error:
-            pytest.skip(str(error))
+            leave_open(case, str(error))
         except RunError as error:
             pytest.exit(f"{case}: {one_line(error)}", returncode=USER_ERROR)
         except Exception as error:
@@ -213,7 +221,9 @@ def judged(run_session, benchmark, request: pytest.FixtureRequest):
                 record(verdict)
                 raise BugError(verdict.reason) from error
         record(verdict)
-        if verdict.outcome in ("inconclusive", "not applicable", "not measured"):
+        if verdict.outcome == "inconclusive":
+            leave_open(case, f"inconclusive: {verdict.reason}")
+        if verdict.outcome in ("not applicable", "not measured"):
             pytest.skip(f"{verdict.outcome}: {verdict.reason}")
         return verdict
 
@@ -293,6 +303,15 @@ def pytest_sessionfinish(session: pytest.Session):
     return (yield)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
+    """Add what the verdicts of the run say together to `--benchmark-json`."""
+    from bertsecrets.report.json import as_a_run
+
+    verdicts = config.stash[VERDICTS]
+    output_json["bertsecrets"] = as_a_run(verdicts, load_settings().judge.confidence)
+
+
 def _light(verdicts: list[Verdict]) -> list[Verdict]:
     """Return verdicts without the samples of their measurements, which the table does not show."""
     return [replace(one, measurements=tuple(replace(m, samples={}) for m in one.measurements)) for one in verdicts]
@@ -331,14 +350,16 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
-    """Print the verdict table."""
+    """Print the verdict table, and what the verdicts say together."""
     verdicts = config.stash[VERDICTS]
     if not verdicts:
         return
-    from bertsecrets.report.text import verdict_table
+    from bertsecrets.report.text import run_lines, verdict_table
 
     terminalreporter.section("verdicts")
     terminalreporter.write_line(verdict_table(verdicts))
+    for line in run_lines(verdicts, load_settings().judge.confidence):
+        terminalreporter.write_line(line)
     known = [v for v in verdicts if v.outcome in FAILURES and v.case.known_deviation(v.measurements[0].subject.model)]
     if known:
         terminalreporter.write_line(f"known to deviate: {', '.join(str(v.case) for v in known)}")

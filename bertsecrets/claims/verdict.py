@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from bertsecrets.claims.against import against
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case, Outcome
 from bertsecrets.measures.registry import get_measure
@@ -40,6 +41,14 @@ class Verdict:
     def seeds(self) -> tuple[int, ...]:
         """The seeds of the subjects that were measured."""
         return tuple(sorted({measurement.subject.seed for measurement in self.measurements}))
+
+    @property
+    def against(self) -> str:
+        """From what it is that a claim deviates, or beside what its effect is negligible; empty for other outcomes."""
+        if self.outcome not in ("deviates", "negligible") or self.observed is None or self.band is None:
+            return ""
+        models = {one.subject.model for one in self.measurements if get_measure(one.measure).reads_model}
+        return against(self.case, self.observed, self.band, sorted(models))
 
     @property
     def remarks(self) -> list[str]:
@@ -89,6 +98,7 @@ class Verdict:
             "observed": self.observed,
             "interval": list(self.interval) if self.interval else None,
             "verdict": self.outcome,
+            "against": self.against,
             "reason": self.reason,
             "power": self.power,
             "p_against": self.p_against,

@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 
-from bertsecrets.cli.report import Judged, add_outputs, add_selection, conclude, open_session, selected
+from bertsecrets.cli.report import Judged, add_outputs, add_selection, asked_for, conclude, open_session, selected
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions
 
@@ -149,7 +149,7 @@ def run(options: argparse.Namespace) -> int:
         from bertsecrets.planning.on_ray import prepare_on_ray
 
         bench = prepare_on_ray(session, possible, address=options.ray or None, gpus=options.gpus, tell=_tell)
-    judged = Judged(session.model, possible)
+    judged = Judged(session.model, possible, asked_for(session, chosen))
     judged.run(lambda case: session.verdict(case, measure_case(bench, case, session.model, session.seeds)))
     return conclude(options, judged)
 

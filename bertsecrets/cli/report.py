@@ -48,11 +48,14 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name the files to write."""
+    """Add the options that name the files to write, and what the exit code says."""
     parser.add_argument("--metrics", type=path, help="write outcomes and observed values to this JSON file")
     parser.add_argument("--plots", type=path, help="write the curves over layers to this JSON file")
     parser.add_argument("--html", type=path, help="write the report to this HTML file")
     parser.add_argument("--json", type=path, help="write the verdicts to this JSON file")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 also if a claim that was asked for is not decided"
+    )
     parser.add_argument(
         "--record",
         type=path,
@@ -64,10 +67,16 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
 
 @dataclass
 class Judged:
-    """What became of the claims of one report, and what ended it early."""
+    """What became of the claims of one report, and what ended it early.
+
+    Args:
+        cases: those that can be measured.
+        asked: all that were asked for, of tasks that have data.
+    """
 
     model: str
     cases: Sequence["Case"]
+    asked: Sequence["Case"] = ()
     verdicts: list["Verdict"] = field(default_factory=list)
     ended: BaseException | None = None
     crash: Exception | None = None
@@ -99,8 +108,21 @@ class Judged:
         why = "it was interrupted" if isinstance(self.ended, KeyboardInterrupt) else str(self.ended)
         return f"{len(self.verdicts)} of {len(self.cases)} claims were judged before the run ended ({why})"
 
-    def exit_code(self) -> int:
+    @property
+    def undecided(self) -> list[str]:
+        """The claims that were asked for and neither hold nor fail, though the model can have them."""
+        outcomes = {str(verdict.case): verdict.outcome for verdict in self.verdicts}
+        names = [str(case) for case in self.asked or self.cases]
+        return [name for name in names if outcomes.get(name, "inconclusive") == "inconclusive"]
+
+    def exit_code(self, *, strict: bool = False) -> int:
         """Return 1 if a claim deviates that was not known to, otherwise 0.
+
+        A deviation counts even if it does not survive that many claims were judged: the code is that of the benchmarks,
+        which are judged one by one, and must not depend on what else was asked for.
+
+        Args:
+            strict: return 1 also if a claim that was asked for is undecided.
 
         Raises:
             BaseException: what ended the run early, or the first bug.
@@ -119,7 +141,8 @@ class Judged:
         from bertsecrets.claims.schema import FAILURES
 
         failing = [verdict.case for verdict in self.verdicts if verdict.outcome in FAILURES]
-        return int(any(case.known_deviation(self.model) is None for case in failing))
+        unexpected = any(case.known_deviation(self.model) is None for case in failing)
+        return int(unexpected or (strict and bool(self.undecided)))
 
 
 def report(options: argparse.Namespace) -> int:
@@ -129,7 +152,7 @@ def report(options: argparse.Namespace) -> int:
         judged = _of_measurements(options, chosen)
     else:
         session, possible = open_session(RunOptions.of(options), chosen, names)
-        judged = Judged(session.model, possible)
+        judged = Judged(session.model, possible, asked_for(session, chosen))
         judged.run(lambda case: session.verdict(case, session.measure_case(case)))
     return conclude(options, judged)
 
@@ -154,39 +177,34 @@ def conclude(options: argparse.Namespace, judged: Judged) -> int:
         _write(options, judged)
     if judged.note:
         print(f"incomplete: {judged.note}")
-    return judged.exit_code()
+    if options.strict and judged.undecided:
+        print(f"not decided: {', '.join(judged.undecided)}")
+    return judged.exit_code(strict=options.strict)
 
 
 def _write(options: argparse.Namespace, judged: Judged) -> None:
-    """Print the table of verdicts, and write the files asked for."""
-    from bertsecrets.report.text import verdict_table
+    """Print the table of verdicts and what they say together, and write the files asked for."""
+    from bertsecrets.report.json import as_rows, layer_rows, metrics
+    from bertsecrets.report.text import run_lines, verdict_table
+    from bertsecrets.settings import load_settings
     from bertsecrets.store.entries import write_json
 
-    verdicts = judged.verdicts
+    verdicts, settings = judged.verdicts, load_settings().judge
     print(verdict_table(verdicts))
+    print("\n".join(run_lines(verdicts, settings.confidence)))
     if options.json:
-        write_json(options.json, [verdict.as_json() for verdict in verdicts])
+        write_json(options.json, as_rows(verdicts, settings.confidence))
         print(f"verdicts: {options.json.resolve()}")
-    if options.record:
-        from bertsecrets.claims.record import record
-
-        write_json(options.record, record(judged.model, verdicts))
-        print(f"seeds: {options.record.resolve()}")
     if options.metrics:
-        from bertsecrets.report.json import metrics
-
         incomplete = {"incomplete": judged.note} if judged.note else {}
-        write_json(options.metrics, metrics(verdicts) | incomplete)
+        write_json(options.metrics, metrics(verdicts, settings.confidence) | incomplete)
     if options.plots:
-        from bertsecrets.report.json import layer_rows
-
         write_json(options.plots, layer_rows(verdicts))
     if options.html:
         from bertsecrets.report.html import page
-        from bertsecrets.settings import load_settings
         from bertsecrets.store.files import write_whole
 
-        write_whole(options.html, page(verdicts, judged.model, load_settings().judge, note=judged.note))
+        write_whole(options.html, page(verdicts, judged.model, settings, note=judged.note))
         print(f"report: {options.html.resolve()}")
 
 
@@ -227,13 +245,21 @@ def _possible(session: "Session", chosen: Sequence["Case"], names: Sequence[str]
         problem = rows.missing(name) if name in with_rows else None
         if problem:
             raise UserError(problem)
-    without = {name for name in with_rows if rows.missing(name) is not None}
-    problems = [(case, missing(session, case)) for case in chosen if case.task not in without or not reads_rows(case)]
+    problems = [(case, missing(session, case)) for case in asked_for(session, chosen)]
     for reason in dict.fromkeys(problem for _, problem in problems if problem):
         skipped = [str(case) for case, problem in problems if problem == reason]
         claims = "1 claim" if len(skipped) == 1 else f"{len(skipped)} claims"
         print(f"{claims} skipped ({', '.join(skipped)}): {reason}")
     return [case for case, problem in problems if problem is None]
+
+
+def asked_for(session: "Session", chosen: Sequence["Case"]) -> list["Case"]:
+    """Return the cases whose own task has data, and those that read none."""
+    from bertsecrets.claims.plan import reads_rows
+
+    reading = {case.task for case in chosen if reads_rows(case)}
+    without = {name for name in reading if session.resources.rows.missing(name) is not None}
+    return [case for case in chosen if case.task not in without or not reads_rows(case)]
 
 
 def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> Judged:

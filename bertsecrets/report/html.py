@@ -6,7 +6,7 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.extras import from_extra
 from bertsecrets.report.figures import figures_of
 from bertsecrets.report.json import unique
-from bertsecrets.report.text import cite, count_line, task_title, verdict_row
+from bertsecrets.report.text import cite, count_line, outcome_in_words, run_lines, task_title, verdict_row
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
@@ -19,7 +19,7 @@ def page(verdicts: Sequence[Verdict], model: str, settings: JudgeParams, *, note
 
     Args:
         model: as the user named it, for the heading.
-        settings: of the intervals in the figures.
+        settings: of the intervals in the figures, and of what the verdicts say together.
         note: what is missing from the page, if it is incomplete.
     """
     measurements = unique([measurement for verdict in verdicts for measurement in verdict.measurements])
@@ -28,10 +28,12 @@ def page(verdicts: Sequence[Verdict], model: str, settings: JudgeParams, *, note
         note=note,
         model=model,
         counts=count_line(verdicts),
+        together=run_lines(verdicts, settings.confidence),
         rows=[(verdict_row(verdict), verdict) for verdict in verdicts],
         figures=[figure for measurement in measurements for figure in figures_of(measurement, settings)],
         measurements=measurements,
         task_title=task_title,
+        outcome_in_words=outcome_in_words,
     )
 
 
@@ -44,7 +46,8 @@ def verdict_part(verdict: Verdict, settings: JudgeParams) -> str:
     """Return a verdict as a piece of HTML: its row, its reason, and the figures of its measurements."""
     measurements = unique(verdict.measurements)
     figures = [figure for measurement in measurements for figure in figures_of(measurement, settings)]
-    return _render("verdict.html", row=verdict_row(verdict), verdict=verdict, figures=figures, cite=cite)
+    shown = {"row": verdict_row(verdict), "verdict": verdict, "figures": figures}
+    return _render("verdict.html", **shown, cite=cite, outcome_in_words=outcome_in_words)
 
 
 def _render(template: str, **shown) -> str:

@@ -5,17 +5,34 @@ from typing import Any
 
 import numpy as np
 
+from bertsecrets.claims.many import over_tasks, together
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.types import Measurement
 
 
-def metrics(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Return the number of cases with each outcome, and the observed value and outcome of each case."""
+def as_rows(verdicts: Sequence[Verdict], confidence: float) -> list[dict[str, Any]]:
+    """Return verdicts as data; of those that deviate, `survives` says whether they do among so many claims."""
+    found = together(verdicts, confidence)
+    survives = {**dict.fromkeys(found.survive, True), **dict.fromkeys(found.others, False)}
+    return [{**verdict.as_json(), "survives": survives.get(str(verdict.case))} for verdict in verdicts]
+
+
+def metrics(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:
+    """Return the number of cases with each outcome, value and outcome of each case, and what they say together."""
     outcomes = [verdict.outcome for verdict in verdicts]
     return {
         "outcomes": {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))},
         "claims": {str(v.case): {"observed": v.observed, "verdict": v.outcome} for v in verdicts},
+        **as_a_run(verdicts, confidence),
+    }
+
+
+def as_a_run(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:
+    """Return what verdicts say together: of claims over tasks, and how many deviate by chance."""
+    return {
+        "over_tasks": {one.claim.name: one.as_json() for one in over_tasks(verdicts, confidence)},
+        "together": together(verdicts, confidence).as_json(),
     }
 
 

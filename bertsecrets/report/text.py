@@ -3,18 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
+import numpy as np
+
 from bertsecrets.claims.band import band, cited_spread, format_interval, format_number
+from bertsecrets.claims.many import OverTasks, Together, over_tasks, together
 from bertsecrets.claims.schema import ANY_MODEL, FAILURES, Case, Claim, Outcome
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 MARKS = {"reproduced": "R", "deviates": "D", "negligible": "n", "inconclusive": "i", "degenerate": "x"}
-ALWAYS = (
-    "reproduced",
-    "deviates",
-    "inconclusive",
-    "not applicable",
-)  # are counted even if there are none
+ALWAYS = ("reproduced", "deviates", "inconclusive", "not applicable")  # are counted even if there are none
 HEADER = ("id", "task", "statement", "published", "band", "observed", "verdict")
 PAPERS = {  # by the short names that claims use
     "K19": "Kovaleva et al. 2019",
@@ -54,6 +52,8 @@ def describe(verdict: Verdict) -> str:
         f"  observed  {format_number(verdict.observed)} {format_interval(verdict.interval)}",
         f"  because   {verdict.reason}",
     ]
+    if verdict.against:
+        lines.insert(-1, f"  against   {verdict.against}")
     if verdict.power:
         lines.append(f"  power     {verdict.power}")
     if remarks:
@@ -100,8 +100,8 @@ def verdict_row(verdict: Verdict) -> list[str]:
     observed = format_number(verdict.observed)
     if verdict.interval:
         observed += " " + format_interval(verdict.interval)
-    outcome: str = verdict.outcome
-    if not verdict.measurements:
+    outcome = outcome_in_words(verdict.outcome, verdict.against)
+    if verdict.observed is None or not _shows(verdict):
         outcome += f": {verdict.reason}"
     if remarks:
         outcome += f" ({'; '.join(remarks)})"
@@ -114,6 +114,23 @@ def verdict_row(verdict: Verdict) -> list[str]:
         observed,
         outcome,
     ]
+
+
+def outcome_in_words(outcome: str, against: str) -> str:
+    """Return an outcome with what it speaks against.
+
+    >>> outcome_in_words("deviates", "the paper's figure")
+    "deviates from the paper's figure"
+    """
+    return f"{outcome} {'from' if outcome == 'deviates' else 'beside'} {against}" if against else outcome
+
+
+def _shows(verdict: Verdict) -> bool:
+    """Return whether the interval decides; not where an order deviates although the interval holds its limit."""
+    interval, limits = verdict.interval, verdict.band
+    if verdict.outcome != "deviates" or interval is None or limits is None:
+        return True
+    return bool(np.isfinite(limits).all()) or not any(interval[0] <= limit <= interval[1] for limit in limits)
 
 
 def _name(claim: Claim) -> str:
@@ -164,9 +181,42 @@ def task_grid(verdicts: Sequence[Verdict]) -> str:
 def count_line(verdicts: Iterable[Verdict]) -> str:
     """Return the number of claims with each outcome, in one line."""
     outcomes = [verdict.outcome for verdict in verdicts]
-    more = [outcome for outcome in get_args(Outcome) if outcome not in ALWAYS and outcome in outcomes]
-    parts = [f"{outcomes.count(outcome)} {outcome}" for outcome in (*ALWAYS, *more)]
+    shown = [outcome for outcome in get_args(Outcome) if outcome in ALWAYS or outcome in outcomes]
+    parts = [f"{outcomes.count(outcome)} {outcome}" for outcome in shown]
     return f"{len(outcomes)} claim{'' if len(outcomes) == 1 else 's'}: {', '.join(parts)}"
+
+
+def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
+    """Return what the verdicts of a run say together, in lines: claims over tasks, false alarms, what survives them."""
+    of_tasks = [_over_tasks_line(one, confidence) for one in over_tasks(verdicts, confidence)]
+    return [*of_tasks, *_together_lines(together(verdicts, confidence))]
+
+
+def _over_tasks_line(found: OverTasks, confidence: float) -> str:
+    return (
+        f"{found.claim.name} on {found.words}: {found.outcome}; holds on at least {found.holds} of the {found.judged} "
+        f"tasks judged, fails on at least {found.fails} (at {_percent(confidence)})"
+    )
+
+
+def _together_lines(found: Together) -> Iterator[str]:
+    if not found.judged:
+        return
+    claims = "1 claim was" if found.judged == 1 else f"{found.judged} claims were"
+    yield (
+        f"{claims} judged at {_percent(1 - found.rate)}: if all are true, up to {format_number(found.false_alarms)} "
+        "of them deviate by chance"
+    )
+    if found.survive or found.others:
+        yield (
+            f"at a false discovery rate of {_percent(found.rate)} among so many, {len(found.survive)} of "
+            f"{len(found.survive) + len(found.others)} deviations survive: {', '.join(found.survive) or 'none'}"
+            + (f"; not {', '.join(found.others)}" if found.others else "")
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
 
 
 def claim_table(
@@ -246,9 +296,10 @@ def kept_in_words(verdict: Mapping[str, Any]) -> str:
     ends = [float("nan") if end is None else end for end in verdict["interval"] or ()]
     interval = f" {format_interval((ends[0], ends[1]))}" if ends else ""
     seeds = ", ".join(str(seed) for seed in verdict["seeds"])
+    outcome = outcome_in_words(verdict["verdict"], verdict["against"])
     parts = [
         f"{verdict['model']} on {task_title(verdict['task'])}, {verdict['made'][:10]}, seeds {seeds}: "
-        f"{verdict['verdict']}, observed {format_number(verdict['observed'])}{interval} {verdict['unit']}",
+        f"{outcome}, observed {format_number(verdict['observed'])}{interval} {verdict['unit']}",
         verdict["reason"],
         verdict["power"],
         *(remark for remark in verdict["remarks"] if remark != "stored"),

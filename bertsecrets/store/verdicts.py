@@ -35,6 +35,7 @@ class KeptVerdict(BaseModel):
     made: str
     seeds: list[int]
     verdict: str
+    against: str = ""
     observed: float | None
     interval: tuple[float | None, float | None] | None
     unit: str

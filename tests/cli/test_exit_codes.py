@@ -58,8 +58,8 @@ def test_a_claim_that_cannot_be_measured_takes_no_other_with_it(report, monkeypa
         "bertsecrets: 1 of 3 claims could not be measured (C2-rte): the texts are spoilt"
     )
     assert (verdicts["C2-rte"]["verdict"], verdicts["C2-rte"]["reason"]) == ("not measured", "the texts are spoilt")
-    assert verdicts["D2-rte"]["observed"] is not None
-    assert verdicts["E1-rte"]["observed"] is not None
+    assert verdicts["D2-rte"]["verdict"] in ("degenerate", "inconclusive")  # a tiny model may answer always the same
+    assert verdicts["E1-rte"]["verdict"] not in ("not measured", "not applicable")
     assert "the texts are spoilt" in (tmp_path / "r.html").read_text()
     assert json.loads((tmp_path / "m.json").read_text())["outcomes"]["not measured"] == 1
 
@@ -126,6 +126,22 @@ def test_a_report_ends_with_one_where_a_claim_deviates(capsys, tmp_path, answers
     keep(replace(scored(answers, right), subject=Subject("m", "rte", "pretrained", 1)), tmp_path)
     keep(replace(scored([1] * 45 + [0] * 45, right), subject=Subject("m", "rte", "untrained", 1)), tmp_path)
     assert said in run(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path, code=code)
+
+
+def kept_scores(folder, answers, task="rte"):
+    """Keep scores of a fine-tuned and an untrained model on so many examples as there are answers."""
+    half = [1] * (len(answers) // 2) + [0] * (len(answers) - len(answers) // 2)
+    for init, given in {"pretrained": answers, "untrained": half}.items():
+        keep(replace(scored(given, [1] * len(answers), task), subject=Subject("m", task, init, 1)), folder)
+
+
+def test_what_is_not_decided_is_an_error_only_if_asked_for(capsys, tmp_path):
+    kept_scores(tmp_path, [1] * 24)
+    call = ("report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
+    assert "1 inconclusive" in run(capsys, *call)
+    assert "not decided: D2-rte" in run(capsys, *call, "--strict", code=1)
+    kept_scores(tmp_path, [1] * 90)
+    assert "not decided" not in run(capsys, *call, "--strict")
 
 
 def test_a_kept_measurement_that_lacks_a_sample_costs_only_its_own_claims(capsys, tmp_path):

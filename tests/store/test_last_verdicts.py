@@ -120,8 +120,8 @@ def test_a_kept_verdict_in_a_line(tmp_path, verdict):
     line = kept_in_words(data)
     assert line.startswith("one on RTE, 20")
     assert "seeds 1: reproduced, observed 60.0 [" in line
-    assert "holds in 100.0% of the resamples" in line
-    assert "decide this at 95%" in line
+    assert "lies beyond the limit" in line
+    assert "one seed decides this with a chance of 80%" in line
 
 
 def test_explain_and_claims_show_the_last_verdicts(tmp_path, verdict, capsys):
@@ -176,6 +176,6 @@ def test_several_tasks_stand_side_by_side():
     grid = task_grid(verdicts).splitlines()
     assert grid[0].split() == ["id", "SST-2", "RTE"]
     assert grid[2].split() == ["D2", "D", "-100.0", "R", "100.0"]
-    assert grid[-1] == "R reproduced, D deviates, i inconclusive"
+    assert grid[-1] == "R reproduced, D deviates, n negligible, i inconclusive, x degenerate"
     assert "\n".join(grid) in verdict_table(verdicts)
     assert task_grid(verdicts[:1]) == ""  # one task has its table

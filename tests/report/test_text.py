@@ -1,0 +1,137 @@
+"""What is said of verdicts: against whom they are, what they say together, and where it is written."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from measurements import SETTINGS, of_id
+
+from bertsecrets.claims.against import against
+from bertsecrets.claims.schema import Case
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.report.html import page
+from bertsecrets.report.json import as_rows, metrics
+from bertsecrets.report.text import count_line, describe, run_lines, verdict_row
+from bertsecrets.types import Measurement, Subject
+
+TASKS = ("mrpc", "stsb", "sst2", "rte", "qnli", "mnli")
+
+
+def verdict(name, outcome, p_against=None, p_for=None, *, model="bert-base-uncased", **more):
+    """A verdict on the case with an id, of a measurement without values."""
+    made_by = {"software": {}, "device": "cpu"}
+    provenance = {"data": "here", "official_data": True, "seconds": 1, "made_by": made_by}
+    case = of_id(name)
+    measurement = Measurement(
+        case.claim.measure, Subject(model, case.task), 100, {"cosine": np.full((2, 3), 0.5)}, {}, provenance=provenance
+    )
+    return Verdict(case, outcome, "why", measurements=(measurement,), p_against=p_against, p_for=p_for, **more)
+
+
+@pytest.fixture
+def run():
+    """C1 deviates on one task so that it survives, on one so that it does not, and holds on the others; one is open."""
+    kinds = {"mrpc": ("deviates", 0.001, 1.0), "stsb": ("deviates", 0.04, 1.0), "rte": ("inconclusive", 0.5, 0.3)}
+    verdicts = [verdict(f"C1-{name}", *kinds.get(name, ("reproduced", 1.0, 0.001))) for name in TASKS]
+    return [*verdicts, verdict("C2-rte", "degenerate")]
+
+
+# ---------------------------------------------------------------------- together
+
+
+def test_a_run_ends_with_what_its_claims_say_together(run):
+    over, chance, survive = run_lines(run, 0.95)
+    assert over == (
+        "C1 on every task but QQP: deviates; holds on at least 3 of the 6 tasks judged, fails on at least 1 (at 95 %)"
+    )
+    assert chance == "6 claims were judged at 95 %: if all are true, up to 0.3 of them deviate by chance"
+    assert survive == (
+        "at a false discovery rate of 5 % among so many, 1 of 2 deviations survive: C1-mrpc; not C1-stsb"
+    )
+
+
+def test_a_run_in_which_nothing_was_judged_says_nothing_more():
+    assert run_lines([verdict("C2-rte", "inconclusive")], 0.95) == []
+
+
+def test_a_run_without_deviations_says_how_many_there_could_be():
+    (line,) = run_lines([verdict("C2-rte", "reproduced", 1.0, 0.001)], 0.95)
+    assert line == "1 claim was judged at 95 %: if all are true, up to 0.05 of them deviate by chance"
+
+
+def test_programs_and_readers_are_told_the_same(run):
+    survives = {row["id"]: row["survives"] for row in as_rows(run, 0.95)}
+    assert survives == {f"C1-{name}": {"mrpc": True, "stsb": False}.get(name) for name in TASKS} | {"C2-rte": None}
+    written = json.loads(json.dumps(metrics(run, 0.95)))
+    assert written["together"]["surviving"] == ["C1-mrpc"]
+    assert written["over_tasks"]["C1"]["verdict"] == "deviates"
+    shown = page(run, "m", SETTINGS)
+    assert all(line in shown for line in run_lines(run, 0.95))
+    assert ".degenerate" in shown
+    assert 'class="outcome degenerate"' in shown
+
+
+def test_every_outcome_is_counted_in_one_order(run):
+    extra = [verdict("C2-mrpc", "negligible", 0.01, 1.0), verdict("C4-rte", "not applicable")]
+    assert count_line([*extra, *run]) == (
+        "9 claims: 3 reproduced, 2 deviates, 1 negligible, 1 inconclusive, 1 degenerate, 1 not applicable"
+    )
+
+
+# ---------------------------------------------------------------------- against whom
+
+
+def of_figure(observed, **figure):
+    """Against whom a figure of 78.6 +- 1 points deviates."""
+    case = of_id("D1-qqp-pretrained")
+    changed = case.figure.model_copy(
+        update={"second": "P20, five seeds: 90.92 +- 0.20", "second_value": 90.92} | figure
+    )
+    claim = case.claim.model_copy(update={"tasks": {"qqp": changed}})
+    return against(Case(claim, "qqp"), observed, (77.6, 79.6), ["bert-base-uncased"])
+
+
+def test_a_second_source_has_its_say():
+    assert of_figure(90.5) == "the paper's figure, but it agrees with P20, five seeds: 90.92 +- 0.20"
+    assert of_figure(85.0) == "the paper's figure, and from P20, five seeds: 90.92 +- 0.20"
+    assert of_figure(85.0, second_value=None) == "the paper's figure"
+
+
+@pytest.mark.parametrize(
+    ("name", "observed", "band", "said"),
+    [
+        ("D5-qnli", -1.0, (0, float("inf")), "the paper's text, which the published figure contradicts too (-1)"),
+        ("D5-sst2", -1.0, (0, float("inf")), "the paper's text"),
+        ("E1-rte", 0.01, (0, float("inf")), "the size of the published effect"),
+        ("C3-rte", -0.1, (0, float("inf")), "the text of the authors' blog"),
+        ("D6-rte", -1.0, (0, float("inf")), "what this suite expects"),
+    ],
+)
+def test_the_papers_text_is_told_from_its_table_and_from_others(name, observed, band, said):
+    assert against(of_id(name), observed, band, ["google-bert/bert-base-uncased"]) == said
+
+
+def test_another_model_is_named():
+    said = against(of_id("E1-rte"), -0.1, (0, float("inf")), ["minilm"])
+    assert said == "the paper's text (on minilm; the paper's model is bert-base-uncased)"
+
+
+def test_against_whom_stands_beside_the_outcome():
+    found = verdict("E1-rte", "deviates", 0.001, 1.0, observed=-0.1, interval=(-0.2, -0.05), band=(0, float("inf")))
+    assert verdict_row(found)[-1] == "deviates from the paper's text (made by other code)"
+    assert "\n  against   the paper's text\n  because   why" in describe(found)
+    assert found.as_json()["against"] == "the paper's text"
+    small = replace(found, outcome="negligible", observed=0.001)
+    assert verdict_row(small)[-1].startswith("negligible beside ")
+    assert replace(found, outcome="reproduced").against == ""
+
+
+def test_the_reason_is_shown_where_the_interval_does_not_decide():
+    beyond, across = (
+        verdict("D5-mrpc", "deviates", 0.001, 1.0, observed=-1.0, interval=ends, band=(0, float("inf")))
+        for ends in ((-2.0, -0.5), (-3.75, 1.67))
+    )
+    assert ": why" not in verdict_row(beyond)[-1]
+    assert ": why" in verdict_row(across)[-1]
+    assert verdict_row(verdict("C2-rte", "degenerate"))[-1].startswith("degenerate: why")
