@@ -8,7 +8,7 @@ from bertsecrets.claims.estimate import Estimate
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.spread import Spread
-from bertsecrets.claims.units import smallest
+from bertsecrets.claims.units import smallest, too_wide
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
@@ -57,6 +57,12 @@ def band(
         (figure.published - half, figure.published + half), *QUANTITIES[case.claim.quantity or ""].within(case.task)
     )
     return float(ends[0]), float(ends[1])
+
+
+def decidable(case: Case, limits: tuple[float, float]) -> bool:
+    """Return whether a case can be decided by where a quantity lies: not inside a band that holds nearly everything."""
+    assert case.claim.expect is not None
+    return case.claim.expect.kind != "around" or not too_wide(limits, case.unit)
 
 
 def cited_spread(case: Case) -> Spread | None:

@@ -14,6 +14,7 @@ import numpy as np
 from bertsecrets.claims.band import (
     at_published_size,
     band,
+    decidable,
     format_interval,
     format_number,
     share_of_other_rows,
@@ -29,7 +30,7 @@ from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.record import spread_beforehand
 from bertsecrets.claims.schema import Case, Outcome
 from bertsecrets.claims.spread import Spread
-from bertsecrets.claims.units import WIDEST, smallest
+from bertsecrets.claims.units import smallest, too_wide
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.settings import JudgeParams
@@ -89,7 +90,7 @@ def judge(
         band=limits,
         measurements=measurements,
         by_seed=tuple(tuple(estimand.parts.tolist()) for estimand in estimands),
-        power=power(observed, limits, settings.confidence) if limits is not None else "",
+        power=power(observed, limits, settings.confidence) if limits and decidable(case, limits) else "",
         p_against=against,
         p_for=in_favour,
     )
@@ -240,8 +241,8 @@ def _of_figure(
         if all(estimand.constant for estimand in estimands):
             return "reproduced", where.format("inside") + ", and is a constant answer's too"
         return "inconclusive", where.format("inside") + ", which is that of a constant answer; this model gives several"
-    if min(high, 100.0) - max(low, 0.0) > WIDEST.get(case.unit, np.inf):
-        return "inconclusive", f"{where.format('inside')}, which is so wide that nearly anything does"
+    if too_wide(limits, case.unit):
+        return "inconclusive", f"not decidable: {where.format('inside')}, as nearly anything does"
     nothing = [estimand.nothing for estimand in estimands if estimand.nothing is not None]
     if nothing and interval[0] <= float(np.mean(nothing)) <= interval[1]:
         shown = format_number(float(np.mean(nothing)))

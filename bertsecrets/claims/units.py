@@ -10,6 +10,7 @@ SMALLEST = {
     "r": (0.01, "less than the reading of a published figure changes a correlation"),
     "standard deviations": (0.1, "a tenth of the heads' own spread"),
 }
+WIDEST = {"points": 50.0, "percent": 50.0}  # half of all values: a wider prediction interval is met by nearly anything
 
 
 def smallest(unit: str) -> tuple[float, str]:
@@ -17,4 +18,11 @@ def smallest(unit: str) -> tuple[float, str]:
     return SMALLEST.get(unit, (0.0, ""))
 
 
-WIDEST = {"points": 50.0, "percent": 50.0}  # half of all values: a wider prediction interval is met by nearly anything
+def too_wide(band: tuple[float, float], unit: str) -> bool:
+    """Return whether a band around a figure is so wide that nearly anything lies inside, so that it decides nothing.
+
+    >>> too_wide((32.5, 72.9), "points"), too_wide((-20.0, 82.7), "points")
+    (False, True)
+    """
+    low, high = band
+    return min(high, 100.0) - max(low, 0.0) > WIDEST.get(unit, float("inf"))

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from bertsecrets.claims.band import band, cited_spread, format_interval, format_number
+from bertsecrets.claims.band import band, cited_spread, decidable, format_interval, format_number
 from bertsecrets.claims.many import OverTasks, Together, over_tasks, together
 from bertsecrets.claims.schema import ANY_MODEL, FAILURES, Case, Claim, Outcome
 from bertsecrets.claims.verdict import Verdict
@@ -14,6 +14,7 @@ from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 MARKS = {"reproduced": "R", "deviates": "D", "negligible": "n", "inconclusive": "i", "degenerate": "x"}
 ALWAYS = ("reproduced", "deviates", "inconclusive", "not applicable")  # are counted even if there are none
 HEADER = ("id", "task", "statement", "published", "band", "observed", "verdict")
+NOT_DECIDABLE = "not decidable"  # instead of a band that holds nearly everything
 PAPERS = {  # by the short names that claims use
     "K19": "Kovaleva et al. 2019",
     "P20": "Prasanna et al. 2020",
@@ -48,7 +49,7 @@ def describe(verdict: Verdict) -> str:
     lines = [
         f"{case} {verdict.outcome}: {case.claim.statement} ({cite(case.claim.source)})",
         f"  published {show_published(case, verdict.unit)}",
-        f"  band      {format_interval(verdict.band)}",
+        f"  band      {show_band(case, verdict.band)}",
         f"  observed  {format_number(verdict.observed)} {format_interval(verdict.interval)}",
         f"  because   {verdict.reason}",
     ]
@@ -80,17 +81,24 @@ def width_in_words(case: Case, confidence: float) -> str:
         return f"{format_interval(limits)}, an equality: decided by whether the {confidence:.0%} interval lies inside"
     if expect.kind != "around":
         return f"{format_interval(limits)}, an order: decided by where the {confidence:.0%} interval lies"
+    if not decidable(case, limits):
+        return NOT_DECIDABLE
     parts, spread = [], cited_spread(case)
     if expect.sampling == "own":
         parts.append("the sampling error of other examples")
     if spread is not None:
-        parts.append(f"a seed-to-seed spread of {format_number(spread.std)} from {spread.source}")
+        parts.append(f"a spread of {format_number(spread.std)} ({spread.source})")
     if figure.doubt is not None:
-        parts.append(f"a doubt of {format_number(figure.doubt)} from {figure.doubt_source}")
+        parts.append(f"a doubt of {format_number(figure.doubt)} ({figure.doubt_source})")
     parts.append(f"{figure.rounding} rounding")
     middle = f"{format_number(figure.published)} +- {' and '.join(parts)}"
     seeds = "" if case.claim.seedless else " for very many seeds, wider for few"
     return f"{format_interval(limits)}{seeds}: {middle}"
+
+
+def show_band(case: Case, limits: tuple[float, float] | None) -> str:
+    """Return a verdict's band; one that decides nothing is not shown."""
+    return NOT_DECIDABLE if limits is not None and not decidable(case, limits) else format_interval(limits)
 
 
 def verdict_row(verdict: Verdict) -> list[str]:
@@ -110,7 +118,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
         task_title(case.task),
         case.claim.statement,
         show_published(case, verdict.unit),
-        format_interval(verdict.band),
+        show_band(case, verdict.band),
         observed,
         outcome,
     ]

@@ -133,17 +133,23 @@ def test_explain_and_claims_show_the_last_verdicts(tmp_path, verdict, capsys):
 
 
 def test_explain_says_where_a_bands_width_comes_from():
-    of_score = width_in_words(of_id("D1-rte-pretrained"), 0.99)
-    # sqrt(.646 * .354 / 277) = 2.87 points; 2.58 * hypot(2.87, 2.77) + .05 = 10.3
-    assert of_score.startswith("[54.3, 74.9] = 64.6 +- 10.3; 10.3 = 2.58 * sqrt(2.87^2 sampling + 2.77^2 seeds) + ")
-    assert of_score.endswith(
-        "+ 0.05 rounding (sampling error of the score on 277 rows; seed-to-seed spread from P20, five seeds)"
+    # 2.776 * 2.77 + .05 = 7.7
+    assert width_in_words(of_id("D1-rte-pretrained"), 0.95) == (
+        "[56.9, 72.3] for very many seeds, wider for few: 64.6 +- a spread of 2.77 (P20, five seeds) and 0.05 rounding"
     )
-    assert width_in_words(of_id("B5-all-l7h6"), 0.99) == "[0.865, 0.875] = 0.87 +- 0.005 rounding"
-    of_gain = width_in_words(of_id("G5-qnli"), 0.99)
-    assert of_gain.startswith("-0.2 +- 2.58 * sqrt(sampling^2 + 0.11^2 seeds) + 0.05 rounding")
-    assert "sampling error of the measurement, scaled to the published number of examples" in of_gain
-    assert width_in_words(of_id("G1-rte"), 0.99).startswith("> 0, an order")
+    assert width_in_words(of_id("B5-all-l7h6"), 0.95) == "[0.865, 0.875]: 0.87 +- 0.005 rounding"
+    assert width_in_words(of_id("G5-qnli"), 0.95).startswith("a prediction interval by the spread of the seeds")
+    assert width_in_words(of_id("G1-rte"), 0.95).startswith("> 0, an order")
+
+
+def test_a_band_that_holds_nearly_everything_is_not_shown(capsys):
+    assert width_in_words(of_id("D1-mrpc-untrained-f1"), 0.95) == "not decidable"
+    verdict = judged(of_id("D1-qqp-untrained-f1"), scored([1, 0] * 50, [1] * 100, "qqp"))
+    assert (verdict.outcome, verdict.power) == ("inconclusive", "")
+    assert verdict.reason.startswith("not decidable: ")
+    assert verdict_row(verdict)[4] == "not decidable"
+    assert main(["explain", "D1"]) == 0
+    assert "-112.8" not in capsys.readouterr().out
 
 
 def test_what_is_on_record_of_a_claim():
