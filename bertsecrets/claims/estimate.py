@@ -128,11 +128,12 @@ def estimate(
     published = np.array(estimands[0].published or np.zeros(parts.shape[1]))
     if not all(estimand.sampled for estimand in estimands):
         examples_share = 0.0
-    replicates = _corrected(by_seed.mean(0), estimands, parts.mean(0))
-    if examples_share < 1:
-        replicates = parts.mean(0) + examples_share * (replicates - parts.mean(0))
-    elif count > 1 and not seedless:
-        replicates = replicates.mean(0) + _shared(by_seed) * (replicates - replicates.mean(0))
+    value = parts.mean(0)
+    replicates = _corrected(by_seed.mean(0), estimands, value)
+    counted = examples_share * (np.ones(len(value)) if seedless or count == 1 else _shared(by_seed))
+    if (counted < 1).any():
+        middle = replicates.mean(0)
+        replicates = value + examples_share * (middle - value) + counted * (replicates - middle)
     spreads = [None if seedless else _spread(parts[:, part].tolist(), known) for part in range(parts.shape[1])]
     for part, spread in enumerate(spreads):
         if spread is not None:
@@ -144,20 +145,20 @@ def estimate(
         for place, block in enumerate(estimand.blocks)
     )
     extreme = estimands[0].extreme
-    decisive = int(parts.mean(0).argmax() if extreme == "most" else parts.mean(0).argmin())
+    decisive = int(value.argmax() if extreme == "most" else value.argmin())
     examples_error = sampling_error = float(by_seed.mean(0)[:, decisive].std())
     if any(estimand.drawn for estimand in estimands):
         examples_error = float(_replicates(estimands, settings, annotated=False).mean(0)[:, decisive].std())
     return Estimate(
-        value=float(parts.mean(0)[decisive]),
-        parts=parts.mean(0),
+        value=float(value[decisive]),
+        parts=value,
         replicates=replicates,
         extreme=extreme,
         seeds=count,
         examples=sum(len(block) for block in estimands[0].blocks),
         spread=spreads[decisive],
-        sampling_error=examples_share * sampling_error,
-        examples_error=examples_share * examples_error,
+        sampling_error=float(counted[decisive]) * sampling_error,
+        examples_error=float(counted[decisive]) * examples_error,
         fewest=min(sizes, default=np.inf),
         published=int(published[decisive]),
         seedless=seedless,
@@ -200,8 +201,9 @@ def _corrected(replicates: Replicates, estimands: Sequence[Estimand], parts: Flo
 def _without(estimands: Sequence[Estimand], place: int) -> BySeed:
     """Return the statistic without each row, or cluster of rows, of one block."""
     left = means_without(_joined(estimands, place), _clusters(estimands, place))
-    whole = [column_means(_joined(estimands, other)) for other in range(len(estimands[0].blocks))]
-    return _of_means(estimands, [left if other == place else means for other, means in enumerate(whole)], len(left))
+    means = [column_means(_joined(estimands, other)) for other in range(len(estimands[0].blocks))]
+    means[place] = left
+    return _of_means(estimands, [np.broadcast_to(mean, (len(left), mean.shape[1])) for mean in means], len(left))
 
 
 def _fewest(block: Float[np.ndarray, "rows k"], clusters: Clusters) -> float:

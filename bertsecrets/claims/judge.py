@@ -90,10 +90,26 @@ def judge(
         band=limits,
         measurements=measurements,
         by_seed=tuple(tuple(estimand.parts.tolist()) for estimand in estimands),
-        power=power(observed, limits, settings.confidence) if limits and decidable(case, limits) else "",
+        power=_power(case, estimands, observed, limits, settings.confidence) if outcome == "inconclusive" else "",
         p_against=against,
         p_for=in_favour,
     )
+
+
+def _power(
+    case: Case,
+    estimands: Sequence[Estimand],
+    observed: Estimate,
+    limits: tuple[float, float] | None,
+    confidence: float,
+) -> str:
+    """Return what would decide a claim that is not decided: that the interval no longer holds what it must not."""
+    assert case.claim.expect is not None
+    if case.claim.expect.kind != "around":
+        least = smallest(case.unit)[0] if limits is not None and 0.0 in limits else 0.0
+        return power(observed, limits, confidence, least) if limits is not None else ""
+    nothing = [estimand.nothing for estimand in estimands if estimand.nothing is not None]
+    return power(observed, [float(np.mean(nothing))], confidence) if nothing else ""
 
 
 def all_of(needed: Mapping[str, Needed]) -> list[Measurement]:

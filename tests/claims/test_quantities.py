@@ -13,12 +13,11 @@ from measurements import estimand, gridded, made_up, measured, of_id, read, scor
 
 from bertsecrets.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand, cross_fitted, halves
-from bertsecrets.claims.estimate import Estimate, estimate
+from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.plan import is_kept, measure_case, missing, plan
 from bertsecrets.claims.power import power
 from bertsecrets.claims.published import correlation
-from bertsecrets.claims.schema import Case, Claim, cases
-from bertsecrets.claims.spread import Spread
+from bertsecrets.claims.schema import cases
 from bertsecrets.errors import MissingError, NotApplicableError
 from bertsecrets.store.measurements import Shelf
 from bertsecrets.texts.tasks import TASKS
@@ -211,66 +210,11 @@ def test_rows_that_share_a_text_stay_together_in_every_quantity(name, found, arg
             assert clusters is None  # annotated heads
 
 
-# ---------------------------------------------------------------------- how many seeds
-
-
-def of(value, error, spread, degrees=4, seeds=1):
-    """An estimate with this sampling error on 100 examples, and this spread over seeds."""
-    known = None if spread is None else Spread(spread, degrees, "five seeds")
-    return Estimate(value, np.array([value]), np.array([[value]]), None, seeds, 100, known, error)
-
-
-def test_the_number_of_seeds_that_decides_by_hand():
-    # 2 points away, an error of .5, a spread of 3 that five seeds gave: (t + .842) * 3 / sqrt(n) and 2.802 * .5 = 1.401
-    # must together stay below 2, so (t + .842) * 3 / sqrt(n) below 1.427: t(38) = 2.024 gives 1.453 for 35 seeds,
-    # t(39) = 2.023 gives 1.432 for 36, t(40) = 2.021 gives 1.412 for 37
-    assert power(of(2.0, 0.5, 3.0), (0, math.inf), 0.95).startswith("37 seeds decide this with a chance of 80%")
-    assert power(of(-2.0, 0.5, 3.0), (-math.inf, 0), 0.95).startswith("37 seeds")
-    assert power(of(5.0, 0.1, 0.1), (0, math.inf), 0.95).startswith("one seed decides this")
-    assert power(of(0.01, 0.0, 3.0), (0, math.inf), 0.95).startswith("more than 1000 seeds")
-
-
-def test_examples_that_are_too_few_are_counted_instead():
-    # 2.802 * .7 = 1.961 must come down to 1: 100 * 1.961 ** 2 = 385
-    assert power(of(1.0, 0.7, 3.0), (0, math.inf), 0.95).startswith("about 385 examples would be needed")
-    assert "measure the seed-to-seed spread" in power(of(1.0, 0.1, None), (0, math.inf), 0.95)
-
-
-def test_so_many_seeds_decide_four_times_of_five():
-    """The power statement against the estimate itself, on seeds and examples that spread as it says."""
-    rng, worlds, few = np.random.default_rng(5), 200, SETTINGS.model_copy(update={"resamples": 400})
-
-    def decided(seeds):
-        count = 0
-        for _ in range(worlds):
-            levels = 1.0 + rng.normal(0, 1.0, seeds)
-            estimands = [Estimand.of(np.full((40, 1), level), lambda mean: mean[..., 0]) for level in levels]
-            low, _ = estimate(estimands, few, Spread(1.0, 8, "runs on record")).interval(0.95)
-            count += low > 0
-        return count / worlds
-
-    said = power(of(1.0, 0.0, 1.0, degrees=8), (0, math.inf), 0.95)
-    assert said.startswith("9 seeds")
-    assert decided(9) == pytest.approx(0.8, abs=0.09)
-    assert decided(5) < 0.65
-
-
 def test_too_few_examples_decide_nothing_however_they_come_out():
     few, enough = ([scored([1] * n, [1] * n)] for n in (29, 30))
     above = made_up(kind="above", value=50, figure={"seed_std": 1.0, "seed_source": "five seeds"})
     assert "fewer than 30 examples" in judged(above, *few).reason
     assert [judged(above, *found).outcome for found in (few, enough)] == ["inconclusive", "reproduced"]
-
-
-def test_a_verdict_says_how_many_seeds_it_takes():
-    target = [1] * 1000
-    claim = Claim(
-        id="D9", source="t", statement="s", measure="scores", quantity="score", expect={"kind": "above", "value": 50},
-        tasks={"rte": {"seed_std": 2.0, "seed_source": "five seeds"}},
-    )  # fmt: skip
-    found = judged(Case(claim, "rte"), scored([1] * 600 + [0] * 400, target))
-    assert found.power == "one seed decides this with a chance of 80%, by the spread of five seeds"
-    assert found.as_json()["power"] == found.power
 
 
 # ---------------------------------------------------------------------- what a quantity needs

@@ -58,9 +58,9 @@ def test_runs_on_record_make_one_seed_decide(evidence):
     assert by_seeds(260).outcome == "inconclusive"  # 65 %, of this checkpoint alone
     written(evidence, ("D9", "mrpc", [60.0, 61.0, 59.0, 60.5, 59.5]), ("D9", "stsb", [70.0, 71.0, 69.0]))
     on_record.runs_on_record.cache_clear()
-    decided = by_seeds(260)
-    assert decided.outcome == "reproduced"
-    assert "runs on record (m on mrpc, stsb)" in decided.power
+    assert by_seeds(260).outcome == "reproduced"
+    known = spread_beforehand(made_up(kind="above", figure={}), "another")
+    assert known.source == "runs on record (m on mrpc, stsb)"
 
 
 def test_a_models_own_runs_on_the_task_are_not_counted_twice(evidence):

@@ -103,12 +103,12 @@ def spread_beforehand(kind: Kind, drawn: Drawn, world: World, rng: np.random.Gen
     if kind.case.claim.seedless:
         return None
     if drawn.cited:
-        values = [kind.value(needed) for needed in drawn.cited]
-        return Spread(float(np.std(values, ddof=1)), RUNS - 1, "five more seeds")
+        cited = np.array([kind.parts(needed) for needed in drawn.cited])
+        return Spread(float(cited[:, 0].std(ddof=1)), RUNS - 1, "five more seeds")
     spreads = []
     for _ in range(ON_RECORD):
-        values = [kind.value(needed) for needed in kind.draw(replace(world, seeds=RUNS), rng).by_seed]
-        spreads.append((float(np.std(values, ddof=1)), RUNS - 1))
+        runs = np.array([kind.parts(needed) for needed in kind.draw(replace(world, seeds=RUNS), rng).by_seed])
+        spreads.append((float(np.sqrt(runs.var(0, ddof=1).mean())), RUNS - 1))
     return pooled(spreads, "runs on record")
 
 
@@ -118,7 +118,7 @@ def _case(kind: Kind, drawn: Drawn, known: bool) -> Case:
     """
     claim, figure = kind.case.claim, kind.case.figure
     if drawn.paper is not None:
-        figure = figure.model_copy(update={"published": kind.value(drawn.paper)})
+        figure = figure.model_copy(update={"published": float(kind.parts(drawn.paper)[0])})
     if not known:
         figure = figure.model_copy(update={"seed_std": None})
         claim = claim.model_copy(update={"variant": "of-which-nothing-is-known"})

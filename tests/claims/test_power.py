@@ -1,0 +1,94 @@
+"""How many seeds or examples decide a claim: by hand, and in worlds in which it must come true."""
+
+import math
+
+import numpy as np
+import pytest
+from measurements import SETTINGS, judged, made_up, needed, scored
+
+from bertsecrets.claims.estimand import Estimand
+from bertsecrets.claims.estimate import Estimate, estimate
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.power import power
+from bertsecrets.claims.spread import Spread
+
+ABOVE = (0.0, math.inf)
+FEW = SETTINGS.model_copy(update={"resamples": 300})
+
+
+def of(value, error, spread, degrees=4, seeds=1, **more):
+    """An estimate with this sampling error on 100 examples, and this spread over seeds."""
+    known = None if spread is None else Spread(spread, degrees, "five seeds")
+    return Estimate(value, np.array([value]), np.array([[value]]), None, seeds, 100, known, error, **more)
+
+
+def test_the_number_of_seeds_that_decides_by_hand():
+    # 2 points away, an error of .5, a spread of 3 that five seeds gave: (t + .842) * 3 / sqrt(n) and 2.802 * .5 = 1.401
+    # must together stay below 2, so (t + .842) * 3 / sqrt(n) below 1.427: t(38) = 2.024 gives 1.453 for 35 seeds,
+    # t(39) = 2.023 gives 1.432 for 36, t(40) = 2.021 gives 1.412 for 37
+    assert power(of(2.0, 0.5, 3.0), ABOVE, 0.95).startswith("37 seeds decide this with a chance of 80%")
+    assert power(of(-2.0, 0.5, 3.0), (-math.inf, 0), 0.95).startswith("37 seeds")
+    assert power(of(5.0, 0.1, 0.1), ABOVE, 0.95).startswith("one seed decides this")
+    assert power(of(0.01, 0.0, 3.0), ABOVE, 0.95).startswith("more than 1000 seeds")
+
+
+def test_examples_that_are_too_few_are_counted_instead():
+    # 2.802 * .7 = 1.961 must come down to 1: 100 * 1.961 ** 2 = 385
+    assert power(of(1.0, 0.7, 1e-9, seeds=3), ABOVE, 0.95).startswith("about 385 examples would be needed")
+    assert power(of(1.0, 0.7, None, seedless=True), ABOVE, 0.95).startswith("about 385 examples would be needed")
+    # three seeds leave (t(4) + .842) * .2 / sqrt(3) = .418, and the examples may bring the root of 1 - .418 ** 2 = .825
+    assert power(of(1.0, 0.7, 0.2, seeds=3), ABOVE, 0.95).startswith("about 466 examples would")
+    assert "385 examples, and more seeds, would" in power(of(1.0, 0.7, 3.0, seeds=3), ABOVE, 0.95)
+
+
+def test_one_seed_does_not_tell_what_is_missing():
+    """What a seed does to single examples looks like an error of the examples, until a second seed is seen."""
+    assert power(of(1.0, 0.7, 3.0), ABOVE, 0.95).startswith("measure two seeds or more")
+    assert "measure the seed-to-seed spread" in power(of(1.0, 0.1, None), ABOVE, 0.95)
+
+
+def test_an_effect_too_small_to_matter_is_decided_by_showing_that():
+    assert power(of(0.001, 0.0, 0.2), ABOVE, 0.95).startswith("more than 1000 seeds")
+    assert power(of(0.001, 0.0, 0.2), ABOVE, 0.95, least=0.5).startswith("2 seeds decide this")
+
+
+def decided(seeds, *, level, spread, own=0.0, rows=60, worlds=150):
+    """In how many worlds so many seeds decide that a level is above 0."""
+    rng, count = np.random.default_rng(5), 0
+    for _ in range(worlds):
+        examples = rng.normal(size=(rows, 1))
+        estimands = [
+            Estimand.of(
+                level + spread * rng.normal() + examples + own * rng.normal(size=(rows, 1)), lambda m: m[..., 0]
+            )
+            for _ in range(seeds)
+        ]
+        count += estimate(estimands, FEW, Spread(spread, 8, "runs on record")).interval(0.95)[0] > 0
+    return count / worlds
+
+
+@pytest.mark.parametrize("spread", [0.4, 1.0])
+def test_so_many_seeds_decide_four_times_of_five(spread):
+    """The statement against the estimate itself, on seeds and examples that spread as it says."""
+    said = power(of(0.7, 1 / math.sqrt(60), spread, degrees=8), ABOVE, 0.95)
+    assert "seeds decide this with a chance of 80%" in said
+    seeds = int(said.split()[0])
+    assert decided(seeds, level=0.7, spread=spread) == pytest.approx(0.8, abs=0.09)
+    assert decided(max(1, seeds // 3), level=0.7, spread=spread) < 0.65
+
+
+def test_so_many_examples_decide_four_times_of_five():
+    said = power(of(0.2, 1 / math.sqrt(60), 0.02, degrees=8, seeds=3), ABOVE, 0.95)
+    examples = int(said.split()[1]) * 60 // 100  # `of` says that there are 100
+    assert decided(3, level=0.2, spread=0.02, rows=examples) == pytest.approx(0.8, abs=0.09)
+
+
+def test_a_verdict_says_what_is_needed_only_where_something_is():
+    figure = {"seed_std": 2.0, "seed_source": "five seeds"}
+    above = made_up(kind="above", value=50.0, figure=figure)
+    assert judged(above, scored([1] * 600 + [0] * 400, [1] * 1000)).power == ""  # it is decided
+    near = [needed("score", scored([1] * n + [0] * (1000 - n), [1] * 1000)) for n in (513, 510, 529)]
+    verdict = judge(above, near, SETTINGS)
+    assert verdict.outcome == "inconclusive"
+    assert verdict.power == verdict.as_json()["power"]
+    assert "would be needed to decide this, instead of 1000" in verdict.power
