@@ -5,9 +5,10 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from bertsecrets.errors import UserError, near_matches, shortened
+from bertsecrets.settings import seconds
 from bertsecrets.types import INITIALISATIONS, PRECISIONS, SEEDS, Initialisation
 
 GLUE_VARIABLE = "BERTSECRETS_GLUE"
@@ -17,6 +18,7 @@ DEFAULT_PIPELINE = "en_core_web_sm"
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on every usual file system
 LIMITS = ("limit", "train_limit", "grid_limit")
 MOST_THREADS = 1024
+AUTO: Literal["auto"] = "auto"  # instead of a number of seeds: as many as it takes to decide
 
 
 def path(text: str) -> Path:
@@ -31,6 +33,20 @@ def path(text: str) -> Path:
     if len(text.encode()) > LONGEST_PATH or any(len(part.encode()) > LONGEST_NAME for part in text.split("/")):
         raise argparse.ArgumentTypeError(f"no path is as long as {shortened(text, 100)}: name a file or folder")
     return Path(text)
+
+
+def number_of_seeds(text: str) -> int | str:
+    """Return the number of seeds that an option asks for, or `auto`.
+
+    Raises:
+        argparse.ArgumentTypeError: it is neither.
+    """
+    if text == AUTO:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is neither a whole number nor {AUTO}") from None
 
 
 NUMBER: dict[str, Any] = {"type": int, "metavar": "N"}
@@ -62,7 +78,17 @@ PARSING: dict[str, dict[str, Any]] = {
         "metavar": "PATH",
     },
     "spacy": {"help": "spaCy pipeline that tags and parses (default: en_core_web_sm)", "metavar": "NAME"},
-    "seeds": {"help": "judge on seeds 1 to N (default: those in params.yaml)", **NUMBER},
+    "seeds": {
+        "help": "judge on seeds 1 to N; auto: add seeds, at most 5, while they can decide a claim and the budget lasts "
+        "(default: those in params.yaml)",
+        "type": number_of_seeds,
+        "metavar": "N",
+    },
+    "budget": {
+        "help": "with --seeds auto: begin no further seed that would take longer than what is left of this time, "
+        "such as 90s, 20min or 2h (default: that in params.yaml)",
+        "metavar": "TIME",
+    },
     "offline": {"help": "never touch the network", **SWITCH},
     "accept_older": {
         "help": "take checkpoints and measurements made by other code, library versions or devices; verdicts say so",
@@ -77,7 +103,8 @@ class RunOptions:
     """The options of a run; those not given come from the environment or from `params.yaml`.
 
     Raises:
-        UserError: a limit, a number of seeds or of threads is below 1, or the precision is unknown.
+        UserError: a limit, a number of seeds or of threads is below 1, the precision is unknown, or the budget is no
+            time.
     """
 
     model: str | None = None
@@ -91,7 +118,8 @@ class RunOptions:
     grid_limit: int | None = None
     frames: Path | str | None = None
     spacy: str | None = None
-    seeds: int | None = None
+    seeds: int | Literal["auto"] | None = None
+    budget: str | None = None
     offline: bool = False
     allow_unofficial_data: bool = False
     accept_older: bool = False
@@ -101,8 +129,15 @@ class RunOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"--{name.replace('_', '-')} {value} leaves no rows: give 1 or more")
-        if self.seeds is not None:
+        if isinstance(self.seeds, int):
             seed_range(self.seeds)
+        elif self.seeds not in (None, AUTO):
+            raise UserError(f"--seeds {shortened(str(self.seeds))} is neither a whole number nor {AUTO}")
+        if self.budget is not None:
+            try:
+                seconds(self.budget)
+            except ValueError as error:
+                raise UserError(f"--budget {error}") from error
         if self.precision is not None and self.precision not in PRECISIONS:
             raise UserError(f"unknown --precision {self.precision!r}: {near_matches(self.precision, PRECISIONS)}")
         if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:

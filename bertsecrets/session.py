@@ -18,6 +18,7 @@ import torch
 from bertsecrets import __version__
 from bertsecrets.claims import plan
 from bertsecrets.claims.judge import judge
+from bertsecrets.claims.looks import LOOKS, judge_in_looks
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case
 from bertsecrets.claims.verdict import Verdict
@@ -29,7 +30,7 @@ from bertsecrets.models import loading
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.memory import give_back
 from bertsecrets.models.processes import ALONE, Processes, current
-from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
+from bertsecrets.options import AUTO, DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
 from bertsecrets.provenance import (
     TRAINING,
     best_device,
@@ -40,7 +41,7 @@ from bertsecrets.provenance import (
     warn_of_slow,
 )
 from bertsecrets.report import notebook
-from bertsecrets.settings import Params, load_settings
+from bertsecrets.settings import Params, load_settings, seconds
 from bertsecrets.store.entries import Key, Store
 from bertsecrets.store.files import copy_whole, digest
 from bertsecrets.store.measurements import load, save
@@ -77,8 +78,11 @@ class Session:
             UserError: an option has an impossible value, or names something that does not exist.
         """
         self.options = options = replace(options, **given) if options else RunOptions(**given)
+        self.settings = settings or load_settings()
+        if options.budget is not None and not self.adds_seeds:
+            raise UserError(f"--budget has no effect on a fixed number of seeds: give --seeds {AUTO}, or leave it out")
         device = best_device(options.device)
-        self.settings = _in_precision(settings or load_settings(), options.precision, device)
+        self.settings = _in_precision(self.settings, options.precision, device)
         if options.threads is not None:
             torch.set_num_threads(options.threads)  # of the whole process; results' keys hold the number
         if options.spacy and (problem := pipeline_problem(options.spacy)):
@@ -115,8 +119,27 @@ class Session:
 
     @property
     def seeds(self) -> Sequence[int]:
-        """The seeds given by the options, or those in `params.yaml`."""
-        return self.settings.seeds if self.options.seeds is None else seed_range(self.options.seeds)
+        """The seeds given by the options, or those in `params.yaml`; all that may be added where they are added."""
+        wanted = self.settings.seeds if self.options.seeds is None else self.options.seeds
+        if isinstance(wanted, str):
+            return seed_range(LOOKS)
+        return seed_range(wanted) if isinstance(wanted, int) else wanted
+
+    @property
+    def looks(self) -> list[Sequence[int]]:
+        """The seeds after which claims are judged: all at once or, where seeds are added, after every one."""
+        return [self.seeds[:count] for count in range(1, LOOKS + 1)] if self.adds_seeds else [self.seeds]
+
+    @property
+    def adds_seeds(self) -> bool:
+        """Whether seeds are added one by one while they can decide a claim (`--seeds auto`)."""
+        return (self.settings.seeds if self.options.seeds is None else self.options.seeds) == AUTO
+
+    @property
+    def budget(self) -> float | None:
+        """The seconds in which seeds are added; None where the number of looks alone ends it."""
+        given = self.options.budget or self.settings.budget
+        return None if given is None else seconds(given)
 
     def ref(self, model: str) -> ModelRef:
         """Return the reference to a model's files.
@@ -183,7 +206,8 @@ class Session:
         Args:
             claim: an id (`C1`), with its variant if it has several (`D1-untrained`).
             task: one of the claim's tasks; may be left out if there is only one.
-            seeds: judge on seeds 1 to this number, instead of the session's seeds.
+            seeds: judge on seeds 1 to this number, instead of the session's seeds. Where those are added one by one,
+                no further one is begun that would end after the budget if it took as long as the last.
 
         Raises:
             UserError: the claim is unknown or ambiguous, or something that is needed is missing.
@@ -192,8 +216,21 @@ class Session:
         problem = plan.missing(self, case)
         if problem:
             raise MissingError(problem)
+        if seeds is None and self.adds_seeds:
+            return self._judge_by_seed(case)
         chosen = self.seeds if seeds is None else seed_range(seeds)
-        return self.verdict(case, self.measure_case(case, chosen))
+        return self._kept(judge(case, self.measure_case(case, chosen), self.settings.judge))
+
+    def _judge_by_seed(self, case: Case) -> Verdict:
+        """Return the verdict on a claim for which seeds are added until it is decided or time is up."""
+        began = time.monotonic()
+        for seeds in self.looks:
+            before = time.monotonic()
+            verdict = self.verdict(case, self.measure_case(case, seeds), first=len(seeds))
+            now = time.monotonic()
+            if not verdict.open or (self.budget is not None and now - began + now - before > self.budget):
+                break
+        return verdict
 
     # ------------------------------------------------------------------ verdicts
 
@@ -201,9 +238,18 @@ class Session:
         """Return, for each seed, the measurements that a case needs, by the names of its quantity's needs."""
         return plan.measure_case(self, case, self.model, self.seeds if seeds is None else seeds)
 
-    def verdict(self, case: Case, measured: list[dict[str, Needed]]) -> Verdict:
-        """Judge a case on its measurements, and keep the verdict in the store."""
-        verdict = judge(case, measured, self.settings.judge)
+    def verdict(self, case: Case, measured: list[dict[str, Needed]], *, first: int = 1) -> Verdict:
+        """Judge a case on its measurements, and keep the verdict in the store.
+
+        Args:
+            first: where seeds are added one by one, the look to begin with (`judge_in_looks`).
+        """
+        if self.adds_seeds:
+            return self._kept(judge_in_looks(case, measured, self.settings.judge, first=first))
+        return self._kept(judge(case, measured, self.settings.judge))
+
+    def _kept(self, verdict: Verdict) -> Verdict:
+        """Keep a verdict in the store, and return it."""
         limits = (of.provenance.get(name) for of in verdict.measurements for name in ("limit", "train_limit"))
         keep_verdict(self.store.root, verdict.as_json(), self.model, limited=any(limits))
         return verdict

@@ -35,6 +35,7 @@ OURS, CRASHED, FOREIGN = "benchmark", "crashed", "foreign"
 VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
 PREPARED = pytest.StashKey["Prepared"]()
+BUDGET = pytest.StashKey["Budget"]()
 MADE = "bertsecrets"  # what a worker of pytest-xdist hands to its controller
 
 
@@ -124,7 +125,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     selected = [case for item in items if isinstance(case := item.callspec.params["case"], Case)]  # type: ignore[attr-defined]
     if not selected or session.config.option.collectonly:
         return
+    from bertsecrets.claims.plan import missing as missing_for
     from bertsecrets.claims.plan import reads_model, reads_rows
+    from bertsecrets.planning.budget import Budget
     from bertsecrets.session import Session
 
     try:
@@ -135,7 +138,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         missing = [problem for name in names if (problem := run.resources.rows.missing(name))]
         if missing and len(missing) == len(names):
             raise UserError(missing[0])
-        session.config.stash[PREPARED] = _prepared(session.config, run, selected)
+        possible = [case for case in selected if missing_for(run, case) is None]
+        session.config.stash[BUDGET] = Budget(run, possible, tell=_tell)
+        session.config.stash[PREPARED] = _prepared(session.config, run, possible)
     except UserError as error:
         pytest.exit(one_line(error), returncode=USER_ERROR)
     except Exception as error:
@@ -146,19 +151,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         pytest.exit(line, returncode=USER_ERROR)
 
 
-def _prepared(config: pytest.Config, run: "Session", selected: list[Case]) -> "Prepared":
-    """Make what the selected cases need, where several processes can, and return what they are judged from."""
-    from bertsecrets.claims.plan import missing
+def _tell(line: str) -> None:
+    print(f"bertsecrets: {line}", file=sys.stderr)
+
+
+def _prepared(config: pytest.Config, run: "Session", possible: list[Case]) -> "Prepared":
+    """Make what cases need, on the first seed where those are added, and return what they are judged from."""
     from bertsecrets.planning.jobs import Prepared
     from bertsecrets.planning.prepare import prepare, prepare_share
 
     jobs, (place, workers) = config.getoption("jobs"), _worker(config)
     if jobs is None and workers == 1:
         return Prepared(run)
-    possible = [case for case in selected if missing(run, case) is None]
     if workers > 1:
-        return prepare_share(run, possible, place, workers)
-    return prepare(run, possible, jobs=jobs, tell=lambda line: print(f"bertsecrets: {line}", file=sys.stderr))
+        return prepare_share(run, possible, run.looks[0], place, workers)
+    return prepare(run, possible, run.looks[0], jobs=jobs, tell=_tell)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -179,7 +186,8 @@ def run_session(request: pytest.FixtureRequest):
 @pytest.fixture
 def judged(run_session, benchmark, request: pytest.FixtureRequest):
     """Return a function that measures and judges a case, timed, adds it to the table, and hands back the verdict."""
-    from bertsecrets.claims.plan import attempt, measure_case, missing, not_measured
+    from bertsecrets.claims.plan import attempt, missing, not_measured
+    from bertsecrets.planning.budget import measure_while_open
 
     bench, strict = request.config.stash[PREPARED], request.config.getoption("strict_verdicts")
     if _worker(request.config)[1] > 1:
@@ -187,7 +195,7 @@ def judged(run_session, benchmark, request: pytest.FixtureRequest):
 
     def measured(case: Case) -> list[dict[str, Needed]] | UserError:
         try:
-            return measure_case(bench, case, run_session.model, run_session.seeds)
+            return measure_while_open(bench, case, request.config.stash[BUDGET])
         except (MissingError, RunError):
             raise
         except UserError as error:

@@ -23,7 +23,7 @@ from bertsecrets.claims.error_rates import interval_at, smallest_rate
 from bertsecrets.claims.estimand import FEWEST, Estimand
 from bertsecrets.claims.estimate import Estimate, estimate
 from bertsecrets.claims.gates import degenerate
-from bertsecrets.claims.power import power
+from bertsecrets.claims.power import power, seeds_may_decide
 from bertsecrets.claims.published import with_ceiling
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed
@@ -81,6 +81,7 @@ def judge(
     if not reason:
         outcome, reason = _outcome(case, estimands, observed, limits, observed.interval(settings.confidence))
         against, in_favour = _p_values(case, estimands, observed, published_error, outcome, settings.confidence)
+    undecided = outcome == "inconclusive" and observed.fewest >= FEWEST
     return Verdict(
         case,
         outcome,
@@ -91,6 +92,7 @@ def judge(
         measurements=measurements,
         by_seed=tuple(tuple(estimand.parts.tolist()) for estimand in estimands),
         power=_power(case, estimands, observed, limits, settings.confidence) if outcome == "inconclusive" else "",
+        open=undecided and seeds_may_decide(observed, _doubtful(case, estimands, limits), settings.confidence),
         p_against=against,
         p_for=in_favour,
     )
@@ -103,13 +105,12 @@ def _power(
     limits: tuple[float, float] | None,
     confidence: float,
 ) -> str:
-    """Return what would decide a claim that is not decided: that the interval no longer holds what it must not."""
+    """Return, in words, what would decide a claim that is not decided; empty where nothing can be said."""
+    doubtful = _doubtful(case, estimands, limits)
     assert case.claim.expect is not None
-    if case.claim.expect.kind != "around":
-        least = smallest(case.unit)[0] if limits is not None and 0.0 in limits else 0.0
-        return power(observed, limits, confidence, least) if limits is not None else ""
-    nothing = [estimand.nothing for estimand in estimands if estimand.nothing is not None]
-    return power(observed, [float(np.mean(nothing))], confidence) if nothing else ""
+    compares_with_0 = case.claim.expect.kind != "around" and 0.0 in doubtful
+    least = smallest(case.unit)[0] if compares_with_0 else 0.0
+    return power(observed, doubtful, confidence, least) if doubtful else ""
 
 
 def all_of(needed: Mapping[str, Needed]) -> list[Measurement]:
@@ -264,6 +265,14 @@ def _of_figure(
         shown = format_number(float(np.mean(nothing)))
         return "inconclusive", f"{format_interval(interval)} also holds {shown}, {estimands[0].nothing_is}"
     return "reproduced", where.format("inside")
+
+
+def _doubtful(case: Case, estimands: Sequence[Estimand], limits: tuple[float, float] | None) -> tuple[float, ...]:
+    """Return the values that an interval must exclude to decide a claim that is not decided yet."""
+    if case.claim.expect is None or case.claim.expect.kind != "around":
+        return limits or ()
+    nothing = [estimand.nothing for estimand in estimands if estimand.nothing is not None]
+    return (float(np.mean(nothing)),) if nothing else ()
 
 
 def _notes(estimands: Sequence[Estimand]) -> list[str]:

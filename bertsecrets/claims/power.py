@@ -1,6 +1,6 @@
 """How many seeds, or examples, would decide a claim."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -54,3 +54,20 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float, least:
     assert observed.spread is not None
     count = "one seed decides this" if enough[0] == 1 else f"{enough[0]} seeds decide this"
     return f"{count} with a chance of {CHANCE:.0%}, by the spread of {observed.spread.source}"
+
+
+def seeds_may_decide(observed: Estimate, limits: Iterable[float], confidence: float) -> bool:
+    """Return whether further seeds could decide what is not decided yet; not where examples are what is missing.
+
+    That is so where the error of the examples alone leaves room, if the estimate moves by one standard error of its
+    seeds. Those who stop here may miss a decision, but make none that is false.
+    """
+    from scipy.special import ndtri  # scipy.stats would take five times as long to import
+
+    if observed.seedless or not observed.computable:
+        return False
+    if observed.spread is None:
+        return True
+    distance = min((abs(observed.value - limit) for limit in limits if np.isfinite(limit)), default=0.0)
+    moved = distance + observed.spread.std / np.sqrt(observed.seeds)
+    return bool(moved > ndtri((1 + confidence) / 2) * observed.sampling_error)

@@ -23,6 +23,8 @@ class Verdict:
             was judged.
         p_for: that at which it would still be reproduced; None also for a published figure, since to lie inside its
             prediction interval is no evidence against all other values.
+        open: nothing is decided, and further seeds could decide it.
+        looks: after how many seeds it was looked at (`looks.judge_in_looks`); empty if only once.
     """
 
     case: Case
@@ -36,6 +38,8 @@ class Verdict:
     by_seed: tuple[tuple[float, ...], ...] = ()
     p_against: float | None = None
     p_for: float | None = None
+    open: bool = False
+    looks: str = ""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -53,7 +57,7 @@ class Verdict:
     @property
     def remarks(self) -> list[str]:
         """Remarks that a reader needs beside the outcome: limited or unofficial data, precision, reuse and so on."""
-        remarks: list[str] = []
+        remarks = [self.looks] if self.looks else []
         for measurement in self.measurements:
             provenance = measurement.provenance
             limits = [f"{name} {provenance[name]}" for name in ("limit", "train_limit") if provenance.get(name)]

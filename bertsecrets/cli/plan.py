@@ -3,10 +3,16 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bertsecrets.cli.report import Judged, add_outputs, add_selection, asked_for, conclude, open_session, selected
+from bertsecrets.cli.report import add_outputs, add_selection, asked_for, conclude, judged_by, open_session, selected
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions
+
+if TYPE_CHECKING:
+    from bertsecrets.claims.plan import Bench
+    from bertsecrets.claims.schema import Case
 
 
 def add_parsers(commands) -> None:
@@ -56,6 +62,7 @@ def plan(options: argparse.Namespace) -> None:
 
     from bertsecrets.claims.plan import missing
     from bertsecrets.planning import table
+    from bertsecrets.planning.budget import within
     from bertsecrets.planning.estimates import estimate
     from bertsecrets.planning.jobs import WithAllData, steps_of
     from bertsecrets.planning.prepare import with_share
@@ -74,6 +81,9 @@ def plan(options: argparse.Namespace) -> None:
         reason = next((problem for _, problem in problems), "no implemented claim matches --task and --claim")
         raise UserError(f"nothing to plan for {session.model}: {reason}")
     estimates = estimate(session, steps_of(bench, possible, session.model, session.seeds))
+    if session.adds_seeds:
+        estimates = within(estimates, session.budget, options.jobs)
+    seeds = {one.step.job.subject.seed for one in estimates} if session.adds_seeds else session.seeds
     if options.shell or options.slurm:
         with guarded_writes(given.store_folder):
             make_folders(given.store_folder)  # its scripts end where they do not see it
@@ -86,7 +96,8 @@ def plan(options: argparse.Namespace) -> None:
     skipped = {reason: [str(case) for case, problem in problems if problem == reason] for reason in reasons}
     facts = {
         "model": session.model,
-        "seeds": list(session.seeds),
+        "seeds": sorted(seeds),
+        "budget_seconds": session.budget if session.adds_seeds else None,
         "store": str(session.store.root.resolve()),
         "device": _device(session),
         "jobs_at_a_time": options.jobs,
@@ -115,13 +126,14 @@ def _in_words(facts: dict) -> str:
     from bertsecrets.planning.table import in_size, in_time
 
     totals, at_once = facts["totals"], facts["jobs_at_a_time"]
-    seconds = totals["seconds"]
+    seconds, budget = totals["seconds"], facts["budget_seconds"]
+    added = f"; {in_time(budget)} afford {len(facts['seeds'])} of at most 5 seeds if all are needed" if budget else ""
     elapsed = f", about {in_time(seconds / at_once)} with --jobs {at_once}" if seconds and at_once > 1 else ""
     return (
         f"{totals['jobs']} jobs, {totals['trainings']} of them trainings, on {facts['device']}: "
         f"{totals['stored']} stored, {totals['to_do']} to do, {totals['not_yet']} not yet known; "
         f"{in_time(seconds)} one after another{elapsed}, "
-        f"{in_size(totals['memory_bytes'])} of memory for the largest, {in_size(totals['disk_bytes'])} of disk"
+        f"{in_size(totals['memory_bytes'])} of memory for the largest, {in_size(totals['disk_bytes'])} of disk{added}"
     )
 
 
@@ -131,7 +143,6 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UserError: as `report`; or a number of jobs, of GPUs, or a Ray cluster that cannot be used.
     """
-    from bertsecrets.claims.plan import measure_case
     from bertsecrets.planning.prepare import prepare, with_share
 
     chosen, names = selected(options)
@@ -143,15 +154,15 @@ def run(options: argparse.Namespace) -> int:
 
         check_ray(options.gpus)
     session, possible = open_session(given, chosen, names)
-    if options.ray is None:
-        bench = prepare(session, possible, jobs=options.jobs, tell=_tell)
-    else:
+
+    def bench(cases: Sequence["Case"], seeds: Sequence[int]) -> "Bench":
+        if options.ray is None:
+            return prepare(session, cases, seeds, jobs=options.jobs, tell=_tell)
         from bertsecrets.planning.on_ray import prepare_on_ray
 
-        bench = prepare_on_ray(session, possible, address=options.ray or None, gpus=options.gpus, tell=_tell)
-    judged = Judged(session.model, possible, asked_for(session, chosen))
-    judged.run(lambda case: session.verdict(case, measure_case(bench, case, session.model, session.seeds)))
-    return conclude(options, judged)
+        return prepare_on_ray(session, cases, seeds, address=options.ray or None, gpus=options.gpus, tell=_tell)
+
+    return conclude(options, judged_by(session, possible, bench, options.jobs, asked=asked_for(session, chosen)))
 
 
 def _tell(line: str) -> None:

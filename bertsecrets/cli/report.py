@@ -1,6 +1,7 @@
 """The command that judges: `bertsecrets report --task rte --html report.html`."""
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING
 from bertsecrets.cli.crash import in_short, of_the_machine
 from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.errors import MissingError, UserError
-from bertsecrets.options import RunOptions, add_options, path
+from bertsecrets.options import AUTO, RunOptions, add_options, path, seed_range
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
 if TYPE_CHECKING:
+    from bertsecrets.claims.plan import Bench
     from bertsecrets.claims.schema import Case
     from bertsecrets.claims.verdict import Verdict
     from bertsecrets.session import Session
@@ -44,7 +46,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="judge only the claim of this id or name, such as D1 or D1-random; repeatable",
     )
-    add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "frames", "spacy"))
+    add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "budget", "frames", "spacy"))
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -81,14 +83,14 @@ class Judged:
     ended: BaseException | None = None
     crash: Exception | None = None
 
-    def run(self, judge: Callable[["Case"], "Verdict"]) -> None:
-        """Judge every case; one that fails does not take the others with it."""
+    def run(self, judge: Callable[["Case"], "Verdict"], cases: Sequence["Case"]) -> None:
+        """Judge cases, all or some of them once more; one that fails does not take the others with it."""
         from bertsecrets.claims.plan import attempt, not_measured
 
         try:
-            for case in self.cases:
+            for case in cases:
                 try:
-                    self.verdicts.append(attempt(case, partial(judge, case)))
+                    self._keep(attempt(case, partial(judge, case)))
                 except MissingError as error:
                     print(f"1 claim skipped ({case}): {error}")
                 except UserError:
@@ -96,9 +98,15 @@ class Judged:
                 except Exception as error:
                     line = of_the_machine(error)
                     self.crash = self.crash or (error if line is None else None)
-                    self.verdicts.append(not_measured(case, line or in_short(error)))
+                    self._keep(not_measured(case, line or in_short(error)))
         except (UserError, KeyboardInterrupt) as error:
             self.ended = error
+
+    def _keep(self, verdict: "Verdict") -> None:
+        """Keep a verdict, instead of an earlier one on the same case."""
+        places = {str(one.case): place for place, one in enumerate(self.verdicts)}
+        place = places.get(str(verdict.case), len(self.verdicts))
+        self.verdicts[place : place + 1] = [verdict]
 
     @property
     def note(self) -> str:
@@ -152,9 +160,47 @@ def report(options: argparse.Namespace) -> int:
         judged = _of_measurements(options, chosen)
     else:
         session, possible = open_session(RunOptions.of(options), chosen, names)
-        judged = Judged(session.model, possible, asked_for(session, chosen))
-        judged.run(lambda case: session.verdict(case, session.measure_case(case)))
+        judged = judged_by(session, possible, lambda cases, seeds: session, asked=asked_for(session, chosen))
     return conclude(options, judged)
+
+
+def judged_by(
+    session: "Session",
+    possible: Sequence["Case"],
+    bench: "Callable[[Sequence[Case], Sequence[int]], Bench]",
+    jobs: int = 1,
+    asked: Sequence["Case"] = (),
+) -> Judged:
+    """Return the verdicts on cases; a session that adds seeds adds them for the cases that are still open.
+
+    Args:
+        bench: makes what cases need on some seeds, and returns the source of it.
+        jobs: at a time.
+        asked: the cases that were asked for, also those that cannot be judged.
+    """
+    from bertsecrets.claims.plan import measure_case
+    from bertsecrets.planning.budget import Budget
+
+    judged, chosen = Judged(session.model, possible, asked), possible
+    budget = Budget(session, at_once=jobs, tell=lambda line: print(f"bertsecrets: {line}", file=sys.stderr))
+
+    def look(source: "Bench", seeds: Sequence[int]) -> None:
+        def judge(case: "Case") -> "Verdict":
+            measured = measure_case(source, case, session.model, seeds)
+            return session.verdict(case, measured, first=len(seeds))
+
+        judged.run(judge, chosen)
+
+    look(bench(chosen, session.looks[0]), session.looks[0])
+    try:
+        for seeds in session.looks[1:]:
+            chosen = [verdict.case for verdict in judged.verdicts if verdict.open]
+            if judged.ended is not None or not chosen or not budget.affords(chosen, seeds[-1]):
+                break
+            look(bench(chosen, seeds), seeds)
+    except (UserError, KeyboardInterrupt) as error:  # what is judged so far is shown and written
+        judged.ended = error
+    return judged
 
 
 def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
@@ -268,11 +314,14 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> Judge
     Raises:
         UserError: an option that has no effect on saved measurements, or nothing to judge.
     """
-    from bertsecrets.claims.plan import plan_kept, verdict
+    from bertsecrets.claims.judge import judge
+    from bertsecrets.claims.looks import judge_in_looks
+    from bertsecrets.claims.plan import measure_case, plan_kept
     from bertsecrets.settings import load_settings
     from bertsecrets.store.measurements import Shelf
 
-    for name in ("glue", "store", "device", "threads", "limit", "train_limit", "grid_limit", "frames", "spacy"):
+    made = ("glue", "store", "device", "threads", "limit", "train_limit", "grid_limit", "frames", "spacy", "budget")
+    for name in made:
         if getattr(options, name) is not None:
             raise UserError(
                 f"--{name.replace('_', '-')} has no effect on --measurements, which are already made: leave it out"
@@ -280,7 +329,8 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> Judge
     given, settings = RunOptions.of(options), load_settings()
     model = given.model or settings.model
     shelf = Shelf.read(options.measurements)
-    seeds = None if given.seeds is None else range(1, given.seeds + 1)
+    seeds = seed_range(given.seeds) if isinstance(given.seeds, int) else None
+    adds = (given.seeds or settings.seeds) == AUTO
     planned = plan_kept(shelf, chosen, model, seeds)
     if not planned:
         kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in shelf.seeds().items())
@@ -289,6 +339,9 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> Judge
             "choose among these with --model and --seeds, or choose other claims"
         )
     seeds_of = {str(case): own for case, own in planned}
+    of_seeds = judge_in_looks if adds else judge
     judged = Judged(model, [case for case, _ in planned])
-    judged.run(lambda case: verdict(shelf, case, model, seeds_of[str(case)], settings=settings.judge))
+    judged.run(
+        lambda case: of_seeds(case, measure_case(shelf, case, model, seeds_of[str(case)]), settings.judge), judged.cases
+    )
     return judged

@@ -41,9 +41,15 @@ def check_ray(gpus: float | None) -> None:
 
 
 def prepare_on_ray(
-    session: Session, cases: Sequence[Case], *, address: str | None, gpus: float | None, tell: Tell
+    session: Session,
+    cases: Sequence[Case],
+    seeds: Sequence[int],
+    *,
+    address: str | None,
+    gpus: float | None,
+    tell: Tell,
 ) -> Prepared:
-    """Make everything that cases need on a Ray cluster, and return the source of measurements to judge from.
+    """Make all that cases need on some seeds on a Ray cluster, and return the source of measurements to judge from.
 
     Args:
         address: of the cluster; without one that of RAY_ADDRESS, otherwise a cluster of this machine alone is started.
@@ -52,7 +58,7 @@ def prepare_on_ray(
     Raises:
         UserError: the cluster does not answer, does not see the store, or its machines give other results.
     """
-    steps, estimator = planned(session, cases)
+    steps, estimator = planned(session, cases, seeds)
     left = [step for step in steps if estimator.state(step) != "stored"]
     if not left:
         return Prepared(session)

@@ -46,22 +46,22 @@ def with_share(options: RunOptions, jobs: int) -> RunOptions:
     return replace(options, threads=torch.get_num_threads() if given else max(1, torch.get_num_threads() // jobs))
 
 
-def planned(session: Session, cases: Sequence[Case]) -> tuple[list[Step], Estimator]:
-    """Return what cases need, the longest trainings first, and what is known of its costs."""
-    steps = steps_of(session, cases, session.model, session.seeds)
+def planned(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Step], Estimator]:
+    """Return what cases need on some seeds, the longest trainings first, and what is known of its costs."""
+    steps = steps_of(session, cases, session.model, seeds)
     estimator = Estimator(session)
     size = {step.job: estimator.steps(step.job) if step.job.measure is None else 0 for step in steps}
     return sorted(steps, key=lambda step: -size[step.job]), estimator
 
 
-def prepare(session: Session, cases: Sequence[Case], *, jobs: int, tell: Tell) -> Prepared:
-    """Make everything that cases need in several processes, and return the source of measurements to judge from.
+def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jobs: int, tell: Tell) -> Prepared:
+    """Make all that cases need on some seeds in several processes, and return the source of measurements to judge from.
 
     Args:
         session: with the number of threads of each job (`with_share`).
         tell: is given lines on what happens.
     """
-    steps, estimator = planned(session, cases)
+    steps, estimator = planned(session, cases, seeds)
     left = [step for step in steps if estimator.state(step) != "stored"]
     if not left:
         return Prepared(session)
@@ -81,7 +81,7 @@ def fitting_on(device: torch.device, left: Sequence[Step], memory: Mapping[Job, 
     return fitting(left, dict.fromkeys(memory, BESIDE_GPU), available_bytes(), on_device)
 
 
-def prepare_share(session: Session, cases: Sequence[Case], place: int, of: int) -> Prepared:
+def prepare_share(session: Session, cases: Sequence[Case], seeds: Sequence[int], place: int, of: int) -> Prepared:
     """Make one of `of` shares of what cases need, in this process, and return the source of measurements to judge from.
 
     Each of several processes that judge parts of the same cases makes its share first; the store keeps them from making
@@ -90,7 +90,7 @@ def prepare_share(session: Session, cases: Sequence[Case], place: int, of: int) 
     Args:
         place: which share, from 0.
     """
-    steps, _ = planned(session, cases)
+    steps, _ = planned(session, cases, seeds)
     own = set(list(dict.fromkeys(step.job.subject for step in steps))[place::of])
     doing = Doing(session.options, session)
     outcomes: dict[Job, Outcome] = {}

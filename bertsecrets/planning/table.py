@@ -20,10 +20,15 @@ def totals(estimates: Sequence[Estimate]) -> dict[str, Any]:
         "jobs": len(estimates),
         "trainings": sum(one.step.job.measure is None for one in estimates),
         **{state.replace(" ", "_"): states.count(state) for state in ("stored", "to do", "not yet")},
-        "seconds": _sum([one.seconds for one in left]),
+        "seconds": total_seconds(left),
         "memory_bytes": None if None in memory else max((size or 0 for size in memory), default=0),
         "disk_bytes": _sum([one.disk for one in left]),
     }
+
+
+def total_seconds(estimates: Sequence[Estimate]) -> float | None:
+    """Return the seconds of all jobs that are left, one after another; None where a part is unknown."""
+    return _sum([one.seconds for one in estimates if one.state != "stored"])
 
 
 def _sum(numbers: Sequence[float | None]) -> float | None:
@@ -77,7 +82,7 @@ def _row(group: Sequence[Estimate]) -> tuple[str, ...]:
         in_ranges([one.step.job.subject.seed for one in group]),
         str(len(group) - len(left)),
         str(len(left)),
-        in_time(_sum([one.seconds for one in left])) if left else "-",
+        in_time(total_seconds(left)) if left else "-",
         "; ".join(bases) or "in the store",
         "-" if not left else "unknown" if None in memory else in_size(max(filter(None, memory), default=0)),
         in_size(_sum([one.disk for one in left])) if left else "-",
