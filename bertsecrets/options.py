@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from bertsecrets.errors import UserError, near_matches, shortened
-from bertsecrets.settings import seconds
+from bertsecrets.reading import seconds
 from bertsecrets.types import INITIALISATIONS, PRECISIONS, SEEDS, Initialisation
 
 GLUE_VARIABLE = "BERTSECRETS_GLUE"
@@ -118,7 +118,7 @@ class RunOptions:
     grid_limit: int | None = None
     frames: Path | str | None = None
     spacy: str | None = None
-    seeds: int | Literal["auto"] | None = None
+    seeds: int | str | None = None  # a number, or `auto`
     budget: str | None = None
     offline: bool = False
     allow_unofficial_data: bool = False

@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,28 @@ from typing import Any
 import numpy as np
 import yaml
 
-from bertsecrets.errors import UserError, excerpt
+from bertsecrets.errors import UserError, excerpt, shortened
 
 TEXT_LIMIT = 512 * 2**20  # bytes of a text file: several times GLUE's largest
 YAML_LIMIT = 8 * 2**20  # bytes of settings or claims
 YAML_NODES, YAML_DEPTH = 200_000, 50  # of a YAML document, with every alias written out
+UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}  # seconds of each unit of a time
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where installed, is eight times as fast
+
+
+def seconds(text: str) -> float:
+    """Return the seconds of a time in words.
+
+    Raises:
+        ValueError: it is none, or is 0.
+
+    >>> seconds("20min"), seconds("1.5 h"), seconds("90s")
+    (1200.0, 5400.0, 90.0)
+    """
+    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?([a-z]+)", text.strip())
+    if found is None or found[2] not in UNITS or float(found[1]) == 0:
+        raise ValueError(f"{shortened(text)!r} is not a time: give one such as 90s, 20min or 2h")
+    return float(found[1]) * UNITS[found[2]]
 
 
 def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read") -> bytes:

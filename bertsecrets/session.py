@@ -40,8 +40,9 @@ from bertsecrets.provenance import (
     made_by,
     warn_of_slow,
 )
+from bertsecrets.reading import seconds
 from bertsecrets.report import notebook
-from bertsecrets.settings import Params, load_settings, seconds
+from bertsecrets.settings import Params, load_settings
 from bertsecrets.store.entries import Key, Store
 from bertsecrets.store.files import copy_whole, digest
 from bertsecrets.store.measurements import load, save

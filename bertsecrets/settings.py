@@ -4,7 +4,6 @@ A file named by `BERTSECRETS_PARAMS` takes precedence over the project's own, wh
 """
 
 import os
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,8 +18,8 @@ from pydantic import (
     model_validator,
 )
 
-from bertsecrets.errors import UserError, excerpt, shortened
-from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
+from bertsecrets.errors import UserError, excerpt
+from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml, seconds
 from bertsecrets.types import SEEDS, Initialisation, Precision
 
 Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
@@ -30,24 +29,6 @@ Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 MAX_RATE, MAX_DECAY, MAX_BATCH, MAX_EPOCHS, MAX_TOKENS, MAX_RESAMPLES = 0.1, 1.0, 8192, 1000, 65536, 100_000
 Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
 Tokens = Annotated[int, Field(gt=0, le=MAX_TOKENS)]
-
-
-UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}  # seconds of each unit of a time
-
-
-def seconds(text: str) -> float:
-    """Return the seconds of a time in words.
-
-    Raises:
-        ValueError: it is none, or is 0.
-
-    >>> seconds("20min"), seconds("1.5 h"), seconds("90s")
-    (1200.0, 5400.0, 90.0)
-    """
-    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?([a-z]+)", text.strip())
-    if found is None or found[2] not in UNITS or float(found[1]) == 0:
-        raise ValueError(f"{shortened(text)!r} is not a time: give one such as 90s, 20min or 2h")
-    return float(found[1]) * UNITS[found[2]]
 
 
 def _checked_time(text: str) -> str:

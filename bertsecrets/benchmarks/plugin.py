@@ -27,6 +27,7 @@ from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
 
 if TYPE_CHECKING:
+    from bertsecrets.planning.budget import Budget
     from bertsecrets.planning.jobs import Prepared
     from bertsecrets.session import Session
 
@@ -35,7 +36,7 @@ OURS, CRASHED, FOREIGN = "benchmark", "crashed", "foreign"
 VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
 PREPARED = pytest.StashKey["Prepared"]()
-BUDGET = pytest.StashKey["Budget"]()
+BUDGET: pytest.StashKey["Budget"] = pytest.StashKey()
 MADE = "bertsecrets"  # what a worker of pytest-xdist hands to its controller
 
 

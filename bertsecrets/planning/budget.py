@@ -46,7 +46,7 @@ class Budget:
         steps = [*steps_of(self.session, self.first, model, [1]), *steps_of(self.session, cases, model, [seed])]
         needed = total_seconds(estimate(self.session, list({step.job: step for step in steps}.values())))
         left = self.left
-        if needed is not None and needed / self.at_once <= left:
+        if needed is not None and (needed == 0 or needed / self.at_once <= left):  # what is stored costs nothing
             return True
         names = ", ".join(map(str, cases[:3])) + (f" and {len(cases) - 3} more" if len(cases) > 3 else "")
         takes = "an unknown time" if needed is None else f"about {in_time(needed / self.at_once)}"
