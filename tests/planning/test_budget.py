@@ -16,7 +16,7 @@ from bertsecrets.texts.corpus import write_corpus
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
-C1 = ("--task", "rte", "--claim", "C1")
+E1 = ("--task", "rte", "--claim", "E1")
 
 
 def judged(capsys, tmp_path, command, *options) -> dict[str, dict]:
@@ -52,49 +52,49 @@ def session(tiny_bert, glue, runs):
 
 def test_the_first_seed_is_measured_whatever_the_budget_and_no_other_that_it_does_not_afford(capsys, shared, tmp_path):
     verdict = judged(
-        capsys, tmp_path, "report", *C1, *shared, "--seeds", "auto", "--budget", "0.001s", "--store", tmp_path
+        capsys, tmp_path, "report", *E1, *shared, "--seeds", "auto", "--budget", "0.001s", "--store", tmp_path
     )
-    assert verdict["C1-rte"]["seeds"] == [1]
+    assert verdict["E1-rte"]["seeds"] == [1]
 
 
 def test_seeds_are_added_up_to_the_first_decision_and_the_verdict_says_so(capsys, shared, tmp_path):
-    verdict = judged(capsys, tmp_path, "report", *C1, *shared, "--seeds", "auto", "--budget", "2h")["C1-rte"]
+    verdict = judged(capsys, tmp_path, "report", *E1, *shared, "--seeds", "auto", "--budget", "2h")["E1-rte"]
     assert 2 <= len(verdict["seeds"]) <= 5
     assert any(f"looked after {', '.join(map(str, verdict['seeds']))} seeds" in one for one in verdict["remarks"])
-    again = judged(capsys, tmp_path, "report", *C1, *shared, "--seeds", "auto", "--budget", "0.001s")["C1-rte"]
+    again = judged(capsys, tmp_path, "report", *E1, *shared, "--seeds", "auto", "--budget", "0.001s")["E1-rte"]
     assert {name: again[name] for name in ("verdict", "interval", "seeds")} == {
         name: verdict[name] for name in ("verdict", "interval", "seeds")
     }  # stored seeds cost nothing, and the looks are the same
 
 
 def test_jobs_at_a_time_and_the_order_of_work_change_no_verdict(capsys, shared, tmp_path):
-    options = (*C1, *shared, "--seeds", "auto", "--budget", "2h", "--threads", "1")
+    options = (*E1, *shared, "--seeds", "auto", "--budget", "2h", "--threads", "1")
     one, other = (judged(capsys, tmp_path, command, *options) for command in ("report", "run"))
-    assert one["C1-rte"]["interval"] == other["C1-rte"]["interval"]
+    assert one["E1-rte"]["interval"] == other["E1-rte"]["interval"]
 
 
 def test_saved_measurements_are_looked_at_in_the_same_way_and_take_no_budget(capsys, shared, tmp_path):
     for seed in (1, 2, 3):
         run(
-            capsys, "measure", "attention-change", "--task", "rte", *shared, "--seed", seed, "--save", tmp_path / "kept"
+            capsys, "measure", "special-tokens", "--task", "rte", *shared, "--seed", seed, "--save", tmp_path / "kept"
         )
-    options = ("--claim", "C1", "--model", shared[1], "--seeds", "auto", "--measurements", tmp_path / "kept")
-    verdict = judged(capsys, tmp_path, "report", *options)["C1-rte"]
+    options = ("--claim", "E1", "--model", shared[1], "--seeds", "auto", "--measurements", tmp_path / "kept")
+    verdict = judged(capsys, tmp_path, "report", *options)["E1-rte"]
     assert verdict["remarks"][0].startswith("looked after 1, 2")
     assert "--budget has no effect on --measurements" in told(capsys, "report", *options, "--budget", "1h")
 
 
 def test_a_benchmark_adds_seeds_of_its_own_claim(session):
     run_session = session()
-    measured = measure_while_open(run_session, find_case("C1", "rte"), Budget(run_session))
+    measured = measure_while_open(run_session, find_case("E1", "rte"), Budget(run_session))
     assert 2 <= len(measured) <= 5
-    assert len(measure_while_open(session(seeds=2), find_case("C1", "rte"), Budget(session(seeds=2)))) == 2
+    assert len(measure_while_open(session(seeds=2), find_case("E1", "rte"), Budget(session(seeds=2)))) == 2
 
 
 def test_the_first_seeds_of_other_claims_come_before_a_further_seed(session, tmp_path):
     lines: list[str] = []
     fresh = session(store=tmp_path, budget="2h")
-    case = find_case("C1", "rte")
+    case = find_case("E1", "rte")
     assert Budget(fresh).affords([case], 2)
     short = session(store=tmp_path, budget="0.001s")
     assert not Budget(short, [case], tell=lines.append).affords([], 2)
@@ -102,13 +102,13 @@ def test_the_first_seeds_of_other_claims_come_before_a_further_seed(session, tmp
 
 
 def test_python_adds_seeds_too(session):
-    verdict = session().judge("C1", task="rte")
+    verdict = session().judge("E1", task="rte")
     assert verdict.remarks[0].startswith("looked after 1, 2")
-    assert "looked" not in session().judge("C1", task="rte", seeds=2).remarks[0]
+    assert "looked" not in session().judge("E1", task="rte", seeds=2).remarks[0]
 
 
 def test_a_plan_lists_as_many_seeds_as_the_budget_affords(capsys, shared, tmp_path):
-    options = ("plan", *C1, *shared, "--store", tmp_path / "empty", "--seeds", "auto")
+    options = ("plan", *E1, *shared, "--store", tmp_path / "empty", "--seeds", "auto")
     assert json.loads(run(capsys, *options, "--budget", "9h", "--json"))["seeds"] == [1, 2, 3, 4, 5]
     assert json.loads(run(capsys, *options, "--budget", "0.001s", "--json"))["seeds"] == [1]
     assert "9 h 0 min afford 5 of at most 5 seeds if all are needed" in run(capsys, *options, "--budget", "9h")
@@ -123,16 +123,16 @@ def test_a_plan_is_cut_where_the_next_seed_would_exceed_the_budget():
 
 @pytest.mark.parametrize("budget", ["20", "min", "0min", "-5min", "20 minutes", "1e9s", ""])
 def test_a_budget_that_is_no_time_is_told_in_one_line(capsys, shared, budget):
-    told_so = told(capsys, "report", *C1, *shared, "--seeds", "auto", f"--budget={budget}")
+    told_so = told(capsys, "report", *E1, *shared, "--seeds", "auto", f"--budget={budget}")
     assert f"--budget {budget!r} is not a time: give one such as 90s, 20min or 2h" in told_so
 
 
 def test_a_budget_is_for_seeds_that_are_added(capsys, shared):
     message = "--budget has no effect on a fixed number of seeds: give --seeds auto, or leave it out"
-    assert message in told(capsys, "report", *C1, *shared, "--seeds", 3, "--budget", "20min")
+    assert message in told(capsys, "report", *E1, *shared, "--seeds", 3, "--budget", "20min")
 
 
 def test_seeds_are_a_number_or_auto(capsys, shared, session):
-    assert "some is neither a whole number nor auto" in told(capsys, "report", *C1, *shared, "--seeds", "some")
+    assert "some is neither a whole number nor auto" in told(capsys, "report", *E1, *shared, "--seeds", "some")
     with pytest.raises(UserError, match="--seeds some is neither a whole number nor auto"):
         session(seeds="some")
