@@ -393,7 +393,7 @@ class Session:
         def measure_all() -> None:
             companions = [get_measure(name) for name in own.companions if name != own.name]
             runs = {
-                one: replace(run, options=one.check_options({}))
+                one: replace(run, options=one.check_options(own.shared_options(run.options)))
                 for one in companions
                 if one.fits(subject.initialisation)
             }
@@ -466,7 +466,7 @@ class Session:
                 values=values,
                 samples=samples,
                 settings=get_measure(name).settings(self.resources),
-                options=run.options.given() if name == measure.name else {},
+                options=run.options.given() if name == measure.name else measure.shared_options(run.options),
                 provenance=self._facts(get_measure(name), run, own_checkpoint) | {"made_by": keys[name].made_by} | made,
             )
             for name, (values, samples) in results.items()

@@ -13,7 +13,19 @@ from contextlib import suppress
 from typing import NoReturn
 
 from bertsecrets import __version__
-from bertsecrets.cli import calibrate, claims, doctor, fetch, launched, measure, patterns, plan, report, store
+from bertsecrets.cli import (
+    calibrate,
+    claims,
+    doctor,
+    fetch,
+    launched,
+    measure,
+    patterns,
+    plan,
+    report,
+    specifications,
+    store,
+)
 from bertsecrets.cli.crash import BUG, USER_ERROR, interrupted, of_the_machine, report_bug
 from bertsecrets.cli.notices import in_one_line
 from bertsecrets.cli.signals import as_interrupt
@@ -40,7 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"bertsecrets {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    for group in (claims, fetch, measure, report, plan, patterns, store, calibrate, doctor):
+    for group in (claims, fetch, measure, report, plan, specifications, patterns, store, calibrate, doctor):
         group.add_parsers(commands)
     return parser
 

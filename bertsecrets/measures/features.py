@@ -6,7 +6,7 @@ largest) is measured too. Inputs without the feature are left out; K19's code co
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, Marks
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
-from bertsecrets.texts.parsing import FEATURES, Parses
+from bertsecrets.texts.parsing import FEATURES, NEGATIONS, Parses, Word
+
+SPECIAL = ("cls", "sep")
 
 
 @measure("features", title="attention to linguistic features", source="K19 4.4")
@@ -27,14 +29,33 @@ class Features(AttentionMeasure):
     Samples: the same names, [example, layer, head] and [example, head], NaN for inputs without the kind.
     """
 
+    class Options(AttentionMeasure.Options):
+        """What K19's code does otherwise.
+
+        `substrings`: a word that contains a negation is one, such as "another". `absent`: inputs without the feature
+        are `left out`, or count as `zero`.
+        """
+
+        substrings: bool = False
+        absent: Literal["left out", "zero"] = "left out"
+
     needs = (SpacyPipeline(),)
     companions: ClassVar[tuple[str, ...]] = (*AttentionMeasure.companions, "relations")
     common: ClassVar[bool] = False
 
     def observer(self, view: AttentionRun) -> Observer:
         """Return the observer of all kinds of token."""
+        options = self.options_in(view)
         marks = feature_marks(view.alignment, view.encoded.input_ids, view.special_ids, *view.parses)
-        return FeatureObserver(*view.shape, marks, marks["cls"])
+        if options.substrings:
+            marks["negation"] = mark_words(view.alignment, contains_negation, *view.parses)
+        return FeatureObserver(*view.shape, marks, marks["cls"], absent=0.0 if options.absent == "zero" else np.nan)
+
+
+def contains_negation(word: Word) -> bool:
+    """Return whether a word contains a negation, as K19's code asks: `another` and `notice` do."""
+    text = word.text.lower().replace("\u2019", "'")
+    return any(part in text for part in (*NEGATIONS, "n't"))
 
 
 class FeatureObserver:
@@ -42,12 +63,23 @@ class FeatureObserver:
 
     pairs = False
 
-    def __init__(self, examples: int, layers: int, heads: int, marks: Mapping[str, Marks], cls: Marks | None = None):
+    def __init__(
+        self,
+        examples: int,
+        layers: int,
+        heads: int,
+        marks: Mapping[str, Marks],
+        cls: Marks | None = None,
+        *,
+        absent: float = np.nan,
+    ):
         """
         Args:
+            absent: the attention to a kind of word that an input does not have.
             marks: the tokens of each kind.
             cls: the token whose row is read in the last layer (the first such token of an example); None for none.
         """
+        self.absent = absent
         self.kinds = list(marks)
         self.marks = np.stack([marks[kind] for kind in self.kinds])
         self.cls = None if cls is None or not cls.any() else cls & (cls.cumsum(1) == 1)
@@ -70,6 +102,10 @@ class FeatureObserver:
 
         Samples: the same names, [example, layer, head] and [example, head], NaN for inputs without the kind.
         """
+        for place, kind in enumerate(self.kinds):
+            if kind not in SPECIAL and not np.isnan(self.absent):
+                np.nan_to_num(self.paid[place], copy=False, nan=self.absent)
+                np.nan_to_num(self.row[place], copy=False, nan=self.absent)
         samples = dict(zip(self.kinds, self.paid, strict=True))
         if self.cls is not None:
             samples |= {f"cls_row_{kind}": row for kind, row in zip(self.kinds, self.row, strict=True)}

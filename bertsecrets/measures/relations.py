@@ -10,7 +10,7 @@ from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.needs import SpacyPipeline
 from bertsecrets.measures.base.observers import PairObserver, mark_words
 from bertsecrets.measures.registry import measure
-from bertsecrets.models.alignment import Alignment, TokenPairs, all_pairs
+from bertsecrets.models.alignment import Alignment, TokenPairs, all_pairs, zipped_pairs
 from bertsecrets.models.attention import Observer
 from bertsecrets.texts.parsing import FEATURES, Parses, verb_subject_links
 from bertsecrets.types import Span
@@ -23,25 +23,36 @@ class Relations(AttentionMeasure):
     Samples: the same names, [example, layer, head], NaN for inputs without the relation.
     """
 
+    class Options(AttentionMeasure.Options):
+        """`zipped`: pair the k-th verb with the k-th subject of an input, as K19's code does, related or not."""
+
+        zipped: bool = False
+
     needs = (SpacyPipeline(),)
     companions: ClassVar[tuple[str, ...]] = (*AttentionMeasure.companions, "features")
     common: ClassVar[bool] = False
 
     def observer(self, view: AttentionRun) -> Observer:
         """Return the observer of all four relations."""
-        return PairObserver(*view.shape, relation_pairs(view.alignment, *view.parses))
+        zipped = self.options_in(view).zipped
+        return PairObserver(*view.shape, relation_pairs(view.alignment, *view.parses, zipped=zipped))
 
 
-def relation_pairs(alignment: Alignment, first: Parses, second: Parses | None = None) -> dict[str, TokenPairs]:
+def relation_pairs(
+    alignment: Alignment, first: Parses, second: Parses | None = None, *, zipped: bool = False
+) -> dict[str, TokenPairs]:
     """Return the relations of K19 section 4.5 in both directions: noun and pronoun, verb and its own subject.
 
     All nouns pair with all pronouns of an input, also across its two texts, as in K19's code. A verb pairs with the
-    words of its own subject; K19's code instead zips the lists of all subjects and all verbs.
+    words of its own subject; K19's code instead zips the lists of all subjects and all verbs (`zipped`).
     """
     nouns, pronouns = (mark_words(alignment, FEATURES[kind], first, second) for kind in ("noun", "pronoun"))
     noun_pronoun = all_pairs(nouns, pronouns)
     verb_subject = alignment.links(_links(first), 0)
-    if second is not None:
+    if zipped:
+        verbs, subjects = (mark_words(alignment, FEATURES[kind], first, second) for kind in ("verb", "subject"))
+        verb_subject = zipped_pairs(verbs, subjects)
+    elif second is not None:
         verb_subject = verb_subject + alignment.links(_links(second), 1)
     return {
         "noun_pronoun": noun_pronoun,

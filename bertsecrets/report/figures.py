@@ -104,7 +104,7 @@ def heat_map(
     axes.set_ylabel("layer")
     axes.set_title(title, fontsize=10)
     figure.colorbar(image, ax=axes, label=unit)
-    return _svg(figure)
+    return svg(figure)
 
 
 def ranked_heads(
@@ -132,7 +132,7 @@ def ranked_heads(
     axes.set_xticks(ends, names, fontsize=7, rotation=90)
     axes.set_xlabel("head (layer.head)")
     axes.set_ylabel(unit)
-    return _svg(figure)
+    return svg(figure)
 
 
 def gain_bars(
@@ -155,7 +155,7 @@ def gain_bars(
     axes.set_xlabel("layer")
     axes.set_ylabel(unit)
     axes.set_title(title, fontsize=10)
-    return _svg(figure)
+    return svg(figure)
 
 
 def stacked_shares(shares: Mapping[str, Float[np.ndarray, " layers"]]) -> str:
@@ -171,7 +171,7 @@ def stacked_shares(shares: Mapping[str, Float[np.ndarray, " layers"]]) -> str:
     axes.set_xlabel("layer")
     axes.set_ylabel("percent of maps")
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-    return _svg(figure)
+    return svg(figure)
 
 
 def class_map(
@@ -189,7 +189,7 @@ def class_map(
     axes.set_ylabel("layer")
     keys = [Patch(color=colour, label=name) for colour, name in zip(KINDS, names, strict=True)]
     axes.legend(handles=keys, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-    return _svg(figure)
+    return svg(figure)
 
 
 def layer_curves(curves: Mapping[str, Float[np.ndarray, " layers"]], unit: str) -> str:
@@ -202,10 +202,11 @@ def layer_curves(curves: Mapping[str, Float[np.ndarray, " layers"]], unit: str) 
     axes.set_ylabel(unit)
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8)
-    return _svg(figure)
+    return svg(figure)
 
 
-def _svg(figure: Figure) -> str:
+def svg(figure: Figure) -> str:
+    """Return a figure as SVG text, the same for the same figure."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()[text.getvalue().index("<svg") :]

@@ -15,6 +15,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from bertsecrets.texts.glue import Source, Split
+from bertsecrets.texts.quoting import read_quoted
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
 DRAWING = 2019  # seed of the order in which rows are drawn; no setting, so that all results on N rows rest on the same
@@ -34,24 +35,28 @@ class TaskRows:
     train_limit: int | None = None
     grid_limit: int | None = None
     _read: dict[tuple[str, str], Split] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _cut: dict[tuple[str, str, int | None, bool], Split] = field(
+    _cut: dict[tuple[str, str, int | None, bool, bool], Split] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def split(self, task_name: str, name: str, most: int | None = None, *, first: bool = False) -> Split:
+    def split(
+        self, task_name: str, name: str, most: int | None = None, *, first: bool = False, quoted: bool = False
+    ) -> Split:
         """Return a checked split (`train` or `dev`), limited to the rows that are read.
 
         Args:
             most: how many rows are wanted at most; fewer where the limit is lower.
             first: take the first rows of the file instead of drawing them.
+            quoted: read the file as K19's notebook does (`read_quoted`).
 
         Raises:
             UserError: the data are missing, malformed or unofficial.
         """
         wanted = min((number for number in (self._limit(name), most) if number is not None), default=None)
-        key = (task_name, name, wanted, first)
+        key = (task_name, name, wanted, first, quoted)
         if key not in self._cut:
             whole = self.whole(task_name, name)
+            whole = read_quoted(whole) if quoted else whole
             self._cut[key] = whole.head(wanted) if first else draw_rows(whole, wanted)
         return self._cut[key]
 

@@ -29,19 +29,26 @@ def _by_layer(special: Measurement, kind: str) -> Float[np.ndarray, "examples la
 
 
 @quantity("sep-growth", unit="attention", after=SPECIAL, before=Need("special-tokens", "against"))
-def sep_growth(after: Measurement, before: Measurement) -> Estimand:
-    """Return the [SEP] attention of the last two layers, fine-tuned minus pretrained."""
-    growth = _by_layer(after, "sep") - _by_layer(before, "sep")
+def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Estimand:
+    """Return the [SEP] attention of the last two layers, fine-tuned minus pretrained.
+
+    Args:
+        kind: `sep` takes the more attended of two [SEP]s, `sep_sum` both together.
+    """
+    growth = _by_layer(after, kind) - _by_layer(before, kind)
     return Estimand.of(growth, lambda mean: mean[..., -2:].mean(-1), clusters=clusters_of(after))
 
 
 @quantity("depth-gap", unit="depth", special=SPECIAL)
-def depth_gap(special: Measurement) -> Estimand:
+def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
     """Return the depth of [SEP] attention minus that of [CLS] attention, as a share of the model's depth.
 
     Depth is the centre of mass over the layers: 0 is the first layer, 1 the last.
+
+    Args:
+        kind: `sep` takes the more attended of two [SEP]s, `sep_sum` both together.
     """
-    cls, sep = _by_layer(special, "cls"), _by_layer(special, "sep")
+    cls, sep = _by_layer(special, "cls"), _by_layer(special, kind)
     layers = cls.shape[1]
     if layers < 2:
         raise NotApplicableError("the model has only one layer, so no earlier and later ones")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+from pydantic import PositiveInt
 from tqdm.auto import tqdm
 
 from bertsecrets.errors import NotApplicableError
@@ -14,7 +15,7 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import loading
 from bertsecrets.models.alignment import Alignment, encode_words
 from bertsecrets.models.attention import Observer, Pass
-from bertsecrets.models.encoding import Encoded, encode
+from bertsecrets.models.encoding import Encoded, cased, encode
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.settings import Params
 from bertsecrets.texts.glue import Split
@@ -51,15 +52,20 @@ class AttentionRun:
         return loading.special_ids(self.tuned.tokenizer)
 
     @cached_property
+    def tokenizer(self) -> Any:
+        """The checkpoint's tokenizer; without its lower-casing where that is asked for."""
+        return cased(self.tuned.tokenizer) if self.run.options.cased else self.tuned.tokenizer
+
+    @cached_property
     def encoded(self) -> Encoded:
         """The rows as token ids."""
-        return encode(self.rows, self.tuned.tokenizer, self.length)
+        return encode(self.rows, self.tokenizer, self.length)
 
     @cached_property
     def alignment(self) -> Alignment:
         """The position of each token in its text."""
         rows = self.rows
-        return encode_words(self.tuned.tokenizer, rows.sentence1, rows.sentence2, self.length)[1]
+        return encode_words(self.tokenizer, rows.sentence1, rows.sentence2, self.length)[1]
 
     @cached_property
     def parses(self) -> tuple[Parses, Parses | None]:
@@ -72,9 +78,17 @@ class AttentionMeasure(Measure):
     """A measure of attention maps. `companions` are other measures that its pass feeds too, if they can join it."""
 
     class Options(MeasureOptions):
-        """`rows` says which are read, if not all: `drawn` at random, or the `first` of the file."""
+        """Choices that K19 leaves open, or that its code makes unsaid.
+
+        `rows` says which are read, if not all: `drawn` at random, or the `first` of the file. `quoted` reads the file
+        as K19's notebook does, which loses rows after a quotation mark. `cased` switches off the tokenizer's
+        lower-casing. `max_length` is where inputs are cut, in word-pieces, instead of that in the settings.
+        """
 
         rows: Literal["drawn", "first"] = "drawn"
+        quoted: bool = False
+        cased: bool = False
+        max_length: PositiveInt | None = None
 
     common: ClassVar[bool] = True
     companions: ClassVar[tuple[str, ...]] = ("attention-change", "special-tokens")
@@ -106,7 +120,17 @@ class AttentionMeasure(Measure):
     def rows(self, run: Run) -> Split:
         """Return the validation rows whose maps are read."""
         first = run.options.rows == "first"
-        return run.resources.rows.split(run.subject.task, "dev", self.most(run.resources.settings), first=first)
+        most = self.most(run.resources.settings)
+        return run.resources.rows.split(run.subject.task, "dev", most, first=first, quoted=run.options.quoted)
+
+    def shared_options(self, options: Any) -> dict[str, Any]:
+        """Return the options that say which inputs are read: what the measures of one pass have in common."""
+        return {name: value for name, value in options.given().items() if name in AttentionMeasure.Options.model_fields}
+
+    def options_in(self, view: "AttentionRun") -> Any:
+        """Return the options of this measure in a pass that may be made for another one."""
+        options = view.run.options
+        return options if isinstance(options, self.Options) else self.check_options(self.shared_options(options))
 
     def degenerate(self, measurement: Measurement) -> str | None:
         """Return that some heads have no numbers where others have."""
@@ -119,14 +143,14 @@ class AttentionMeasure(Measure):
         for name in self.companions:
             companion = get_measure(name)
             assert isinstance(companion, AttentionMeasure)
-            if name != self.name and run.options.rows == "drawn" and companion.joins(view):
+            if name != self.name and companion.joins(view):
                 observers[name] = companion.observer(view)
         with tqdm(total=len(view.rows), desc=f"attention of {run.subject}", unit="example") as bar:
             Pass(view.tuned, view.twin, view.padded_to).feed(view.encoded, list(observers.values()), bar.update)
         return {name: observer.compute() for name, observer in observers.items()}, len(view.rows)
 
     def _view(self, run: Run) -> AttentionRun:
-        settings = run.resources.settings.attention
+        length = run.options.max_length or run.resources.settings.attention.max_length
         tuned = run.open("eager")
         padded_to = self.padding(run.options)
         if padded_to is not None and tuned.fit(padded_to) < padded_to:
@@ -138,7 +162,7 @@ class AttentionMeasure(Measure):
             rows=self.rows(run),
             tuned=tuned,
             twin=self._twin(run, tuned),
-            length=tuned.fit(min(settings.max_length, padded_to or settings.max_length)),
+            length=tuned.fit(min(length, padded_to or length)),
             padded_to=padded_to,
         )
 

@@ -124,6 +124,10 @@ class Measure(ABC):
                 raise UserError(f"measure {self.name} has no option {name}: it takes {known or 'none'}") from error
             raise UserError(f"{name} of measure {self.name}: {first['msg'][:1].lower()}{first['msg'][1:]}") from error
 
+    def shared_options(self, options: Any) -> dict[str, Any]:
+        """Return those options that companions in the same pass have, too; by default none."""
+        return {}
+
     @property
     def compares(self) -> bool:
         """True if the measure compares the subject's checkpoint with the pretrained model."""

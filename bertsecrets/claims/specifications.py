@@ -1,0 +1,264 @@
+"""The specification curve: a claim judged under every combination of choices that the paper leaves open.
+
+K19's text does not say how maps are cropped, which rows are read and so on, and its code makes some of these choices
+unsaid. `CHOICES` has each with the way of this suite and that of K19's code; `OF_CLAIMS` says on which of them a
+claim's quantity depends. A claim that holds under all combinations rests on none of them.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.plan import Bench, Wanted, plan
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.quantity import Needed
+from bertsecrets.claims.schema import Case, find_claims
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.errors import UserError, near_matches
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.settings import JudgeParams
+from bertsecrets.texts.tasks import task
+from bertsecrets.types import Measurement
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to make a choice: options of measures, and arguments of quantities."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the paper leaves open: the way of this suite, and that of K19's code."""
+
+    name: str
+    question: str
+    ours: Way
+    theirs: Way
+
+    @property
+    def ways(self) -> tuple[Way, Way]:
+        """Both ways."""
+        return self.ours, self.theirs
+
+
+CHOICES: dict[str, Choice] = {
+    choice.name: choice
+    for choice in (
+        Choice("padding", "which part of a map is compared", Way("cropped"), Way("padded to 200", {"padded_to": 200})),
+        Choice("length", "where inputs are cut, in word-pieces", Way("200"), Way("128", {"max_length": 128})),
+        Choice("rows", "which rows are read, of more than are wanted", Way("drawn"), Way("first", {"rows": "first"})),
+        Choice("quoting", "how files are read", Way("as text"), Way("csv quoting", {"quoted": True})),
+        Choice("casing", "how the uncased model's inputs are written", Way("lower"), Way("cased", {"cased": True})),
+        Choice("separators", "which of two [SEP] counts", Way("larger"), Way("sum", arguments={"kind": "sep_sum"})),
+        Choice("pairing", "which verb goes with which subject", Way("its own"), Way("zipped", {"zipped": True})),
+        Choice(
+            "third relation",
+            "which pairs a relation other than verb and subject gets",
+            Way("its own", arguments={"relations": ["verb_subject", "noun_pronoun"]}),
+            Way("subject to verb", arguments={"relations": ["verb_subject", "subject_verb"]}),
+        ),
+        Choice("negation", "what is a negation", Way("words"), Way("substrings", {"substrings": True})),
+        Choice("absent", "what inputs without a feature count", Way("left out"), Way("zero", {"absent": "zero"})),
+    )
+}
+INPUTS = ("length", "rows", "quoting", "casing")  # say what a model reads, whatever is measured of it
+OF_CLAIMS: dict[str, tuple[str, ...]] = {
+    "C1": ("padding", *INPUTS),
+    "C3": ("separators", *INPUTS),
+    "E1": ("separators", *INPUTS),
+    "E4": ("negation", "absent", *INPUTS),
+    "F1": ("pairing", "third relation", *INPUTS),
+    "F2": ("negation", "absent", *INPUTS),
+}
+DEFAULT_CLAIMS = ("C1", "C3", "E1", "F1")
+
+
+@dataclass(frozen=True)
+class Specification:
+    """A claim under one combination of choices, each with the way that is taken, and its verdict."""
+
+    ways: Mapping[str, Way]
+    verdict: Verdict
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim is reproduced."""
+        return self.verdict.outcome == "reproduced"
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the observed quantity lies on the claim's side of the limit, surely or not."""
+        expect, observed = self.verdict.case.claim.expect, self.verdict.observed
+        assert expect is not None
+        if observed is None:
+            return False
+        return observed > expect.value if expect.kind == "above" else observed < expect.value
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the specification as data."""
+        verdict = self.verdict
+        return {
+            "choices": {name: way.name for name, way in self.ways.items()},
+            "observed": verdict.observed,
+            "interval": list(verdict.interval) if verdict.interval else None,
+            "verdict": verdict.outcome,
+            "holds": self.holds,
+            "agrees": self.agrees,
+            "reason": verdict.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Curve:
+    """All specifications of a claim on a task, in the order in which they were judged.
+
+    Args:
+        idle: choices that change nothing here, such as which rows are read where all are.
+    """
+
+    case: Case
+    specifications: tuple[Specification, ...]
+    idle: tuple[str, ...] = ()
+
+    @property
+    def share_holds(self) -> float:
+        """The share of specifications in which the claim is reproduced."""
+        return float(np.mean([one.holds for one in self.specifications]))
+
+    @property
+    def share_agrees(self) -> float:
+        """The share in which the observed quantity lies on the claim's side of the limit."""
+        return float(np.mean([one.agrees for one in self.specifications]))
+
+    def medians(self) -> dict[str, dict[str, float | None]]:
+        """Return the median of the quantity by choice and way, over all other choices."""
+        names = self.specifications[0].ways if self.specifications else {}
+        return {
+            name: {way.name: _median(one for one in self.specifications if one.ways[name] == way) for way in both}
+            for name in names
+            if (both := CHOICES[name].ways)
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the curve as data."""
+        return {
+            "id": str(self.case),
+            "claim": self.case.claim.id,
+            "task": self.case.task,
+            "statement": self.case.claim.statement,
+            "unit": QUANTITIES[self.case.claim.quantity or ""].unit,
+            "published": self.case.figure.published,
+            "specifications": len(self.specifications),
+            "share_reproduced": self.share_holds,
+            "share_sign": self.share_agrees,
+            "median": _median(self.specifications),
+            "medians": self.medians(),
+            "without_effect": list(self.idle),
+            "curve": [one.as_json() for one in self.specifications],
+        }
+
+
+def _median(specifications: Iterable[Specification]) -> float | None:
+    observed = [one.verdict.observed for one in specifications if one.verdict.observed is not None]
+    return float(np.median(observed)) if observed else None
+
+
+def chosen_cases(names: Sequence[str] | None, task_name: str) -> list[Case]:
+    """Return the cases of claims that have specifications on a task.
+
+    Args:
+        names: ids of claims; by default those of `DEFAULT_CLAIMS` that are about the task.
+
+    Raises:
+        UserError: the task or a claim is unknown, or the claim is not about the task or has no specifications.
+    """
+    chosen, found = task(task_name).name, []
+    for name in names or DEFAULT_CLAIMS:
+        claim = next((one for one in find_claims(name) if one.name in OF_CLAIMS), None)
+        if claim is None:
+            raise UserError(f"claim {name} has no specifications: give one of {', '.join(OF_CLAIMS)}")
+        if chosen in claim.tasks:
+            found.append(Case(claim, chosen))
+        elif names:
+            raise UserError(f"{claim.name} is not about {chosen}: its tasks are {', '.join(claim.tasks)}")
+    return found
+
+
+def choices_of(case: Case, wanted: Sequence[str] | None = None) -> tuple[Choice, ...]:
+    """Return the choices on which a claim's quantity depends.
+
+    Args:
+        wanted: only these; the others are made as by this suite.
+
+    Raises:
+        UserError: one that is wanted does not exist.
+    """
+    for name in wanted or ():
+        if name not in CHOICES:
+            raise UserError(f"unknown choice {name!r}: {near_matches(name, CHOICES)}")
+    return tuple(CHOICES[name] for name in OF_CLAIMS[case.claim.name] if wanted is None or name in wanted)
+
+
+def combinations(choices: Sequence[Choice]) -> Iterator[dict[str, Way]]:
+    """Yield every combination of ways: first that of this suite, then those nearest to it."""
+    every = itertools.product(*(choice.ways for choice in choices))
+    named = [dict(zip((choice.name for choice in choices), ways, strict=True)) for ways in every]
+    yield from sorted(named, key=lambda ways: sum(way is CHOICES[name].theirs for name, way in ways.items()))
+
+
+def specified(case: Case, ways: Mapping[str, Way]) -> Case:
+    """Return a case whose quantity is computed in the ways given."""
+    arguments = dict(case.claim.arguments)
+    for way in ways.values():
+        arguments |= way.arguments
+    return Case(case.claim.model_copy(update={"arguments": arguments}), case.task)
+
+
+def options_for(measure: str, ways: Mapping[str, Way]) -> dict[str, Any]:
+    """Return the options by which a measure follows the ways given, as far as it has them."""
+    known = get_measure(measure).Options.model_fields
+    return {name: value for way in ways.values() for name, value in way.options.items() if name in known}
+
+
+def specification(
+    bench: Bench, case: Case, ways: Mapping[str, Way], model: str, seeds: Sequence[int], settings: JudgeParams
+) -> Specification:
+    """Return a claim judged in the ways given; its measurements are made now, or come from the store.
+
+    Raises:
+        UserError: something that is needed is missing, or cannot be made.
+    """
+    own = specified(case, ways)
+    wanted = plan(bench, own)
+    by_seed = [{one.need: _measured(bench, one, ways, model, seed) for one in wanted} for seed in seeds]
+    return Specification(ways, judge(own, by_seed, settings))
+
+
+def _measured(bench: Bench, wanted: Wanted, ways: Mapping[str, Way], model: str, seed: int) -> Needed:
+    options = {**wanted.options, **options_for(wanted.measure, ways)}
+    measurement: Measurement = bench.measurement(wanted.measure, wanted.subject(model, seed), **options)
+    return measurement
+
+
+def curve(
+    choices: Sequence[Choice],
+    case: Case,
+    judged: Callable[[Mapping[str, Way]], Specification],
+    idle: Sequence[str] = (),
+) -> Curve:
+    """Return the curve of a claim over all combinations of choices.
+
+    Args:
+        judged: the claim under one of them.
+        idle: those among the choices that change nothing here; they are made as by this suite.
+    """
+    active = [choice for choice in choices if choice.name not in idle]
+    return Curve(case, tuple(judged(ways) for ways in combinations(active)), tuple(idle))

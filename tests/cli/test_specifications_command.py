@@ -1,0 +1,34 @@
+"""`bertsecrets specifications`: a claim over all combinations of choices, measured once, drawn and kept."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from calls import run, told
+
+from bertsecrets.session import Session
+
+pytestmark = pytest.mark.usefixtures("quick")
+FEW = ("specifications", "--task", "rte", "--claim", "C1", "E1", "--choices", "padding,casing")
+
+
+def test_a_run_says_how_often_claims_hold_and_what_each_choice_changes(capsys, shared, tmp_path):
+    out = run(capsys, *FEW, *shared, "--json", tmp_path / "curves.json", "--figures", tmp_path / "drawn")
+    curves = {curve["id"]: curve for curve in json.loads((tmp_path / "curves.json").read_text())}
+    assert {name: curve["specifications"] for name, curve in curves.items()} == {"C1-rte": 4, "E1-rte": 2}
+    assert "E1-rte: reproduced in, of its sign in" in out
+    assert "padding (which part of a map is compared): median cropped" in out
+    names = {one.get("id") for one in ET.parse(tmp_path / "drawn" / "C1-rte.svg").iter()}  # our own
+    assert "figure_1" in names
+
+
+def test_what_is_in_the_store_is_not_measured_again(capsys, shared, monkeypatch):
+    first = run(capsys, *FEW, *shared)
+    monkeypatch.setattr(Session, "_measured", None)
+    assert run(capsys, *FEW, *shared) == first
+
+
+def test_bad_input_is_told_in_one_line(capsys, shared):
+    assert "unknown choice 'pading'" in told(capsys, *FEW[:-1], "pading", *shared)
+    assert "unknown claim 'C99'" in told(capsys, "specifications", "--task", "rte", "--claim", "C99", *shared)
+    assert "unknown task 'rtee'" in told(capsys, "specifications", "--task", "rtee", *shared)
