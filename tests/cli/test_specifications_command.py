@@ -16,8 +16,8 @@ def test_a_run_says_how_often_claims_hold_and_what_each_choice_changes(capsys, s
     out = run(capsys, *FEW, *shared, "--json", tmp_path / "curves.json", "--figures", tmp_path / "drawn")
     curves = {curve["id"]: curve for curve in json.loads((tmp_path / "curves.json").read_text())}
     assert {name: curve["specifications"] for name, curve in curves.items()} == {"C1-rte": 4, "E1-rte": 2}
-    assert "E1-rte: reproduced in, of its sign in" in out
-    assert "padding (which part of a map is compared): median cropped" in out
+    assert "E1-rte: reproduced in 0 %, of its sign in " in out
+    assert "casing (how the uncased model's inputs are written): median lower" in out
     names = {one.get("id") for one in ET.parse(tmp_path / "drawn" / "C1-rte.svg").iter()}  # our own
     assert "figure_1" in names
 
