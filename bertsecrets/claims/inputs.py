@@ -56,7 +56,7 @@ class Inputs:
         found = []
         for choice in of_inputs:
             alike = [
-                self.digest({**ways, choice.name: choice.theirs}) in (None, self.digest(ways))
+                self.digest({**ways, choice.name: choice.other}) in (None, self.digest(ways))
                 for ways in combinations(of_inputs)
                 if ways[choice.name] is choice.ours and self.digest(ways) is not None
             ]

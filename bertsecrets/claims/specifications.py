@@ -1,7 +1,7 @@
 """The specification curve: a claim judged under every combination of choices that the paper leaves open.
 
 K19's text does not say how maps are cropped, which rows are read and so on, and its code makes some of these choices
-unsaid. `CHOICES` has each with the way of this suite and that of K19's code; `OF_CLAIMS` says on which of them a
+unsaid. `CHOICES` has each with the way of this suite and the other one; `OF_CLAIMS` says on which of them a
 claim's quantity depends. A claim that holds under all combinations rests on none of them.
 """
 
@@ -36,17 +36,17 @@ class Way:
 
 @dataclass(frozen=True)
 class Choice:
-    """What the paper leaves open: the way of this suite, and that of K19's code."""
+    """What the paper leaves open: the way of this suite, and the other one, often that of K19's code."""
 
     name: str
     question: str
     ours: Way
-    theirs: Way
+    other: Way
 
     @property
     def ways(self) -> tuple[Way, Way]:
         """Both ways."""
-        return self.ours, self.theirs
+        return self.ours, self.other
 
 
 CHOICES: dict[str, Choice] = {
@@ -211,7 +211,7 @@ def combinations(choices: Sequence[Choice]) -> Iterator[dict[str, Way]]:
     """Yield every combination of ways: first that of this suite, then those nearest to it."""
     every = itertools.product(*(choice.ways for choice in choices))
     named = [dict(zip((choice.name for choice in choices), ways, strict=True)) for ways in every]
-    yield from sorted(named, key=lambda ways: sum(way is CHOICES[name].theirs for name, way in ways.items()))
+    yield from sorted(named, key=lambda ways: sum(way is CHOICES[name].other for name, way in ways.items()))
 
 
 def specified(case: Case, ways: Mapping[str, Way]) -> Case:

@@ -25,7 +25,9 @@ def add_parsers(commands) -> None:
         "--task", help="GLUE task; all measures need it except frame-heads, example-sentence and pattern-quality"
     )
     parser.add_argument(
-        "--cased", action="store_true", help="for scores: switch off the tokenizer's lower-casing (claim D6)"
+        "--cased",
+        action="store_true",
+        help="for scores and attention: switch off the tokenizer's lower-casing (claim D6)",
     )
     parser.add_argument(
         "--checkpoint", type=path, help="measure this folder of a sequence classifier instead of fine-tuning one"

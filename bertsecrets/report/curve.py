@@ -45,7 +45,7 @@ def _ordered(curve: Curve) -> Sequence[Specification]:
 
 
 def draw_curve(curve: Curve) -> str:
-    """Return a curve as SVG text: values with their intervals above, and below which choices were made as K19 did."""
+    """Return a curve as SVG text: values with their intervals, and below which choices were made in the other way."""
     with from_extra("matplotlib"):
         from bertsecrets.report.figures import Figure, svg
 
@@ -59,13 +59,13 @@ def draw_curve(curve: Curve) -> str:
         if one.verdict.observed is not None:
             above.plot(place, one.verdict.observed, "o", color=colour, markersize=3)
         for row, name in enumerate(names):
-            theirs = one.ways[name] is CHOICES[name].theirs
-            below.plot(place, row, "s", color="#222222" if theirs else "#dddddd", markersize=4)
+            other = one.ways[name] is CHOICES[name].other
+            below.plot(place, row, "s", color="#222222" if other else "#dddddd", markersize=4)
     expect = curve.case.claim.expect
     above.axhline(expect.value if expect is not None else 0, color="#222222", linewidth=0.6)
     above.set_ylabel(QUANTITIES[curve.case.claim.quantity or ""].unit)
-    above.set_title(f"{curve.case}: dark squares are choices of K19's code", fontsize=9)
-    below.set_yticks(range(len(names)), [CHOICES[name].theirs.name for name in names], fontsize=8)
+    above.set_title(f"{curve.case}: dark squares are choices made as named", fontsize=9)
+    below.set_yticks(range(len(names)), [CHOICES[name].other.name for name in names], fontsize=8)
     below.set_ylim(len(names) - 0.4, -0.6)
     below.set_xticks([])
     return svg(figure)

@@ -28,10 +28,10 @@ from bertsecrets.texts.corpus import write_corpus
 SETTINGS = JudgeParams(confidence=0.95, resamples=100, seed=1)
 
 
-def theirs(*names: str, claim="C1") -> dict:
-    """These of a claim's choices made as by K19's code, all others as by this suite."""
+def switched(*names: str, claim="C1") -> dict:
+    """These of a claim's choices made the other way, all others as by this suite."""
     own = {name: CHOICES[name] for name in OF_CLAIMS[claim]}
-    return {name: choice.theirs if name in names else choice.ours for name, choice in own.items()}
+    return {name: choice.other if name in names else choice.ours for name, choice in own.items()}
 
 
 # ---------------------------------------------------------------------- the table
@@ -42,7 +42,7 @@ def test_every_choice_of_a_claim_changes_how_it_is_measured_or_computed():
         claim = next(claim for claim in load_claims() if claim.name == name)
         quantity = QUANTITIES[claim.quantity]
         for choice in choices:
-            way = CHOICES[choice].theirs
+            way = CHOICES[choice].other
             taken = {option for need in quantity.needs.values() for option in options_for(need.measure, {choice: way})}
             assert taken | set(way.arguments), (name, choice)
             assert taken == set(way.options), (name, choice)
@@ -71,9 +71,9 @@ def test_all_combinations_come_once_and_those_nearest_to_this_suite_first():
     choices = choices_of(of_id("C1-rte"))
     every = list(combinations(choices))
     assert len({tuple(way.name for way in ways.values()) for ways in every}) == len(every) == 2**5
-    switched = [sum(way is CHOICES[name].theirs for name, way in ways.items()) for ways in every]
-    assert switched == sorted(switched)
-    assert switched[0] == 0
+    changes = [sum(way is CHOICES[name].other for name, way in ways.items()) for ways in every]
+    assert changes == sorted(changes)
+    assert changes[0] == 0
 
 
 def test_choices_that_are_not_asked_for_are_made_as_by_this_suite():
@@ -101,8 +101,8 @@ def test_shares_and_medians_are_over_all_combinations():
     case = of_id("E1-rte")
 
     def by_way(ways):
-        summed = ways["separators"] is CHOICES["separators"].theirs
-        cased = ways["casing"] is CHOICES["casing"].theirs
+        summed = ways["separators"] is CHOICES["separators"].other
+        cased = ways["casing"] is CHOICES["casing"].other
         return judged(case, "inconclusive" if cased else "reproduced", (-1.0 if cased else 1.0) * (1 + 2 * summed))(
             ways
         )
@@ -153,22 +153,22 @@ def session(tiny_bert, glue, runs, quick):
 
 @pytest.mark.parametrize("choice", ["quoting", "casing", "separators"])
 def test_a_choice_changes_what_is_observed(session, choice):
-    ours, other = (
+    ours, changed = (
         specification(session, of_id("E1-rte"), ways, session.model, [1], SETTINGS).verdict
-        for ways in (theirs(claim="E1"), theirs(choice, claim="E1"))
+        for ways in (switched(claim="E1"), switched(choice, claim="E1"))
     )
-    assert ours.observed != other.observed
+    assert ours.observed != changed.observed
     assert ours.observed == session.judge("E1", "rte", seeds=1).observed
 
 
 def test_padding_changes_what_is_compared(session):
     subject = session.subject("rte")
-    ours, other = (
-        session.measurement("attention-change", subject, **options_for("attention-change", theirs(*names)))
+    ours, changed = (
+        session.measurement("attention-change", subject, **options_for("attention-change", switched(*names)))
         for names in ((), ("padding",))
     )
-    assert (ours.value("cosine") != other.value("cosine")).all()
-    assert (ours.options, other.options) == ({}, {"padded_to": 200})
+    assert (ours.value("cosine") != changed.value("cosine")).all()
+    assert (ours.options, changed.options) == ({}, {"padded_to": 200})
 
 
 def test_inputs_that_a_choice_leaves_alone_make_it_idle(session):
@@ -176,8 +176,8 @@ def test_inputs_that_a_choice_leaves_alone_make_it_idle(session):
     idle = inputs.idle(choices_of(of_id("C1-rte")))
     assert "rows" in idle  # all 40 are read
     assert "quoting" not in idle
-    assert inputs.digest(theirs()) == inputs.digest(theirs("rows", "padding"))
-    assert inputs.digest(theirs()) != inputs.digest(theirs("quoting"))
+    assert inputs.digest(switched()) == inputs.digest(switched("rows", "padding"))
+    assert inputs.digest(switched()) != inputs.digest(switched("quoting"))
 
 
 def test_one_pass_brings_the_other_measures_of_the_same_inputs(session):

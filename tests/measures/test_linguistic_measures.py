@@ -10,14 +10,14 @@ from transformers import BertConfig, BertModel
 from wordpieces import tiny_tokenizer, words_of
 
 from bertsecrets.measures.base.observers import PairObserver, max_over, max_weight, mean_over_present
-from bertsecrets.measures.features import FeatureObserver, feature_marks
+from bertsecrets.measures.features import FeatureObserver, contains_negation, feature_marks
 from bertsecrets.measures.frame_heads import frame_observer
 from bertsecrets.measures.relations import relation_pairs
 from bertsecrets.models.alignment import Alignment, TokenPairs, encode_words
 from bertsecrets.models.attention import Pass, Tap
 from bertsecrets.models.encoding import Batch, collate
 from bertsecrets.texts.framenet import FrameSentence
-from bertsecrets.texts.parsing import Parses
+from bertsecrets.texts.parsing import Parses, is_negation
 
 
 def batch_of(indices, lengths, width):
@@ -57,6 +57,34 @@ def test_features_by_hand():
     assert np.isnan(values["verb"][0, 0])
     assert np.isnan(samples["verb"]).all()
     assert (values["noun_examples"], values["verb_examples"]) == (1, 0)
+
+
+def test_inputs_without_a_feature_may_count_as_zero_but_a_missing_separator_never_does():
+    maps = torch.tensor([[[[0.5, 0.5], [0.1, 0.9]]]])
+    marks = {"verb": np.zeros((1, 2), dtype=bool), "sep": np.zeros((1, 2), dtype=bool)}
+    observer = FeatureObserver(1, 1, 1, marks, cls=np.array([[True, False]]), absent=0.0)
+    observer.update(batch_of([0], [2], 2), 0, maps, None)
+    values, _ = observer.compute()
+    assert (values["verb"][0, 0], values["cls_row_verb"][0], values["verb_examples"]) == (0, 0, 1)
+    assert np.isnan(values["sep"]).all()
+
+
+def test_a_word_that_contains_a_negation_is_one_for_the_papers_code():
+    words = words_of("another notice cannot nothing cat don't")
+    assert [contains_negation(word) for word in words] == [True, True, True, True, False, True]
+    assert [is_negation(word) for word in words] == [False, False, True, True, False, True]
+
+
+def test_zipped_pairs_join_the_kth_verb_with_the_kth_subject():
+    """Verbs and subjects of "sat mat cat cats": `sat` governs `cats`, `mat` governs `cat`."""
+    tags = {"sat": "VBD", "mat": "VBD"}
+    words = words_of("sat mat cat cats", tags, {"cat": "nsubj", "cats": "nsubj"}, {"cat": 1, "cats": 0})
+    _, alignment = encode_words(tiny_tokenizer(), ["sat mat cat cats"])
+    own, zipped = (relation_pairs(alignment, Parses([words], {}), zipped=of) for of in (False, True))
+    of_verbs = [
+        (pairs["verb_subject"].source.tolist(), pairs["verb_subject"].target.tolist()) for pairs in (own, zipped)
+    ]
+    assert of_verbs == [([1, 2], [4, 3]), ([1, 2], [3, 4])]
 
 
 def test_inputs_without_the_feature_are_left_out_of_the_mean():

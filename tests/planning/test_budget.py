@@ -75,9 +75,7 @@ def test_jobs_at_a_time_and_the_order_of_work_change_no_verdict(capsys, shared, 
 
 def test_saved_measurements_are_looked_at_in_the_same_way_and_take_no_budget(capsys, shared, tmp_path):
     for seed in (1, 2, 3):
-        run(
-            capsys, "measure", "special-tokens", "--task", "rte", *shared, "--seed", seed, "--save", tmp_path / "kept"
-        )
+        run(capsys, "measure", "special-tokens", "--task", "rte", *shared, "--seed", seed, "--save", tmp_path / "kept")
     options = ("--claim", "E1", "--model", shared[1], "--seeds", "auto", "--measurements", tmp_path / "kept")
     verdict = judged(capsys, tmp_path, "report", *options)["E1-rte"]
     assert verdict["remarks"][0].startswith("looked after 1, 2")
