@@ -5,11 +5,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from bertsecrets.errors import UserError, near_matches, shortened
 from bertsecrets.reading import seconds
-from bertsecrets.types import INITIALISATIONS, PRECISIONS, SEEDS, Initialisation
+from bertsecrets.types import AUTO, INITIALISATIONS, PRECISIONS, SEEDS, Initialisation
 
 GLUE_VARIABLE = "BERTSECRETS_GLUE"
 STORE_VARIABLE = "BERTSECRETS_STORE"
@@ -18,7 +18,6 @@ DEFAULT_PIPELINE = "en_core_web_sm"
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on every usual file system
 LIMITS = ("limit", "train_limit", "grid_limit")
 MOST_THREADS = 1024
-AUTO: Literal["auto"] = "auto"  # instead of a number of seeds: as many as it takes to decide
 
 
 def path(text: str) -> Path:

@@ -30,7 +30,7 @@ from bertsecrets.models import loading
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.memory import give_back
 from bertsecrets.models.processes import ALONE, Processes, current
-from bertsecrets.options import AUTO, DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
+from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
 from bertsecrets.provenance import (
     TRAINING,
     best_device,
@@ -50,7 +50,7 @@ from bertsecrets.store.verdicts import keep_verdict
 from bertsecrets.texts.glue import Source, check_glue
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import ALL_TASKS, task
-from bertsecrets.types import Measurement, Subject, slug
+from bertsecrets.types import AUTO, Measurement, Subject, slug
 
 notebook.show_in_notebooks()
 

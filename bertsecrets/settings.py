@@ -4,8 +4,9 @@ A file named by `BERTSECRETS_PARAMS` takes precedence over the project's own, wh
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -15,12 +16,13 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     ValidationError,
+    WrapValidator,
     model_validator,
 )
 
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml, seconds
-from bertsecrets.types import SEEDS, Initialisation, Precision
+from bertsecrets.types import AUTO, SEEDS, Initialisation, Precision
 
 Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
@@ -34,6 +36,11 @@ Tokens = Annotated[int, Field(gt=0, le=MAX_TOKENS)]
 def _checked_time(text: str) -> str:
     seconds(text)
     return text
+
+
+def _or_auto(value: Any, check: Callable[[Any], list[int]]) -> list[int] | str:
+    """Return `auto` as it is, and anything else as checked; a union would blur what is said of a wrong list."""
+    return AUTO if value == AUTO else check(value)
 
 
 class Section(BaseModel):
@@ -103,7 +110,7 @@ class Params(Section):
     """The whole of `params.yaml`."""
 
     model: str
-    seeds: Annotated[list[Seed], Field(min_length=1)] | Literal["auto"]
+    seeds: Annotated[list[Seed], Field(min_length=1), WrapValidator(_or_auto)]  # or `auto`
     budget: Annotated[str, AfterValidator(_checked_time)] | None = None
     finetune: FinetuneParams
     scores: ScoreParams

@@ -15,6 +15,7 @@ Initialisation = Literal["pretrained", "random", "frozen", "untrained"]
 INITIALISATIONS: tuple[str, ...] = get_args(Initialisation)
 Precision = Literal["auto", "float32", "bfloat16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
+AUTO = "auto"  # instead of a number of seeds: as many as it takes to decide
 SEEDS = 2**32  # seeds are below this number; numpy accepts no larger ones
 Span = tuple[int, int]  # characters of a text: start and end, the end excluded, as in a slice
 

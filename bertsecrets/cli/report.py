@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from bertsecrets.cli.crash import in_short, of_the_machine
 from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.errors import MissingError, UserError
-from bertsecrets.options import AUTO, RunOptions, add_options, path, seed_range
+from bertsecrets.options import RunOptions, add_options, path, seed_range
 from bertsecrets.texts.tasks import ALL_TASKS, task
+from bertsecrets.types import AUTO
 
 if TYPE_CHECKING:
     from bertsecrets.claims.plan import Bench

@@ -228,6 +228,9 @@ def test_another_folder_is_named_by_the_environment(tmp_path, monkeypatch):
         ("finetune:|finetune: [", "is not valid YAML"),
         ("seed: 2019|seed: -1", "judge.seed: Input should be greater than or equal to 0"),
         ("seeds: [1]|seeds: [1, -1]", "seeds.1: Input should be greater than or equal to 0"),
+        ("seeds: [1]|seeds: some", "seeds: Input should be a valid list"),
+        ("seeds: [1]|seeds: auto\nbudget: 20", "budget: Input should be a valid string"),
+        ("seeds: [1]|seeds: auto\nbudget: 20 minutes", "budget: '20 minutes' is not a time: give one such as 90s"),
         ("confidence: 0.95|confidence: 2019-99-99", "month must be in"),
     ],
 )
