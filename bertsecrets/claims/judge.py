@@ -14,7 +14,6 @@ import numpy as np
 from bertsecrets.claims.band import (
     at_published_size,
     band,
-    decidable,
     format_interval,
     format_number,
     share_of_other_rows,

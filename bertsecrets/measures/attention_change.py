@@ -28,7 +28,7 @@ SAME = 1 - 1e-7  # a cosine above cannot be told from 1 in float32: the weights 
 def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
     """Return the cosine similarity of two sets of maps, head by head; entries that are 0 in both have no effect.
 
-    It is computed from the maps' difference, so that equal maps have exactly 1 and slight changes are not lost in rounding.
+    It comes from the maps' difference, so that equal maps have exactly 1 and slight changes are not lost in rounding.
 
     >>> map_cosine(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2))
     tensor([[1.]])
