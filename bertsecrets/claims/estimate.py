@@ -50,6 +50,7 @@ class Estimate:
         published: with how many published runs the decisive part compares what was measured.
         seedless: nothing is trained, so that there are no other seeds.
         within: the ends of the range that the quantity cannot leave.
+        alike: as in `Spread`, of several seeds.
     """
 
     value: float
@@ -65,6 +66,7 @@ class Estimate:
     published: int = 0
     seedless: bool = False
     within: tuple[float, float] = (float("-inf"), float("inf"))
+    alike: float | None = None
 
     @property
     def computable(self) -> bool:
@@ -130,7 +132,12 @@ def estimate(
         examples_share = 0.0
     value = parts.mean(0)
     replicates = _corrected(by_seed.mean(0), estimands, value)
-    counted = examples_share * (np.ones(len(value)) if seedless or count == 1 else _shared(by_seed))
+    alike, of_each = _alike(by_seed), by_seed.var(1).mean(0)
+    if seedless or count == 1:
+        counted = np.full(len(value), examples_share * (1.0 if seedless or known is None else np.sqrt(known.alike)))
+    else:
+        of_mean = by_seed.mean(0).var(0)
+        counted = examples_share * np.sqrt(np.divide(alike, of_mean, out=np.ones_like(of_mean), where=of_mean > 0))
     if (counted < 1).any():
         middle = replicates.mean(0)
         replicates = value + examples_share * (middle - value) + counted * (replicates - middle)
@@ -163,6 +170,7 @@ def estimate(
         published=int(published[decisive]),
         seedless=seedless,
         within=within,
+        alike=float(alike[decisive] / of_each[decisive]) if count > 1 and of_each[decisive] > 0 else None,
     )
 
 
@@ -173,15 +181,13 @@ def _spread(values: list[float], known: Spread | None) -> Spread | None:
     return Spread(float(np.std(values, ddof=1)), len(values) - 1, "the seeds") if len(values) > 1 else None
 
 
-def _shared(by_seed: BySeed) -> Float[np.ndarray, " parts"]:
-    """Return the standard deviation that the examples bring to all seeds alike, as a share of that of their mean.
+def _alike(by_seed: BySeed) -> Float[np.ndarray, " parts"]:
+    """Return the variance that the examples bring to all seeds alike; for one seed, all that they bring.
 
     The rest is what each seed does to single examples, which is part of the spread over seeds.
     """
-    count = len(by_seed)
-    of_mean, of_each = by_seed.mean(0).var(0), by_seed.var(1).mean(0)
-    alike = np.clip((count * of_mean - of_each) / (count - 1), 0, of_mean)
-    return np.sqrt(np.divide(alike, of_mean, out=np.ones_like(of_mean), where=of_mean > 0))
+    count, of_mean, of_each = len(by_seed), by_seed.mean(0).var(0), by_seed.var(1).mean(0)
+    return of_mean if count == 1 else np.clip((count * of_mean - of_each) / (count - 1), 0, of_mean)
 
 
 def _corrected(replicates: Replicates, estimands: Sequence[Estimand], parts: Float[np.ndarray, " parts"]) -> Replicates:

@@ -90,6 +90,7 @@ def judge(
         band=limits,
         measurements=measurements,
         by_seed=tuple(tuple(estimand.parts.tolist()) for estimand in estimands),
+        alike=observed.alike,
         power=_power(case, estimands, observed, limits, settings.confidence) if outcome == "inconclusive" else "",
         open=undecided and seeds_may_decide(observed, _doubtful(case, estimands, limits), settings.confidence),
         p_against=against,

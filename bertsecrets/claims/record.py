@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -23,12 +24,16 @@ LIMIT = 2**24  # bytes of such a file
 
 
 class Runs(Section):
-    """What a claim's quantity was on a task: the parts of each seed, a single one for most quantities."""
+    """What a claim's quantity was on a task: the parts of each seed, a single one for most quantities.
+
+    `alike` is the share of the examples' variance that all seeds have in common (`Spread`).
+    """
 
     claim: str
     task: str
     seeds: tuple[int, ...] = Field(min_length=2)
     values: tuple[tuple[float, ...], ...] = Field(min_length=2)
+    alike: float = Field(default=1.0, ge=0, le=1)
 
     @property
     def std(self) -> float:
@@ -50,15 +55,16 @@ def spread_beforehand(case: Case, model: str) -> Spread | None:
     It is that cited beside the published figure, otherwise that of runs on record: of the same claim, or else of
     claims with the same quantity. The model's own runs on the task do not count, since its seeds are judged with it.
     """
-    if (cited := cited_spread(case)) is not None:
-        return cited
     others = [(of, runs) for of, runs in runs_on_record() if (of, runs.task) != (model, case.task)]
     alike = _alike(case.claim)
     chosen = [one for one in others if one[1].claim == case.claim.name]
     chosen = chosen or [one for one in others if one[1].claim in alike]
+    common = float(np.mean([runs.alike for _, runs in chosen])) if chosen else 1.0
+    if (cited := cited_spread(case)) is not None:
+        return replace(cited, alike=common)
     models, tasks = ({one[0] for one in chosen}, {one[1].task for one in chosen})
     source = f"runs on record ({', '.join(sorted(models))} on {', '.join(sorted(tasks))})"
-    return pooled([(runs.std, len(runs.seeds) - 1) for _, runs in chosen], source)
+    return pooled([(runs.std, len(runs.seeds) - 1) for _, runs in chosen], source, common)
 
 
 def _alike(claim: Claim) -> set[str]:
@@ -91,7 +97,13 @@ def record(model: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         UserError: no verdict rests on several seeds.
     """
     runs = [
-        Runs(claim=verdict.case.claim.name, task=verdict.case.task, seeds=verdict.seeds, values=verdict.by_seed)
+        Runs(
+            claim=verdict.case.claim.name,
+            task=verdict.case.task,
+            seeds=verdict.seeds,
+            values=verdict.by_seed,
+            alike=1.0 if verdict.alike is None else verdict.alike,
+        )
         for verdict in verdicts
         if len(verdict.by_seed) > 1 and np.isfinite(verdict.by_seed).all()
     ]

@@ -17,11 +17,14 @@ class Spread:
     Args:
         std: in the quantity's unit, of values on the same examples.
         source: whose it is.
+        alike: how much of the variance that the choice of examples brings to one seed all seeds have in common. The
+            rest is what a seed does to single examples, which is part of the spread; 1 where that is not known.
     """
 
     std: float
     degrees: float
     source: str = ""
+    alike: float = 1.0
 
     def draws(self, rng: np.random.Generator, count: int) -> Float[np.ndarray, " count"]:
         """Return so many draws of Student's t with these degrees of freedom, spread evenly, in the quantity's unit."""
@@ -48,7 +51,7 @@ def _students(degrees: float, count: int) -> Float[np.ndarray, " count"]:
     return np.asarray(stdtrit(degrees, (np.arange(count) + 0.5) / count))
 
 
-def pooled(spreads: Sequence[tuple[float, int]], source: str) -> Spread | None:
+def pooled(spreads: Sequence[tuple[float, int]], source: str, alike: float = 1.0) -> Spread | None:
     """Return the spread that several give for another case of their kind; None for none (Smyth 2004, section 6).
 
     Each is the standard deviation of so many degrees of freedom. The more they differ beyond what their degrees
@@ -65,7 +68,7 @@ def pooled(spreads: Sequence[tuple[float, int]], source: str) -> Spread | None:
     degrees = 2 * _inverse_trigamma(beyond) if beyond > 0 else MOST_DEGREES
     degrees = float(np.clip(degrees, LEAST_DEGREES, min(MOST_DEGREES, sum(d for _, d in known))))
     variance = np.exp(logs.mean() + digamma(degrees / 2) - np.log(degrees / 2))
-    return Spread(float(np.sqrt(variance)), degrees, source)
+    return Spread(float(np.sqrt(variance)), degrees, source, alike)
 
 
 def _inverse_trigamma(value: float) -> float:

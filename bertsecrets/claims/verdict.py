@@ -19,6 +19,7 @@ class Verdict:
 
     Args:
         by_seed: the quantity on every seed: its parts, where it is the least or the most of several, otherwise one.
+        alike: the share of the examples' variance that all seeds have in common (`Spread`); None for one seed.
         p_against: the smallest error rate at which the claim would still deviate or be negligible; None where nothing
             was judged.
         p_for: that at which it would still be reproduced; None also for a published figure, since to lie inside its
@@ -36,6 +37,7 @@ class Verdict:
     measurements: tuple[Measurement, ...] = ()
     power: str = ""
     by_seed: tuple[tuple[float, ...], ...] = ()
+    alike: float | None = None
     p_against: float | None = None
     p_for: float | None = None
     open: bool = False

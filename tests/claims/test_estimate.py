@@ -10,6 +10,7 @@ from measurements import estimand, read, scored
 
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import estimate
+from bertsecrets.claims.published import correlation
 from bertsecrets.claims.spread import Spread
 
 SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 4000})
@@ -82,6 +83,40 @@ def test_what_a_seed_does_to_single_examples_is_counted_once():
     assert np.mean(of_examples) < 0.25 * 0.05**2  # twice counted, it would be .05 squared more
 
 
+def test_one_seed_counts_what_it_does_to_single_examples_once_where_that_is_known():
+    """Half of the examples' variance is the seed's own, and the spread that is known holds it already."""
+    rng = np.random.default_rng(12)
+    examples = rng.normal(size=(300, 1))
+    seeds = [Estimand.of(examples + rng.normal(size=(300, 1)), lambda mean: mean[..., 0]) for _ in range(5)]
+    assert estimate(seeds[:1], SETTINGS).alike is None
+    alike = estimate(seeds, SETTINGS).alike
+    assert alike == pytest.approx(0.5, abs=0.12)
+    known = Spread(1e-9, 8, "runs on record", alike)
+    errors = [estimate(seeds[:1], SETTINGS, one).replicates.std() for one in (known, Spread(1e-9, 8, "cited"))]
+    assert errors[0] / errors[1] == pytest.approx(np.sqrt(alike), rel=0.01)
+    assert errors[1] == pytest.approx(np.sqrt(2 / 300), rel=0.12)
+
+
+def test_an_interval_stays_within_the_range_of_its_quantity():
+    known = Spread(2.0, 4, "five seeds")
+    score = estimand("score", scored([1] * 290 + [0] * 10, [1] * 300))
+    low, high = estimate([score], SETTINGS, known, within=(0, 100)).interval(0.95)
+    assert (low > 85, high) == (True, 100)
+    assert estimate([score], SETTINGS, known).interval(0.95)[1] > 100
+
+
+def test_a_correlation_near_one_is_not_missed():
+    """Noise in a map takes from its correlation, and resampling takes as much again: plain BCa has nothing to count."""
+    rng, held = np.random.default_rng(13), 0
+    figure = rng.exponential(size=60)
+    for _ in range(20):
+        noisy = Estimand.of(figure + 2 * rng.normal(size=(100, 60)), lambda mean: correlation(mean, figure))
+        low, high = estimate([noisy], FEW, seedless=True, within=(-1, 1)).interval(0.95)
+        assert low < high
+        held += low <= 1 <= high
+    assert held >= 16
+
+
 def test_the_least_of_several_parts_holds_the_truth():
     """All parts are equal, so that their least is biased; the interval must hold the common truth all the same."""
     rng, held, worlds = np.random.default_rng(9), 0, 200
@@ -93,6 +128,15 @@ def test_the_least_of_several_parts_holds_the_truth():
         other = estimate([dataclasses.replace(turned, extreme="most")], FEW).interval(0.95)
         assert other == pytest.approx((-high, -low), abs=0.02)
     assert 0.93 <= held / worlds <= 1.0
+
+
+def test_parts_that_are_far_off_do_not_widen_the_interval_of_the_least():
+    rng = np.random.default_rng(14)
+    noise = rng.normal(size=(200, 8))
+    alone = Estimand.of(noise[:, :1], lambda mean: mean[..., 0])
+    apart = dataclasses.replace(Estimand.of(noise + np.r_[0, [5.0] * 7], lambda mean: mean), extreme="least")
+    low, high = estimate([alone], SETTINGS).interval(0.95)
+    assert estimate([apart], SETTINGS).interval(0.95) == pytest.approx((low, high), abs=0.02)
 
 
 def test_rows_of_a_cluster_are_resampled_together():

@@ -43,7 +43,9 @@ def by_seeds(*right, rows=400):
 
 def test_what_seeds_gave_is_written_and_read_again(evidence):
     data = record("m", [by_seeds(240, 244, 236)])
-    assert data["runs"] == [{"claim": "D9", "task": "rte", "seeds": [1, 2, 3], "values": [[60.0], [61.0], [59.0]]}]
+    (runs,) = data["runs"]
+    assert 0.9 < runs.pop("alike") <= 1  # all seeds are right on the same rows but for a few
+    assert runs == {"claim": "D9", "task": "rte", "seeds": [1, 2, 3], "values": [[60.0], [61.0], [59.0]]}
     (evidence / "seeds-m.json").write_text(json.dumps(data))
     on_record.runs_on_record.cache_clear()
     assert spread_beforehand(made_up(kind="above", figure={}), "another").std > 0

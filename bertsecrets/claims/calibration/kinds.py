@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.claims.calibration.worlds import MODEL, Drawn, Exam, World, crossed, levels, measured, mixed
+from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.published import correlation, published_figures
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed
@@ -60,10 +61,10 @@ class Kind:
         """The outcome that is right in a world with an effect of the published size, or a model that is off."""
         return "deviates" if self.around else "reproduced"
 
-    def parts(self, needed: Mapping[str, Needed]) -> Float[np.ndarray, " parts"]:
-        """Return the quantity of one seed as it is measured, part by part."""
+    def read(self, needed: Mapping[str, Needed]) -> Estimand:
+        """Return the quantity of one seed."""
         assert self.case.claim.quantity is not None
-        return QUANTITIES[self.case.claim.quantity].read(needed, **self.case.claim.arguments).parts
+        return QUANTITIES[self.case.claim.quantity].read(needed, **self.case.claim.arguments)
 
 
 # ---------------------------------------------------------------------- numbers that examples have

@@ -8,6 +8,7 @@ import numpy as np
 
 from bertsecrets.claims.calibration.kinds import RUNS, Kind, kinds
 from bertsecrets.claims.calibration.worlds import Drawn, World
+from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.judge import FEWEST, judge
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.spread import Spread, pooled
@@ -18,6 +19,7 @@ MOST = 0.06  # of false alarms, and of what is falsely called reproduced
 COVERAGE = (0.93, 0.97)
 STANDARD_ERRORS = 2.5  # that chance explains
 POWER = 0.8  # of recognising an effect of the published size
+ROUGHLY = JudgeParams(confidence=0.95, resamples=200, seed=1)  # of what runs on record have in common
 ENOUGH_EXAMPLES, ENOUGH_SEEDS = 100, 5  # from which on the bounds hold: for false alarms, and for power
 
 
@@ -102,14 +104,19 @@ def spread_beforehand(kind: Kind, drawn: Drawn, world: World, rng: np.random.Gen
     """Return the spread over seeds as it is known: cited for the same examples, or from runs on other tasks."""
     if kind.case.claim.seedless:
         return None
+    several = [drawn.cited] if drawn.cited else [
+        kind.draw(replace(world, seeds=RUNS), rng).by_seed for _ in range(ON_RECORD)
+    ]  # fmt: skip
+    spreads, alike = [], []
+    for by_seed in several:
+        estimands = [kind.read(needed) for needed in by_seed]
+        std = np.sqrt(np.var([estimand.parts for estimand in estimands], axis=0, ddof=1).mean())
+        spreads.append((float(std), RUNS - 1))
+        seen = estimate(estimands, ROUGHLY).alike if world.seeds == 1 else None
+        alike.append(1.0 if seen is None else seen)
     if drawn.cited:
-        cited = np.array([kind.parts(needed) for needed in drawn.cited])
-        return Spread(float(cited[:, 0].std(ddof=1)), RUNS - 1, "five more seeds")
-    spreads = []
-    for _ in range(ON_RECORD):
-        runs = np.array([kind.parts(needed) for needed in kind.draw(replace(world, seeds=RUNS), rng).by_seed])
-        spreads.append((float(np.sqrt(runs.var(0, ddof=1).mean())), RUNS - 1))
-    return pooled(spreads, "runs on record")
+        return Spread(*spreads[0], "five more seeds", float(np.mean(alike)))
+    return pooled(spreads, "runs on record", float(np.mean(alike)))
 
 
 def _case(kind: Kind, drawn: Drawn, known: bool) -> Case:
@@ -118,7 +125,7 @@ def _case(kind: Kind, drawn: Drawn, known: bool) -> Case:
     """
     claim, figure = kind.case.claim, kind.case.figure
     if drawn.paper is not None:
-        figure = figure.model_copy(update={"published": float(kind.parts(drawn.paper)[0])})
+        figure = figure.model_copy(update={"published": kind.read(drawn.paper).value})
     if not known:
         figure = figure.model_copy(update={"seed_std": None})
         claim = claim.model_copy(update={"variant": "of-which-nothing-is-known"})
