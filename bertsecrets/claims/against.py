@@ -32,8 +32,8 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
         parts.append("the size of the published effect")
     else:
         parts.append(whose)
-    if figure.second_value is not None and expect.kind == "around":
-        half = (band[1] - band[0]) / 2
+    if figure.second_value is not None and figure.published is not None and expect.kind == "around":
+        half = max(figure.published - band[0], band[1] - figure.published)  # one end may be cut off
         agrees = abs(observed - figure.second_value) <= half
         parts.append(f"{'but it agrees with' if agrees else 'and from'} {figure.second}")
     others = [name for name in models if not is_papers_model(name)]

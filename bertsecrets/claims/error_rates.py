@@ -22,9 +22,9 @@ def smallest_rate(decided: Callable[[float], bool], rate: float) -> float:
     >>> f"{smallest_rate(lambda rate: rate > 0.0123, 0.05):.2g}"
     '0.012'
     """
-    if decided(LEAST):
-        return LEAST
     low, high = (LEAST, rate) if decided(rate) else (rate, 1.0)
+    if low == LEAST and decided(LEAST):
+        return LEAST
     while high > PRECISION * low:
         middle = float(np.sqrt(low * high))
         low, high = (low, middle) if decided(middle) else (middle, high)
@@ -44,7 +44,8 @@ def interval_at(observed: Estimate, rate: float, run: float) -> tuple[float, flo
         return observed.interval(1 - rate)
     errors = [(observed.sampling_error, np.inf)]
     if observed.spread is not None:
-        errors.append((observed.spread.std / np.sqrt(observed.seeds), observed.spread.degrees))
+        runs = np.sqrt(1 / observed.seeds + observed.published)
+        errors.append((float(observed.spread.std * runs), observed.spread.degrees))
     here = reach(errors, 1 - edge)
     stretch = reach(errors, 1 - rate) / here if here > 0 else 1.0
     low, high = observed.interval(1 - edge)
