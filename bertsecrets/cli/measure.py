@@ -41,6 +41,11 @@ def add_parsers(commands) -> None:
         help="for attention-change: pad every input, as the paper's notebook does (200)",
     )
     parser.add_argument(
+        "--rows",
+        metavar="WHICH",
+        help="for measures of attention: read rows drawn at random (default) or the first of the file (first)",
+    )
+    parser.add_argument(
         "--heads",
         metavar="SETS",
         help="for head-ablation: the sets to disable, such as 1.2 1.2+7.6 5 (a layer) pairs:5 nested:1.2,7.6, "
@@ -151,7 +156,12 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         UserError: an `--option` that is not NAME=VALUE.
     """
-    named = {"padded_to": options.padded_to, "heads": options.heads, "cased": options.cased or None}
+    named = {
+        "padded_to": options.padded_to,
+        "rows": options.rows,
+        "heads": options.heads,
+        "cased": options.cased or None,
+    }
     given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     for text in options.option:
         name, equals, value = text.partition("=")

@@ -99,6 +99,16 @@ def test_padding_belongs_to_attention_change(capsys, shared, measure):
     assert "--padded-to" in told(capsys, "measure", measure, "--task", "rte", *shared, "--padded-to", 50)
 
 
+def test_which_rows_are_read_is_asked_of_measures_of_attention(capsys, shared, tmp_path):
+    call = ["measure", "special-tokens", "--task", "rte", "--init", "untrained", *shared]
+    run(capsys, *call, "--rows", "first", "--json", tmp_path / "first.json")
+    assert json.loads((tmp_path / "first.json").read_text())["options"] == {"rows": "first"}
+    assert "--rows of measure special-tokens: input should be 'drawn' or 'first'" in told(
+        capsys, *call, "--rows", "last"
+    )
+    assert "has no option --rows" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--rows", "first")
+
+
 def test_sets_of_heads_belong_to_head_ablation(capsys, shared):
     assert "--heads" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--heads", "1.1")
     assert "'9.1' is not in this model" in told(
