@@ -36,8 +36,8 @@ class Estimand:
             an empty tuple, where every row stands for itself.
         extreme: the statistic returns [..., parts], and the claim is about the least or the most of them. Parts are
             judged one by one, since the extreme of several noisy numbers is biased.
-        published: for each part, with how many published runs, such as panels of a figure, it compares what was
-            measured; each of them brings the spread of one more seed. Empty for none.
+        published: with how many published runs, such as panels of a figure, the quantity compares what was measured;
+            each of them brings the spread of one more seed.
         map: the mean map that the quantity compares with a published one, head by head; the first part is then their
             correlation (see `published.with_ceiling`).
         nothing: the value that a published figure must exclude, and `nothing_is` what it is: by default that of a model
@@ -53,7 +53,7 @@ class Estimand:
     drawn: tuple[int | None, ...] = ()
     clusters: tuple[Clusters, ...] = ()
     extreme: Literal["least", "most"] | None = None
-    published: tuple[int, ...] = ()
+    published: int = 0
     map: Float[np.ndarray, " heads"] | None = None
     nothing: float | None = None
     nothing_is: str = "that of a model that has learned nothing"

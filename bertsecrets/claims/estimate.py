@@ -47,7 +47,7 @@ class Estimate:
             classifier's errors are known.
         fewest: the number of examples, or clusters of them, behind the column of a block with the fewest; infinite
             where none is a sample of something larger.
-        published: with how many published runs the decisive part compares what was measured.
+        published: with how many published runs the quantity compares what was measured.
         seedless: nothing is trained, so that there are no other seeds.
         within: the ends of the range that the quantity cannot leave.
         alike: as in `Spread`, of several seeds.
@@ -127,7 +127,6 @@ def estimate(
     count = len(estimands)
     by_seed = _replicates(estimands, settings)
     parts = np.stack([estimand.parts for estimand in estimands])
-    published = np.array(estimands[0].published or np.zeros(parts.shape[1]))
     if not all(estimand.sampled for estimand in estimands):
         examples_share = 0.0
     value = parts.mean(0)
@@ -144,7 +143,7 @@ def estimate(
     spreads = [None if seedless else _spread(parts[:, part].tolist(), known) for part in range(parts.shape[1])]
     for part, spread in enumerate(spreads):
         if spread is not None:
-            replicates[:, part] += spread.draws(rng, settings.resamples) * np.sqrt(1 / count + published[part])
+            replicates[:, part] += spread.draws(rng, settings.resamples) * np.sqrt(1 / count + estimands[0].published)
     sizes = (
         _fewest(block, estimand.clusters[place] if estimand.clusters else None)
         for estimand in estimands
@@ -167,7 +166,7 @@ def estimate(
         sampling_error=float(counted[decisive]) * sampling_error,
         examples_error=float(counted[decisive]) * examples_error,
         fewest=min(sizes, default=np.inf),
-        published=int(published[decisive]),
+        published=estimands[0].published,
         seedless=seedless,
         within=within,
         alike=float(alike[decisive] / of_each[decisive]) if count > 1 and of_each[decisive] > 0 else None,

@@ -125,7 +125,7 @@ def likeness(
         best = 1 + int(alike[1:].argmax())
         notes.append(f"{alike[best]:.3f} with {order[best]}'s panel")
     found = Estimand.of(block, parts, ", ".join(notes), clusters=clusters)
-    return replace(found, extreme="least", published=(1, 1, *[2] * (len(order) - 1)), map=to_map(measured))
+    return replace(found, extreme="least", published=1, map=to_map(measured))
 
 
 def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[str]]:

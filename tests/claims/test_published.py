@@ -54,7 +54,7 @@ def test_a_map_is_compared_with_its_own_panel_shuffled_heads_and_every_other_pan
     others = [np.corrcoef(FIGURE_5["RTE"].ravel(), FIGURE_5[name].ravel())[0, 1] for name in FIGURE_5 if name != "RTE"]
     mean, std = shuffled(FIGURE_5["RTE"].ravel(), FIGURE_5["RTE"])
     assert found.parts == pytest.approx([1, 1 - mean - 1.6449 * std, *(1 - np.array(others))], abs=1e-4)
-    assert (found.extreme, found.published) == ("least", (1, 1, 2, 2, 2, 2, 2, 2))
+    assert (found.extreme, found.published) == ("least", 1)
     assert found.notes[0].startswith("Pearson correlation 1.000, Spearman 1.000, ")
     assert found.notes[0].endswith(f"by shuffled heads at 95%, {max(others):.3f} with MRPC's panel")
 
@@ -88,13 +88,13 @@ def test_depth_alone_is_not_enough():
 # ---------------------------------------------------------------------- seeds
 
 
-def test_published_panels_bring_the_spread_of_one_more_run_each():
+def test_the_published_panel_brings_the_spread_of_one_more_run():
     found = estimand("figure-5-correlation", change(FIGURE_5["RTE"], noise=0.0))
     settings = measurements.SETTINGS.model_copy(update={"resamples": 4000})
     spread = Spread(0.01, 50, "a test")
     std = estimate([found], settings, spread).replicates.std(0)
-    assert std[[0, 1, 2]] == pytest.approx(0.0102 * np.sqrt([2, 2, 3]), rel=0.03)
-    alone = dataclasses.replace(found, published=())
+    assert std == pytest.approx(0.0102 * np.sqrt(2), rel=0.03)
+    alone = dataclasses.replace(found, published=0)
     assert estimate([alone], settings, spread).replicates.std(0) == pytest.approx(0.0102, rel=0.03)
     # no number of seeds makes up for the one run that was published
     near = dataclasses.replace(estimate([found], settings, Spread(0.1, 50, "a test")), value=0.2)
@@ -135,3 +135,18 @@ def test_the_judge_tells_how_alike_seeds_are():
     assert found.outcome == "reproduced"
     assert found.reason.endswith("; correlation between seeds 0.998")
     assert "between seeds" not in verdict("C4-rte", change(FIGURE_5["RTE"])).reason
+
+
+def test_tasks_that_do_not_differ_hardly_ever_make_a_map_deviate():
+    """All tasks have the same truth, so which panel is nearest is luck of the published runs; five seeds decide nothing."""
+    found = []
+    for world in range(20):
+        rng = np.random.default_rng(world)
+        truth = np.repeat(rng.normal(size=12), 12) + rng.normal(size=144)
+        drawn = [truth + 0.3 * rng.normal(size=144) for _ in range(12)]
+        figures = {str(task): run.reshape(12, 12) for task, run in enumerate(drawn[:7])}
+        seeds, _ = with_ceiling([likeness(np.tile(run, (40, 1)), figures, "0") for run in drawn[7:]])
+        low, high = estimate(seeds, FEW).interval(0.95)
+        found.append("reproduced" if low > 0 else "deviates" if high < 0 else "inconclusive")
+    assert found.count("reproduced") == 0
+    assert found.count("deviates") <= 1
