@@ -50,7 +50,10 @@ def test_identity_is_told_with_the_best_three():
     assert verdict("B1-all", paper_like()).reason.endswith(
         "the best heads are layer 7 head 6 0.209, layer 1 head 2 0.201, layer 1 head 9 0.130"
     )
-    assert "seeds make no difference" in verdict("B1-all", paper_like()).power
+    noisy = verdict("B1-all", paper_like(noise=0.5, sentences=40))
+    assert noisy.outcome == "inconclusive"
+    assert "examples would be needed" in noisy.power
+    assert "seeds" not in noisy.power  # nothing is trained
 
 
 def test_heads_of_another_shape_are_not_the_papers():
