@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 
+from bertsecrets.claims.error_rates import LEAST
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case
@@ -50,8 +51,26 @@ def judge_in_looks(
     counts = ", ".join(map(str, range(1, count + 1)))
     plural = "seed" if count == 1 else "seeds"
     return replace(
-        verdict, looks=f"looked after {counts} {plural} of at most {LOOKS}; each at {100 * confidence:.1f} %"
+        verdict,
+        looks=f"looked after {counts} {plural} of at most {LOOKS}; each at {100 * confidence:.1f} %",
+        p_against=of_all_looks(verdict.p_against, settings.confidence),
+        p_for=of_all_looks(verdict.p_for, settings.confidence),
     )
+
+
+def of_all_looks(p_value: float | None, confidence: float) -> float | None:
+    """Return the p-value of one look as that of all: the error rate that they have together if each has this one.
+
+    >>> round(of_all_looks(1 - at_each_look(0.95), 0.95), 3), of_all_looks(1.0, 0.95)
+    (0.05, 1.0)
+    """
+    from scipy.special import ndtri
+
+    if p_value is None:
+        return None
+    rate = 1 - _within(float(-ndtri(p_value / 2)), LOOKS)
+    decided = p_value <= 1 - at_each_look(confidence)
+    return float(np.clip(rate, LEAST, 1 - confidence if decided else 1.0))
 
 
 @cache

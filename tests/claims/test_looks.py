@@ -9,7 +9,7 @@ from measurements import SETTINGS, SURE, gridded, measured, needed, of_id, score
 from scipy.stats import multivariate_normal, norm
 
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.looks import LOOKS, at_each_look, judge_in_looks
+from bertsecrets.claims.looks import LOOKS, at_each_look, judge_in_looks, of_all_looks
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.spread import Spread, pooled
 
@@ -102,6 +102,18 @@ def test_a_verdict_does_not_depend_on_how_many_seeds_were_there_when_it_was_look
     ended = next((one for one in one_by_one if not one.open), one_by_one[-1])
     at_once = judge_in_looks(GROWS, by_seed, QUICK, known)
     assert (at_once.outcome, at_once.interval, seeds_of(at_once)) == (ended.outcome, ended.interval, seeds_of(ended))
+
+
+def test_p_values_are_those_of_all_looks_together():
+    known, outcomes = Spread(0.02, 8, "a test"), set()
+    for effect in (-1.0, -0.7, 0.0, 0.3, 0.7, 1.0):
+        verdict = judge_in_looks(GROWS, growth(effect, ratio=0.2), QUICK, known)
+        outcomes.add(verdict.outcome)
+        assert (verdict.p_against <= 0.05) == (verdict.outcome in ("deviates", "negligible"))
+        assert (verdict.p_for <= 0.05) == (verdict.outcome == "reproduced")
+    assert outcomes >= {"deviates", "reproduced"}
+    assert of_all_looks(0.01, 0.95) == pytest.approx(0.0327, abs=1e-4)  # five looks, each at 1 %
+    assert of_all_looks(None, 0.95) is None
 
 
 def test_seeds_after_the_last_look_are_left_out():
