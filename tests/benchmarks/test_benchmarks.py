@@ -14,6 +14,7 @@ from bertsecrets.texts.corpus import write_corpus
 ROOT = Path(__file__).parents[2]
 # A pytest of its own must not take itself for a worker of the one that runs these tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+CHOSEN = "rte and (C2 or D2 or E1) and not (C2p or frozen)"
 KNOWN = """
 - id: {id}
   source: test
@@ -80,7 +81,7 @@ def first(tmp_path_factory, tiny_glue, tiny_bert, quick_params):
     room = tmp_path_factory.mktemp("bench")
     (room / "crashing.py").write_text(CRASHING)
     code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "rte and (C2 or D2 or E1) and not C2p", "--allow-unofficial-data",
+        room / "runs", tiny_glue, tiny_bert, "-k", CHOSEN, "--allow-unofficial-data",
         "--benchmark-json", room / "b.json", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     return room, code, output
@@ -89,7 +90,7 @@ def first(tmp_path_factory, tiny_glue, tiny_bert, quick_params):
 def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny_bert, quick_params):
     room = first[0]
     code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "B1 or rte and D2", "--allow-unofficial-data",
+        room / "runs", tiny_glue, tiny_bert, "-k", "B1 or rte and D2 and not frozen", "--allow-unofficial-data",
         "--benchmark-json", room / "d.json", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert code in (0, 1), output
@@ -133,7 +134,7 @@ def test_a_crash_is_no_deviation_and_takes_no_other_claim_with_it(
     own = room / "test_own.py"
     own.write_text("def test_rte_own_C2_fails():\n    assert False\n")
     ended, output = bench(
-        room / "crashed", tiny_glue, tiny_bert, "-k", "rte and (C2 or D2) and not C2p", "--allow-unofficial-data",
+        room / "crashed", tiny_glue, tiny_bert, "-k", f"{CHOSEN} and not E1", "--allow-unofficial-data",
         *(word.format(own=own) for word in more), "-p", "crashing", BERTSECRETS_PARAMS=str(quick_params),
         PYTHONPATH=f"{ROOT}{os.pathsep}{room}",
     )  # fmt: skip
@@ -160,8 +161,9 @@ def test_a_run_ends_with_the_verdicts(first, tiny_bert):
     assert re.search(r"^[-=]+ verdicts [-=]+$", output, re.M)
     header = next(line for line in output.splitlines() if line.startswith("id "))
     assert header.split() == ["id", "task", "statement", "published", "band", "observed", "verdict"]
-    assert re.search(r"3 claims: \d+ reproduced, \d+ deviates, \d+ inconclusive, \d+ not applicable", output)
-    assert (code == 1) == (" 0 deviates" not in output)
+    assert re.search(r"3 claims: \d+ reproduced, \d+ deviates, \d+ inconclusive,.* \d+ not applicable", output)
+    failing = re.search(r"claims: .*?[1-9]\d* (deviates|negligible|degenerate)", output)
+    assert (code == 1) == (failing is not None)
     assert f"model {tiny_bert}" in output
     assert "allow_unofficial_data True" in output
 
@@ -177,10 +179,28 @@ def test_each_benchmark_carries_its_verdict(first):
     assert found["D2-rte"]["published"] == 11.9
 
 
+def test_the_json_says_what_the_claims_say_together(first):
+    room, _, _ = first
+    found = json.loads((room / "b.json").read_text())["bertsecrets"]
+    assert set(found) == {"over_tasks", "together"}
+    assert found["together"]["judged"] <= 3
+
+
+def test_what_is_not_decided_fails_if_asked_for(first, tiny_glue, tiny_bert, quick_params):
+    room, _, _ = first
+    code, output = bench(
+        room / "runs", tiny_glue, tiny_bert, "-k", "rte and E1", "--allow-unofficial-data", "--strict-verdicts",
+        BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert code == 1, output
+    assert "1 inconclusive" in output
+    assert re.search(r"FAILED .*E1-rte.* - Failed: inconclusive: ", output)
+
+
 def test_a_second_run_takes_all_from_the_store_and_says_so(first, tiny_glue, tiny_bert, quick_params):
     room, code, _output = first
     again, second = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "rte and (C2 or D2 or E1) and not C2p", "--allow-unofficial-data",
+        room / "runs", tiny_glue, tiny_bert, "-k", CHOSEN, "--allow-unofficial-data",
         "--benchmark-json", room / "c.json", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert again == code, second
@@ -294,7 +314,7 @@ def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
 ):
     alone = json.loads((first[0] / "b.json").read_text())["benchmarks"]
     code, output = bench(
-        tmp_path / "runs", tiny_glue, tiny_bert, "-k", "rte and (C2 or D2 or E1) and not C2p",
+        tmp_path / "runs", tiny_glue, tiny_bert, "-k", CHOSEN,
         "--allow-unofficial-data",
         "--benchmark-json", tmp_path / "b.json", *several, BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
