@@ -45,7 +45,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--claim",
         action="append",
-        help="judge only the claim of this id or name, such as D1 or D1-random; repeatable",
+        help="judge only this claim: an id or name, such as D1, D1-random or D1-rte-random; repeatable",
     )
     add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "budget", "frames", "spacy"))
 
@@ -210,12 +210,20 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
     Raises:
         UserError: an unknown task or claim.
     """
-    from bertsecrets.claims.schema import cases, find_claims
+    from bertsecrets.claims.schema import cases
 
-    wanted = {claim.name for name in options.claim or () for claim in find_claims(name)}
+    wanted = {str(case) for name in options.claim or () for case in _named(name)}
     names = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
     of_tasks = [case for case in cases() if not names or case.task in names]
-    return [case for case in of_tasks if not wanted or case.claim.name in wanted], names
+    return [case for case in of_tasks if not wanted or str(case) in wanted], names
+
+
+def _named(name: str) -> list["Case"]:
+    """Return the case of this name, otherwise the cases of the claims of this id or name."""
+    from bertsecrets.claims.schema import cases, find_claims
+
+    exact = [case for case in cases() if str(case).lower() == name.lower()]
+    return exact or [case for claim in find_claims(name) for case in claim.cases]
 
 
 def conclude(options: argparse.Namespace, judged: Judged) -> int:

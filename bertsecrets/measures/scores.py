@@ -66,12 +66,15 @@ class Scores(Measure):
         return {self.name: (values, samples)}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that a trained model gives a constant answer, or that it answers with something else than numbers."""
+        """Return that a fine-tuned model gives a constant answer, or that one answers with something else than numbers.
+
+        A classifier on a frozen encoder, random weights and an untrained classifier may well end there: that is a result.
+        """
         predicted = measurement.sample("predicted")
         if predicted.dtype.kind == "f" and not np.isfinite(predicted).all():
             return "some answers are not finite"
-        learned = measurement.subject.initialisation in ("pretrained", "frozen")
-        return "gives every example the same answer" if learned and measurement.values.get("constant") else None
+        collapsed = measurement.subject.initialisation == "pretrained" and measurement.values.get("constant")
+        return "gives every example the same answer" if collapsed else None
 
 
 def scores(task: Task, logits: Float[np.ndarray, "examples outputs"], targets: Sequence[float]) -> Result:

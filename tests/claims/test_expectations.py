@@ -1,6 +1,7 @@
 """What a claim can expect besides an order and a figure: an equality, an order without a size, a figure too vague."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,6 +116,16 @@ def test_the_column_without_fine_tuning_is_measured_in_two_ways():
         assert {t: f.published for t, f in frozen.tasks.items()} == {t: f.published for t, f in plain.tasks.items()}
         assert "frozen" in (frozen.initialisation, frozen.against)
         assert "untrained" not in (frozen.initialisation, frozen.against)
+
+
+def test_a_constant_answer_of_a_frozen_encoder_is_a_result_and_no_collapse():
+    """Published are the scores of constant answers, so one of a frozen encoder may reproduce them."""
+    target = [1] * 146 + [0] * 131
+    case = find_case("D1-frozen", "rte")
+    for answer, outcome in ((1, "reproduced"), (0, "deviates")):
+        found = scored([answer] * 277, target, constant=True)
+        found = replace(found, subject=replace(found.subject, initialisation="frozen"))
+        assert judged(case, found, known=SURE).outcome == outcome
 
 
 def test_stsb_is_the_task_on_which_random_weights_do_not_do_well():

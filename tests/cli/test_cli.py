@@ -113,7 +113,7 @@ def test_everything_measured_here_is_judged_elsewhere(capsys, shared, tmp_path, 
 def test_claims_on_no_task_are_asked_for_as_all(capsys, shared):
     out = run(capsys, "report", "--task", "all", "--claim", "B5", *shared)
     assert "B5-l7h6" in out
-    assert "2 not applicable" in out  # the example needs 12 layers of 12 heads
+    assert "6 not applicable" in out  # the example needs 12 layers of 12 heads
 
 
 def test_report_measures_what_is_missing_and_takes_the_rest_from_the_store(capsys, shared):
@@ -136,7 +136,7 @@ def test_explain_prints_a_claim_whole(capsys):
     out = run(capsys, "explain", "c1P")
     assert "C1p: The last two layers change most, with maps padded" in out
     assert "RTE: published -0.251; band < 0" in out
-    assert run(capsys, "explain", "D1").count("source: K19 (Kovaleva et al. 2019) table 1") == 6
+    assert run(capsys, "explain", "D1").count("source: K19 (Kovaleva et al. 2019) table 1") == 8
 
 
 def test_doctor_says_what_is_here_and_what_is_missing(capsys, shared, tiny_glue, tiny_bert):

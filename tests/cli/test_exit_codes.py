@@ -19,7 +19,7 @@ from bertsecrets.store.measurements import keep
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
-CLAIMS = ("--task", "rte", "--claim", "C2", "--claim", "D2", "--claim", "E1")
+CLAIMS = ("--task", "rte", "--claim", "C2", "--claim", "D2-rte", "--claim", "E1")
 
 
 def raising(error):

@@ -13,7 +13,7 @@ from faults import lasting
 from bertsecrets.cli.main import main
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
-FEW = ("--task", "rte", "--claim", "D2", "--claim", "E1", "--claim", "C1", "--seeds", "2", "--threads", "1")
+FEW = ("--task", "rte", "--claim", "D2-rte", "--claim", "E1", "--claim", "C1", "--seeds", "2", "--threads", "1")
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
 
 

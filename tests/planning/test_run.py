@@ -26,7 +26,7 @@ from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
 PROJECT = Path(__file__).parents[2]
-FEW = ("--task", "rte", "--claim", "D2", "--claim", "E1", "--claim", "C1", "--seeds", "2", "--threads", "1")
+FEW = ("--task", "rte", "--claim", "D2-rte", "--claim", "E1", "--claim", "C1", "--seeds", "2", "--threads", "1")
 
 
 def judged(capsys, command, shared, room, *more):
@@ -203,7 +203,7 @@ def alive(group: int) -> list[str]:
 def test_an_interrupted_run_ends_its_processes_and_leaves_nothing_behind(shared, tmp_path, number, code):
     (tmp_path / "sitecustomize.py").write_text(LONG)  # in the processes too
     store = tmp_path / "runs"
-    command = [*("run", "--task", "rte", "--claim", "D2", "--seeds", "2", "--jobs", "2"), *shared, "--store", store]
+    command = [*("run", "--task", "rte", "--claim", "D2-rte", "--seeds", "2", "--jobs", "2"), *shared, "--store", store]
     start = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); " + (
         "from bertsecrets.cli.main import main; sys.exit(main(sys.argv[1:])) if __name__ == '__main__' else None"
     )
