@@ -68,7 +68,7 @@ class Scores(Measure):
     def degenerate(self, measurement: Measurement) -> str | None:
         """Return that a fine-tuned model gives a constant answer, or that one answers with something else than numbers.
 
-        A classifier on a frozen encoder, random weights and an untrained classifier may well end there: that is a result.
+        Classifiers on a frozen encoder, untrained ones and random weights may well end there: that is a result.
         """
         predicted = measurement.sample("predicted")
         if predicted.dtype.kind == "f" and not np.isfinite(predicted).all():
