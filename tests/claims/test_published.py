@@ -138,7 +138,7 @@ def test_the_judge_tells_how_alike_seeds_are():
 
 
 def test_tasks_that_do_not_differ_hardly_ever_make_a_map_deviate():
-    """All tasks have the same truth: which panel is nearest is luck of the published runs, and five seeds tell nothing."""
+    """All tasks have the same truth: which panel is nearest is luck of the published runs."""
     found = []
     for world in range(20):
         rng = np.random.default_rng(world)
