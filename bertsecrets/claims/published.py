@@ -155,7 +155,7 @@ def _less(parts: Number, share: float) -> Number:
 def between_seeds(maps: Float[np.ndarray, "seeds heads"]) -> float:
     """Return the mean correlation between the maps of two seeds: how like one run is to the next.
 
-    >>> between_seeds(np.array([[1.0, 2.0, 4.0], [10.0, 20.0, 40.0]]))
+    >>> round(between_seeds(np.array([[1.0, 2.0, 4.0], [10.0, 20.0, 40.0]])), 3)
     1.0
     """
     pairs = [correlation(maps[one], maps[other]) for one, other in combinations(range(len(maps)), 2)]
