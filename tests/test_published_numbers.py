@@ -147,7 +147,7 @@ def test_a_figure_may_be_the_difference_of_two(tmp_path):
 def test_a_reader_of_explain_sees_the_numbers():
     (claim,) = (one for one in load_claims() if one.name == "D1-pretrained")
     (line,) = (line for line in claim_lines(claim, 0.95) if line.startswith("  RTE"))
-    assert "2.77 from P20, five seeds" in line
+    assert "2.77 (P20, five seeds)" in line
     assert "P20, five seeds: 63.25 +- 2.77" in line
 
 
@@ -158,7 +158,7 @@ def test_the_doubt_of_a_figure_takes_the_place_of_one_more_run():
     of_figure = {"published": 60.0, "doubt": 3.0, "doubt_degrees": 4, "doubt_source": "two sources"}
     case = made_up(figure=of_figure)
     assert band(case, 0.95) == pytest.approx((60 - 2.776 * 3, 60 + 2.776 * 3), abs=0.01)
-    assert "a doubt of 3 from two sources" in width_in_words(case, 0.95)
+    assert "a doubt of 3 (two sources)" in width_in_words(case, 0.95)
 
 
 def test_two_laboratories_are_no_spread_over_seeds():
