@@ -342,8 +342,8 @@ def test_no_jobs_at_a_time_are_refused(tmp_path, tiny_glue, tiny_bert):
 def test_seeds_are_added_to_a_claim_that_is_open(tmp_path, tiny_bert, quick_params):
     glue = write_corpus(tmp_path / "glue", 64, 40)
     _, output = bench(
-        tmp_path / "runs", glue, tiny_bert, "-k", "E1-rte", "--allow-unofficial-data", "--seeds", "auto", "--budget", "2h",
-        "--benchmark-json", tmp_path / "b.json", BERTSECRETS_PARAMS=str(quick_params),
+        tmp_path / "runs", glue, tiny_bert, "-k", "E1-rte", "--allow-unofficial-data", "--seeds", "auto",
+        "--budget", "2h", "--benchmark-json", tmp_path / "b.json", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     [entry] = json.loads((tmp_path / "b.json").read_text())["benchmarks"]
     assert entry["extra_info"]["remarks"][0].startswith("looked after 1, 2"), output
