@@ -67,9 +67,10 @@ def tiny_glue(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def quick_params(tmp_path_factory) -> Path:
-    """A settings file that trains for one epoch, fast."""
+    """A settings file that trains for one epoch, fast, and measures one seed."""
     data = yaml.safe_load(settings.project_path("params.yaml").read_text(encoding="utf-8"))
     data["finetune"] |= FAST
+    data |= {"seeds": [1], "budget": None}  # tests that add seeds say so
     data["judge"]["resamples"] = 200
     file = tmp_path_factory.mktemp("settings") / "params.yaml"
     file.write_text(yaml.safe_dump(data), encoding="utf-8")
