@@ -34,7 +34,8 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float, least:
     of_seeds = np.zeros(1)
     if observed.spread is not None:
         seeds = np.arange(1, MOST_SEEDS + 1)
-        degrees = np.maximum(1, observed.spread.degrees + seeds - observed.seeds)
+        beforehand = observed.seeds * max(0.0, observed.spread.degrees - (observed.seeds - 1))  # as in Spread.updated
+        degrees = np.maximum(1, beforehand / seeds + seeds - 1)
         of_seeds = (
             (stdtrit(degrees, share) + ndtri(CHANCE)) * observed.spread.std * np.sqrt(1 / seeds + observed.published)
         )

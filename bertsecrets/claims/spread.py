@@ -33,15 +33,17 @@ class Spread:
     def updated(self, values: Sequence[float]) -> "Spread":
         """Return the spread once seeds have been seen: its square is the mean of both, weighted by their degrees.
 
+        The more seeds have been seen, the less counts what was known before, of another model or task: its
+        degrees are divided by their number.
+
         Args:
             values: of the quantity, by seed.
         """
-        degrees = len(values) - 1
-        if degrees < 1:
+        own, before = len(values) - 1, self.degrees / len(values)
+        if own < 1:
             return self
-        seen = degrees * float(np.var(values, ddof=1))
-        variance = (self.degrees * self.std**2 + seen) / (self.degrees + degrees)
-        return Spread(float(np.sqrt(variance)), self.degrees + degrees, f"the seeds and {self.source}")
+        variance = (before * self.std**2 + own * float(np.var(values, ddof=1))) / (before + own)
+        return Spread(float(np.sqrt(variance)), before + own, f"the seeds and {self.source}")
 
 
 @lru_cache(maxsize=16)

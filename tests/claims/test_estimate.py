@@ -48,12 +48,12 @@ def test_several_seeds_have_students_interval_around_their_mean():
     assert observed.interval(0.95) == pytest.approx((70 - reach, 70 + reach), abs=0.5)
 
 
-def test_what_is_known_beforehand_counts_as_many_seeds_as_it_has_seen():
-    # variances 4 with four degrees of freedom and 100 with two: (4 * 4 + 2 * 100) / 6 = 36
-    spread = estimate(levels(60.0, 70.0, 80.0), SETTINGS, Spread(2.0, 4, "five seeds")).spread
-    assert (spread.std, spread.degrees) == (pytest.approx(6.0), 6)
+def test_what_is_known_beforehand_counts_the_less_the_more_seeds_are_seen():
+    # variances 4 with six degrees of freedom, of which a third is left, and 100 with two: (2 * 4 + 2 * 100) / 4
+    spread = estimate(levels(60.0, 70.0, 80.0), SETTINGS, Spread(2.0, 6, "seven seeds")).spread
+    assert (spread.std, spread.degrees) == (pytest.approx(math.sqrt(52)), 4)
     many = estimate(levels(*[60.0, 80.0] * 20), SETTINGS, Spread(2.0, 4, "five seeds")).spread
-    assert many.std == pytest.approx(np.sqrt(4000 / 43 + 16 / 43), rel=1e-3)
+    assert many.std == pytest.approx(np.sqrt((4000 + 0.4) / 39.1), rel=1e-3)
 
 
 def test_a_second_seed_makes_the_interval_narrower_on_average():
