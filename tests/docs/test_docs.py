@@ -133,7 +133,7 @@ def test_every_option_that_a_page_names_exists():
             name for code in re.findall(r"`([^`]+)`", prose) for name in re.findall(r"(?<!\S)--[a-z][a-z-]+", code)
         }
         if page.name not in ("patterns-data-card.md",):  # which names options of DVC
-            assert named - known - {"--strict", "--remote"} == set(), page
+            assert named - known - {"--strict-verdicts", "--remote"} == set(), page
 
 
 # ---------------------------------------------------------------------- Python and YAML
