@@ -107,6 +107,8 @@ def _power(
 ) -> str:
     """Return, in words, what would decide a claim that is not decided; empty where nothing can be said."""
     doubtful = _doubtful(case, estimands, limits)
+    if limits is None or not decidable(case, limits):
+        return ""
     assert case.claim.expect is not None
     compares_with_0 = case.claim.expect.kind != "around" and 0.0 in doubtful
     least = smallest(case.unit)[0] if compares_with_0 else 0.0

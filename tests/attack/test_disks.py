@@ -93,14 +93,14 @@ def filled(bench) -> Bench:
     """A bench whose store holds a checkpoint, measurements and verdicts, kept as `filled`."""
     shutil.rmtree(bench.work, ignore_errors=True)
     bench.work.mkdir()
-    bench.done(["report", "@subject", *FEW, "--claim", "E1", "--claim", "G1", "--json", "@right.json"])
+    bench.done(["report", "@subject", *FEW, "--claim", "E1", "--claim", "C3", "--json", "@right.json"])
     bench.keep("filled")
     return bench
 
 
 READING = {
     "measure": ["measure", "special-tokens", "@subject", *FEW],
-    "report": ["report", "@subject", *FEW, "--claim", "E1", "--claim", "G1"],
+    "report": ["report", "@subject", *FEW, "--claim", "E1", "--claim", "C3"],
     "explain": ["explain", "E1"],
     "claims": ["claims"],
 }

@@ -22,7 +22,7 @@ KNOWN = """
   measure: attention-change
   quantity: heads-little-changed
   expect: {{kind: {kind}, value: 200}}
-  tasks: {{rte: {{}}}}
+  tasks: {{rte: {{seed_std: 0.1, seed_source: made up}}}}
   known: [{{model: {model}, task: rte, evidence: a share is never above two hundred percent}}]
 """
 

@@ -133,7 +133,7 @@ def test_a_claim_without_seeds_is_looked_at_once_at_the_full_level():
 
 
 def test_what_only_more_examples_could_decide_is_not_open():
-    by_seed = growth(0.0, 1, ratio=0.0)
+    by_seed = growth(0.0, 2, ratio=0.0)
     verdict = judge(GROWS, by_seed, QUICK, SURE)
     assert (verdict.outcome, verdict.open) == ("inconclusive", False)
     assert "examples would be needed" in verdict.power

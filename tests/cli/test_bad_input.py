@@ -136,8 +136,8 @@ def test_cased_scores_are_a_measurement_of_their_own(capsys, shared, tmp_path):
     data = json.loads((tmp_path / "cased.json").read_text())
     assert data["options"] == {"cased": True}
     assert data["values"]["lower_cases"] is True
-    assert "measure special-tokens has no option --cased" in told(
-        capsys, "measure", "special-tokens", "--task", "rte", *shared, "--cased"
+    assert "measure head-ablation has no option --cased" in told(
+        capsys, "measure", "head-ablation", "--task", "rte", *shared, "--cased"
     )
 
 

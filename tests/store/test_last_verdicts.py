@@ -120,8 +120,7 @@ def test_a_kept_verdict_in_a_line(tmp_path, verdict):
     line = kept_in_words(data)
     assert line.startswith("one on RTE, 20")
     assert "seeds 1: reproduced, observed 60.0 [" in line
-    assert "lies beyond the limit" in line
-    assert "one seed decides this with a chance of 80%" in line
+    assert line.endswith("lies beyond the limit")  # what is decided needs no more seeds
 
 
 def test_explain_and_claims_show_the_last_verdicts(tmp_path, verdict, capsys):
