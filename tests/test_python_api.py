@@ -86,8 +86,8 @@ def test_a_claim_that_could_be_several_is_not_guessed(session):
         session.judge("C1")
     with pytest.raises(bs.UserError, match="D1 could mean D1-rte-untrained, D1-rte-frozen, D1-rte-random"):
         session.judge("D1", task="rte")
-    with pytest.raises(bs.UserError, match="C1 is not about qqp: its cases are C1-mrpc"):
-        session.judge("C1", task="qqp")
+    with pytest.raises(bs.UserError, match="G4 is not about mrpc: its cases are G4-rte"):
+        session.judge("G4", task="mrpc")
     with pytest.raises(bs.UserError, match="unknown claim 'Z1'"):
         session.judge("Z1")
     assert str(session.judge("d1-untrained", task="rte").case) == "D1-rte-untrained"

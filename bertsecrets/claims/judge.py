@@ -14,6 +14,7 @@ import numpy as np
 from bertsecrets.claims.band import (
     at_published_size,
     band,
+    decidable,
     format_interval,
     format_number,
     share_of_other_rows,

@@ -71,7 +71,8 @@ def test_python_m_bertsecrets_explains_a_claim(installed, tmp_path):
 
 def test_its_benchmarks_run_without_a_checkout(installed, tmp_path, tiny_bert, tiny_glue, quick_params):
     done = outside(
-        installed, tmp_path, "pytest", "--pyargs", "bertsecrets.benchmarks", "-k", "D2-rte and not frozen", "-p", "no:cacheprovider",
+        installed, tmp_path, "pytest", "--pyargs", "bertsecrets.benchmarks", "-k", "D2-rte and not frozen",
+        "-p", "no:cacheprovider",
         "--model", str(tiny_bert), "--glue", str(tiny_glue), "--store", str(tmp_path / "runs"), "--device", "cpu",
         "--offline", "--allow-unofficial-data", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip

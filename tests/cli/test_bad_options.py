@@ -49,7 +49,7 @@ def test_what_is_measured_without_training_has_no_task_initialisation_or_seed(ca
 
 def test_what_looks_at_annotated_maps_takes_no_checkpoint(capsys, shared, tmp_path):
     line = told(capsys, "measure", "pattern-quality", *shared, "--checkpoint", tmp_path)
-    assert "annotated maps and no model: leave out --checkpoint" in line
+    assert "pattern-quality uses no model: leave out --checkpoint" in line
 
 
 def test_another_corpus_that_is_there_is_neither_replaced_nor_taken_for_the_one_asked_for(capsys, tmp_path):
