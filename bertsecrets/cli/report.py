@@ -250,6 +250,11 @@ def _write(options: argparse.Namespace, judged: Judged) -> None:
     if options.json:
         write_json(options.json, as_rows(verdicts, settings.confidence))
         print(f"verdicts: {options.json.resolve()}")
+    if options.record:
+        from bertsecrets.claims.record import record
+
+        write_json(options.record, record(judged.model, verdicts))
+        print(f"seeds: {options.record.resolve()}")
     if options.metrics:
         incomplete = {"incomplete": judged.note} if judged.note else {}
         write_json(options.metrics, metrics(verdicts, settings.confidence) | incomplete)

@@ -95,6 +95,18 @@ def test_each_claim_is_judged_on_the_seeds_that_were_kept_for_it(capsys, shelf, 
     assert (seeds["D1-rte-pretrained"], seeds["D2-rte"]) == (fine_tuned, gain)
 
 
+def test_what_seeds_gave_is_put_on_record(capsys, shelf, tmp_path):
+    call = ["report", "--model", "m", "--claim", "D1-pretrained", "--measurements", shelf, "--record"]
+    run(capsys, *call, tmp_path / "seeds-m.json", "--seeds", 2)
+    data = json.loads((tmp_path / "seeds-m.json").read_text())
+    assert data["model"] == "m"
+    assert [(one["claim"], one["task"], one["values"]) for one in data["runs"]] == [
+        ("D1-pretrained", "rte", [[100.0], [100.0]])
+    ]
+    assert "no verdict rests on several seeds" in told(capsys, *call, tmp_path / "none.json", "--seeds", 1)
+    assert not (tmp_path / "none.json").exists()
+
+
 @pytest.mark.parametrize("option", [("--limit", 5), ("--device", "cpu"), ("--glue", "."), ("--grid-limit", 0)])
 def test_options_of_measuring_are_refused_beside_measurements(capsys, shelf, option):
     line = told(capsys, "report", "--model", "m", "--measurements", shelf, *option)
