@@ -41,13 +41,19 @@ ENOUGH = 0.5  # of a published effect: an order whose effect is surely smaller d
 
 
 def judge(
-    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, known: Spread | None = None
+    case: Case,
+    by_seed: Sequence[Mapping[str, Needed]],
+    settings: JudgeParams,
+    known: Spread | None = None,
+    *,
+    look_up: bool = True,
 ) -> Verdict:
     """Return the verdict on a claim from the measurements of each seed.
 
     Args:
         by_seed: per seed, what the claim's quantity needs, by name (`plan.measure_case`).
         known: the spread over seeds as far as it is known beforehand; by default what is cited or on record.
+        look_up: False to take nothing as known where `known` is not given.
     """
     claim = case.claim
     assert claim.quantity is not None
@@ -68,7 +74,7 @@ def judge(
     observed = estimate(
         estimands,
         settings,
-        known or spread_beforehand(case, measurements[0].subject.model),
+        known or (spread_beforehand(case, measurements[0].subject.model) if look_up else None),
         seedless=claim.seedless,
         examples_share=share_of_other_rows(case, measurements) if around else 1.0,
         within=quantity.within(case.task),

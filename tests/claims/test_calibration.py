@@ -83,13 +83,13 @@ def test_a_judge_that_takes_one_seed_for_all_is_out_of_bounds(monkeypatch):
 )
 def test_a_judge_that_always_says_the_same_is_out_of_bounds(monkeypatch, kind, effect, said, wrong):
     judge = counted.judge
-    monkeypatch.setattr(counted, "judge", lambda *arguments: replace(judge(*arguments), outcome=said))
+    monkeypatch.setattr(counted, "judge", lambda *given, **more: replace(judge(*given, **more), outcome=said))
     assert wrong in rates(cell(kind, effect, seeds=5), 12, FEW).wrong
 
 
 def test_what_is_decided_without_any_knowledge_is_out_of_bounds(monkeypatch):
     judge = counted.judge
-    monkeypatch.setattr(counted, "judge", lambda *arguments: replace(judge(*arguments), outcome="reproduced"))
+    monkeypatch.setattr(counted, "judge", lambda *given, **more: replace(judge(*given, **more), outcome="reproduced"))
     assert "100.0% reproduced" in rates(cell("attention", "published", known=False), 5, FEW).wrong
     assert "100.0% reproduced" in rates(cell("attention", "published", examples=20), 5, FEW).wrong
 

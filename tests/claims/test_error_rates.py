@@ -83,6 +83,7 @@ def test_a_tail_without_draws_falls_as_students_does():
         assert (low, high) == pytest.approx((stats.t.ppf(rate / 2, 4), stats.t.isf(rate / 2, 4)), rel=0.03)
 
 
+@pytest.mark.usefixtures("nothing_on_record")
 def test_what_was_not_judged_has_no_p_value():
     few = judged(made_up(), scored([1, 0], [1, 1]))
     alone = judged(made_up(kind="above", figure={}), scored([1] * 90, [1] * 90))

@@ -151,6 +151,7 @@ def of_estimand(estimand, case):
         return judged(case, scored([1], [1]))
 
 
+@pytest.mark.usefixtures("nothing_on_record")
 def test_one_seed_decides_nothing_where_the_spread_is_not_known():
     found = scored([1] * 600 + [0] * 400, [1] * 1000)
     above = made_up(kind="above", value=50.0, figure={})

@@ -79,6 +79,7 @@ def test_a_clear_claim_is_decided_by_the_first_seed_and_says_at_which_level():
     assert verdict.remarks[0] == "looked after 1 seed of at most 5; each at 98.4 %"
 
 
+@pytest.mark.usefixtures("nothing_on_record")
 def test_without_a_known_spread_the_first_look_decides_nothing_and_the_others_go_on():
     by_seed = growth(3.0, ratio=0.1)
     verdict = judge_in_looks(GROWS, by_seed, QUICK)
@@ -139,6 +140,7 @@ def test_what_only_more_examples_could_decide_is_not_open():
     assert "examples would be needed" in verdict.power
 
 
+@pytest.mark.usefixtures("nothing_on_record")
 def test_what_the_seeds_keep_in_doubt_is_open():
     by_seed = growth(0.5, 1, ratio=1.0)
     assert judge(GROWS, by_seed, QUICK, Spread(0.1, 8, "a test")).open
