@@ -164,7 +164,7 @@ def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(ch
     assert entropy.shape == (LAYERS, 4)
     assert 0 < entropy.min() < entropy.max() < np.log2(60)
     assert "it takes --rows" in checkout.command(
-        "measure", "attention-entropy", "--task", "rte", "--substrings", code=2
+        "measure", "attention-entropy", "--task", "rte", "--padded-to", "40", code=2
     )
 
     checkout.add("adding/measure.md", "bertsecrets/claims/quantities/entropy.py")
