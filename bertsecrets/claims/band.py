@@ -38,8 +38,11 @@ def band(
     if expect.kind == "equal":
         return expect.value - smallest(case.unit)[0], expect.value + smallest(case.unit)[0]
     assert figure.published is not None
-    seedless = observed.seedless if observed is not None else case.claim.seedless
-    spread = observed.spread if observed is not None else cited_spread(case)
+    if observed is not None:
+        spread, seedless = observed.spread, observed.seedless
+    else:
+        spread = cited_spread(case)
+        seedless = spread is None and case.claim.seedless  # asked last, since it imports the measure
     doubt = figure.doubt
     if spread is None and not seedless and (doubt is None or observed is not None):
         return None

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 
-from bertsecrets.claims.quantity import Needed
+from bertsecrets.claims.quantity import Needed, all_of
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.types import Measurement
 
@@ -20,22 +20,17 @@ def degenerate(by_seed: Sequence[Mapping[str, Needed]]) -> str | None:
         by_seed: per seed, what the claim's quantity needs, by name.
     """
     for needed in by_seed:
-        for measurement in _all(needed):
+        for measurement in all_of(needed):
             problem = get_measure(measurement.measure).degenerate(measurement)
             if problem:
                 return f"{measurement.subject}: {problem}"
     for one, other in combinations(by_seed, 2):
-        for name in one:
-            for first, second in zip(_all({name: one[name]}), _all({name: other[name]}), strict=True):
-                if first.examples != second.examples:
-                    return f"{first.subject} and {second.subject} have {first.examples} and {second.examples} examples"
-                if first.subject.initialisation != "untrained" and _identical(first, second):
-                    return f"{first.subject} and {second.subject} give the same numbers: the seed changes nothing"
+        for first, second in zip(all_of(one), all_of(other), strict=True):
+            if first.examples != second.examples:
+                return f"{first.subject} and {second.subject} have {first.examples} and {second.examples} examples"
+            if first.subject.initialisation != "untrained" and _identical(first, second):
+                return f"{first.subject} and {second.subject} give the same numbers: the seed changes nothing"
     return None
-
-
-def _all(needed: Mapping[str, Needed]) -> list[Measurement]:
-    return [one for of_need in needed.values() for one in (of_need if isinstance(of_need, tuple) else (of_need,))]
 
 
 def _identical(one: Measurement, other: Measurement) -> bool:

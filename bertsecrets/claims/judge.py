@@ -26,11 +26,11 @@ from bertsecrets.claims.gates import degenerate
 from bertsecrets.claims.power import power, seeds_may_decide
 from bertsecrets.claims.published import with_ceiling
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.claims.quantity import Needed
+from bertsecrets.claims.quantity import Needed, all_of
 from bertsecrets.claims.record import spread_beforehand
 from bertsecrets.claims.schema import Case, Outcome
 from bertsecrets.claims.spread import Spread
-from bertsecrets.claims.units import smallest, too_wide
+from bertsecrets.claims.units import smallest
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.settings import JudgeParams
@@ -87,7 +87,7 @@ def judge(
     if not reason:
         outcome, reason = _outcome(case, estimands, observed, limits, observed.interval(settings.confidence))
         against, in_favour = _p_values(case, estimands, observed, published_error, outcome, settings.confidence)
-    undecided = outcome == "inconclusive" and observed.fewest >= FEWEST
+    undecided, doubtful = outcome == "inconclusive", _doubtful(case, estimands, limits)
     return Verdict(
         case,
         outcome,
@@ -98,8 +98,8 @@ def judge(
         measurements=measurements,
         by_seed=tuple(tuple(estimand.parts.tolist()) for estimand in estimands),
         alike=observed.alike,
-        power=_power(case, estimands, observed, limits, settings.confidence) if outcome == "inconclusive" else "",
-        open=undecided and seeds_may_decide(observed, _doubtful(case, estimands, limits), settings.confidence),
+        power=_power(case, observed, limits, doubtful, settings.confidence) if undecided else "",
+        open=undecided and observed.fewest >= FEWEST and seeds_may_decide(observed, doubtful, settings.confidence),
         p_against=against,
         p_for=in_favour,
     )
@@ -107,28 +107,18 @@ def judge(
 
 def _power(
     case: Case,
-    estimands: Sequence[Estimand],
     observed: Estimate,
     limits: tuple[float, float] | None,
+    doubtful: Sequence[float],
     confidence: float,
 ) -> str:
     """Return, in words, what would decide a claim that is not decided; empty where nothing can be said."""
-    doubtful = _doubtful(case, estimands, limits)
     if limits is None or not decidable(case, limits):
         return ""
     assert case.claim.expect is not None
     compares_with_0 = case.claim.expect.kind != "around" and 0.0 in doubtful
     least = smallest(case.unit)[0] if compares_with_0 else 0.0
     return power(observed, doubtful, confidence, least) if doubtful else ""
-
-
-def all_of(needed: Mapping[str, Needed]) -> list[Measurement]:
-    """Return all measurements of one seed, in the order of the needs and, of each, of its tasks."""
-    return [
-        measurement
-        for of_need in needed.values()
-        for measurement in (of_need if isinstance(of_need, tuple) else (of_need,))
-    ]
 
 
 def _nothing_decides(estimands: Sequence[Estimand], observed: Estimate, limits: tuple[float, float] | None) -> str:
@@ -267,7 +257,7 @@ def _of_figure(
         if all(estimand.constant for estimand in estimands):
             return "reproduced", where.format("inside") + ", and is a constant answer's too"
         return "inconclusive", where.format("inside") + ", which is that of a constant answer; this model gives several"
-    if too_wide(limits, case.unit):
+    if not decidable(case, limits):
         return "inconclusive", f"not decidable: {where.format('inside')}, as nearly anything does"
     nothing = [estimand.nothing for estimand in estimands if estimand.nothing is not None]
     if nothing and interval[0] <= float(np.mean(nothing)) <= interval[1]:

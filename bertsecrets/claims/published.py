@@ -13,11 +13,8 @@ from jaxtyping import Float
 
 from bertsecrets.bootstrap import column_means
 from bertsecrets.claims.estimand import Clusters, Estimand
-from bertsecrets.published import p20_score, published_figures
+from bertsecrets.published import published_figures
 from bertsecrets.texts.metrics import Number
-
-__all__ = ["correlation", "likeness", "p20_score", "published_figures"]
-
 
 SHUFFLED = 0.95  # of maps with shuffled heads are less like the figure than the measured one must be
 OF_CEILING = 0.5  # of the correlation between seeds: what that with the published panel, one more run, must reach

@@ -79,6 +79,15 @@ class Quantity:
         self.arguments.bind(**arguments)
 
 
+def all_of(needed: Mapping[str, Needed]) -> list[Measurement]:
+    """Return all measurements of one seed, in the order of the needs and, of each, of its tasks."""
+    return [
+        measurement
+        for of_need in needed.values()
+        for measurement in (of_need if isinstance(of_need, tuple) else (of_need,))
+    ]
+
+
 def quantity(
     name: str, /, *, unit: str, within: Ends | Callable[[str], Ends] = ANY, **needs: Need
 ) -> Callable[[Function], Function]:

@@ -7,7 +7,7 @@ SMALLEST = {
     "cosine": (0.01, "a hundredth of the whole range of similarity between non-negative maps"),
     "depth": (0.02, "a quarter of the distance between two of twelve layers"),
     "ratio": (0.02, "a fiftieth of the larger weight"),
-    "r": (0.01, "less than the reading of a published figure changes a correlation"),
+    "r": (0.01, "a hundredth of perfect likeness; panels of two tasks may correlate .98"),
     "standard deviations": (0.1, "a tenth of the heads' own spread"),
 }
 WIDEST = {"points": 50.0, "percent": 50.0}  # half of all values: a wider prediction interval is met by nearly anything

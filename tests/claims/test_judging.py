@@ -17,11 +17,11 @@ from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate
 from bertsecrets.claims.judge import decide_order, judge, shape_problem
 from bertsecrets.claims.plan import measure_case
-from bertsecrets.claims.published import published_figures
 from bertsecrets.claims.quantity import REGISTERED
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.spread import Spread
 from bertsecrets.errors import NotApplicableError
+from bertsecrets.published import published_figures
 from bertsecrets.report.text import check
 from bertsecrets.types import Subject
 

@@ -7,9 +7,9 @@ from measurements import estimand, gridded, measured, read, verdict
 from bertsecrets.ablation.gains import all_gains, gains_of
 from bertsecrets.bootstrap import resampled_means
 from bertsecrets.claims.estimate import with_interval
-from bertsecrets.claims.published import published_figures
 from bertsecrets.claims.quantities import ablation
 from bertsecrets.errors import NotApplicableError
+from bertsecrets.published import published_figures
 from bertsecrets.settings import JudgeParams
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from measurements import estimand, gridded, read, verdict
 
-from bertsecrets.claims.published import published_figures
 from bertsecrets.errors import NotApplicableError
+from bertsecrets.published import published_figures
 
 NAN = math.nan
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from measurements import estimand, gridded, measured, read, verdict
 
-from bertsecrets.claims.published import published_figures
 from bertsecrets.claims.quantities.words import FIGURE_7, LINGUISTIC
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.published import published_figures
 
 NAN = math.nan
 

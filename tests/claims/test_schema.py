@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from bertsecrets.claims.band import band
-from bertsecrets.claims.published import published_figures
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case, cases, find_claims, load_claims
 from bertsecrets.errors import UserError
+from bertsecrets.published import published_figures
 from bertsecrets.report.text import status
 from bertsecrets.settings import load_settings, project_path
 from bertsecrets.texts.tasks import TASKS

@@ -9,12 +9,12 @@ from jaxtyping import Float
 
 from bertsecrets.claims.calibration.worlds import MODEL, Drawn, Exam, World, crossed, levels, measured, mixed
 from bertsecrets.claims.estimand import Estimand
-from bertsecrets.claims.published import published_figures
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.published import published_figures
 from bertsecrets.texts.metrics import accuracy, moments, pearson, positive_f1
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement, Subject
