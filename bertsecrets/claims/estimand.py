@@ -17,6 +17,7 @@ from bertsecrets.types import Measurement
 
 FEWEST = 30  # examples; with fewer, bootstrap intervals miss the truth too often
 Statistic = Callable[..., Number]  # means of blocks to one value per resample, or to a single one
+Extreme = Literal["least", "most"]
 Clusters = Int[np.ndarray, " rows"] | None  # the number of each row's cluster, from 0
 
 
@@ -52,7 +53,7 @@ class Estimand:
     sampled: bool = True
     drawn: tuple[int | None, ...] = ()
     clusters: tuple[Clusters, ...] = ()
-    extreme: Literal["least", "most"] | None = None
+    extreme: Extreme | None = None
     published: int = 0
     map: Float[np.ndarray, " heads"] | None = None
     nothing: float | None = None
@@ -75,7 +76,12 @@ class Estimand:
     @property
     def value(self) -> float:
         """The number on the examples themselves, without resampling."""
-        return float(self.parts.max() if self.extreme == "most" else self.parts.min())
+        return float(self.parts[decisive(self.parts, self.extreme)])
+
+
+def decisive(parts: Float[np.ndarray, " parts"], extreme: Extreme | None) -> int:
+    """Return the place of the part that decides: the most of them or the least, or the only one."""
+    return int(parts.argmax() if extreme == "most" else parts.argmin())
 
 
 def flat(measurement: Measurement, name: str) -> Float[np.ndarray, "examples heads"]:

@@ -20,7 +20,7 @@ from bertsecrets.bootstrap import (
     resample_counts,
     resampled_means,
 )
-from bertsecrets.claims.estimand import Clusters, Estimand
+from bertsecrets.claims.estimand import Clusters, Estimand, Extreme, decisive
 from bertsecrets.claims.spread import Spread
 from bertsecrets.settings import JudgeParams
 
@@ -56,7 +56,7 @@ class Estimate:
     value: float
     parts: Float[np.ndarray, " parts"]
     replicates: Replicates
-    extreme: str | None
+    extreme: Extreme | None
     seeds: int
     examples: int
     spread: Spread | None = None
@@ -145,31 +145,31 @@ def estimate(
         if spread is not None:
             replicates[:, part] += spread.draws(rng, settings.resamples) * np.sqrt(1 / count + estimands[0].published)
     sizes = (
-        _fewest(block, estimand.clusters[place] if estimand.clusters else None)
+        _fewest(block, estimand.clusters[i] if estimand.clusters else None)
         for estimand in estimands
         if estimand.sampled
-        for place, block in enumerate(estimand.blocks)
+        for i, block in enumerate(estimand.blocks)
     )
     extreme = estimands[0].extreme
-    decisive = int(value.argmax() if extreme == "most" else value.argmin())
-    examples_error = sampling_error = float(by_seed.mean(0)[:, decisive].std())
+    place = decisive(value, extreme)
+    examples_error = sampling_error = float(by_seed.mean(0)[:, place].std())
     if any(estimand.drawn for estimand in estimands):
-        examples_error = float(_replicates(estimands, settings, annotated=False).mean(0)[:, decisive].std())
+        examples_error = float(_replicates(estimands, settings, annotated=False).mean(0)[:, place].std())
     return Estimate(
-        value=float(value[decisive]),
+        value=float(value[place]),
         parts=value,
         replicates=replicates,
         extreme=extreme,
         seeds=count,
         examples=sum(len(block) for block in estimands[0].blocks),
-        spread=spreads[decisive],
-        sampling_error=float(counted[decisive]) * sampling_error,
-        examples_error=float(counted[decisive]) * examples_error,
+        spread=spreads[place],
+        sampling_error=float(counted[place]) * sampling_error,
+        examples_error=float(counted[place]) * examples_error,
         fewest=min(sizes, default=np.inf),
         published=estimands[0].published,
         seedless=seedless,
         within=within,
-        alike=float(alike[decisive] / of_each[decisive]) if count > 1 and of_each[decisive] > 0 else None,
+        alike=float(alike[place] / of_each[place]) if count > 1 and of_each[place] > 0 else None,
     )
 
 

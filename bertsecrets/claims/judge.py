@@ -97,6 +97,7 @@ def judge(
         band=limits,
         measurements=measurements,
         by_seed=tuple(tuple(estimand.parts.tolist()) for estimand in estimands),
+        extreme=observed.extreme,
         alike=observed.alike,
         power=_power(case, observed, limits, doubtful, settings.confidence) if undecided else "",
         open=undecided and observed.fewest >= FEWEST and seeds_may_decide(observed, doubtful, settings.confidence),

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from bertsecrets.claims.band import cited_spread
+from bertsecrets.claims.estimand import Extreme, decisive
 from bertsecrets.claims.schema import Case, Claim, load_claims
 from bertsecrets.claims.spread import Spread, pooled
 from bertsecrets.claims.verdict import Verdict
@@ -26,19 +27,21 @@ LIMIT = 2**24  # bytes of such a file
 class Runs(Section):
     """What a claim's quantity was on a task: the parts of each seed, a single one for most quantities.
 
-    `alike` is the share of the examples' variance that all seeds have in common (`Spread`).
+    `extreme` says which of several parts the quantity is; `alike` is the share of the examples' variance that all
+    seeds have in common (`Spread`).
     """
 
     claim: str
     task: str
     seeds: tuple[int, ...] = Field(min_length=2)
     values: tuple[tuple[float, ...], ...] = Field(min_length=2)
+    extreme: Extreme | None = None
     alike: float = Field(default=1.0, ge=0, le=1)
 
     @property
     def std(self) -> float:
-        """The standard deviation over seeds; of several parts, the root of their mean variance."""
-        return float(np.sqrt(np.var(self.values, axis=0, ddof=1).mean()))
+        """The standard deviation over seeds; of several parts, that of the one that decides."""
+        return std_of_seeds(self.values, self.extreme)
 
 
 class Recorded(Section):
@@ -65,6 +68,12 @@ def spread_beforehand(case: Case, model: str) -> Spread | None:
     models, tasks = ({one[0] for one in chosen}, {one[1].task for one in chosen})
     source = f"runs on record ({', '.join(sorted(models))} on {', '.join(sorted(tasks))})"
     return pooled([(runs.std, len(runs.seeds) - 1) for _, runs in chosen], source, common)
+
+
+def std_of_seeds(values: Sequence[Sequence[float]], extreme: Extreme | None) -> float:
+    """Return the standard deviation over seeds of a quantity: of several parts, that of the one that decides."""
+    of_part = decisive(np.mean(values, axis=0), extreme)
+    return float(np.std([parts[of_part] for parts in values], ddof=1))
 
 
 def _alike(claim: Claim) -> set[str]:
@@ -102,6 +111,7 @@ def record(model: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
             task=verdict.case.task,
             seeds=verdict.seeds,
             values=verdict.by_seed,
+            extreme=verdict.extreme,
             alike=1.0 if verdict.alike is None else verdict.alike,
         )
         for verdict in verdicts

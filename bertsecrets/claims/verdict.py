@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.claims.against import against
+from bertsecrets.claims.estimand import Extreme
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case, Outcome
 from bertsecrets.measures.registry import get_measure
@@ -19,6 +20,7 @@ class Verdict:
 
     Args:
         by_seed: the quantity on every seed: its parts, where it is the least or the most of several, otherwise one.
+        extreme: which of several parts that is.
         alike: the share of the examples' variance that all seeds have in common (`Spread`); None for one seed.
         p_against: the smallest error rate at which the claim would still deviate or be negligible; None where nothing
             was judged.
@@ -37,6 +39,7 @@ class Verdict:
     measurements: tuple[Measurement, ...] = ()
     power: str = ""
     by_seed: tuple[tuple[float, ...], ...] = ()
+    extreme: Extreme | None = None
     alike: float | None = None
     p_against: float | None = None
     p_for: float | None = None
@@ -113,6 +116,7 @@ class Verdict:
             "models": sorted({measurement.subject.model for measurement in self.measurements}),
             "seeds": list(self.seeds),
             "by_seed": [list(parts) for parts in self.by_seed],
+            "extreme": self.extreme,
             "seconds": round(seconds, 2),
         }
 

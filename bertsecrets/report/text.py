@@ -92,7 +92,7 @@ def width_in_words(case: Case, confidence: float) -> str:
         parts.append(f"a doubt of {format_number(figure.doubt)} ({figure.doubt_source})")
     parts.append(f"{figure.rounding} rounding")
     middle = f"{format_number(figure.published)} +- {' and '.join(parts)}"
-    seeds = "" if case.claim.seedless else " for very many seeds, wider for few"
+    seeds = "" if spread is None and case.claim.seedless else " for very many seeds, wider for few"
     return f"{format_interval(limits)}{seeds}: {middle}"
 
 

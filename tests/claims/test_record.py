@@ -85,8 +85,10 @@ def test_claims_of_the_same_quantity_stand_in_for_one_without_runs(evidence):
 
 
 def test_the_parts_of_a_quantity_share_their_spread():
-    runs = on_record.Runs(claim="C1", task="rte", seeds=(1, 2), values=((0.0, 0.0), (2.0, 0.0)))
-    assert runs.std == pytest.approx(np.sqrt((2.0 + 0.0) / 2))
+    values = ((0.0, 3.0), (2.0, 3.5))
+    least = on_record.Runs(claim="E2", task="rte", seeds=(1, 2), values=values, extreme="least")
+    most = on_record.Runs(claim="C1", task="rte", seeds=(1, 2), values=values, extreme="most")
+    assert (least.std, most.std) == pytest.approx((np.sqrt(2.0), 0.5 / np.sqrt(2)))
 
 
 def test_a_damaged_record_is_one_clear_line(evidence):

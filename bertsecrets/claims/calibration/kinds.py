@@ -359,7 +359,7 @@ def kinds() -> Mapping[str, Kind]:
     found = [
         Kind("attention", find_case("C3-rte"), growth, orders(0.07), due=True),
         Kind("layers that tie", find_case("C1-rte"), change, orders(0.25), due=True, conservative=True),
-        Kind("layers", find_case("C1-rte"), apart, orders(0.25), due=True),
+        Kind("layers", find_case("C1-rte"), apart, orders(0.25), due=True, conservative=True),
         Kind("score difference", find_case("D3-rte"), score_gap, orders(11.9, half=True), due=True),
         Kind("score difference (MRPC)", find_case("D3-mrpc"), gap_on_mrpc, orders(14, half=True), due=True),
         Kind("score figure", find_case("D1-rte-pretrained"), figure, {"none": 0, "nothing": 11.9}, due=True),
@@ -371,7 +371,7 @@ def kinds() -> Mapping[str, Kind]:
         Kind("mean of heads", find_case("G2-rte"), mean_of_heads, orders(1.2)),
         Kind("first layer", find_case("G4-rte"), first_layer, orders(3.2, half=True)),
         Kind("lesser of two heads", find_case("B4-rte-own"), lesser_of_two, orders(0.5), conservative=True),
-        Kind("ratio", find_case("E4-rte"), ratio, orders(0.18)),
+        Kind("ratio", find_case("E4-rte"), ratio, orders(0.18), conservative=True),
         Kind("growth of the best head", find_case("E3-rte"), best_growth, orders(0.053)),
         Kind("whole figure", find_case("C4-rte"), whole_figure, orders(0.5), conservative=True),
         seedless("order of frame heads", find_case("B1-all"), frames, orders(0.071, half=True), conservative=True),

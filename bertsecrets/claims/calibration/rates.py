@@ -10,6 +10,7 @@ from bertsecrets.claims.calibration.kinds import RUNS, Kind, kinds
 from bertsecrets.claims.calibration.worlds import Drawn, World
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.judge import FEWEST, judge
+from bertsecrets.claims.record import std_of_seeds
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.spread import Spread, pooled
 from bertsecrets.settings import JudgeParams
@@ -110,8 +111,8 @@ def spread_beforehand(kind: Kind, drawn: Drawn, world: World, rng: np.random.Gen
     spreads, alike = [], []
     for by_seed in several:
         estimands = [kind.read(needed) for needed in by_seed]
-        std = np.sqrt(np.var([estimand.parts for estimand in estimands], axis=0, ddof=1).mean())
-        spreads.append((float(std), RUNS - 1))
+        std = std_of_seeds([estimand.parts.tolist() for estimand in estimands], estimands[0].extreme)
+        spreads.append((std, RUNS - 1))
         seen = estimate(estimands, ROUGHLY).alike if world.seeds == 1 else None
         alike.append(1.0 if seen is None else seen)
     if drawn.cited:
