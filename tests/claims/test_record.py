@@ -45,7 +45,8 @@ def test_what_seeds_gave_is_written_and_read_again(evidence):
     data = record("m", [by_seeds(240, 244, 236)])
     (runs,) = data["runs"]
     assert 0.9 < runs.pop("alike") <= 1  # all seeds are right on the same rows but for a few
-    assert runs == {"claim": "D9", "task": "rte", "seeds": [1, 2, 3], "values": [[60.0], [61.0], [59.0]]}
+    values = [[60.0], [61.0], [59.0]]
+    assert runs == {"claim": "D9", "task": "rte", "seeds": [1, 2, 3], "values": values, "extreme": None}
     (evidence / "seeds-m.json").write_text(json.dumps(data))
     on_record.runs_on_record.cache_clear()
     assert spread_beforehand(made_up(kind="above", figure={}), "another").std > 0
@@ -84,7 +85,7 @@ def test_claims_of_the_same_quantity_stand_in_for_one_without_runs(evidence):
     assert spread_beforehand(of_id("C1-rte"), "m") is None
 
 
-def test_the_parts_of_a_quantity_share_their_spread():
+def test_of_several_parts_the_one_that_decides_gives_the_spread():
     values = ((0.0, 3.0), (2.0, 3.5))
     least = on_record.Runs(claim="E2", task="rte", seeds=(1, 2), values=values, extreme="least")
     most = on_record.Runs(claim="C1", task="rte", seeds=(1, 2), values=values, extreme="most")
