@@ -372,7 +372,7 @@ def kinds() -> Mapping[str, Kind]:
         Kind("first layer", find_case("G4-rte"), first_layer, orders(3.2, half=True)),
         Kind("lesser of two heads", find_case("B4-rte-own"), lesser_of_two, orders(0.5), conservative=True),
         Kind("ratio", find_case("E4-rte"), ratio, orders(0.18), conservative=True),
-        Kind("growth of the best head", find_case("E3-rte"), best_growth, orders(0.053)),
+        Kind("growth of the best head", find_case("E3-rte"), best_growth, orders(0.053), conservative=True),
         Kind("whole figure", find_case("C4-rte"), whole_figure, orders(0.5), conservative=True),
         seedless("order of frame heads", find_case("B1-all"), frames, orders(0.071, half=True), conservative=True),
         seedless("frame heads over a percentile", find_case("B3-all"), percentile, orders(0.031), conservative=True),
