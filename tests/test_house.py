@@ -18,6 +18,8 @@ ORDER = (
         "errors",
         "reading",
         "types",
+        "formats",
+        "checkout",
         "extras",
         "bootstrap",
         "settings",

@@ -157,7 +157,7 @@ def _found(work: Path):
             ],
         )
     if (work / "verdicts.json").exists():
-        yield "verdicts", read_json(work / "verdicts.json")
+        yield "verdicts", read_json(work / "verdicts.json")["verdicts"]
 
 
 def _tests(file: Path) -> Record:

@@ -11,17 +11,19 @@ import threading
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from bertsecrets.claims.quantity import Needed
-from bertsecrets.claims.schema import FAILURES, Case, cases
+from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.crash import BUG, USER_ERROR, in_short, interrupted, of_the_machine, report_bug
 from bertsecrets.cli.notices import in_one_line
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import MissingError, RunError, UserError, one_line
+from bertsecrets.formats import Ends, VerdictData
 from bertsecrets.options import PARSING, RunOptions, add_options
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from bertsecrets.planning.jobs import Prepared
     from bertsecrets.session import Session
 
-KIND, OUTCOME = "bertsecrets", "verdict"  # properties of reports
+KIND, OUTCOME = "bertsecrets", "verdict"  # properties of reports, and so of JUnit's XML
+LACKING = "missing input"  # instead of a verdict
 OURS, CRASHED, FOREIGN = "benchmark", "crashed", "foreign"
 VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
@@ -213,14 +216,18 @@ def judged(run_session, benchmark, request: pytest.FixtureRequest):
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
 
+    def lacking(case: Case, reason: str) -> NoReturn:
+        request.node.user_properties.extend([(OUTCOME, LACKING), ("reason", one_line(reason))])
+        leave_open(case, reason)
+
     def run(case: Case) -> Verdict:
         reason = missing(run_session, case)
         if reason:
-            leave_open(case, reason)
+            lacking(case, reason)
         try:
             verdict = attempt(case, partial(from_session, case))
         except MissingError as error:
-            leave_open(case, str(error))
+            lacking(case, str(error))
         except RunError as error:
             pytest.exit(f"{case}: {one_line(error)}", returncode=USER_ERROR)
         except Exception as error:
@@ -238,11 +245,32 @@ def judged(run_session, benchmark, request: pytest.FixtureRequest):
 
     def record(verdict: Verdict) -> None:
         benchmark.extra_info.update(verdict.as_json())
-        benchmark.extra_info["reused"] = bool(verdict.measurements) and all(m.reused for m in verdict.measurements)
         request.config.stash[VERDICTS].append(verdict)
-        request.node.user_properties.append((OUTCOME, verdict.outcome))
+        request.node.user_properties.extend(_properties(verdict.data))
 
     return run
+
+
+def _properties(verdict: VerdictData) -> list[tuple[str, object]]:
+    """Return what JUnit's XML says of a verdict; what it does not have is left out."""
+    facts = {
+        OUTCOME: verdict.verdict,
+        "observed": verdict.observed,
+        "interval": _ends(verdict.interval),
+        "band": _ends(verdict.band),
+        "unit": verdict.unit,
+        "published": verdict.published,
+        "model": " ".join(verdict.models),
+        "seeds": " ".join(map(str, verdict.seeds)),
+        "known_deviation": "yes" if verdict.known_deviation else None,
+        "reason": verdict.reason,
+    }
+    return [(name, fact) for name, fact in facts.items() if fact not in (None, "")]
+
+
+def _ends(ends: Ends | None) -> str | None:
+    """Return the ends of an interval as `low high`; an open one as -inf or inf."""
+    return f"{-inf if ends[0] is None else ends[0]} {inf if ends[1] is None else ends[1]}" if ends else None
 
 
 # ---------------------------------------------------------------------- exit codes
@@ -314,11 +342,12 @@ def pytest_sessionfinish(session: pytest.Session):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
-    """Add what the verdicts of the run say together to `--benchmark-json`."""
-    from bertsecrets.report.json import as_a_run
+    """Add the verdicts of the run to `--benchmark-json`, as `report --json` writes them."""
+    from bertsecrets.report.json import as_file
 
-    verdicts = config.stash[VERDICTS]
-    output_json["bertsecrets"] = as_a_run(verdicts, load_settings().judge.confidence)
+    verdicts, settings = config.stash[VERDICTS], load_settings()
+    model = config.stash[OPTIONS].model or settings.model
+    output_json["bertsecrets"] = as_file(verdicts, model, settings).model_dump(mode="json")
 
 
 def _light(verdicts: list[Verdict]) -> list[Verdict]:
@@ -369,7 +398,7 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     terminalreporter.write_line(verdict_table(verdicts))
     for line in run_lines(verdicts, load_settings().judge.confidence):
         terminalreporter.write_line(line)
-    known = [v for v in verdicts if v.outcome in FAILURES and v.case.known_deviation(v.measurements[0].subject.model)]
+    known = [verdict for verdict in verdicts if verdict.known_deviation]
     if known:
         terminalreporter.write_line(f"known to deviate: {', '.join(str(v.case) for v in known)}")
     failed = [v for v in verdicts if v.outcome == "not measured"]

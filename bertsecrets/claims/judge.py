@@ -28,11 +28,12 @@ from bertsecrets.claims.published import with_ceiling
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed, all_of
 from bertsecrets.claims.record import spread_beforehand
-from bertsecrets.claims.schema import Case, Outcome
+from bertsecrets.claims.schema import Case
 from bertsecrets.claims.spread import Spread
 from bertsecrets.claims.units import smallest
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
+from bertsecrets.formats import Outcome
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 

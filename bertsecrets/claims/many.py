@@ -6,14 +6,14 @@ are judged together, some do.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.claims.paper import SEVEN_TASKS
-from bertsecrets.claims.schema import FAILURES, Claim, Outcome, load_claims
+from bertsecrets.claims.schema import Claim, load_claims
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.formats import FAILURES, Outcome, OverTasksData, TogetherData
 from bertsecrets.texts.tasks import TASKS
 
 
@@ -38,15 +38,16 @@ class Together:
         """How many claims deviate by chance at most, on average, if all are true."""
         return self.judged * self.rate
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as data, for reports and other programs."""
-        return {
-            "judged": self.judged,
-            "false_alarms": round(self.false_alarms, 2),
-            "false_discovery_rate": round(self.rate, 6),
-            "surviving": list(self.survive),
-            "not_surviving": list(self.others),
-        }
+    @property
+    def data(self) -> TogetherData:
+        """The same as data, for reports and other programs."""
+        return TogetherData(
+            judged=self.judged,
+            false_alarms=round(self.false_alarms, 2),
+            false_discovery_rate=round(self.rate, 6),
+            surviving=list(self.survive),
+            not_surviving=list(self.others),
+        )
 
 
 def together(verdicts: Iterable[Verdict], confidence: float) -> Together:
@@ -98,19 +99,20 @@ class OverTasks:
     p_for: float
     p_against: float
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as data, for reports and other programs."""
-        return {
-            "claim": self.claim.name,
-            "speaks_of": self.words,
-            "tasks": self.tasks,
-            "judged": self.judged,
-            "holds_on_at_least": self.holds,
-            "fails_on_at_least": self.fails,
-            "verdict": self.outcome,
-            "p_for": self.p_for,
-            "p_against": self.p_against,
-        }
+    @property
+    def data(self) -> OverTasksData:
+        """The same as data, for reports and other programs."""
+        return OverTasksData(
+            claim=self.claim.name,
+            speaks_of=self.words,
+            tasks=self.tasks,
+            judged=self.judged,
+            holds_on_at_least=self.holds,
+            fails_on_at_least=self.fails,
+            verdict=self.outcome,
+            p_for=self.p_for,
+            p_against=self.p_against,
+        )
 
 
 def over_tasks(verdicts: Sequence[Verdict], confidence: float) -> list[OverTasks]:

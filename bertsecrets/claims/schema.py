@@ -23,10 +23,6 @@ from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 from bertsecrets.types import Initialisation
 
 ANY_MODEL = "any"  # a deviation that does not depend on the model, such as one of the suite's own classifier
-Outcome = Literal[
-    "reproduced", "deviates", "negligible", "inconclusive", "degenerate", "not applicable", "not measured"
-]
-FAILURES: tuple[Outcome, ...] = ("deviates", "negligible", "degenerate")  # what a claim's benchmark fails on
 
 
 class Expectation(Section):

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from bertsecrets.claims.against import against
 from bertsecrets.claims.estimand import Extreme
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.claims.schema import Case, Outcome
+from bertsecrets.claims.schema import Case
+from bertsecrets.formats import FAILURES, Outcome, VerdictData
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import checkpoint_differences, differences
 from bertsecrets.types import Measurement, as_html
@@ -60,6 +59,22 @@ class Verdict:
         return against(self.case, self.observed, self.band, sorted(models))
 
     @property
+    def models(self) -> list[str]:
+        """The models of the subjects that were measured."""
+        return sorted({measurement.subject.model for measurement in self.measurements})
+
+    @property
+    def known_deviation(self) -> bool:
+        """Whether the claim fails, and is known to for this model."""
+        known = any(self.case.known_deviation(model) for model in self.models)
+        return known and self.outcome in FAILURES
+
+    @property
+    def reused(self) -> bool:
+        """Whether all measurements were in the store."""
+        return bool(self.measurements) and all(measurement.reused for measurement in self.measurements)
+
+    @property
     def remarks(self) -> list[str]:
         """Remarks that a reader needs beside the outcome: limited or unofficial data, precision, reuse and so on."""
         remarks = [self.looks] if self.looks else []
@@ -76,7 +91,7 @@ class Verdict:
                 remarks.append(f"constant predictor ({measurement.subject.initialisation})")
             remarks += get_measure(measurement.measure).remarks(measurement)
             remarks += [*measurement.older, *_older(measurement)]
-        if self.measurements and all(measurement.reused for measurement in self.measurements):
+        if self.reused:
             remarks.append("stored")
         return list(dict.fromkeys(remarks))
 
@@ -90,35 +105,49 @@ class Verdict:
         claim = self.case.claim
         return claim.unit or (QUANTITIES[claim.quantity].unit if claim.quantity else "")
 
+    @property
+    def data(self) -> VerdictData:
+        """The verdict as data, for `--benchmark-json`, reports and other programs."""
+        claim, provenances = self.case.claim, [measurement.provenance for measurement in self.measurements]
+        return VerdictData(
+            id=str(self.case),
+            claim=claim.id,
+            variant=claim.variant,
+            task=self.case.task,
+            statement=claim.statement,
+            source=claim.source,
+            unit=self.unit,
+            published=self.case.figure.published,
+            published_constant_answer=self.case.figure.constant_answer,
+            band=self.band,
+            observed=self.observed,
+            interval=self.interval,
+            verdict=self.outcome,
+            against=self.against,
+            reason=self.reason,
+            power=self.power,
+            p_against=self.p_against,
+            p_for=self.p_for,
+            remarks=self.remarks,
+            known_deviation=self.known_deviation,
+            models=self.models,
+            seeds=list(self.seeds),
+            by_seed=[list(parts) for parts in self.by_seed],
+            extreme=self.extreme,
+            limits={
+                name: min(given)
+                for name in ("limit", "train_limit")
+                if (given := [one[name] for one in provenances if one.get(name)])
+            },
+            official_data=all(one.get("official_data", True) for one in provenances),
+            data=sorted({one["data_fingerprint"][:12] for one in provenances if one.get("data_fingerprint")}),
+            seconds=round(sum(one.get("seconds", 0) for one in provenances), 2),
+            reused=self.reused,
+        )
+
     def as_json(self) -> dict[str, Any]:
-        """Return the verdict as data, for `--benchmark-json`, reports and other programs."""
-        claim = self.case.claim
-        seconds = sum(measurement.provenance.get("seconds", 0) for measurement in self.measurements)
-        return {
-            "id": str(self.case),
-            "claim": claim.id,
-            "task": self.case.task,
-            "statement": claim.statement,
-            "source": claim.source,
-            "unit": self.unit,
-            "published": self.case.figure.published,
-            "published_constant_answer": self.case.figure.constant_answer,
-            "band": [end if np.isfinite(end) else None for end in self.band] if self.band else None,
-            "observed": self.observed,
-            "interval": list(self.interval) if self.interval else None,
-            "verdict": self.outcome,
-            "against": self.against,
-            "reason": self.reason,
-            "power": self.power,
-            "p_against": self.p_against,
-            "p_for": self.p_for,
-            "remarks": self.remarks,
-            "models": sorted({measurement.subject.model for measurement in self.measurements}),
-            "seeds": list(self.seeds),
-            "by_seed": [list(parts) for parts in self.by_seed],
-            "extreme": self.extreme,
-            "seconds": round(seconds, 2),
-        }
+        """Return the verdict as data that JSON can hold."""
+        return self.data.model_dump(mode="json")
 
 
 def _older(measurement: Measurement) -> list[str]:

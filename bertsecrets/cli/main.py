@@ -18,6 +18,7 @@ from bertsecrets.cli import (
     claims,
     doctor,
     fetch,
+    formats,
     launched,
     measure,
     patterns,
@@ -52,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"bertsecrets {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    for group in (claims, fetch, measure, report, plan, specifications, patterns, store, calibrate, doctor):
+    for group in (claims, fetch, measure, report, formats, plan, specifications, patterns, store, calibrate, doctor):
         group.add_parsers(commands)
     return parser
 

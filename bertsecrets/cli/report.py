@@ -56,6 +56,13 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plots", type=path, help="write the curves over layers to this JSON file")
     parser.add_argument("--html", type=path, help="write the report to this HTML file")
     parser.add_argument("--json", type=path, help="write the verdicts to this JSON file")
+    parser.add_argument("--markdown", type=path, metavar="FILE", help="write a summary to this Markdown file")
+    parser.add_argument(
+        "--badge",
+        type=path,
+        metavar="FILE",
+        help="write how many claims hold to this JSON file, for shields.io",
+    )
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 also if a claim that was asked for is not decided"
     )
@@ -147,7 +154,7 @@ class Judged:
             raise UserError(
                 f"{len(failed)} of {len(self.cases)} claims could not be measured ({names}{more}): {failed[0].reason}"
             )
-        from bertsecrets.claims.schema import FAILURES
+        from bertsecrets.formats import FAILURES
 
         failing = [verdict.case for verdict in self.verdicts if verdict.outcome in FAILURES]
         unexpected = any(case.known_deviation(self.model) is None for case in failing)
@@ -239,16 +246,20 @@ def conclude(options: argparse.Namespace, judged: Judged) -> int:
 
 def _write(options: argparse.Namespace, judged: Judged) -> None:
     """Print the table of verdicts and what they say together, and write the files asked for."""
-    from bertsecrets.report.json import as_rows, layer_rows, metrics
+    from bertsecrets.report.json import as_file, badge, layer_rows, metrics
+    from bertsecrets.report.markdown import summary
     from bertsecrets.report.text import run_lines, verdict_table
     from bertsecrets.settings import load_settings
     from bertsecrets.store.entries import write_json
+    from bertsecrets.store.files import write_whole
 
-    verdicts, settings = judged.verdicts, load_settings().judge
+    verdicts, params = judged.verdicts, load_settings()
+    settings = params.judge
+    written = as_file(verdicts, judged.model, params, note=judged.note)
     print(verdict_table(verdicts))
     print("\n".join(run_lines(verdicts, settings.confidence)))
     if options.json:
-        write_json(options.json, as_rows(verdicts, settings.confidence))
+        write_json(options.json, written.model_dump(mode="json"))
         print(f"verdicts: {options.json.resolve()}")
     if options.record:
         from bertsecrets.claims.record import record
@@ -260,9 +271,12 @@ def _write(options: argparse.Namespace, judged: Judged) -> None:
         write_json(options.metrics, metrics(verdicts, settings.confidence) | incomplete)
     if options.plots:
         write_json(options.plots, layer_rows(verdicts))
+    if options.markdown:
+        write_whole(options.markdown, summary(verdicts, written))
+    if options.badge:
+        write_json(options.badge, badge(written))
     if options.html:
         from bertsecrets.report.html import page
-        from bertsecrets.store.files import write_whole
 
         write_whole(options.html, page(verdicts, judged.model, settings, note=judged.note))
         print(f"report: {options.html.resolve()}")

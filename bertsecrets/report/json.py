@@ -1,21 +1,68 @@
-"""Verdicts as plain rows for other programs: flat metrics, and curves by layer."""
+"""Verdicts as data for other programs: those of a run, flat metrics, and curves by layer."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from bertsecrets.checkout import commit
 from bertsecrets.claims.many import over_tasks, together
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.formats import FAILURES, FORMAT, VERSION, VerdictsFile
 from bertsecrets.measures.registry import get_measure
+from bertsecrets.provenance import software
+from bertsecrets.report.text import outcomes_in_words
+from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
 
-def as_rows(verdicts: Sequence[Verdict], confidence: float) -> list[dict[str, Any]]:
-    """Return verdicts as data; of those that deviate, `survives` says whether they do among so many claims."""
-    found = together(verdicts, confidence)
-    survives = {**dict.fromkeys(found.survive, True), **dict.fromkeys(found.others, False)}
-    return [{**verdict.as_json(), "survives": survives.get(str(verdict.case))} for verdict in verdicts]
+def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: str = "") -> VerdictsFile:
+    """Return the verdicts of a run with what they rest on, in the published format.
+
+    Args:
+        model: as the user named it.
+        note: what is missing, if the run ended early.
+    """
+    confidence = settings.judge.confidence
+    return VerdictsFile(
+        format=FORMAT,
+        format_version=VERSION,
+        made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        commit=commit(),
+        model=model,
+        versions=software(),
+        settings=settings.model_dump(mode="json", include={"finetune", "scores", "attention", "judge"}),
+        incomplete=note or None,
+        over_tasks={one.claim.name: one.data for one in over_tasks(verdicts, confidence)},
+        together=together(verdicts, confidence).data,
+        verdicts=[verdict.data for verdict in verdicts],
+    )
+
+
+def badge(run: VerdictsFile) -> dict[str, Any]:
+    """Return a badge as an endpoint of shields.io: how many claims hold, and how many do not.
+
+    It is an error badge if the run ended early or a claim could not be measured, since the counts are then too low.
+    """
+    outcomes = [one.verdict for one in run.verdicts]
+    failed = [one for one in run.verdicts if one.verdict in FAILURES]
+    broken = run.incomplete is not None or "not measured" in outcomes
+    if broken or not all(one.known_deviation for one in failed):
+        color = "red"
+    elif failed:
+        color = "orange"
+    else:
+        color = "brightgreen" if "reproduced" in outcomes else "lightgrey"
+    decided = [outcome for outcome in outcomes if outcome in ("reproduced", *FAILURES)]
+    message = outcomes_in_words(decided, ("reproduced", "deviates")) + (", incomplete" if broken else "")
+    return {
+        "schemaVersion": 1,
+        "label": "K19 claims",
+        "message": message,
+        "color": color,
+        **({"isError": True} if broken else {}),
+    }
 
 
 def metrics(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:
@@ -24,15 +71,8 @@ def metrics(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:
     return {
         "outcomes": {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))},
         "claims": {str(v.case): {"observed": v.observed, "verdict": v.outcome} for v in verdicts},
-        **as_a_run(verdicts, confidence),
-    }
-
-
-def as_a_run(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:
-    """Return what verdicts say together: of claims over tasks, and how many deviate by chance."""
-    return {
-        "over_tasks": {one.claim.name: one.as_json() for one in over_tasks(verdicts, confidence)},
-        "together": together(verdicts, confidence).as_json(),
+        "over_tasks": {one.claim.name: one.data.model_dump() for one in over_tasks(verdicts, confidence)},
+        "together": together(verdicts, confidence).data.model_dump(),
     }
 
 

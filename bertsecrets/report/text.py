@@ -1,18 +1,28 @@
 """All wording of verdicts and claims: lines, tables for the terminal, the message of a failing benchmark."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
 
 from bertsecrets.claims.band import band, cited_spread, decidable, format_interval, format_number
 from bertsecrets.claims.many import OverTasks, Together, over_tasks, together
-from bertsecrets.claims.schema import ANY_MODEL, FAILURES, Case, Claim, Outcome
+from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.formats import FAILURES, Outcome
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 MARKS = {"reproduced": "R", "deviates": "D", "negligible": "n", "inconclusive": "i", "degenerate": "x"}
 ALWAYS = ("reproduced", "deviates", "inconclusive", "not applicable")  # are counted even if there are none
+SAID = {  # of one claim, and of several
+    "reproduced": ("holds", "hold"),
+    "deviates": ("deviates", "deviate"),
+    "negligible": ("is negligible", "are negligible"),
+    "degenerate": ("is degenerate", "are degenerate"),
+    "inconclusive": ("is not decided", "are not decided"),
+    "not measured": ("is not measured", "are not measured"),
+    "not applicable": ("does not apply", "do not apply"),
+}
 HEADER = ("id", "task", "statement", "published", "band", "observed", "verdict")
 NOT_DECIDABLE = "not decidable"  # instead of a band that holds nearly everything
 PAPERS = {  # by the short names that claims use
@@ -172,18 +182,26 @@ def task_grid(verdicts: Sequence[Verdict]) -> str:
     """
     from tabulate import tabulate
 
+    header, *rows = grid_rows(verdicts, MARKS)
+    if len(header) < 3:
+        return ""
+    grid = tabulate(rows, header, tablefmt="simple", disable_numparse=True)
+    return f"{grid}\n{', '.join(f'{mark} {outcome}' for outcome, mark in MARKS.items())}"
+
+
+def grid_rows(verdicts: Sequence[Verdict], marks: Mapping[str, str]) -> list[list[str]]:
+    """Return a table of claims by tasks with a mark for each outcome and the observed value; its first row is a header.
+
+    Outcomes without a mark are left out, and so are claims of all tasks together.
+    """
     cells: dict[str, dict[str, str]] = {}
     for verdict in verdicts:
         claim, name = verdict.case.claim, verdict.case.task
-        if verdict.outcome in MARKS and name in TASKS:
-            cell = f"{MARKS[verdict.outcome]} {format_number(verdict.observed)}"
-            cells.setdefault(_name(claim), {})[name] = cell
+        if verdict.outcome in marks and name in TASKS:
+            cells.setdefault(_name(claim), {})[name] = f"{marks[verdict.outcome]} {format_number(verdict.observed)}"
     names = [name for name in TASKS if any(name in row for row in cells.values())]
-    if len(names) < 2:
-        return ""
     rows = [[claim, *(row.get(name, "") for name in names)] for claim, row in cells.items()]
-    grid = tabulate(rows, ["id", *map(task_title, names)], tablefmt="simple", disable_numparse=True)
-    return f"{grid}\n{', '.join(f'{mark} {outcome}' for outcome, mark in MARKS.items())}"
+    return [["id", *map(task_title, names)], *rows]
 
 
 def count_line(verdicts: Iterable[Verdict]) -> str:
@@ -192,6 +210,32 @@ def count_line(verdicts: Iterable[Verdict]) -> str:
     shown = [outcome for outcome in get_args(Outcome) if outcome in ALWAYS or outcome in outcomes]
     parts = [f"{outcomes.count(outcome)} {outcome}" for outcome in shown]
     return f"{len(outcomes)} claim{'' if len(outcomes) == 1 else 's'}: {', '.join(parts)}"
+
+
+def outcomes_in_words(outcomes: Sequence[str], always: Collection[str] = ()) -> str:
+    """Return how many claims have each outcome, in words, the most important first.
+
+    Args:
+        always: outcomes that are named even if no claim has them.
+
+    >>> outcomes_in_words(["reproduced", "deviates", "reproduced"])
+    '2 hold, 1 deviates'
+    """
+    counts = {outcome: outcomes.count(outcome) for outcome in SAID}
+    named = {outcome: count for outcome, count in counts.items() if count or outcome in always}
+    return ", ".join(f"{count} {SAID[outcome][count != 1]}" for outcome, count in named.items())
+
+
+def seeds_in_words(seeds: Iterable[int]) -> str:
+    """Return seeds in words.
+
+    >>> seeds_in_words([1, 2, 3]), seeds_in_words([4]), seeds_in_words([1, 5])
+    ('seeds 1 to 3', 'seed 4', 'seeds 1, 5')
+    """
+    ordered = sorted(set(seeds))
+    if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:
+        return f"seeds {ordered[0]} to {ordered[-1]}"
+    return f"{'seed' if len(ordered) == 1 else 'seeds'} {', '.join(map(str, ordered)) or 'none'}"
 
 
 def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:

@@ -438,7 +438,7 @@ def test_verdicts_of_random_weights_are_marked_and_never_evidence(gpu, tmp_path)
     (tmp_path / "RTE").mkdir()
     made_by = gpu.results.identity(part, MACHINE, None, tmp_path, tmp_path)
     assert made_by["model"] == "random weights"
-    (tmp_path / "verdicts.json").write_text('[{"id": "C2-rte", "verdict": "reproduced"}]')
+    (tmp_path / "verdicts.json").write_text('{"verdicts": [{"id": "C2-rte", "verdict": "reproduced"}]}')
     places = {"work": tmp_path, "store": tmp_path / "store", "log": tmp_path / "log"}
     record = gpu.results.write_record(tmp_path, part, made_by, **places, commit=None, seconds=1.0, calls=1)
     assert record["verdicts"] == [{"id": "C2-rte", "verdict": "reproduced", "claimed": False}]

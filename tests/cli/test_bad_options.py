@@ -91,7 +91,7 @@ def test_models_and_seeds_that_were_kept_are_named_where_others_are_asked_for(ca
 def test_each_claim_is_judged_on_the_seeds_that_were_kept_for_it(capsys, shelf, tmp_path, options, fine_tuned, gain):
     call = ["report", "--model", "m", "--claim", "D1", "--claim", "D2", "--measurements", shelf]
     run(capsys, *call, "--json", tmp_path / "v.json", *options)  # nine answers decide nothing
-    seeds = {verdict["id"]: verdict["seeds"] for verdict in json.loads((tmp_path / "v.json").read_text())}
+    seeds = {verdict["id"]: verdict["seeds"] for verdict in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
     assert (seeds["D1-rte-pretrained"], seeds["D2-rte"]) == (fine_tuned, gain)
 
 

@@ -89,7 +89,7 @@ def test_everything_measured_here_is_judged_elsewhere(capsys, shared, tmp_path, 
         "--metrics", tmp_path / "m.json", "--plots", tmp_path / "p.json", "--html", tmp_path / "r.html",
         code=1,
     )  # fmt: skip
-    verdicts = json.loads((tmp_path / "v.json").read_text())
+    verdicts = json.loads((tmp_path / "v.json").read_text())["verdicts"]
     ids = {verdict["id"] for verdict in verdicts}
     assert ids >= {"C1-rte", "C2-rte", "C3-rte", "E1-rte", "D2-rte", "D3-rte", "D1-rte-pretrained", "D1-rte-untrained"}
     assert {verdict["task"] for verdict in verdicts} == {"rte"}

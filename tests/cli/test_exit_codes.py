@@ -38,7 +38,8 @@ def report(capsys, shared, tmp_path):
     def call(*claims: str):
         files = ("--json", tmp_path / "v.json", "--html", tmp_path / "r.html", "--metrics", tmp_path / "m.json")
         code, errors = outcome([str(word) for word in ("report", *(claims or CLAIMS), *shared, *files)])
-        written = json.loads((tmp_path / "v.json").read_text()) if (tmp_path / "v.json").exists() else []
+        file = tmp_path / "v.json"
+        written = json.loads(file.read_text())["verdicts"] if file.exists() else []
         return code, errors, {verdict["id"]: verdict for verdict in written}
 
     return call
@@ -156,7 +157,8 @@ def test_a_kept_measurement_that_lacks_a_sample_costs_only_its_own_claims(capsys
         "--json", tmp_path / "v.json",
     )  # fmt: skip
     assert "1 of 2 claims could not be measured (E1-rte): " in line
-    outcomes = {verdict["id"]: verdict["verdict"] for verdict in json.loads((tmp_path / "v.json").read_text())}
+    written = json.loads((tmp_path / "v.json").read_text())["verdicts"]
+    outcomes = {verdict["id"]: verdict["verdict"] for verdict in written}
     assert outcomes == {"D2-rte": "inconclusive", "E1-rte": "not measured"}
 
 

@@ -96,7 +96,7 @@ def test_verdicts_and_pages_say_what_was_trained_in_bfloat16(native, shared, tmp
     for precision in ("float32", "bfloat16"):
         page = tmp_path / f"{precision}.html"
         main([str(word) for word in (*call, "--html", page, "--precision", precision)])
-        verdicts = json.loads((tmp_path / "v.json").read_text(encoding="utf-8"))
+        verdicts = json.loads((tmp_path / "v.json").read_text(encoding="utf-8"))["verdicts"]
         seen[precision] = {"trained in bfloat16" in verdict["remarks"] for verdict in verdicts}
         assert f"trained in {precision}" in page.read_text(encoding="utf-8")
     assert seen == {"float32": {False}, "bfloat16": {True}}

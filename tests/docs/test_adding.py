@@ -101,7 +101,7 @@ class Checkout:
         """The verdict of `report` on a claim, after other commands."""
         report = ("report", "--claim", claim, "--task", task, "--json", "verdicts.json", "--html", "report.html")
         self.commands(*besides, report)
-        (verdict,) = self.json("verdicts.json")
+        (verdict,) = self.json("verdicts.json")["verdicts"]
         return verdict
 
 

@@ -99,6 +99,6 @@ def test_claims_are_judged(device, quick, tiny_bert, tiny_glue, tmp_path):
     command = [*("report", "--task", "rte", "--claim", "C2", "--claim", "E1", "--model", tiny_bert)]
     command += ["--glue", tiny_glue, "--store", tmp_path / "store", "--device", device, "--offline"]
     assert main([*map(str, command), "--allow-unofficial-data", "--json", str(tmp_path / "v.json")]) in (0, 1)
-    verdicts = read_json(tmp_path / "v.json")
+    verdicts = read_json(tmp_path / "v.json")["verdicts"]
     assert {verdict["claim"] for verdict in verdicts} == {"C2", "E1"}
     assert all(verdict["verdict"] in ("reproduced", "deviates", "inconclusive") for verdict in verdicts)

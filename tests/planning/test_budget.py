@@ -24,7 +24,7 @@ def judged(capsys, tmp_path, command, *options) -> dict[str, dict]:
     file = tmp_path / "verdicts.json"
     file.unlink(missing_ok=True)
     main([command, *map(str, options), "--json", str(file)])
-    return {verdict["id"]: verdict for verdict in json.loads(file.read_text())}
+    return {verdict["id"]: verdict for verdict in json.loads(file.read_text())["verdicts"]}
 
 
 @pytest.fixture(scope="module")

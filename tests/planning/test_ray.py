@@ -21,7 +21,7 @@ def judged(command, shared, room, *more):
     room.mkdir(exist_ok=True)
     words = [command, *shared, "--store", room / "runs", *FEW, "--json", room / "verdicts.json", *more]
     code = main([str(word) for word in words])
-    return code, lasting(json.loads((room / "verdicts.json").read_text()))
+    return code, lasting(json.loads((room / "verdicts.json").read_text())["verdicts"])
 
 
 @pytest.fixture

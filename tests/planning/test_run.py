@@ -33,7 +33,7 @@ def judged(capsys, command, shared, room, *more):
     words = [command, *shared, "--store", room / "runs", *FEW, "--json", room / "verdicts.json", *more]
     code = main([str(word) for word in words])
     captured = capsys.readouterr()
-    return code, captured, lasting(json.loads((room / "verdicts.json").read_text()))
+    return code, captured, lasting(json.loads((room / "verdicts.json").read_text())["verdicts"])
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.syml
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 # Facts of a result that differ from run to run, and digests of the files that hold them; the remark that it was stored.
-PASSING, STORED = ("seconds", "made", "files", "sha256"), "stored"
+PASSING, STORED = ("seconds", "made", "reused", "files", "sha256"), "stored"
 
 
 @dataclass(frozen=True)

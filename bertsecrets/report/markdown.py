@@ -1,0 +1,137 @@
+"""Markdown for where people read runs: the summary of a run, and the pieces that any page is made of.
+
+Words that are not our own (of a user, a file, another library) are shown as they are and never come alive: `prose`
+escapes what is markup, and `code` also keeps GitHub from turning names into mentions and addresses into links.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.errors import excerpt
+from bertsecrets.formats import FAILURES, VerdictsFile
+from bertsecrets.report.text import (
+    grid_rows,
+    outcomes_in_words,
+    run_lines,
+    seeds_in_words,
+    task_title,
+    verdict_row,
+)
+from bertsecrets.texts.tasks import ALL_TASKS
+
+LIMIT = 1_000_000  # bytes; GitHub takes 1 MiB of summary from each step
+LONGEST = 600  # characters of a cell
+MARKS = {"reproduced": "✅", "deviates": "❌", "negligible": "➖", "degenerate": "💥", "inconclusive": "❔"}
+
+
+def prose(words: object, most: int = LONGEST) -> str:
+    r"""Return words as Markdown that shows them as they are, on one line.
+
+    >>> prose("a*b* <c> [d](e)")
+    'a\\*b\\* \\<c\\> \\[d\\](e)'
+    """
+    return re.sub(r"([\\`*_\[\]<>~#&$])", r"\\\1", excerpt(words, most))
+
+
+def code(words: object, most: int = 120) -> str:
+    """Return words as a code span, in which nothing is markup, a mention or a link; nothing ends it early.
+
+    >>> code("@name | `www.example.org`")
+    "`@name ¦ 'www.example.org'`"
+    """
+    return f"`{excerpt(words, most).replace('`', chr(39)).replace('|', '¦').strip() or '-'}`"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, most_bytes: int | None = None) -> str:
+    """Return a table of cells that are Markdown already; rows beyond the limit are counted in a line below it.
+
+    Args:
+        most_bytes: that the rows may take together.
+    """
+    lines = [_row(header), _row(["---"] * len(header))]
+    size, left_out = 0, 0
+    for row in rows:
+        line = _row(row)
+        size += len(line.encode()) + 1
+        if most_bytes is not None and size > most_bytes:
+            left_out += 1
+        else:
+            lines.append(line)
+    return "\n".join(lines) + (f"\n\nand {left_out} more" if left_out else "")
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def details(summary: str, content: str) -> str:
+    """Return content that is folded up under a line."""
+    return f"<details><summary>{summary}</summary>\n\n{content}\n\n</details>"
+
+
+# ---------------------------------------------------------------------- the summary of a run
+
+
+def summary(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
+    """Return the summary of a run, for `$GITHUB_STEP_SUMMARY`: what deviates first, the rest folded up.
+
+    Args:
+        run: the same verdicts as data.
+    """
+    outcomes = [verdict.outcome for verdict in verdicts]
+    failed = [verdict for verdict in verdicts if verdict.outcome in FAILURES]
+    unexpected = sorted(failed, key=lambda verdict: (verdict.known_deviation, FAILURES.index(verdict.outcome)))
+    together = run_lines(verdicts, run.settings["judge"]["confidence"])
+    parts = [
+        f"## K19 claims: {outcomes_in_words(outcomes, ('reproduced', 'deviates', 'inconclusive'))}",
+        _about(run),
+        f"> [!WARNING]\n> incomplete: {prose(run.incomplete)}" if run.incomplete else "",
+        "\n".join(f"- {prose(line)}" for line in together),
+        _failures(unexpected),
+        _grid(verdicts),
+    ]
+    text = "\n\n".join(filter(None, parts)) + "\n\n"
+    header = ("claim", "task", "statement", "published", "band", "observed", "verdict")
+    room = LIMIT - len(text.encode()) - 1000
+    rows = table(header, ([prose(cell) for cell in verdict_row(one)] for one in verdicts), most_bytes=room)
+    count = "1 verdict" if len(verdicts) == 1 else f"all {len(verdicts)} verdicts"
+    return text + details(count, rows) + "\n"
+
+
+def _about(run: VerdictsFile) -> str:
+    """Return which model, data and seeds a run is about, and what made it, in a sentence."""
+    names = dict.fromkeys(one.task for one in run.verdicts if one.task != ALL_TASKS)
+    measured = [one for one in run.verdicts if one.models]
+    limits = {f"{name} {number}" for one in measured for name, number in one.limits.items()}
+    parts = [
+        f"{code(run.model)} on {', '.join(map(task_title, names)) or 'all tasks'}",
+        seeds_in_words(seed for one in measured for seed in one.seeds),
+        "GLUE's own data" if all(one.official_data for one in measured) else "**unofficial data**",
+        f"**{prose(', '.join(sorted(limits)).replace('_', '-'))}**" if limits else "all rows",
+    ]
+    made_by = f"bertsecrets {prose(run.versions['bertsecrets'])}, {run.made.replace('T', ' ').replace('Z', ' UTC')}"
+    return f"{', '.join(parts)}; {f'commit {code(run.commit)}, ' if run.commit else ''}{made_by}."
+
+
+def _failures(failed: Sequence[Verdict]) -> str:
+    if not failed:
+        return ""
+    rows = []
+    for verdict in failed:
+        claim, task, statement, published, band, observed, _ = verdict_row(verdict)
+        outcome = f"{verdict.outcome}{' (known)' if verdict.known_deviation else ''}"
+        why = "; ".join(filter(None, (verdict.against, verdict.reason)))
+        cells = (claim, task, statement, observed, published, band, why)
+        rows.append([outcome, *map(prose, cells)])
+    header = ("verdict", "claim", "task", "statement", "observed", "published", "band", "from what, and why")
+    return f"### What does not hold\n\n{table(header, rows, most_bytes=LIMIT // 3)}"
+
+
+def _grid(verdicts: Sequence[Verdict]) -> str:
+    """Return a table of claims by tasks, with outcome and observed value; empty if there is only one task."""
+    header, *rows = grid_rows(verdicts, MARKS)
+    if len(header) < 3:
+        return ""
+    shown = table(header, ([prose(cell) for cell in row] for row in rows), most_bytes=LIMIT // 3)
+    return f"### Claims by tasks\n\n{shown}\n\n{', '.join(f'{mark} {outcome}' for outcome, mark in MARKS.items())}"

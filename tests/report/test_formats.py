@@ -1,0 +1,113 @@
+"""The published format of verdicts: its schema, what it promises, and that everything written keeps to it."""
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from calls import run
+from verdicts import beats, filed, of_every_outcome
+
+from bertsecrets.formats import Outcome, VerdictsFile, json_schema
+from bertsecrets.report.json import badge
+from bertsecrets.store.entries import read_json, write_json
+from bertsecrets.store.verdicts import keep_verdict
+
+PUBLISHED = Path(__file__).parents[2] / "docs" / "schema" / "verdicts-1.json"
+FIRST = {  # the fields of version 1.0, which stay
+    "VerdictsFile": "format format_version made commit model versions settings incomplete over_tasks together verdicts",
+    "VerdictData": "id claim variant task statement source unit published published_constant_answer band observed "
+    "interval verdict against reason power p_against p_for remarks known_deviation models seeds by_seed extreme limits "
+    "official_data data seconds reused",
+    "OverTasksData": "claim speaks_of tasks judged holds_on_at_least fails_on_at_least verdict p_for p_against",
+    "TogetherData": "judged false_alarms false_discovery_rate surviving not_surviving",
+}
+
+
+@pytest.fixture(scope="module")
+def check():
+    """A function that checks data by the published schema, or by a part of it."""
+    jsonschema = pytest.importorskip("jsonschema")
+    published = read_json(PUBLISHED)
+    jsonschema.Draft202012Validator.check_schema(published)
+
+    def validate(data, part=None):
+        schema = {"$ref": f"#/$defs/{part}", "$defs": published["$defs"]} if part else published
+        jsonschema.Draft202012Validator(schema).validate(data)
+
+    return validate
+
+
+def test_the_published_schema_is_what_the_code_writes(capsys):
+    assert read_json(PUBLISHED) == json_schema() == json.loads(run(capsys, "schema"))
+
+
+def test_the_schema_names_its_version_and_says_of_every_field_what_it_is():
+    schema = json_schema()
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["$id"].endswith(f":{schema['version'].partition('.')[0]}")
+    for name, part in {"VerdictsFile": schema, **schema["$defs"]}.items():
+        for field, own in part["properties"].items():
+            assert own.get("description", "").endswith("."), (name, field)
+
+
+def test_fields_of_the_first_version_stay_and_later_ones_may_be_missing():
+    schema = json_schema()
+    for name, fields in FIRST.items():
+        part = schema if name == "VerdictsFile" else schema["$defs"][name]
+        assert set(fields.split()) <= set(part["properties"]), name
+        assert set(VerdictsFile.model_json_schema()["required"]) == set(FIRST["VerdictsFile"].split())
+        assert part.get("additionalProperties", True) is True
+
+
+def test_every_outcome_is_written_as_the_schema_says(check, tmp_path):
+    write_json(tmp_path / "v.json", filed().model_dump(mode="json"))
+    data = read_json(tmp_path / "v.json")
+    check(data)
+    by_id = {one["id"]: one for one in data["verdicts"]}
+    assert {one["verdict"] for one in by_id.values()} == set(get_args(Outcome))
+    assert by_id["D2-rte"]["band"] == [0.0, None]
+    assert by_id["D2-mnli"]["interval"] == [None, 30.0]
+    assert (by_id["G7-rte"]["observed"], by_id["D3-rte"]["p_for"]) == (None, None)
+    read = VerdictsFile.model_validate_json((tmp_path / "v.json").read_text(), strict=True)
+    assert read.model_dump(mode="json") == data
+
+
+def test_a_kept_verdict_is_one_of_the_format(check, tmp_path):
+    path = keep_verdict(tmp_path, beats("D2-rte", 80, 20).as_json(), "m")
+    check(read_json(path), "VerdictData")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("verdict", "passed"), ("interval", [1]), ("seeds", ["1"]), ("reason", None), ("id", 7)]
+)
+def test_the_schema_refuses_what_is_no_verdict(check, field, value):
+    data = filed().model_dump(mode="json")
+    data["verdicts"][0][field] = value
+    with pytest.raises(pytest.importorskip("jsonschema").ValidationError):
+        check(data)
+
+
+# ---------------------------------------------------------------------- the badge
+
+
+def test_a_badge_counts_what_holds_and_what_does_not():
+    assert badge(filed([beats("D2-rte", 80, 20), beats("D2-sst2", 20, 80)])) == {
+        "schemaVersion": 1, "label": "K19 claims", "message": "1 holds, 1 deviates", "color": "red",
+    }  # fmt: skip
+    assert badge(filed([beats("D2-rte", 80, 20)]))["color"] == "brightgreen"
+    undecided = badge(filed([verdict for verdict in of_every_outcome() if verdict.outcome == "inconclusive"]))
+    assert (undecided["message"], undecided["color"]) == ("0 hold, 0 deviate", "lightgrey")
+
+
+def test_a_known_deviation_is_no_alarm():
+    run = filed([beats("D2-sst2", 20, 80)])
+    known = run.verdicts[0].model_copy(update={"known_deviation": True})
+    assert badge(run.model_copy(update={"verdicts": [known]}))["color"] == "orange"
+
+
+def test_a_badge_of_a_run_that_lacks_something_says_so():
+    for lacking in (filed([beats("D2-rte", 80, 20)], note="it was interrupted"), filed()):
+        shown = badge(lacking)
+        assert (shown["isError"], shown["color"]) == (True, "red")
+        assert shown["message"].endswith(", incomplete")

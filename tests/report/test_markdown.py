@@ -1,0 +1,99 @@
+"""The summary of a run: what does not hold comes first, words stay words, and GitHub takes it."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from calls import run
+from markdown_it import MarkdownIt
+from verdicts import beats, filed, of_every_outcome
+
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.report.markdown import LIMIT, summary
+from bertsecrets.report.text import verdict_row
+from bertsecrets.store.measurements import keep
+
+
+def summarised(verdicts, **facts) -> str:
+    """The summary of verdicts."""
+    return summary(verdicts, filed(verdicts).model_copy(update=facts))
+
+
+def tables(text: str) -> list[list[str]]:
+    """The cells of each table, as a reader sees them."""
+    found: list[list[str]] = []
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(text)
+    for token, after in pairwise(tokens):
+        if token.type == "table_open":
+            found.append([])
+        if token.type in ("td_open", "th_open"):
+            found[-1].append("".join(inner.content for inner in after.children or ()))
+    return found
+
+
+def test_a_summary_begins_with_the_counts_and_what_they_are_about():
+    heading, _, about, *_ = summarised(of_every_outcome(), commit="abc", made="2026-01-02T03:04:05Z").splitlines()
+    assert heading == (
+        "## K19 claims: 1 holds, 1 deviates, 1 is negligible, 1 is degenerate, 1 is not decided, 1 is not measured, "
+        "1 does not apply"
+    )
+    assert about.startswith(
+        "`m` on RTE, SST-2, QNLI, MNLI-m, seed 1, GLUE's own data, all rows; commit `abc`, bertsecrets "
+    )
+    assert about.endswith(", 2026-01-02 03:04:05 UTC.")
+
+
+def test_what_does_not_hold_comes_first_with_its_numbers():
+    failing, _, rest = tables(summarised(of_every_outcome()))
+    assert failing[:8][:2] == ["verdict", "claim"]
+    _, _, statement, published, _, observed, _ = verdict_row(beats("D2-sst2", 20, 80))
+    assert failing[8:14] == ["deviates", "D2", "SST-2", statement, observed, published]
+    assert observed.startswith("-60.0 [")
+    assert [failing[i] for i in (8, 16, 24)] == ["deviates", "negligible", "degenerate"]
+    assert len(rest) == 7 * 8
+    text = summarised(of_every_outcome())
+    assert text.index("What does not hold") < text.index("Claims by tasks") < text.index("<details>")
+    assert "of them deviate by chance" in text
+
+
+def test_markup_in_words_is_shown_as_it_is():
+    *_, rest = tables(summarised(of_every_outcome()))
+    assert "not measured: <b>no</b> rows | in a*file*" in rest
+    assert "<b>" not in summarised(of_every_outcome()).replace("\\<b\\>", "")
+
+
+def test_known_deviations_come_after_the_others(monkeypatch):
+    monkeypatch.setattr(Verdict, "known_deviation", property(lambda self: str(self.case) == "D2-sst2"))
+    failing = tables(summarised([beats("D2-sst2", 20, 80), beats("D2-rte", 20, 80)]))[0]
+    assert [failing[i] for i in (8, 16)] == ["deviates", "deviates (known)"]
+
+
+def test_limits_and_unofficial_data_stand_out_and_so_does_what_is_missing():
+    verdict = beats("D2-rte", 80, 20)
+    marked = [replace(m, provenance={"limit": 48, "official_data": False}) for m in verdict.measurements]
+    text = summarised([replace(verdict, measurements=tuple(marked))], incomplete="it was <interrupted>")
+    assert "**unofficial data**, **limit 48**;" in text
+    assert "> incomplete: it was \\<interrupted\\>" in text
+    assert "What does not hold" not in text
+
+
+def test_github_takes_even_a_huge_summary():
+    verdicts = [replace(verdict, reason="é" * 5000) for verdict in of_every_outcome()] * 150
+    text = summarised(verdicts)
+    assert len(text.encode()) <= LIMIT < 2**20
+    assert text.count("more\n") == 2
+    assert text.endswith("</details>\n")
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_report_writes_summary_and_badge(capsys, tmp_path):
+    for init, right in {"pretrained": 90, "untrained": 45}.items():
+        kept = beats("D2-rte", right, 45).measurements[0]
+        keep(replace(kept, subject=replace(kept.subject, initialisation=init)), tmp_path / "kept")
+    (tmp_path / "s.md").write_text("an earlier one")
+    run(
+        capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path / "kept",
+        "--markdown", tmp_path / "s.md", "--badge", tmp_path / "b.json",
+    )  # fmt: skip
+    assert (tmp_path / "s.md").read_text().startswith("## K19 claims: 1 holds, 0 deviate, 0 are not decided\n")
+    assert '"message": "1 holds, 0 deviate"' in (tmp_path / "b.json").read_text()

@@ -1,0 +1,37 @@
+"""Verdicts of every outcome, made by the judge or by hand, and the files that hold them."""
+
+from dataclasses import replace
+
+from measurements import SURE, judged, of_id, scored
+
+from bertsecrets.claims.plan import not_measured
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.formats import VerdictsFile
+from bertsecrets.report.json import as_file
+from bertsecrets.settings import load_settings
+
+RIGHT = [1] * 100
+
+
+def beats(name: str, fine_tuned: int, other: int) -> Verdict:
+    """The verdict on whether a model with so many of 100 answers right beats another, if seeds hardly differ."""
+    pair = [scored([1] * n + [0] * (100 - n), RIGHT, of_id(name).task) for n in (fine_tuned, other)]
+    return judged(of_id(name), *pair, known=SURE)
+
+
+def of_every_outcome() -> list[Verdict]:
+    """A verdict of every outcome, with open bands, infinite numbers and texts that are markup."""
+    return [
+        beats("D2-rte", 80, 20),
+        beats("D2-sst2", 20, 80),
+        replace(beats("D2-qnli", 60, 40), outcome="negligible"),
+        replace(beats("D2-mnli", 55, 45), outcome="inconclusive", interval=(float("-inf"), 30.0)),
+        Verdict(of_id("D3-rte"), "degenerate", "gives every example the same answer", p_for=float("nan")),
+        Verdict(of_id("G7-rte"), "not applicable", "needs 12 layers x 12 heads", observed=float("nan")),
+        not_measured(of_id("C1-rte"), "<b>no</b> rows | in a*file*"),
+    ]
+
+
+def filed(verdicts: list[Verdict] | None = None, model: str = "m", note: str = "") -> VerdictsFile:
+    """The file of verdicts, by default of every outcome."""
+    return as_file(of_every_outcome() if verdicts is None else verdicts, model, load_settings(), note=note)
