@@ -1,11 +1,15 @@
 """The record of what made a result: the code, the libraries and the device. It is the second half of a result's key."""
 
 import functools
+import json
+import os
 import platform
+import subprocess  # nosec B404
 import time
 import warnings
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertsecrets.code import code_digest, imports
@@ -15,6 +19,8 @@ from bertsecrets.types import Precision
 if TYPE_CHECKING:
     import torch
 
+PACKAGE = Path(__file__).resolve().parent
+OF_SUITE = ("bertsecrets", "expected", "params.yaml")  # what of a checkout decides verdicts
 TRAINING = "bertsecrets.models.finetune"  # the module that makes checkpoints
 COMPUTING = ("cpu", "cuda", "mps")  # kinds of device that compute; torch also knows `meta` and others that do not
 # What is imported, and the distributions whose version then counts; `transformers` tokenizes by way of `tokenizers`.
@@ -35,6 +41,56 @@ def software() -> dict[str, str]:
 
     names = ("torch", "transformers", "tokenizers", "datasets", "numpy", "scipy")
     return {"python": platform.python_version(), "bertsecrets": __version__, **{n: version(n) for n in names}}
+
+
+def run_facts() -> dict[str, Any]:
+    """Return when and with what something is made now, for records that outlive a run.
+
+    That is the time (`made`), the git commit of the suite (None if it is not known), whether the suite's files differ
+    from it (`modified`), and the versions of the suite, Python and the libraries (`software`).
+    """
+    commit, modified = suite_commit()
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {"made": made, "commit": commit, "modified": modified, "software": software()}
+
+
+@functools.cache
+def suite_commit(checkout: Path = PACKAGE.parent) -> tuple[str | None, bool | None]:
+    """Return the git commit of the suite, and whether its code, claims or settings differ from that commit.
+
+    In a checkout git is asked; a package that pip installed from a git address knows the commit that it was made of.
+    Without git, from a wheel, or where the folder is only inside somebody else's repository, both are None.
+    """
+    if _git(checkout, "ls-files", "--error-unmatch", f"{PACKAGE.name}/__init__.py") is None:
+        return _installed_commit(), None
+    commit, changed = _git(checkout, "rev-parse", "HEAD"), _git(checkout, "status", "--porcelain", "--", *OF_SUITE)
+    return commit, None if changed is None else bool(changed)
+
+
+def _git(folder: Path, *command: str) -> str | None:
+    """Return what a git command prints; None if there is no git, or it fails."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # as hooks set
+    try:
+        done = subprocess.run(  # nosec B603 B607
+            ["git", *command],
+            cwd=folder,
+            env=environment | {"GIT_OPTIONAL_LOCKS": "0"},
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _installed_commit() -> str | None:
+    """Return the commit that pip installed the suite from; None where that was not a git address (PEP 610)."""
+    try:
+        origin = json.loads(distribution("bertsecrets").read_text("direct_url.json") or "{}")
+        return origin.get("vcs_info", {}).get("commit_id")
+    except (PackageNotFoundError, ValueError, AttributeError, OSError):
+        return None
 
 
 def made_by(module: str, device: "torch.device | None", processes: int = 1) -> dict[str, Any]:

@@ -1,0 +1,84 @@
+"""What is recorded of a run: the commit of the suite and whether its files were changed, wherever it is installed."""
+
+import subprocess
+from importlib.metadata import distribution
+
+import pytest
+
+from bertsecrets import __version__, provenance
+from bertsecrets.provenance import run_facts, suite_commit
+
+
+def git(folder, *command: str) -> str:
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    done = subprocess.run(["git", *identity, *command], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A repository whose suite is one empty file."""
+    suite_commit.cache_clear()
+    git(tmp_path, "init", "--quiet")
+    (tmp_path / "bertsecrets").mkdir()
+    (tmp_path / "bertsecrets" / "__init__.py").touch()
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "commit", "--quiet", "--message", "Begin")
+    monkeypatch.setattr(provenance, "_installed_commit", lambda: None)
+    yield tmp_path
+    suite_commit.cache_clear()
+
+
+def commit_of(folder):
+    suite_commit.cache_clear()
+    return suite_commit(folder)
+
+
+def test_a_checkout_has_its_commit_and_says_whether_it_was_changed(checkout):
+    head = git(checkout, "rev-parse", "HEAD")
+    assert commit_of(checkout) == (head, False)
+    (checkout / "runs").mkdir()
+    (checkout / "runs" / "verdict.json").touch()  # what decides no verdict
+    assert commit_of(checkout) == (head, False)
+    (checkout / "expected").mkdir()
+    (checkout / "expected" / "C-change.yaml").write_text("- id: C1")
+    assert commit_of(checkout) == (head, True)
+
+
+def test_the_repository_around_an_installed_package_is_not_the_suites(checkout):
+    installed = checkout / "venv" / "site-packages"
+    (installed / "bertsecrets").mkdir(parents=True)
+    (installed / "bertsecrets" / "__init__.py").touch()
+    assert commit_of(installed) == (None, None)
+
+
+def test_without_git_or_a_repository_no_commit_is_known(checkout, tmp_path_factory, monkeypatch):
+    assert commit_of(tmp_path_factory.mktemp("nowhere")) == (None, None)
+    monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("empty")))
+    assert commit_of(checkout) == (None, None)
+
+
+def test_a_hook_of_another_repository_does_not_lead_git_astray(checkout, tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("GIT_DIR", str(tmp_path_factory.mktemp("other")))
+    assert commit_of(checkout)[1] is False
+
+
+@pytest.mark.parametrize(
+    ("origin", "commit"),
+    [
+        ('{"url": "https://example.org/suite", "vcs_info": {"vcs": "git", "commit_id": "abc"}}', "abc"),
+        ('{"url": "file:///suite", "dir_info": {"editable": true}}', None),
+        ("not JSON", None),
+        (None, None),
+    ],
+)
+def test_pip_knows_the_commit_that_it_installed(origin, commit, monkeypatch):
+    monkeypatch.setattr(type(distribution("bertsecrets")), "read_text", lambda self, name: origin)
+    assert provenance._installed_commit() == commit
+
+
+def test_the_facts_of_a_run_name_time_code_and_versions():
+    facts = run_facts()
+    assert set(facts) == {"made", "commit", "modified", "software"}
+    assert facts["software"]["bertsecrets"] == __version__
+    assert {"python", "torch", "transformers", "numpy"} <= set(facts["software"])
