@@ -115,12 +115,12 @@ class VerdictsFile(BaseModel):
         pattern=r"^1\.[0-9]{1,4}$", description="Its version: major (this schema) and minor (fields that were added)."
     )
     made: str = Field(description="When it was judged: UTC, ISO 8601 to the second.")
-    commit: str | None = Field(
-        description="The git commit of the folder that the run was started in, with -dirty if files were changed; "
-        "null outside of a repository."
+    commit: str | None = Field(description="The git commit of the suite; null if it is not known.")
+    modified: bool | None = Field(
+        description="Whether the suite's code, claims or settings differ from the commit; null if it is not known."
     )
+    software: dict[str, str] = Field(description="Versions of Python, of bertsecrets and of its libraries.")
     model: str = Field(description="The model that was judged, as the user named it.")
-    versions: dict[str, str] = Field(description="Versions of Python, of bertsecrets and of its libraries.")
     settings: dict[str, Any] = Field(description="The run's settings, with the names that they have in params.yaml.")
     incomplete: str | None = Field(description="What is missing, if the run ended early, in words; otherwise null.")
     over_tasks: dict[str, OverTasksData] = Field(description="Verdicts over tasks, by the claim's id and variant.")

@@ -19,7 +19,6 @@ ORDER = (
         "reading",
         "types",
         "formats",
-        "checkout",
         "extras",
         "bootstrap",
         "settings",

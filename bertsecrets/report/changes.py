@@ -144,7 +144,7 @@ def _unlike(old: VerdictsFile, new: VerdictsFile, pairs: Sequence[Pair]) -> Iter
             before, after = (in_one([pair[side] for pair in different]) or "all rows" for side in (0, 1))
             yield f"{name} of {_count(len(different), 'claim')}", before, after
     settings = _flat(old.settings), _flat(new.settings)
-    for title, (was, is_) in {"setting": settings, "version of": (old.versions, new.versions)}.items():
+    for title, (was, is_) in {"setting": settings, "version of": (old.software, new.software)}.items():
         for name in sorted(was.keys() | is_.keys()):
             if was.get(name) != is_.get(name):
                 yield f"{title} {name}", str(was.get(name, "none")), str(is_.get(name, "none"))
@@ -185,7 +185,7 @@ def as_markdown(found: Changes) -> str:
     old, new = found.old, found.new
     parts = [
         f"### K19 claims: {found.headline}",
-        f"{code(new.model)}; from {code(old.commit or old.made, 60)} to {code(new.commit or new.made, 60)}."
+        f"{code(new.model)}; from {code(_when(old))} to {code(_when(new))}."
         + (" **Not like with like**: the last table says how the runs differ." if found.unlike else ""),
         _table(
             ("claim", "was", "is", "observed", "why"),
@@ -216,6 +216,10 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], most: int = MOS
         return ""
     more = len(rows) - most
     return table(header, rows[:most]) + (f"\n\nand {more} more" if more > 0 else "")
+
+
+def _when(run: VerdictsFile) -> str:
+    return (f"{run.commit[:12]}{', modified' if run.modified else ''}, " if run.commit else "") + run.made
 
 
 def _name(verdict: VerdictData) -> str:

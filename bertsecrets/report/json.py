@@ -1,17 +1,15 @@
 """Verdicts as data for other programs: those of a run, flat metrics, and curves by layer."""
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from bertsecrets.checkout import commit
 from bertsecrets.claims.many import over_tasks, together
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import FAILURES, FORMAT, VERSION, VerdictsFile
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.provenance import software
+from bertsecrets.provenance import run_facts
 from bertsecrets.report.text import outcomes_in_words
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
@@ -28,10 +26,8 @@ def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: 
     return VerdictsFile(
         format=FORMAT,
         format_version=VERSION,
-        made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        commit=commit(),
+        **run_facts(),
         model=model,
-        versions=software(),
         settings=settings.model_dump(mode="json", include={"finetune", "scores", "attention", "judge"}),
         incomplete=note or None,
         over_tasks={one.claim.name: one.data for one in over_tasks(verdicts, confidence)},

@@ -110,8 +110,9 @@ def _about(run: VerdictsFile) -> str:
         "GLUE's own data" if all(one.official_data for one in measured) else "**unofficial data**",
         f"**{prose(', '.join(sorted(limits)).replace('_', '-'))}**" if limits else "all rows",
     ]
-    made_by = f"bertsecrets {prose(run.versions['bertsecrets'])}, {run.made.replace('T', ' ').replace('Z', ' UTC')}"
-    return f"{', '.join(parts)}; {f'commit {code(run.commit)}, ' if run.commit else ''}{made_by}."
+    commit = f"commit {code(run.commit[:12])}{', modified' if run.modified else ''}, " if run.commit else ""
+    made_by = f"bertsecrets {prose(run.software['bertsecrets'])}, {run.made.replace('T', ' ').replace('Z', ' UTC')}"
+    return f"{', '.join(parts)}; {commit}{made_by}."
 
 
 def _failures(failed: Sequence[Verdict]) -> str:

@@ -62,7 +62,7 @@ def test_what_is_not_like_with_like_is_said():
     settings = {**old.settings, "judge": {**old.settings["judge"], "resamples": 100}}
     new = of(
         ("A", {"seeds": [1, 2, 3], "limits": {"limit": 48}, "data": ["abc"], "published": 3.0}), ("B", {}),
-        model="other", settings=settings, versions={**old.versions, "torch": "0.1"}, incomplete="it was interrupted",
+        model="other", settings=settings, software={**old.software, "torch": "0.1"}, incomplete="it was interrupted",
     )  # fmt: skip
     unlike = {name: (was, now) for name, was, now in changes(old, new).unlike}
     assert unlike["model"] == ("m", "other")
@@ -102,7 +102,7 @@ def hostile(words: str) -> VerdictsFile:
     }
     own = [(f"{words}{i}", {**texts, "verdict": "deviates", "models": [words], "data": [words]}) for i in range(99)]
     settings = {words: {words: words}, "judge": words}
-    return of(*own, model=words, commit=words, made=words, settings=settings, versions={words: words}, incomplete=words)
+    return of(*own, model=words, commit=words, made=words, settings=settings, software={words: words}, incomplete=words)
 
 
 @pytest.mark.parametrize("words", [HOSTILE, "`", "``", "|", "\\", "\\|`", "", " ", "x" * 100_000, "<!--", "\0"])

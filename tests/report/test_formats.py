@@ -15,7 +15,8 @@ from bertsecrets.store.verdicts import keep_verdict
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "schema" / "verdicts-1.json"
 FIRST = {  # the fields of version 1.0, which stay
-    "VerdictsFile": "format format_version made commit model versions settings incomplete over_tasks together verdicts",
+    "VerdictsFile": "format format_version made commit modified software model settings incomplete over_tasks together "
+    "verdicts",
     "VerdictData": "id claim variant task statement source unit published published_constant_answer band observed "
     "interval verdict against reason power p_against p_for remarks known_deviation models seeds by_seed extreme limits "
     "official_data data seconds reused",

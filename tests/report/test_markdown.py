@@ -32,7 +32,9 @@ def tables(text: str) -> list[list[str]]:
 
 
 def test_a_summary_begins_with_the_counts_and_what_they_are_about():
-    heading, _, about, *_ = summarised(of_every_outcome(), commit="abc", made="2026-01-02T03:04:05Z").splitlines()
+    heading, _, about, *_ = summarised(
+        of_every_outcome(), commit="abc", modified=False, made="2026-01-02T03:04:05Z"
+    ).splitlines()
     assert heading == (
         "## K19 claims: 1 holds, 1 deviates, 1 is negligible, 1 is degenerate, 1 is not decided, 1 is not measured, "
         "1 does not apply"
