@@ -64,6 +64,12 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
         help="write how many claims hold to this JSON file, for shields.io",
     )
     parser.add_argument(
+        "--eval-results",
+        type=path,
+        metavar="DIR",
+        help="write the scores of table 1 to this folder, as a hub's model repository keeps them in .eval_results",
+    )
+    parser.add_argument(
         "--strict", action="store_true", help="exit with 1 also if a claim that was asked for is not decided"
     )
     parser.add_argument(
@@ -275,6 +281,15 @@ def _write(options: argparse.Namespace, judged: Judged) -> None:
         write_whole(options.markdown, summary(verdicts, written))
     if options.badge:
         write_json(options.badge, badge(written))
+    if options.eval_results:
+        from bertsecrets.report.eval_results import eval_results
+
+        files, left_out = eval_results(verdicts, written)
+        for name, content in files.items():
+            write_whole(options.eval_results / name, content)
+        print(
+            "\n".join([*left_out, *(f"evaluation result: {options.eval_results.resolve() / name}" for name in files)])
+        )
     if options.html:
         from bertsecrets.report.html import page
 

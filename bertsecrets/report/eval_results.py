@@ -1,0 +1,73 @@
+"""Scores of table 1 as the hub's evaluation results: the files of a model repository's folder `.eval_results`.
+
+The format is huggingface_hub's own (https://huggingface.co/docs/hub/eval-results).
+"""
+
+from collections.abc import Sequence
+
+import yaml
+from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.formats import VerdictsFile
+from bertsecrets.report.text import seeds_in_words
+from bertsecrets.texts.glue import GLUE_HUB, GLUE_REVISION
+from bertsecrets.texts.tasks import TASKS
+
+CLAIM = "D1-pretrained"  # table 1's accuracy (on STS-B the Pearson correlation) of the fine-tuned model
+
+
+def eval_results(verdicts: Sequence[Verdict], run: VerdictsFile) -> tuple[dict[str, str], list[str]]:
+    """Return the files of scores, by name, and for each score that may not be written a line that says why.
+
+    Only scores of a fine-tuned pretrained model are written, after training on all rows, on the whole of GLUE's own
+    validation set.
+
+    Args:
+        run: the same verdicts as data.
+    """
+    scores = [verdict for verdict in verdicts if verdict.case.claim.name == CLAIM]
+    if not scores:
+        return {}, [f"no evaluation results: judge claim {CLAIM}, which is about the scores"]
+    files, left_out = {}, []
+    for verdict in scores:
+        problem = _problem(verdict)
+        if problem:
+            left_out.append(f"no evaluation result of {verdict.case}: {problem}")
+        else:
+            content = eval_result_entries_to_yaml([_entry(verdict, run)])
+            files[f"glue-{verdict.case.task}.yaml"] = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    return files, left_out
+
+
+def _problem(verdict: Verdict) -> str | None:
+    """Return why nobody should compare their scores with this one; None if they may."""
+    data = verdict.data
+    if data.observed is None or data.verdict in ("degenerate", "not applicable", "not measured"):
+        return f"{data.verdict}: {data.reason}"
+    if data.limits:
+        return f"it rests on a part of the rows ({', '.join(f'{name} {rows}' for name, rows in data.limits.items())})"
+    if not data.official_data:
+        return "the data are not GLUE's own"
+    if any(one.examples != TASKS[data.task].dev_rows for one in verdict.measurements):
+        return "it was not measured on the whole validation set"
+    return None
+
+
+def _entry(verdict: Verdict, run: VerdictsFile) -> EvalResultEntry:
+    """Return a score as an entry: in percent, as table 1 has it."""
+    data, task = verdict.data, TASKS[verdict.case.task]
+    assert data.observed is not None
+    from_hub = all(str(one.provenance.get("data", "")).startswith(GLUE_HUB) for one in verdict.measurements)
+    metric = "Pearson correlation" if task.regression else "accuracy"
+    return EvalResultEntry(
+        dataset_id=GLUE_HUB,
+        task_id=task.name,
+        value=round(data.observed, 2),
+        dataset_revision=GLUE_REVISION if from_hub else None,
+        date=run.made,
+        notes=(
+            f"{metric} in percent on {task.dev_split}; fine-tuned on {task.title}, {seeds_in_words(data.seeds)}; "
+            f"bertsecrets {run.software['bertsecrets']}"
+        ),
+    )
