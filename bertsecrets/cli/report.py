@@ -285,11 +285,11 @@ def _write(options: argparse.Namespace, judged: Judged) -> None:
         from bertsecrets.report.eval_results import eval_results
 
         files, left_out = eval_results(verdicts, written)
+        for line in left_out:
+            print(line)
         for name, content in files.items():
             write_whole(options.eval_results / name, content)
-        print(
-            "\n".join([*left_out, *(f"evaluation result: {options.eval_results.resolve() / name}" for name in files)])
-        )
+            print(f"evaluation result: {options.eval_results.resolve() / name}")
     if options.html:
         from bertsecrets.report.html import page
 

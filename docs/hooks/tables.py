@@ -14,6 +14,7 @@ from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need
 from bertsecrets.claims.schema import Claim, load_claims
 from bertsecrets.cli.main import build_parser
+from bertsecrets.formats import VerdictData
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.options import PARSING
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
@@ -115,6 +116,12 @@ def options() -> str:
     return _table(("option", "keyword in Python", "meaning"), rows)
 
 
+def fields() -> str:
+    """Return a row for every field of a verdict as data."""
+    rows = [(f"`{name}`", field.description or "") for name, field in VerdictData.model_fields.items()]
+    return _table(("field", "meaning"), rows)
+
+
 def commands() -> str:
     """Return a row for every command and what it does."""
     return _table(("command", "what it does"), [(f"`bertsecrets {name}`", text) for name, text in _commands()])
@@ -144,4 +151,5 @@ TABLES: dict[str, Callable[..., str]] = {
     "claims": claims,
     "options": options,
     "commands": commands,
+    "fields": fields,
 }

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -82,7 +83,7 @@ def first(tmp_path_factory, tiny_glue, tiny_bert, quick_params):
     room = tmp_path_factory.mktemp("bench")
     (room / "crashing.py").write_text(CRASHING)
     code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", CHOSEN, "--allow-unofficial-data",
+        room / "runs", tiny_glue, tiny_bert, "-k", CHOSEN, "--allow-unofficial-data", "--junitxml", room / "j.xml",
         "--benchmark-json", room / "b.json", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     return room, code, output
@@ -180,6 +181,39 @@ def test_each_benchmark_carries_its_verdict(first):
     assert found["D2-rte"]["published"] == 11.9
 
 
+def junit(file: Path) -> dict[str, tuple[dict[str, str], list[str]]]:
+    """Of each benchmark in a JUnit file, by its id, the properties and what became of it."""
+    return {
+        case.get("name")[len("test_claim[") : -1]: (
+            {one.get("name"): one.get("value") for one in case.iter("property")},
+            [inner.tag for inner in case if inner.tag != "properties"],
+        )
+        for case in ElementTree.parse(file).getroot().iter("testcase")
+    }
+
+
+def test_junit_has_each_verdict_as_properties(first, tiny_bert):
+    room, _, _ = first
+    extra = {b["extra_info"]["id"]: b["extra_info"] for b in json.loads((room / "b.json").read_text())["benchmarks"]}
+    found = junit(room / "j.xml")
+    assert set(found) == set(extra)
+    for name, (properties, became) in found.items():
+        info = extra[name]
+        assert properties["verdict"] == info["verdict"]
+        assert properties["reason"] == info["reason"]
+        assert (properties["model"], properties["seeds"]) == (str(tiny_bert), "1")
+        assert properties.get("unit", "") == info["unit"]
+        for numbers in ("observed", "published"):
+            assert properties.get(numbers) == (None if info[numbers] is None else str(info[numbers]))
+        if info["interval"]:
+            assert [float(end) for end in properties["interval"].split()] == info["interval"]
+        if info["band"]:
+            ends = [float(end) for end in properties["band"].split()]
+            assert [None if abs(end) == float("inf") else end for end in ends] == info["band"]
+        assert became == {"reproduced": [], "inconclusive": ["skipped"]}.get(info["verdict"], ["failure"])
+    assert {"observed", "interval", "band", "published"} <= set(found["E1-rte"][0])
+
+
 def test_the_json_says_what_the_claims_say_together(first):
     room, _, _ = first
     found = json.loads((room / "b.json").read_text())["bertsecrets"]
@@ -220,12 +254,18 @@ def test_what_lacks_frames_or_a_pipeline_is_skipped_with_its_reason(first, tiny_
     room, _, _ = first
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-m", "(B and all) or (E4 and rte)", "--allow-unofficial-data", "-rs",
-        BERTSECRETS_PARAMS=str(quick_params),
+        "--junitxml", room / "skipped.xml", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert code == 0, output
     assert "frame-heads needs --frames" in output
     assert "en_core_web_sm" in output
     assert re.search(r"not applicable: needs 12 layers x 12 heads; the model has 3 x 4", output)  # the paper's example
+    skipped = junit(room / "skipped.xml")
+    assert {became[0] for _, became in skipped.values()} == {"skipped"}
+    verdicts = {name: properties["verdict"] for name, (properties, _) in skipped.items()}
+    assert set(verdicts.values()) == {"missing input", "not applicable"}
+    assert verdicts["E4-rte"] == "missing input"
+    assert "en_core_web_sm" in skipped["E4-rte"][0]["reason"]
 
 
 def test_frames_that_are_not_there_are_one_line_and_code_two(tmp_path, tiny_glue, tiny_bert):
@@ -317,9 +357,11 @@ def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
     code, output = bench(
         tmp_path / "runs", tiny_glue, tiny_bert, "-k", CHOSEN,
         "--allow-unofficial-data",
-        "--benchmark-json", tmp_path / "b.json", *several, BERTSECRETS_PARAMS=str(quick_params),
+        "--benchmark-json", tmp_path / "b.json", "--junitxml", tmp_path / "j.xml", *several,
+        BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert code == first[1], output
+    assert junit(tmp_path / "j.xml") == junit(first[0] / "j.xml")
     together = {one["name"]: one for one in json.loads((tmp_path / "b.json").read_text())["benchmarks"]}
     assert sorted(together) == sorted(one["name"] for one in alone)
     for one in alone:
