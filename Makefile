@@ -34,7 +34,8 @@ $(VENV)/maps: data/patterns.dvc $(VENV)/installed
 demo: $(VENV)/installed $(VENV)/maps
 	$(BIN)/bertsecrets corpus $(DEMO)/glue
 	$(BIN)/bertsecrets report --model minilm --task rte --glue $(DEMO)/glue --allow-unofficial-data --offline --seeds 1 \
-		--store $(DEMO) --json $(DEMO)/verdicts.json --html $(DEMO)/report.html || [ $$? -eq 1 ]  # some claims deviate on this corpus
+		--store $(DEMO) --json $(DEMO)/verdicts.json --html $(DEMO)/report.html --markdown $(DEMO)/summary.md \
+		|| [ $$? -eq 1 ]  # some claims deviate on this corpus
 
 test: $(VENV)/installed $(VENV)/maps
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:benchmark -n auto --dist loadfile
@@ -68,17 +69,28 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	.ci/lint-workflows $(BIN)
 
 # Insecure code, and known vulnerabilities of what is pinned.
 audit: $(VENV)/installed
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive bertsecrets
 	$(BIN)/python .ci/audit $(LOCK)
 
-# torch is left out: the builds for CPUs and for each CUDA come from different places and have different digests.
+# torch is left out: the builds for CPUs and for each CUDA come from different places and have different digests. For
+# containers it is pinned on its own; the digests of container/torch-cpu.txt come from the index named by TORCH_CPU_INDEX.
+TORCH_CPU_INDEX ?=
+COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 lock: $(VENV)/installed
 	echo 'torch; python_version < "3"' > $(VENV)/no-torch.txt
-	$(BIN)/uv pip compile --quiet --upgrade --universal --extra dev --generate-hashes --no-annotate --no-header \
-		--overrides $(VENV)/no-torch.txt --output-file $(LOCK) pyproject.toml
+	echo 'hatchling>=1.27' > $(VENV)/build.txt
+	echo 'torch==2.13.0' > $(VENV)/torch.txt
+	$(COMPILE) --extra dev --overrides $(VENV)/no-torch.txt --output-file $(LOCK) pyproject.toml
+	$(COMPILE) --extra minilm --extra report --extra spacy --extra accelerate --overrides $(VENV)/no-torch.txt \
+		--constraints $(LOCK) --output-file container/requirements.txt pyproject.toml $(VENV)/build.txt
+	$(COMPILE) --constraints $(LOCK) --output-file container/torch-cuda.txt $(VENV)/torch.txt
+ifneq ($(TORCH_CPU_INDEX),)
+	$(COMPILE) --constraints $(LOCK) --index "$(TORCH_CPU_INDEX)" --output-file container/torch-cpu.txt $(VENV)/torch.txt
+endif
 
 docs: $(VENV)/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
