@@ -69,7 +69,12 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	.ci/lint-workflows $(BIN)
+	PATH="$(abspath $(BIN)):$$PATH" actionlint
+	$(BIN)/zizmor --offline --quiet --persona pedantic .github
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/shellcheck .ci/run
+	$(BIN)/hadolint container/Containerfile
 
 # Insecure code, and known vulnerabilities of what is pinned.
 audit: $(VENV)/installed
