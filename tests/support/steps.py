@@ -1,0 +1,84 @@
+"""The workflows, and their steps run as a runner runs them: by bash, in a folder of their own."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pages import PROJECT
+
+WORKFLOWS = sorted((PROJECT / ".github" / "workflows").glob("*.yml"))
+# Stands for a program: writes down how it was called, makes the files that its options name, ends with a given code.
+STAND_IN = """#!{python}
+import json, os, sys
+with open(os.environ["CALLS"], "a") as calls:
+    calls.write(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]) + "\\n")
+for option, name in zip(sys.argv, sys.argv[1:]):
+    if option in ("--json", "--html", "--markdown", "--badge", "--junitxml"):
+        open(name, "w").write("made by " + option)
+sys.exit(int(os.environ.get("ENDS_WITH", 0)))
+"""
+
+
+@dataclass
+class Ran:
+    """What a step left: its exit code, its output, the summary, and the programs that it called."""
+
+    code: int
+    output: str
+    folder: Path
+    calls: list[list[str]] = field(default_factory=list)
+
+    @property
+    def summary(self) -> str:
+        """What the step wrote to the page of its run."""
+        return (self.folder / "summary").read_text()
+
+    def of(self, program: str) -> list[list[str]]:
+        """The arguments of each call of a program."""
+        return [call[1:] for call in self.calls if call[0] == program]
+
+
+def workflow(path: Path) -> dict[Any, Any]:
+    """A workflow as data; its triggers are under `on`, which YAML takes for True."""
+    read = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {"on" if key is True else key: value for key, value in read.items()}
+
+
+def step(name: str, title: str) -> dict[str, Any]:
+    """The step of this title in a workflow."""
+    jobs = workflow(PROJECT / ".github" / "workflows" / name)["jobs"].values()
+    (found,) = (one for job in jobs for one in job["steps"] if one.get("name") == title)
+    return found
+
+
+def run_step(script: str, environment: Mapping[str, str], folder: Path, ends_with: int = 0) -> Ran:
+    """Run a step's commands with stand-ins for the programs of the suite that they call.
+
+    Args:
+        ends_with: the exit code of the stand-ins.
+    """
+    programs, checkout = folder / "programs", folder / "checkout"
+    for made in (programs, checkout):
+        made.mkdir()
+    for name in ("bertsecrets", "pytest"):
+        (programs / name).write_text(STAND_IN.format(python=sys.executable))
+        (programs / name).chmod(0o755)
+    for name in ("summary", "calls"):
+        (folder / name).write_text("")
+    given = {
+        "PATH": f"{programs}:/usr/bin:/bin",
+        "HOME": str(folder / "home"),
+        "GITHUB_STEP_SUMMARY": str(folder / "summary"),
+        "CALLS": str(folder / "calls"),
+        "ENDS_WITH": str(ends_with),
+        **environment,
+    }
+    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    done = subprocess.run(shell, cwd=checkout, env=given, capture_output=True, text=True, check=False)
+    calls = [json.loads(line) for line in (folder / "calls").read_text().splitlines()]
+    return Ran(done.returncode, done.stdout + done.stderr, folder, calls)

@@ -1,0 +1,77 @@
+"""The container recipe: pinned, checked by digests, no root; its lock files hold what the suite needs."""
+
+import re
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from pages import PROJECT
+
+CONTAINER = PROJECT / "container"
+RECIPE = (CONTAINER / "Containerfile").read_text(encoding="utf-8")
+
+
+def pinned(name: str) -> dict[str, list[str]]:
+    """The packages of a lock file with their versions; each has a digest."""
+    entries = re.split(r"\n(?=\S)", (CONTAINER / name).read_text(encoding="utf-8").strip())
+    found: dict[str, list[str]] = {}
+    for entry in entries:
+        match = re.match(r"([a-z0-9.-]+)==(\S+)", entry)
+        assert match, entry
+        assert "--hash=sha256:" in entry, match[1]
+        found.setdefault(match[1], []).append(match[2])
+    return found
+
+
+@pytest.mark.parametrize("torch", ["cuda", "cpu"])
+def test_lock_files_pin_everything_that_the_suite_depends_on(torch):
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    wanted = [
+        *project["project"]["dependencies"],
+        *(
+            one
+            for extra in ("minilm", "report", "spacy", "accelerate")
+            for one in project["project"]["optional-dependencies"][extra]
+        ),
+        *project["build-system"]["requires"],
+    ]
+    versions = pinned("requirements.txt") | pinned(f"torch-{torch}.txt")
+    for one in map(Requirement, wanted):
+        assert one.name in versions, one
+        assert all(one.specifier.contains(version) for version in versions[one.name]), one
+
+
+def test_lock_files_agree():
+    locks = [pinned(name) for name in ("requirements.txt", "torch-cuda.txt", "torch-cpu.txt")]
+    development = {
+        match[1] for match in re.finditer(r"^(\S+==\S+)", (PROJECT / "requirements-dev.txt").read_text(), re.M)
+    }
+    for name in locks[0].keys() & locks[1].keys():
+        assert locks[0][name] == locks[1][name]
+    assert {one for one in locks[2] if locks[2][one] != locks[1][one]} == {"torch"}
+    assert {f"{name}=={version}" for name, versions in locks[0].items() for version in versions} <= development
+
+
+def test_the_recipe_is_pinned_and_gives_no_root():
+    assert re.search(r"^ARG BASE=\S+:3\.12\.\d+-\S+@sha256:[0-9a-f]{64}$", RECIPE, re.M)
+    installs = re.findall(r"pip install (.*)", RECIPE)
+    assert len(installs) == 3
+    assert all(
+        "--require-hashes --no-deps" in one or one.startswith("--no-build-isolation --no-deps /build")
+        for one in installs
+    )
+    assert re.findall(r"^(?:USER|CMD).*", RECIPE, re.M)[0] == "USER 1000"
+
+
+def test_everything_that_the_recipe_copies_is_there():
+    copied = [name for names in re.findall(r"^COPY (.*) \S+$", RECIPE, re.M) for name in names.split()]
+    assert copied
+    for name in copied:
+        for torch in ("cuda", "cpu"):
+            assert (PROJECT / name.replace("${TORCH}", torch)).exists(), name
+
+
+def test_what_is_built_into_a_wheel_is_copied():
+    build = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    for name in (*build["packages"], *build["force-include"]):
+        assert re.search(rf"^COPY (.* )?{re.escape(name)} ", RECIPE, re.M), name
