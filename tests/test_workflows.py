@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import PROJECT
+from pages import PROJECT, titled
 from steps import WORKFLOWS, run_step, step, workflow
 
 from bertsecrets.cli.main import build_parser
@@ -27,7 +27,7 @@ RIGHTS = {
 JOBS = [(path.name, name, job) for path in WORKFLOWS for name, job in workflow(path)["jobs"].items()]
 STEPS = [(name, one) for name, _, job in JOBS for one in job["steps"]]
 LINTERS = {
-    "actionlint": ["actionlint"],
+    "actionlint": ["actionlint", "-config-file", str(PROJECT / ".github" / "actionlint.yaml")],
     "zizmor": ["zizmor", "--offline", "--quiet", "--persona", "pedantic"],
     "check-jsonschema": ["check-jsonschema", "--builtin-schema", "vendor.github-workflows"],
 }
@@ -50,6 +50,15 @@ def linted(linter: str, *paths: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("linter", LINTERS)
 def test_a_linter_finds_nothing_in_the_workflows(linter):
     done = linted(linter, *WORKFLOWS)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("linter", LINTERS)
+def test_a_linter_finds_nothing_in_the_documented_workflow(linter, tmp_path):
+    documented = tmp_path / ".github" / "workflows" / "verdicts.yml"
+    documented.parent.mkdir(parents=True)
+    documented.write_text(titled("ci.md", ".github/workflows/verdicts.yml"))
+    done = linted(linter, documented)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -176,8 +185,31 @@ def test_the_replication_ends_with_the_code_of_the_suite(code, says, tmp_path):
 
 
 def test_the_comparison_calls_the_suite_with_options_that_there_are():
-    (words,) = re.findall(r"/bertsecrets\" (.*) > comment.md", step("verdict-comment.yml", "Compare")["run"])
-    assert understood(words.split()).command == "changes"
+    (words,) = re.findall(r"/bertsecrets\" (.*)", step("verdict-comment.yml", "Compare")["run"])
+    options = understood(words.split())
+    files = [str(path) for path in (options.old, options.new, options.markdown)]
+    assert (options.command, files) == ("changes", ["old.json", "new.json", "comment.md"])
+    got = step("verdict-comment.yml", "Get the verdicts of the default branch and of the pull request")["run"]
+    assert got.split()[-2:] == files[:2]
+
+
+def test_the_documented_workflow_calls_the_benchmarks_with_options_that_there_are():
+    text = titled("ci.md", ".github/workflows/verdicts.yml")
+    words = re.search(r"/pytest --pyargs (.*)", text)[1].replace("-k ", "-m ").split()
+    options = benchmarks_understand(words)
+    assert (options.paths, options.m, options.seeds) == (["bertsecrets.benchmarks"], "rte", 5)
+    used = set(re.findall(r"uses: (\S+)", text))
+    assert used <= {one["uses"] for _, one in STEPS if "uses" in one}
+
+
+def test_the_page_names_the_inputs_and_variables_of_the_replication():
+    page = (PROJECT / "docs" / "ci.md").read_text()
+    text = (PROJECT / ".github" / "workflows" / "replication.yml").read_text()
+    inputs = workflow(PROJECT / ".github" / "workflows" / "replication.yml")["on"]["workflow_dispatch"]["inputs"]
+    assert [name for name in inputs if f"| `{name}`" not in page] == []
+    variables = set(re.findall(r"vars\.(\w+)", text))
+    assert [name for name in variables if f"`{name}`" not in page] == []
+    assert set(re.findall(r"`(BERTSECRETS_[A-Z]+)`", page)) - variables == {"BERTSECRETS_STORE", "BERTSECRETS_GLUE"}
 
 
 def test_targets_of_make_that_are_called_are_in_the_makefile():

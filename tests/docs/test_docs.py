@@ -9,7 +9,7 @@ import tomllib
 import pytest
 import yaml
 from accelerate.commands.launch import launch_command_parser
-from pages import DOCS, PROJECT, all_blocks, blocks, pages
+from pages import DOCS, PROJECT, Block, all_blocks, blocks, pages
 from torch.distributed.run import get_args_parser
 
 from bertsecrets.claims.quantities import QUANTITIES
@@ -24,6 +24,9 @@ OWN = [f"--{name.replace('_', '-')}" for name in PARSING]
 PYTESTS = ["-k", "-m", "-n", "-rs", "--pyargs", "--benchmark-json", "--junitxml", "--collect-only", "--jobs"]
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
 LAUNCHERS = ("accelerate", "torchrun")
+CONTAINERS = ("podman", "apptainer")
+# Options of these and of Docker that pages name in passing.
+OF_CONTAINERS = {"--volume", "--userns", "--user", "--gpus"}
 # What stands for the user's own in the messages of the page of troubles.
 YOURS = r"\b[A-Z]{2,}[\w.-]*(?:'s)?|'[^']*'|\b\d+\b|\bC1\b[-\w]*|\.\.\.|/dev\.tsv|\bdev\b|[\w.]+_model\.bin"
 RUN_FOR_REAL = [  # but for claims that a page adds, which tests/docs/test_adding.py does
@@ -51,7 +54,19 @@ def subparsers(parser: argparse.ArgumentParser | None = None) -> dict[str, argpa
 
 
 def test_every_command_line_is_of_a_program_that_is_checked():
-    known = {"bertsecrets", "pytest", "make", "pip", "python", "dvc", "source", "mkdocs", "bash", *LAUNCHERS}
+    known = {
+        "bertsecrets",
+        "pytest",
+        "make",
+        "pip",
+        "python",
+        "dvc",
+        "source",
+        "mkdocs",
+        "bash",
+        *LAUNCHERS,
+        *CONTAINERS,
+    }
     assert {command[0] for _, command in COMMANDS} <= known
 
 
@@ -66,6 +81,17 @@ def test_a_documented_launcher_and_the_command_that_it_starts_are_understood(arg
     started = parser.parse_args(arguments[arguments[0] == "launch" :])
     assert (started.module, started.training_script) == (True, "bertsecrets")
     assert build_parser().parse_args(started.training_script_args).run
+
+
+@pytest.mark.parametrize("arguments", [words for name in CONTAINERS for words in of(name)])
+def test_a_command_that_a_documented_container_runs_is_understood(arguments):
+    if arguments[0] == "run":
+        image = next(place for place, word in enumerate(arguments) if word in ("bertsecrets", "bertsecrets.sif"))
+        assert arguments[image + 1] == "bertsecrets"
+        assert build_parser().parse_args(arguments[image + 2 :]).run
+    else:
+        files = [word for word in arguments if word.startswith("container/")]
+        assert all((PROJECT / name).is_file() for name in files)
 
 
 @pytest.mark.parametrize("arguments", of("pytest"))
@@ -104,8 +130,13 @@ def test_a_documented_selection_names_claims_and_tasks_that_there_are(block):
             assert claim in shown, (block, claim)
 
 
+def _claims_of_pages() -> list[Block]:
+    """The blocks of YAML that are claims; those of workflows are checked by tests/test_workflows.py."""
+    return [block for block in all_blocks("yaml") if not block.title.startswith(".github/")]
+
+
 def _ids_that_pages_add() -> set[str]:
-    return {entry["id"] for block in all_blocks("yaml") for entry in yaml.safe_load(block.text)}
+    return {entry["id"] for block in _claims_of_pages() for entry in yaml.safe_load(block.text)}
 
 
 @pytest.mark.parametrize(("block", "command"), RUN_FOR_REAL, ids=lambda value: str(value)[-40:])
@@ -133,7 +164,7 @@ def test_every_option_that_a_page_names_exists():
             name for code in re.findall(r"`([^`]+)`", prose) for name in re.findall(r"(?<!\S)--[a-z][a-z-]+", code)
         }
         if page.name not in ("patterns-data-card.md",):  # which names options of DVC
-            assert named - known - {"--strict-verdicts", "--remote"} == set(), page
+            assert named - known - {"--strict-verdicts", "--remote", *OF_CONTAINERS} == set(), page
 
 
 # ---------------------------------------------------------------------- Python and YAML
@@ -157,7 +188,7 @@ def test_the_python_of_the_data_card_runs():
     assert len(names["maps"]) == 3378
 
 
-@pytest.mark.parametrize("block", all_blocks("yaml"), ids=str)
+@pytest.mark.parametrize("block", _claims_of_pages(), ids=str)
 def test_a_documented_claim_is_sound(block, monkeypatch):
     for entry in yaml.safe_load(block.text):
         if entry["measure"] in measure_names() and entry.get("quantity") in QUANTITIES and "cola" not in entry["tasks"]:
