@@ -69,11 +69,11 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	PATH="$(abspath $(BIN)):$$PATH" actionlint
+	PATH="$(abspath $(BIN)):$$PATH" actionlint  # which runs shellcheck on scripts
 	$(BIN)/zizmor --offline --quiet --persona pedantic .github
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
-	$(BIN)/shellcheck .ci/run
+	PATH="$(abspath $(BIN)):$$PATH" shellcheck .ci/run
 	$(BIN)/hadolint container/Containerfile
 
 # Insecure code, and known vulnerabilities of what is pinned.
