@@ -23,6 +23,7 @@ LARGEST = 4_000_000  # bytes, packed and unpacked
 LONGEST = 65_536  # characters that GitHub takes for a comment
 MARK = "<!-- bertsecrets: difference of verdicts -->"
 AUTHOR = "github-actions[bot]"
+NOTE = "The demo's corpus is made up: this shows whether a change moves verdicts, and says nothing of the paper."
 
 
 def main(command: str, *paths: str) -> int:
@@ -80,7 +81,7 @@ def verdicts(run: int) -> bytes | None:
 
 def post(event: dict[str, Any], path: Path) -> int:
     """Post a comment on each open pull request whose head is the tested commit, or update the one posted before."""
-    text = f"{MARK}\n{path.read_text(encoding='utf-8')}"
+    text = f"{MARK}\n{path.read_text(encoding='utf-8')}\n<sub>{NOTE}</sub>"
     if len(text) > LONGEST:
         text = f"{MARK}\nThe difference of verdicts is too long for a comment: see the summary of {own_address()}"
     numbers = pull_requests(event["workflow_run"])

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from pages import PROJECT, titled
 from steps import WORKFLOWS, run_step, step, workflow
+from verdicts import filed
 
 from bertsecrets.cli.main import build_parser
 from bertsecrets.options import PARSING
+from bertsecrets.store.entries import write_json
 
 REPLICATION = {"MODEL": "bert-base-uncased", "TASKS": "rte", "SEEDS": "5", "BUDGET": "", "STRICT": "false"}
 # What each job may do beyond nothing.
@@ -191,6 +193,21 @@ def test_the_comparison_calls_the_suite_with_options_that_there_are():
     assert (options.command, files) == ("changes", ["old.json", "new.json", "comment.md"])
     got = step("verdict-comment.yml", "Get the verdicts of the default branch and of the pull request")["run"]
     assert got.split()[-2:] == files[:2]
+
+
+def test_the_comparison_needs_no_torch_which_its_job_does_not_install(tmp_path):
+    installs = re.findall(r"install .*-r (\S+)", step("verdict-comment.yml", "Compare")["run"])
+    assert installs == ["container/requirements.txt"]
+    assert not re.search(r"^torch==", (PROJECT / installs[0]).read_text(), re.M)
+    for name in ("old.json", "new.json"):
+        write_json(tmp_path / name, filed().model_dump(mode="json"))
+    call = (
+        "import sys; sys.modules['torch'] = None; from bertsecrets.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    words = [sys.executable, "-c", call, "changes", "old.json", "new.json", "--markdown", "comment.md"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nothing changed" in (tmp_path / "comment.md").read_text()
 
 
 def test_the_documented_workflow_calls_the_benchmarks_with_options_that_there_are():
