@@ -4,6 +4,7 @@ The files may come from anyone, such as the author of a pull request: they are r
 comes alive on the page.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,7 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
         raise UserError(f"{path}: {in_words(error)}: name a file that bertsecrets report --json wrote") from error
     ids = [one.id for one in run.verdicts]
     if len(set(ids)) < len(ids):
-        twice = next(name for name in ids if ids.count(name) > 1)
+        [(twice, _)] = Counter(ids).most_common(1)
         raise UserError(f"{path} has two verdicts on {excerpt(twice, 60)}: name a file of a single run")
     return run
 
