@@ -105,7 +105,7 @@ def hostile(words: str) -> VerdictsFile:
     return of(*own, model=words, commit=words, made=words, settings=settings, software={words: words}, incomplete=words)
 
 
-@pytest.mark.parametrize("words", [HOSTILE, "`", "``", "|", "\\", "\\|`", "", " ", "x" * 100_000, "<!--", "\0"])
+@pytest.mark.parametrize("words", [HOSTILE, "`", "``", "|", "\\", "\\|`", "", " ", "x" * 10_000, "<!--", "\0"])
 def test_nothing_from_a_file_comes_alive_in_a_comment(words):
     old = hostile(words)
     worse = [one.model_copy(update={"verdict": "reproduced", "seeds": [7], "data": []}) for one in old.verdicts]
