@@ -17,6 +17,7 @@ import torch
 
 from bertsecrets import __version__
 from bertsecrets.claims import plan
+from bertsecrets.claims.history import evidence
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.looks import LOOKS, judge_in_looks
 from bertsecrets.claims.quantity import Needed
@@ -38,6 +39,7 @@ from bertsecrets.provenance import (
     checkpoint_differences,
     differences,
     made_by,
+    run_facts,
     warn_of_slow,
 )
 from bertsecrets.reading import seconds
@@ -252,8 +254,16 @@ class Session:
     def _kept(self, verdict: Verdict) -> Verdict:
         """Keep a verdict in the store, and return it."""
         limits = (of.provenance.get(name) for of in verdict.measurements for name in ("limit", "train_limit"))
-        keep_verdict(self.store.root, verdict.as_json(), self.model, limited=any(limits))
+        facts = run_facts() | evidence(verdict.case, verdict.measurements, self.settings, self._weights(verdict))
+        keep_verdict(self.store.root, verdict.as_json(), self.model, limited=any(limits), facts=facts)
         return verdict
+
+    def _weights(self, verdict: Verdict) -> dict[str, str | None]:
+        """Return the identities of the model's weights and tokenizer; nothing if the verdict is about no model."""
+        if not any(get_measure(measurement.measure).reads_model for measurement in verdict.measurements):
+            return {}
+        ref = self.ref(self.model)
+        return {"weights": ref.identity(), "tokenizer": ref.tokenizer()}
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return why a measure cannot be run on a task (data, frames, spaCy); None if it can."""

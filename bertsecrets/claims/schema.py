@@ -290,6 +290,16 @@ def find_claims(wanted: str) -> list[Claim]:
     return variants
 
 
+def find_cases(wanted: str) -> list[Case]:
+    """Return the case of a name (`D1-rte-random`), otherwise the cases of the claims of an id (`D1`) or a name.
+
+    Raises:
+        UserError: no such case and no such claim.
+    """
+    exact = [case for case in cases() if str(case).lower() == wanted.lower()]
+    return exact or [case for claim in find_claims(wanted) for case in claim.cases]
+
+
 def find_case(wanted: str, task_name: str | None = None) -> Case:
     """Return one claim on one task.
 

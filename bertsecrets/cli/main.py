@@ -19,6 +19,7 @@ from bertsecrets.cli import (
     doctor,
     fetch,
     formats,
+    history,
     launched,
     measure,
     patterns,
@@ -53,7 +54,20 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"bertsecrets {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    for group in (claims, fetch, measure, report, formats, plan, specifications, patterns, store, calibrate, doctor):
+    for group in (
+        claims,
+        history,
+        fetch,
+        measure,
+        report,
+        formats,
+        plan,
+        specifications,
+        patterns,
+        store,
+        calibrate,
+        doctor,
+    ):
         group.add_parsers(commands)
     return parser
 

@@ -223,20 +223,12 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
     Raises:
         UserError: an unknown task or claim.
     """
-    from bertsecrets.claims.schema import cases
+    from bertsecrets.claims.schema import cases, find_cases
 
-    wanted = {str(case) for name in options.claim or () for case in _named(name)}
+    wanted = {str(case) for name in options.claim or () for case in find_cases(name)}
     names = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
     of_tasks = [case for case in cases() if not names or case.task in names]
     return [case for case in of_tasks if not wanted or str(case) in wanted], names
-
-
-def _named(name: str) -> list["Case"]:
-    """Return the case of this name, otherwise the cases of the claims of this id or name."""
-    from bertsecrets.claims.schema import cases, find_claims
-
-    exact = [case for case in cases() if str(case).lower() == name.lower()]
-    return exact or [case for claim in find_claims(name) for case in claim.cases]
 
 
 def conclude(options: argparse.Namespace, judged: Judged) -> int:

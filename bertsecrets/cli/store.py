@@ -31,6 +31,9 @@ def add_parsers(commands) -> None:
     clearing = actions.add_parser("gc", help="say what is no longer needed, and remove it with --yes")
     clearing.add_argument("--yes", action="store_true", help="remove it")
     clearing.add_argument("--keep-older", action="store_true", help="keep what other code or versions made")
+    clearing.add_argument(
+        "--keep-verdicts", type=int, metavar="N", help="keep only the last N verdicts on each claim, task and model"
+    )
     add_options(clearing.add_argument, ("store",))
     clearing.set_defaults(run=gc)
 
@@ -85,12 +88,18 @@ def verify(options: argparse.Namespace) -> None:
 
 
 def gc(options: argparse.Namespace) -> None:
-    """Say what the store no longer needs; remove it if the user agrees."""
+    """Say what the store no longer needs; remove it if the user agrees.
+
+    Raises:
+        UserError: there is no store, or no verdict at all would be kept.
+    """
     from bertsecrets.store.contents import unneeded
 
     root = RunOptions.of(options).store_folder
+    if options.keep_verdicts is not None and options.keep_verdicts < 1:
+        raise UserError(f"--keep-verdicts {options.keep_verdicts} is out of range: keep 1 or more")
     removed = 0
-    listed = unneeded(root, None if options.keep_older else _older)
+    listed = unneeded(root, None if options.keep_older else _older, options.keep_verdicts)
     for one in listed:
         print(f"{one.path} ({in_bytes(one.bytes)}): {one.reason}")
         if options.yes:
@@ -102,7 +111,10 @@ def gc(options: argparse.Namespace) -> None:
         print(f"removed {in_bytes(removed)}")
     else:
         total = in_bytes(sum(one.bytes for one in listed))
-        print(f"{total} can be removed: bertsecrets store gc --store {root} --yes" if listed else "nothing to remove")
+        older = " --keep-older" if options.keep_older else ""
+        past = f" --keep-verdicts {options.keep_verdicts}" if options.keep_verdicts is not None else ""
+        command = f"bertsecrets store gc --store {root}{older}{past} --yes"
+        print(f"{total} can be removed: {command}" if listed else "nothing to remove")
 
 
 def explain(options: argparse.Namespace) -> None:

@@ -350,7 +350,7 @@ def kept_in_words(verdict: Mapping[str, Any]) -> str:
     seeds = ", ".join(str(seed) for seed in verdict["seeds"])
     outcome = outcome_in_words(verdict["verdict"], verdict["against"])
     parts = [
-        f"{verdict['model']} on {task_title(verdict['task'])}, {verdict['made'][:10]}, seeds {seeds}: "
+        f"{verdict['model']} on {task_title(verdict['task'])}, {verdict['last'][:10]}, seeds {seeds}: "
         f"{outcome}, observed {format_number(verdict['observed'])}{interval} {verdict['unit']}",
         verdict["reason"],
         verdict["power"],

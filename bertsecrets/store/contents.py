@@ -17,6 +17,8 @@ from bertsecrets.errors import UserError
 from bertsecrets.store.entries import MARKS, Key, damage
 from bertsecrets.store.files import MANIFEST, REPLACED, UNFINISHED, digest, guarded_writes, is_whole, remove
 from bertsecrets.store.locks import held_now, unused
+from bertsecrets.store.verdicts import FOLDER as HISTORY
+from bertsecrets.store.verdicts import verdict_files
 
 ENTRIES = ("checkpoints", "measurements")
 GRIDS, PARSES, VERDICTS, TRAINING = "grids", "parses", "verdicts", "training"
@@ -43,7 +45,9 @@ class Item:
 
     @property
     def subject(self) -> str:
-        """The readable part of its name."""
+        """The readable part of its name; of a verdict, that of its series."""
+        if self.path.parent.parent.name == HISTORY:
+            return self.path.parent.name
         name = MARKS.sub("", self.path.stem if self.path.is_file() else self.path.name)
         return name.rstrip("-")
 
@@ -95,9 +99,15 @@ def items(root: Path) -> list[Item]:
     """
     if not root.is_dir():
         raise UserError(f"no store at {root}: name its folder with --store")
-    paths = [(kind, path) for kind in KINDS for path in sorted((root / kind).glob("[!.]*"))]
+    paths = [(kind, path) for kind in KINDS for path in _paths(root, kind)]
     found = [_item(kind, path) for kind, path in paths if not path.name.endswith(DAMAGED)]
     return [item for item in found if item is not None]
+
+
+def _paths(root: Path, kind: str) -> list[Path]:
+    if kind == VERDICTS:
+        return [path for series in verdict_files(root) for path in series]
+    return sorted((root / kind).glob("[!.]*"))
 
 
 def _item(kind: str, path: Path) -> Item | None:
@@ -178,7 +188,7 @@ def _problem(kind: str, path: Path) -> str | None:
 # ---------------------------------------------------------------------- what is no longer needed
 
 
-def unneeded(root: Path, older: Older | None) -> list[Unneeded]:
+def unneeded(root: Path, older: Older | None, verdicts: int | None = None) -> list[Unneeded]:
     """Return what a store no longer needs, besides what running processes use.
 
     That is what killed processes left behind, damaged copies, entries that are older than the code or the versions in
@@ -186,17 +196,25 @@ def unneeded(root: Path, older: Older | None) -> list[Unneeded]:
 
     Args:
         older: says why something is older than what runs now, by its kind and manifest; None keeps all that is older.
+        verdicts: how many are needed of each claim, task and model, the newest ones; None keeps all.
 
     Raises:
         UserError: there is no such folder.
     """
     held = items(root)
-    return [*_left(root), *_damaged(root), *_older(held, older), *_grids(held, older), *_states(held)]
+    listed = [*_left(root), *_damaged(root), *_older(held, older), *_grids(held, older), *_states(held)]
+    return listed if verdicts is None else [*listed, *_past(root, verdicts)]
+
+
+def _past(root: Path, verdicts: int) -> Iterator[Unneeded]:
+    for series in verdict_files(root):
+        for path in series[:-verdicts]:
+            yield Unneeded(path, size(path), f"not among the last {verdicts} verdicts of its kind")
 
 
 def _left(root: Path) -> Iterator[Unneeded]:
     places = [root / kind for kind in KINDS]
-    places += [folder for kind in (GRIDS, TRAINING) for folder in (root / kind).glob("[!.]*")]
+    places += [folder for kind in (GRIDS, TRAINING, HISTORY) for folder in (root / kind).glob("[!.]*")]
     for path in sorted(path for place in places for path in place.glob(".*") if LEFT.fullmatch(path.name)):
         lock = path.parent / f"{path.name[:-9]}.lock"  # of earlier versions, which held it while they wrote
         with unused(path) as free:

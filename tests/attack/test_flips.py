@@ -48,7 +48,7 @@ KINDS: dict[str, tuple[str, str | None, tuple[Any, ...]]] = {
     ),
     "parses": ("runs/parses/*", "runs/measurements/features*", FEATURES),
     "state of a training": ("runs/training/**/*", None, (*THIRD, "--output", "@resumed")),
-    "last verdict": ("runs/verdicts/*", None, ("explain", "E1")),
+    "last verdict": ("runs/history/*/*.json", None, ("explain", "E1")),
 }
 
 

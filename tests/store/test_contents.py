@@ -102,7 +102,7 @@ def test_verify_finds_nothing_wrong_with_a_sound_store(capsys, store):
         ("grids/*/portion-0000/predicted.npz", "grids/*/portion-0000"),
         ("training/*/*/data", "training/*/*"),
         ("parses/*.json", "parses/*.json"),
-        ("verdicts/*.json", "verdicts/*.json"),
+        ("history/*/*.json", "history/*/*.json"),
     ],
 )
 def test_verify_names_whatever_is_damaged_with_exit_code_2(capsys, store, pattern, named):
@@ -149,7 +149,8 @@ def unneeded(root: Path) -> dict[str, Path]:
     for place in killed:
         place.mkdir()
         make(place)
-    (root / "verdicts" / ".E1.json.abcdefgh.tmp").write_text("x")
+    (half,) = root.glob("history/*")
+    (half / ".E1.json.abcdefgh.tmp").write_text("x")
     old_state = root / "training" / digest(key("checkpoints", left="long ago").as_json())
     old_state.mkdir()
     os.utime(old_state, times=((datetime.now() - timedelta(days=ABANDONED + 1)).timestamp(),) * 2)
@@ -162,7 +163,7 @@ def unneeded(root: Path) -> dict[str, Path]:
         "left behind by a killed process": killed[0],
         "left behind by a killed process ": killed[1],
         "left behind by a killed process  ": killed[2],
-        "left behind by a killed process   ": root / "verdicts" / ".E1.json.abcdefgh.tmp",
+        "left behind by a killed process   ": half / ".E1.json.abcdefgh.tmp",
         "parts of a finished measurement": grid(root),
         "made by other code ": grid(root, code="other"),
         f"the state of a training that was left {ABANDONED + 1} days ago": old_state,
@@ -208,6 +209,19 @@ def test_gc_keeps_its_hands_off_what_runs(capsys, store):
         assert "in use: kept" in said
     run(capsys, "store", "gc", "--yes", "--store", store)
     assert not older.exists()
+
+
+def test_gc_thins_the_history_only_when_told(capsys, store):
+    for observed in (2.0, 3.0):
+        verdict = {"id": "E1-rte", "task": "rte", "verdict": "reproduced", "observed": observed}
+        newest = keep_verdict(store, verdict, "m")
+    assert run(capsys, "store", "gc", "--store", store) == "nothing to remove\n"
+    said = run(capsys, "store", "gc", "--store", store, "--keep-verdicts", 2).splitlines()
+    assert said[0].endswith("not among the last 2 verdicts of its kind")
+    assert said[1].endswith(f"bertsecrets store gc --store {store} --keep-verdicts 2 --yes")
+    run(capsys, "store", "gc", "--store", store, "--keep-verdicts", 1, "--yes")
+    assert list(store.glob("history/*/*.json")) == [newest]
+    assert "keep 1 or more" in told(capsys, "store", "gc", "--store", store, "--keep-verdicts", 0)
 
 
 def test_sizes_and_ages_are_in_words():

@@ -1,4 +1,4 @@
-"""The last verdicts: kept whole, read back by claim and model, shown by `explain` and `claims`."""
+"""Verdicts in the store: each kept whole, read back by claim and model, the last shown by `explain` and `claims`."""
 
 import errno
 import json
@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from calls import started
 from measurements import judged, of_id, scored
 
 from bertsecrets.claims.schema import Case, Known
@@ -23,7 +24,7 @@ from bertsecrets.report.text import (
     width_in_words,
 )
 from bertsecrets.store import verdicts as store
-from bertsecrets.store.files import guarded_writes
+from bertsecrets.store.files import guarded_writes, signed
 
 
 @pytest.fixture
@@ -41,14 +42,75 @@ def read_verdicts(root, claim, model=None):
     return store.read_verdicts(root, {str(case): case.task for case in claim.cases}, model)
 
 
+def read_history(root, claim):
+    return store.read_history(root, {str(case): case.task for case in claim.cases})
+
+
+def without_digest(data):
+    return {name: value for name, value in data.items() if name != "sha256"}
+
+
 def test_a_verdict_is_kept_under_claim_task_and_model(tmp_path, verdict):
     path = keep_verdict(tmp_path, verdict, "some/where/tiny-bert")
-    assert path.parent == tmp_path / "verdicts"
-    assert re.fullmatch("D2-rte-tiny-bert-[0-9a-f]{6}.json", path.name)
+    assert path.parents[1] == tmp_path / "history"
+    assert re.fullmatch("D2-rte-tiny-bert-[0-9a-f]{6}", path.parent.name)
     data = json.loads(path.read_text())
     assert (data["verdict"], data["observed"], data["model"]) == ("reproduced", 60.0, "some/where/tiny-bert")
-    assert keep_verdict(tmp_path, verdict, "some/where/tiny-bert") == path  # the last one stands
-    assert len(list(path.parent.iterdir())) == 1
+
+
+def test_every_verdict_is_kept_and_the_last_is_shown(tmp_path, verdict):
+    for observed in (60.0, 61.0, 60.0):
+        keep_verdict(tmp_path, replace(verdict, observed=observed), "one")
+    ((first, second, third),) = read_history(tmp_path, verdict.case.claim)
+    assert [data["observed"] for data in (first, second, third)] == [60.0, 61.0, 60.0]
+    assert read_verdicts(tmp_path, verdict.case.claim) == [third]
+
+
+def test_a_verdict_given_again_only_counts(tmp_path, verdict):
+    path = keep_verdict(tmp_path, verdict, "one")
+    kept = json.loads(path.read_text())
+    path.write_text(json.dumps(signed({**without_digest(kept), "made": "2026-11-02T00:00:00Z"})))
+    again = replace(verdict, measurements=tuple(replace(one, reused=True) for one in verdict.measurements))
+    assert keep_verdict(tmp_path, again, "one") == path
+    ((data,),) = read_history(tmp_path, verdict.case.claim)
+    assert (data["made"], data["times"]) == ("2026-11-02T00:00:00Z", 2)
+    assert data["last"] == kept["last"] or data["last"] > kept["last"]
+    assert "2026-11-02" not in kept_in_words(data)  # `explain` shows when it was given last
+    assert store.keep_verdict(tmp_path, verdict.as_json(), "one", facts={"commit": "abc"}) != path
+
+
+def test_a_last_verdict_of_an_earlier_version_is_the_first_of_its_series(tmp_path, verdict):
+    path = keep_verdict(tmp_path, verdict, "one")
+    old = without_digest(json.loads(path.read_text()))
+    old = {name: value for name, value in old.items() if name not in ("times", "last")}
+    (tmp_path / "verdicts").mkdir()
+    earlier = tmp_path / "verdicts" / f"{path.parent.name}.json"
+    earlier.write_text(json.dumps(signed({**old, "observed": 50.0})))
+    ((first, second),) = read_history(tmp_path, verdict.case.claim)
+    assert (first["observed"], second["observed"]) == (50.0, 60.0)
+    path.unlink()
+    assert [data["observed"] for data in read_verdicts(tmp_path, verdict.case.claim)] == [50.0]
+    assert keep_verdict(tmp_path, replace(verdict, observed=50.0), "one").parents[1].name == "history"
+
+
+def test_a_damaged_last_verdict_hides_none_before_it(tmp_path, verdict):
+    keep_verdict(tmp_path, verdict, "one")
+    keep_verdict(tmp_path, replace(verdict, observed=61.0), "one").write_text("{")
+    assert [data["observed"] for data in read_verdicts(tmp_path, verdict.case.claim)] == [60.0]
+
+
+def test_processes_that_give_verdicts_at_once_lose_none(tmp_path, verdict):
+    data = {**verdict.as_json(), "task": "rte"}
+    code = f"""
+    from pathlib import Path
+    from bertsecrets.store.verdicts import keep_verdict
+    for number in range(10):
+        keep_verdict(Path({str(tmp_path)!r}), {data!r} | {{"observed": 1.0 + (number > 4)}}, "one")
+    """
+    for process in [started(code) for _ in range(3)]:
+        assert process.communicate(timeout=120)[1] == ""
+    ((*kept,),) = read_history(tmp_path, verdict.case.claim)
+    assert sum(data["times"] for data in kept) == 30
 
 
 def test_verdicts_are_read_by_claim_variant_and_model(tmp_path, verdict):
@@ -100,7 +162,7 @@ def test_a_store_that_is_read_only_costs_a_warning_and_no_verdict(tmp_path, verd
             raise OSError(number, os.strerror(number), str(path))
 
     monkeypatch.setattr(store, "write_json", refuse)
-    with pytest.warns(store.NotKeptWarning, match=r"verdicts cannot be written, so verdicts are not kept$"):
+    with pytest.warns(store.NotKeptWarning, match=r"history cannot be written, so verdicts are not kept$"):
         keep_verdict(tmp_path, verdict, "one")
 
 
