@@ -270,13 +270,17 @@ def _refuse(response: Any) -> None:
 
 @contextmanager
 def _own_bars() -> Iterator[None]:
-    """Show the hub's progress bars on a terminal, though transformers has been told to draw none."""
+    """Show the hub's progress bars on a terminal, though transformers has been told to draw none.
+
+    The hub pays no heed to TQDM_DISABLE, so it is read here.
+    """
     from huggingface_hub import constants
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     hidden = are_progress_bars_disabled()
     if constants.HF_HUB_DISABLE_PROGRESS_BARS is None:
-        (enable_progress_bars if sys.stderr.isatty() else disable_progress_bars)()
+        shown = sys.stderr.isatty() and not os.environ.get("TQDM_DISABLE")
+        (enable_progress_bars if shown else disable_progress_bars)()
     try:
         yield
     finally:

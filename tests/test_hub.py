@@ -182,13 +182,16 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
-def test_progress_is_shown_on_a_terminal_alone(hub: Hub, monkeypatch, stream):
+@pytest.mark.parametrize(
+    ("stream", "off", "shown"), [(Terminal, "", True), (Terminal, "1", False), (io.StringIO, "", False)]
+)
+def test_progress_is_shown_on_a_terminal_alone(hub: Hub, monkeypatch, stream, off, shown):
+    monkeypatch.setenv("TQDM_DISABLE", off)
     open_config(locate(MODEL))  # transformers is told to draw no bars, as at every start
     seen = stream()
     monkeypatch.setattr(sys, "stderr", seen)
     open_classifier(locate(MODEL), task("rte"))
-    assert ("100%" in seen.getvalue()) == (stream is Terminal)
+    assert ("100%" in seen.getvalue()) == shown
     assert huggingface_hub.utils.are_progress_bars_disabled()
 
 

@@ -20,7 +20,7 @@ from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.crash import BUG, USER_ERROR, in_short, interrupted, of_the_machine, report_bug
-from bertsecrets.cli.notices import in_one_line
+from bertsecrets.cli.notices import bars_on_terminals, in_one_line
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import MissingError, RunError, UserError, one_line
 from bertsecrets.formats import Ends, VerdictData
@@ -59,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Read options, settings and claims first, so that a mistake in them ends the run before anything starts."""
     clearing = ExitStack()
     clearing.enter_context(in_one_line())
+    clearing.enter_context(bars_on_terminals())
     if threading.current_thread() is threading.main_thread():  # no other thread may handle signals
         clearing.enter_context(as_interrupt())
     config.add_cleanup(clearing.close)

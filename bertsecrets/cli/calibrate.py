@@ -93,7 +93,7 @@ def _all_rates(wanted: Sequence["Cell"], worlds: int, settings: "JudgeParams", j
     from bertsecrets.claims.calibration.rates import rates
 
     one = partial(rates, worlds=worlds, settings=settings)
-    show = partial(tqdm, total=len(wanted), desc="cells", disable=None)
+    show = partial(tqdm, total=len(wanted), desc="cells", disable=bool(os.environ.get("TQDM_DISABLE")))
     if jobs == 1:
         return list(show(map(one, wanted)))
     from concurrent.futures import ProcessPoolExecutor

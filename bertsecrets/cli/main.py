@@ -29,7 +29,7 @@ from bertsecrets.cli import (
     store,
 )
 from bertsecrets.cli.crash import BUG, USER_ERROR, interrupted, of_the_machine, report_bug
-from bertsecrets.cli.notices import in_one_line
+from bertsecrets.cli.notices import bars_on_terminals, in_one_line
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError, one_line, shortened
 from bertsecrets.options import RunOptions, check_seed
@@ -85,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
     except UserError as error:
         return _tell(error)
     options = build_parser().parse_args(words)
-    with as_interrupt(), in_one_line():
+    with as_interrupt(), in_one_line(), bars_on_terminals():
         return _run(options, words)
 
 

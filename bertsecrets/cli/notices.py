@@ -1,5 +1,7 @@
-"""The suite's own warnings, each shown as one line, as its errors are."""
+"""What a run says beside its results: the suite's own warnings, one line each, and progress bars on terminals alone."""
 
+import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,3 +22,21 @@ def in_one_line() -> Iterator[None]:
         yield
     finally:
         warnings.formatwarning = before
+
+
+@contextmanager
+def bars_on_terminals() -> Iterator[None]:
+    """Leave out all progress bars inside the block if standard error is no terminal: in a log each would be many lines.
+
+    tqdm reads the variable when it is first imported, and processes that are started here hand it on. Set by the user,
+    it leaves the bars out on a terminal too.
+    """
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    if terminal or "TQDM_DISABLE" in os.environ:
+        yield
+        return
+    os.environ["TQDM_DISABLE"] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop("TQDM_DISABLE", None)

@@ -7,6 +7,7 @@ In bfloat16 predictions differ here and there. How many do is counted on a sampl
 """
 
 import hashlib
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -140,7 +141,8 @@ def set_ablation(
     def compute(portion: Sequence[HeadSet], progress: Callable[[float], Any]) -> Shaped[np.ndarray, "sets examples"]:
         return _answers(task, ablate(engine, encoded, portion, progress=progress))
 
-    with tqdm(total=len(everything), desc=title, unit="set", disable=title is None) as bar:
+    hidden = title is None or bool(os.environ.get("TQDM_DISABLE"))  # which an argument of tqdm would override
+    with tqdm(total=len(everything), desc=title, unit="set", disable=hidden) as bar:
         progress = _whole_steps(bar)
         if folder is None:
             predicted = compute(everything, progress)
