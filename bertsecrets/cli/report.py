@@ -70,7 +70,10 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
         help="write the scores of table 1 to this folder, as a hub's model repository keeps them in .eval_results",
     )
     parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 also if a claim that was asked for is not decided"
+        "--strict",
+        "--strict-verdicts",
+        action="store_true",
+        help="exit with 1 also if a claim that was asked for is not decided",
     )
     parser.add_argument(
         "--record",

@@ -144,6 +144,7 @@ def test_what_is_not_decided_is_an_error_only_if_asked_for(capsys, tmp_path):
     call = ("report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
     assert "1 inconclusive" in run(capsys, *call)
     assert "not decided: D2-rte" in run(capsys, *call, "--strict", code=1)
+    assert "not decided: D2-rte" in run(capsys, *call, "--strict-verdicts", code=1)  # as pytest calls it
     kept_scores(tmp_path, [1] * 90)
     assert "not decided" not in run(capsys, *call, "--strict")
 
