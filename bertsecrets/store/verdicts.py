@@ -29,8 +29,8 @@ from bertsecrets.types import slug
 
 FOLDER, EARLIER = "history", "verdicts"
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
-# What may differ between a verdict and its repetition; one model may be named by several paths.
-NO_DIFFERENCE = ("made", "last", "times", "seconds", "sha256", "model", "models")
+# What may differ between a verdict and its repetition, besides the remark `stored`; models may have several paths.
+NO_DIFFERENCE = ("made", "last", "times", "seconds", "reused", "sha256", "model", "models")
 
 
 class KeptVerdict(BaseModel):
