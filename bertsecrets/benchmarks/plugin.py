@@ -40,6 +40,7 @@ VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
 PREPARED = pytest.StashKey["Prepared"]()
 BUDGET: pytest.StashKey["Budget"] = pytest.StashKey()
+ENDED = pytest.StashKey[tuple[str, int]]()  # why a worker of pytest-xdist can judge nothing, and the exit code for it
 MADE = "bertsecrets"  # what a worker of pytest-xdist hands to its controller
 
 
@@ -147,13 +148,36 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         session.config.stash[BUDGET] = Budget(run, possible, tell=_tell)
         session.config.stash[PREPARED] = _prepared(session.config, run, possible)
     except UserError as error:
-        pytest.exit(one_line(error), returncode=USER_ERROR)
+        end = (one_line(error), USER_ERROR)
     except Exception as error:
         line = of_the_machine(error)
-        if line is None:
-            line = report_bug(error, session.config.stash[OPTIONS].store_folder, session.config.invocation_params.args)
-            pytest.exit(line, returncode=BUG)
-        pytest.exit(line, returncode=USER_ERROR)
+        end = (line, USER_ERROR) if line is not None else (_report(error, session.config), BUG)
+    else:
+        return
+    if not hasattr(session.config, "workerinput"):
+        pytest.exit(end[0], returncode=end[1])
+    session.config.stash[ENDED] = end
+
+
+def _report(error: Exception, config: pytest.Config) -> str:
+    return report_bug(error, config.stash[OPTIONS].store_folder, config.invocation_params.args)
+
+
+def end_run(session: pytest.Session, reason: str, code: int) -> NoReturn:
+    """End the run with an exit code; what is judged so far is shown and written.
+
+    A worker of pytest-xdist must not exit, or the controller would start another in its place, endlessly: it fails its
+    benchmark, and asks for the end.
+
+    Raises:
+        BugError: in a worker, if the code is that of a bug.
+    """
+    if not hasattr(session.config, "workerinput"):
+        pytest.exit(reason, returncode=code)
+    session.shouldstop = reason
+    if code == BUG:
+        raise BugError(reason)
+    pytest.fail(reason, pytrace=False)
 
 
 def _tell(line: str) -> None:
@@ -185,6 +209,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 @pytest.fixture(scope="session")
 def run_session(request: pytest.FixtureRequest):
     """Return the session in which all benchmarks measure."""
+    if ended := request.config.stash.get(ENDED, None):
+        end_run(request.session, *ended)
     return request.config.stash[PREPARED].session
 
 
@@ -230,7 +256,7 @@ def judged(run_session, benchmark, request: pytest.FixtureRequest):
         except MissingError as error:
             lacking(case, str(error))
         except RunError as error:
-            pytest.exit(f"{case}: {one_line(error)}", returncode=USER_ERROR)
+            end_run(request.session, f"{case}: {one_line(error)}", USER_ERROR)
         except Exception as error:
             line = of_the_machine(error)
             verdict = not_measured(case, line or in_short(error))
@@ -312,8 +338,8 @@ class ExitCode:
         self.kinds |= {*kinds, *(str(value) for name, value in properties if name == OUTCOME)}
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note the signal that ends the run."""
-        if isinstance(excinfo.value, KeyboardInterrupt):
+        """Note the signal that ends the run; pytest and pytest-xdist end runs by errors that are made of that one."""
+        if type(excinfo.value) is KeyboardInterrupt:
             self.signalled = excinfo.value
 
     @pytest.hookimpl(trylast=True)
@@ -321,6 +347,8 @@ class ExitCode:
         """Set the exit code of a run that holds our benchmarks."""
         if self.signalled is not None and session.exitstatus == pytest.ExitCode.INTERRUPTED:
             session.exitstatus = interrupted(self.signalled)
+        elif session.exitstatus == pytest.ExitCode.INTERRUPTED and CRASHED in self.kinds:
+            session.exitstatus = BUG
         elif session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and FOREIGN not in self.kinds:
             if CRASHED in self.kinds:
                 session.exitstatus = BUG

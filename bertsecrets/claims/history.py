@@ -5,8 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
+from bertsecrets.claims import quantities
 from bertsecrets.claims.band import format_interval
 from bertsecrets.claims.schema import Case
 from bertsecrets.code import code_digest
@@ -17,6 +19,11 @@ from bertsecrets.types import Measurement
 
 SHORT = 12  # digits of a digest that are kept
 JUDGES = " of the judge"
+# The modules that turn measurements into verdicts; the quantities are found by their files, so nothing imports each.
+JUDGING = (
+    "bertsecrets.claims.plan",
+    *(f"bertsecrets.claims.quantities.{module.name}" for module in iter_modules(quantities.__path__)),
+)
 SAME = 1e-9  # relative difference below which two observed values are equal
 
 
@@ -52,7 +59,7 @@ def evidence(
 
 def _code_of_judge() -> str | None:
     try:
-        return _short(code_digest("bertsecrets.claims.judge"))
+        return _short(digest([code_digest(module) for module in JUDGING]))
     except UserError:  # it was edited meanwhile, which spoils no verdict of the code that runs
         return None
 

@@ -147,6 +147,32 @@ def test_a_crash_is_no_deviation_and_takes_no_other_claim_with_it(
         assert re.search(r"2 claims: .*, 1 not measured", output)
 
 
+BUG_IN_COLLECTION = """
+import bertsecrets.planning.prepare as prepare
+def crash(*anything):
+    raise TypeError("out of the blue")
+prepare.prepare_share = crash
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "code", "said"),
+    [("./none", (), 2, "no model folder at"), (None, ("-p", "early"), 70, "TypeError: out of the blue")],
+    ids=["no model", "a bug"],
+)
+def test_what_ends_a_run_ends_it_in_several_processes_too(
+    tmp_path, tiny_glue, tiny_bert, quick_params, model, more, code, said
+):
+    (tmp_path / "early.py").write_text(BUG_IN_COLLECTION)
+    ended, output = bench(
+        tmp_path / "runs", tiny_glue, model or tiny_bert, "-k", "rte and E1", "--allow-unofficial-data", "-n", 2, *more,
+        BERTSECRETS_PARAMS=str(quick_params), PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}",
+    )  # fmt: skip
+    assert ended == code, output
+    assert said in output
+    assert "node down" not in output  # after which pytest-xdist would start another, which fails as well, without end
+
+
 def test_a_signal_to_end_leaves_nothing_half_made(tmp_path, tiny_glue, tiny_bert, quick_params):
     code, output = bench(
         tmp_path / "runs", tiny_glue, tiny_bert, "-k", "rte and C2 and not C2p", "--allow-unofficial-data",

@@ -1,12 +1,15 @@
 """Steps in the history of a claim: found where the intervals do not explain a change, and told with what differed."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 from measurements import of_id, scored
 
-from bertsecrets.claims.history import differing, evidence, steps
+from bertsecrets.claims import quantities
+from bertsecrets.claims.history import JUDGING, differing, evidence, steps
+from bertsecrets.code import _reached
 from bertsecrets.settings import load_settings
 
 NEW, OTHER = {"a": "2026-11-02T10:00:00Z"}, {"b": "2026-11-09T10:00:00Z"}
@@ -79,6 +82,12 @@ def test_what_differs_is_named_once_and_what_only_one_side_knows_is_not():
 def test_the_judge_at_work_is_told_from_the_code_that_measured():
     before, after = (kept(0.0, software={"numpy": now}, circumstances={"numpy": "2.3"}) for now in ("2.3", "2.4"))
     assert differing(before, after) == ["numpy of the judge 2.3 -> 2.4"]
+
+
+def test_the_code_of_the_judge_is_that_of_the_quantities_too():
+    names = {path.stem for path in Path(quantities.__path__[0]).glob("*.py")} - {"__init__"}
+    assert {name.rpartition(".")[2] for name in JUDGING} >= names != set()
+    assert "bertsecrets.claims.judge" in _reached("bertsecrets.claims.plan")
 
 
 def test_evidence_names_measurements_data_settings_versions_and_the_claim():
