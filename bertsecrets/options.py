@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
 
 from bertsecrets.errors import UserError, near_matches, shortened
 from bertsecrets.reading import seconds
@@ -18,6 +18,8 @@ DEFAULT_PIPELINE = "en_core_web_sm"
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on every usual file system
 LIMITS = ("limit", "train_limit", "grid_limit")
 MOST_THREADS = 1024
+Keep = Literal["none", "half", "full"]  # what is kept of a checkpoint's weights, the less the smaller
+KEEPS: tuple[Keep, ...] = get_args(Keep)
 
 
 def path(text: str) -> Path:
@@ -89,6 +91,10 @@ PARSING: dict[str, dict[str, Any]] = {
         "metavar": "TIME",
     },
     "offline": {"help": "never touch the network", **SWITCH},
+    "keep_checkpoints": {
+        "help": "weights kept in the store once all is measured: full, half (in 16 bits) or none (default: full)",
+        "choices": KEEPS,
+    },
     "accept_older": {
         "help": "take checkpoints and measurements made by other code, library versions or devices; verdicts say so",
         **SWITCH,
@@ -102,8 +108,8 @@ class RunOptions:
     """The options of a run; those not given come from the environment or from `params.yaml`.
 
     Raises:
-        UserError: a limit, a number of seeds or of threads is below 1, the precision is unknown, or the budget is no
-            time.
+        UserError: a limit, a number of seeds or of threads is below 1, the precision or what is kept is unknown, or the
+            budget is no time.
     """
 
     model: str | None = None
@@ -119,6 +125,7 @@ class RunOptions:
     spacy: str | None = None
     seeds: int | str | None = None  # a number, or `auto`
     budget: str | None = None
+    keep_checkpoints: Keep = "full"
     offline: bool = False
     allow_unofficial_data: bool = False
     accept_older: bool = False
@@ -139,13 +146,17 @@ class RunOptions:
                 raise UserError(f"--budget {error}") from error
         if self.precision is not None and self.precision not in PRECISIONS:
             raise UserError(f"unknown --precision {self.precision!r}: {near_matches(self.precision, PRECISIONS)}")
+        if self.keep_checkpoints not in KEEPS:
+            keep = str(self.keep_checkpoints)
+            raise UserError(f"unknown --keep-checkpoints {keep!r}: {near_matches(keep, KEEPS)}")
         if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
             raise UserError(f"--threads {self.threads} is out of range: give 1 to {MOST_THREADS}")
 
     @classmethod
     def of(cls, namespace: argparse.Namespace) -> "RunOptions":
         """Return the options of a run from a parsed command line; its other options are ignored."""
-        return cls(**{name: getattr(namespace, name) for name in PARSING if hasattr(namespace, name)})
+        given = {name: getattr(namespace, name) for name in PARSING if hasattr(namespace, name)}
+        return cls(**{name: value for name, value in given.items() if value is not None})
 
     @property
     def glue_folders(self) -> list[Path]:

@@ -7,7 +7,8 @@ a result (data, settings, limits, device) is part of its key in the store, and i
 import platform
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -23,11 +24,12 @@ from bertsecrets.claims.looks import LOOKS, judge_in_looks
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.errors import MissingError, UserError
+from bertsecrets.errors import MissingError, NotApplicableError, UserError
 from bertsecrets.measures.base import Measure, Resources, Run
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import loading
+from bertsecrets.models.kept import Kept, keep_as, kept, tell
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.memory import give_back
 from bertsecrets.models.processes import ALONE, Processes, current
@@ -45,8 +47,10 @@ from bertsecrets.provenance import (
 from bertsecrets.reading import seconds
 from bertsecrets.report import notebook
 from bertsecrets.settings import Params, load_settings
+from bertsecrets.store.amounts import in_time
 from bertsecrets.store.entries import Key, Store
 from bertsecrets.store.files import copy_whole, digest
+from bertsecrets.store.locks import in_use
 from bertsecrets.store.measurements import load, save
 from bertsecrets.store.verdicts import keep_verdict
 from bertsecrets.texts.glue import Source, check_glue
@@ -113,6 +117,8 @@ class Session:
             grid_precision="bfloat16" if options.precision == "bfloat16" else "float32",  # never by `auto`
         )
         self.processes = current()
+        self._used: dict[Subject, Path] = {}  # checkpoints
+        self._needed: set[Subject] = set()  # those of which something could not be measured
         self._refs: dict[str, ModelRef] = {}
 
     @property
@@ -272,26 +278,72 @@ class Session:
     # ------------------------------------------------------------------ checkpoints
 
     def checkpoint(self, subject: Subject) -> Path:
-        """Return the folder of a subject's checkpoint, trained now unless it is in the store."""
+        """Return the folder of a subject's checkpoint, trained now unless the store has it with its full weights."""
         key = self._checkpoint_key(subject)
         states = self.store.root / "training" / digest(key.as_json())
+        before: Kept | None = None
 
         def make(folder: Path) -> dict[str, Any]:
+            nonlocal before
+            before = self._announce_again(subject)
             facts = self._train(subject, folder, states)
             _check_unchanged(key, self._checkpoint_key(subject))
             return facts
 
-        folder, reused = self.store.get_or_make("checkpoints", str(subject), key, make)
+        folder, reused = self.store.get_or_make(
+            "checkpoints", str(subject), key, make, will_do=lambda entry: kept(entry).keep == "full"
+        )
+        if before is not None:
+            same = "the same as" if kept(folder).identity == before.identity else "not the same as"
+            end = "" if same == "the same as" else ": all that was measured from those is measured anew"
+            tell(f"{subject}: the weights are {same} those that were measured before{end}")
         if folder.name.endswith(key.marks):  # this very training has ended, here or in a process killed after it
             shutil.rmtree(states, ignore_errors=True)
         if not reused:
             give_back()
         return folder
 
+    def _announce_again(self, subject: Subject) -> Kept | None:
+        """Say that a checkpoint is trained again, and return what was kept of it; None if it is trained first."""
+        entry = self.stored_checkpoint(subject)
+        if entry is None or (now := kept(entry)).keep == "full":
+            return None
+        what = "were dropped" if now.keep == "none" else "are kept in 16 bits"
+        takes = (ModelRef.in_folder(entry).manifest().get("training") or {}).get("seconds") or 0
+        other = "; --keep-checkpoints half measures those" if now.keep == "half" else ""
+        tell(f"{subject}: its weights {what}, so it is trained again (last time {in_time(takes)}){other}")
+        return now
+
     def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
         """Write a subject's checkpoint to a folder, completely or not at all."""
-        copy_whole(self.checkpoint(subject), folder)
-        return folder
+        while True:
+            source = self.checkpoint(subject)
+            with in_use(source) as there:
+                if there and kept(source).keep == "full":
+                    copy_whole(source, folder)
+                    return folder
+
+    def let_go(self, subjects: Iterable[Subject]) -> None:
+        """Keep of these subjects' checkpoints what `keep_checkpoints` says, but for those that are still needed."""
+        if self.options.keep_checkpoints == "full":
+            return
+        done = [self._used.get(one) or self.stored_checkpoint(one) for one in subjects if one not in self._needed]
+        keep_as([folder for folder in done if folder is not None], self.options.keep_checkpoints)
+
+    def still_needed(self, subject: Subject) -> None:
+        """Note that something of a subject could not be measured: a later run needs its full weights."""
+        self._needed.add(subject)
+
+    def close(self) -> None:
+        """Keep of all checkpoints that were measured what `keep_checkpoints` says: the end of a `with` block."""
+        self.let_go(list(self._used))
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
 
     def stored_checkpoint(self, subject: Subject) -> Path | None:
         """Return the folder of a subject's checkpoint if it is in the store, its files unread; None if it is not.
@@ -316,7 +368,28 @@ class Session:
                 raise MissingError(f"the checkpoint {subject} is not in the store yet")
         ref = self.ref(subject.model) if own.reads_model else None
         run = Run(subject, own.check_options(options), self.resources, ref, folder)
-        return self.store.named("measurements", own.key(run))
+        named = (self.store.named("measurements", key) for key in self._keys(own, run))
+        return next(filter(None, named), None)
+
+    def can_measure(self, entry: Path) -> bool:
+        """Return whether a stored checkpoint has the weights that this session measures: the full ones.
+
+        With `keep_checkpoints="half"` those in 16 bits will do, so that what is measured is said by the options alone,
+        never by what somebody has dropped.
+        """
+        return kept(entry).keep in ("full", *(("half",) if self.options.keep_checkpoints == "half" else ()))
+
+    def _keys(self, measure: Measure, run: Run) -> list[Key]:
+        """Return the keys under which a measurement may be stored: that of the full weights, then of those in 16 bits.
+
+        What is measured anew has the last of them.
+        """
+        key = measure.key(run)
+        if not measure.on_task or run.folder is None:
+            return [key]
+        weights = kept(run.folder)
+        of_full = Key({**key.inputs, "checkpoint": weights.identity}, key.made_by)
+        return [of_full, *([key] if weights.keep == "half" and self.can_measure(run.folder) else [])]
 
     def _checkpoint_key(self, subject: Subject) -> Key:
         trained, ref = subject.initialisation != "untrained", self.ref(subject.model)
@@ -395,8 +468,43 @@ class Session:
             UserError: the measure or an option is unknown, or something that is needed is missing.
         """
         own = get_measure(measure)
-        run, own_checkpoint = self._run(own, subject, checkpoint, options), checkpoint is None
-        key = own.key(run)
+        try:
+            with self._asked(own, subject, checkpoint, options) as (run, key):
+                return self._stored_or_made(own, subject, checkpoint, run, key)
+        except NotApplicableError:
+            raise
+        except BaseException:
+            self.still_needed(subject)
+            raise
+
+    @contextmanager
+    def _asked(
+        self, measure: Measure, subject: Subject, checkpoint: Path | None, options: dict[str, Any]
+    ) -> Iterator[tuple[Run, Key]]:
+        """Yield a measurement's run and key; inside the block no process drops the weights that are measured.
+
+        A checkpoint is trained first where the store has neither its weights nor the measurement.
+        """
+        while True:
+            run = self._run(measure, subject, checkpoint, options)
+            if not measure.on_task or checkpoint is not None or run.folder is None:
+                yield run, measure.key(run)
+                return
+            with in_use(run.folder) as there:
+                keys = self._keys(measure, run) if there else []
+                stored = next((key for key in keys if self.store.find("measurements", key)), None)
+                if stored is not None or (keys and self.can_measure(run.folder)):
+                    self._used[subject] = run.folder
+                    yield run, stored or keys[-1]
+                    return
+            if there:
+                self.checkpoint(subject)
+
+    def _stored_or_made(
+        self, own: Measure, subject: Subject, checkpoint: Path | None, run: Run, key: Key
+    ) -> Measurement:
+        """Return the measurement of this key from the store, or make it."""
+        own_checkpoint = checkpoint is None
         run = replace(run, grid=self.store.root / "grids" / f"{own.name}-{key.marks}")
         made: dict[str, tuple[Measurement, Key]] = {}
 
@@ -438,6 +546,10 @@ class Session:
         """
         provenance = stored.provenance | self._facts(measure, run, own_checkpoint)
         older = differences(provenance["made_by"], key.made_by)
+        if run.model is not None and measure.on_task:
+            weights = kept(run.checkpoint)
+            in_16_bits = key.inputs["checkpoint"] != weights.identity
+            provenance |= {"weights": weights.identity} | ({"kept": "half"} if in_16_bits else {})
         if own_checkpoint and run.model is not None and measure.on_task:
             now = self._checkpoint_key(run.subject).made_by
             older += checkpoint_differences(provenance["checkpoint_made_by"], now)
@@ -451,9 +563,14 @@ class Session:
         if not measure.on_task:
             folder = checkpoint or ref.folder()
         else:
-            folder = checkpoint or self.checkpoint(subject)
-            loading.open_checkpoint_config(folder, task(subject.task))
+            folder = checkpoint or self._found_checkpoint(subject)
+            if checkpoint is not None or kept(folder).keep != "none":
+                loading.open_checkpoint_config(folder, task(subject.task))
         return Run(subject, checked, self.resources, ref, folder)
+
+    def _found_checkpoint(self, subject: Subject) -> Path:
+        """Return the folder of a subject's checkpoint, trained now unless the store has it, if without its weights."""
+        return self.store.find("checkpoints", self._checkpoint_key(subject)) or self.checkpoint(subject)
 
     def _measured(
         self, measure: Measure, run: Run, keys: dict[str, Key], own_checkpoint: bool

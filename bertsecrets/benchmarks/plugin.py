@@ -24,6 +24,7 @@ from bertsecrets.cli.notices import bars_on_terminals, in_one_line
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import MissingError, RunError, UserError, one_line
 from bertsecrets.formats import Ends, VerdictData
+from bertsecrets.measures.registry import get_measure
 from bertsecrets.options import PARSING, RunOptions, add_options
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
@@ -134,6 +135,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     from bertsecrets.claims.plan import missing as missing_for
     from bertsecrets.claims.plan import reads_model, reads_rows
     from bertsecrets.planning.budget import Budget
+    from bertsecrets.planning.disk import announce
     from bertsecrets.session import Session
 
     try:
@@ -146,6 +148,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             raise UserError(missing[0])
         possible = [case for case in selected if missing_for(run, case) is None]
         session.config.stash[BUDGET] = Budget(run, possible, tell=_tell)
+        if not hasattr(session.config, "workerinput"):  # pytest-xdist shows nothing that its workers write
+            announce(run, possible, run.looks[0], at_once=session.config.getoption("jobs") or 1, tell=_tell)
         session.config.stash[PREPARED] = _prepared(session.config, run, possible)
     except UserError as error:
         end = (one_line(error), USER_ERROR)
@@ -190,9 +194,9 @@ def _prepared(config: pytest.Config, run: "Session", possible: list[Case]) -> "P
     from bertsecrets.planning.prepare import prepare, prepare_share
 
     jobs, (place, workers) = config.getoption("jobs"), _worker(config)
-    if jobs is None and workers == 1:
+    if jobs is None and workers == 1 and run.options.keep_checkpoints == "full":
         return Prepared(run)
-    if workers > 1:
+    if jobs is None:
         return prepare_share(run, possible, run.looks[0], place, workers)
     return prepare(run, possible, run.looks[0], jobs=jobs, tell=_tell)
 
@@ -362,11 +366,28 @@ def pytest_sessionfinish(session: pytest.Session):
     timed = session.config._benchmarksession  # type: ignore[attr-defined]
     timed.benchmarks[:] = [entry for entry in timed.benchmarks if entry]
     output = getattr(session.config, "workeroutput", None)
+    if output is None and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        _let_go(session.config)
     if output is not None:
         output[MADE] = pickle.dumps((_light(session.config.stash[VERDICTS]), [e.as_dict() for e in timed.benchmarks]))
     if not timed.benchmarks or output is not None:
         timed.json = timed.save = timed.autosave = None
     return (yield)
+
+
+def _let_go(config: pytest.Config) -> None:
+    """Keep of the measured checkpoints what the options say; of those of workers, once all have ended."""
+    options, verdicts = config.stash[OPTIONS], config.stash[VERDICTS]
+    if options.keep_checkpoints == "full":
+        return
+    from bertsecrets.models.kept import keep_as
+
+    if PREPARED in config.stash:
+        config.stash[PREPARED].session.close()
+    elif not any(verdict.outcome == "not measured" for verdict in verdicts):
+        measured = [one for verdict in verdicts for one in verdict.measurements if get_measure(one.measure).on_task]
+        names = dict.fromkeys(one.provenance["checkpoint"] for one in measured)
+        keep_as([options.store_folder / "checkpoints" / name for name in names], options.keep_checkpoints)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,5 +1,6 @@
 """A verdict: the outcome of a claim on a task, as an object and as data."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from bertsecrets.claims.schema import Case
 from bertsecrets.formats import FAILURES, Outcome, VerdictData
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import checkpoint_differences, differences
-from bertsecrets.types import Measurement, as_html
+from bertsecrets.types import Measurement, Subject, as_html
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,13 @@ class Verdict:
                 remarks.append("unofficial data")
             if (provenance.get("training") or {}).get("precision") not in (None, "float32"):
                 remarks.append(f"trained in {provenance['training']['precision']}")
+            if provenance.get("kept") == "half":
+                remarks.append("measured on weights kept in 16 bits")
             if measurement.values.get("constant"):
                 remarks.append(f"constant predictor ({measurement.subject.initialisation})")
             remarks += get_measure(measurement.measure).remarks(measurement)
             remarks += [*measurement.older, *_older(measurement)]
+        remarks += _of_two_trainings(self.measurements)
         if self.reused:
             remarks.append("stored")
         return list(dict.fromkeys(remarks))
@@ -148,6 +152,15 @@ class Verdict:
     def as_json(self) -> dict[str, Any]:
         """Return the verdict as data that JSON can hold."""
         return self.data.model_dump(mode="json")
+
+
+def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
+    """Return which subjects were measured on the weights of two trainings that did not give the same ones."""
+    weights: dict[Subject, set[str]] = {}
+    for one in measurements:
+        if one.provenance.get("weights"):
+            weights.setdefault(one.subject, set()).add(one.provenance["weights"])
+    return [f"{subject} measured on the weights of two trainings" for subject, of in weights.items() if len(of) > 1]
 
 
 def _older(measurement: Measurement) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import Measure, Run
 from bertsecrets.measures.registry import get_measure
+from bertsecrets.models.kept import kept
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.provenance import TRAINING, differences, made_by
 from bertsecrets.session import Session
@@ -50,6 +51,8 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
         raise UserError(f"{entry} has no key: it is not an entry of a store")
     problem = damage(entry)
     yield f"{entry}: made {manifest.get('made')}, {f'damaged ({problem})' if problem else 'undamaged'}"
+    if "kept" in manifest:
+        yield f"weights: {'dropped' if manifest['kept'] == 'none' else 'kept in 16 bits'}"
     yield "asked for:"
     yield from (f"  {name}: {_short(value)}" for name, value in key.inputs.items() if value is not None)
     yield "made by:"
@@ -112,7 +115,8 @@ def _weights(measure: Measure | None, key: Key, subject: Subject, session: Sessi
         compared = key.inputs.get("base")
         before = dict(zip(base, compared, strict=True)) if compared else {}
         held = (session.store.root / CHECKPOINTS).glob("[!.]*")
-        if all(ModelRef.in_folder(folder).identity() != key.inputs.get("checkpoint") for folder in held):
+        weights = {one for folder in held for one in (kept(folder).identity, ModelRef.in_folder(folder).identity())}
+        if key.inputs.get("checkpoint") not in weights:
             yield "no checkpoint in the store has the weights that were measured"
     yield from (f"another {part} in {name}" for part in before if before[part] != base[part])
 

@@ -13,6 +13,8 @@ from bertsecrets.types import INITIALISATIONS
 
 if TYPE_CHECKING:
     from bertsecrets.measures.base import Measure
+    from bertsecrets.session import Session
+    from bertsecrets.types import Subject
 
 ALL = "all"
 
@@ -67,7 +69,7 @@ def add_parsers(commands) -> None:
         metavar="DIR",
         help="also save it with its samples in this folder, for `report --measurements`",
     )
-    add_options(parser.add_argument, (*ROW_OPTIONS, "frames", "spacy"))
+    add_options(parser.add_argument, (*ROW_OPTIONS, "keep_checkpoints", "frames", "spacy"))
     parser.set_defaults(run=measure)
 
 
@@ -104,6 +106,13 @@ def measure(options: argparse.Namespace) -> None:
     subject = session.subject(options.task, options.init, options.seed)
     if any(one.reads_model for one in chosen) and (options.checkpoint is None or compares):
         session.check_model()
+    wanted = [
+        (one, more)
+        for one in chosen
+        for more in (one.variants(session.settings) if options.measure == ALL else [given])
+    ]
+    if options.checkpoint is None:
+        _announce(session, subject, wanted)
 
     def run(one: "Measure", more: dict[str, Any]) -> None:
         measurement = session.measurement(one.name, subject, options.checkpoint, **more)
@@ -119,9 +128,26 @@ def measure(options: argparse.Namespace) -> None:
             print(f"{where}: {measurement.measure} of {subject}, {measurement.examples} examples{stored}")
 
     if options.measure == ALL:
-        _run_all([(one, more) for one in chosen for more in one.variants(session.settings)], run)
+        _run_all(wanted, run)
     else:
         run(chosen[0], given)
+    session.close()
+
+
+def _announce(session: "Session", subject: "Subject", wanted: Sequence[tuple["Measure", dict[str, Any]]]) -> None:
+    """Say how much disk a checkpoint and its measurements take, if it is trained now.
+
+    Raises:
+        UserError: it is not free.
+    """
+    from bertsecrets.models.kept import tell
+    from bertsecrets.planning.disk import announce_steps
+    from bertsecrets.planning.jobs import Job, Step
+
+    jobs = [Job.of(one.name, subject, more) for one, more in wanted if one.on_task]
+    announce_steps(
+        session, [*(Step(Job(subject)) for _ in jobs[:1]), *(Step(job, job.training) for job in jobs)], tell=tell
+    )
 
 
 def _run_all(measures: Sequence[tuple["Measure", dict[str, Any]]], run: Callable[["Measure", dict[str, Any]], None]):

@@ -4,15 +4,18 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertsecrets.cli.report import add_outputs, add_selection, asked_for, conclude, judged_by, open_session, selected
 from bertsecrets.errors import UserError
-from bertsecrets.options import RunOptions
+from bertsecrets.options import KEEPS, Keep, RunOptions
 
 if TYPE_CHECKING:
     from bertsecrets.claims.plan import Bench
     from bertsecrets.claims.schema import Case
+    from bertsecrets.planning.disk import Disk
 
 
 def add_parsers(commands) -> None:
@@ -63,6 +66,7 @@ def plan(options: argparse.Namespace) -> None:
     from bertsecrets.claims.plan import missing
     from bertsecrets.planning import table
     from bertsecrets.planning.budget import within
+    from bertsecrets.planning.disk import disk
     from bertsecrets.planning.estimates import estimate
     from bertsecrets.planning.jobs import WithAllData, steps_of
     from bertsecrets.planning.prepare import with_share
@@ -73,6 +77,8 @@ def plan(options: argparse.Namespace) -> None:
 
     chosen, _ = selected(options)
     given = with_share(RunOptions.of(options), options.jobs)
+    if options.shell or options.slurm:  # whose commands know one job each, so that none may drop what others read
+        given = replace(given, keep_checkpoints="full")
     session = Session(given)
     bench = WithAllData(session)
     problems = [(case, missing(bench, case)) for case in chosen]
@@ -90,6 +96,7 @@ def plan(options: argparse.Namespace) -> None:
         gpu = session.resources.device.type == "cuda"
         print(slurm_script(estimates, given, gpu=gpu) if options.slurm else shell_script(estimates, given), end="")
         return
+    needed = disk(session, [one.step for one in estimates], options.jobs)
     rows = session.resources.rows
     absent = sorted(name for name in {case.task for case in possible} if rows.missing(name))
     reasons = dict.fromkeys(problem for _, problem in problems if problem)
@@ -104,6 +111,7 @@ def plan(options: argparse.Namespace) -> None:
         "without_data": absent,
         "skipped": skipped,
         "totals": table.totals(estimates),
+        "disk": needed.as_json() if needed else None,
     }
     if options.json:
         print(json.dumps({**facts, "jobs": table.as_json(estimates, given)}, indent=1))
@@ -114,6 +122,8 @@ def plan(options: argparse.Namespace) -> None:
         print(f"without data here, planned by the official numbers of rows: {', '.join(absent)}")
     print(tabulate(table.rows(estimates), table.COLUMNS, disable_numparse=True))
     print(_in_words(facts))
+    if needed and needed.trainings:
+        print(_disk_in_words(needed, given.keep_checkpoints, session.store.root))
 
 
 def _device(session) -> str:
@@ -135,6 +145,17 @@ def _in_words(facts: dict) -> str:
         f"{in_time(seconds)} one after another{elapsed}, "
         f"{in_size(totals['memory_bytes'])} of memory for the largest, {in_size(totals['disk_bytes'])} of disk{added}"
     )
+
+
+def _disk_in_words(needed: "Disk", keep: Keep, store: Path) -> str:
+    """Return the disk that a plan takes and keeps, by what is kept of checkpoints."""
+    from bertsecrets.store.amounts import in_bytes
+
+    kept = [f"{in_bytes(needed.kept(one))} with {one}" for one in reversed(KEEPS)]
+    meanwhile = [f" ({in_bytes(needed.taken(one))} meanwhile)" if one != "full" else "" for one in reversed(KEEPS)]
+    by_keep = [text + more for text, more in zip(kept, meanwhile, strict=True)]
+    problem = needed.problem(keep, store)
+    return f"disk by --keep-checkpoints: {', '.join(by_keep)}; " + (problem or f"{in_bytes(needed.free)} free")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -162,7 +183,15 @@ def run(options: argparse.Namespace) -> int:
 
         return prepare_on_ray(session, cases, seeds, address=options.ray or None, gpus=options.gpus, tell=_tell)
 
-    return conclude(options, judged_by(session, possible, bench, options.jobs, asked=asked_for(session, chosen)))
+    judged = judged_by(
+        session,
+        possible,
+        bench,
+        options.jobs,
+        asked=asked_for(session, chosen),
+        trained_at_once=options.jobs if options.ray is None else None,  # Ray itself says what comes first
+    )
+    return conclude(options, judged)
 
 
 def _tell(line: str) -> None:

@@ -47,7 +47,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="judge only this claim: an id or name, such as D1, D1-random or D1-rte-random; repeatable",
     )
-    add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "budget", "frames", "spacy"))
+    add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy"))
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -176,8 +176,10 @@ def report(options: argparse.Namespace) -> int:
     if options.measurements:
         judged = _of_measurements(options, chosen)
     else:
+        from bertsecrets.planning.prepare import prepare_in_turn
+
         session, possible = open_session(RunOptions.of(options), chosen, names)
-        judged = judged_by(session, possible, lambda cases, seeds: session, asked=asked_for(session, chosen))
+        judged = judged_by(session, possible, partial(prepare_in_turn, session), asked=asked_for(session, chosen))
     return conclude(options, judged)
 
 
@@ -187,6 +189,7 @@ def judged_by(
     bench: "Callable[[Sequence[Case], Sequence[int]], Bench]",
     jobs: int = 1,
     asked: Sequence["Case"] = (),
+    trained_at_once: int | None = 1,
 ) -> Judged:
     """Return the verdicts on cases; a session that adds seeds adds them for the cases that are still open.
 
@@ -194,30 +197,44 @@ def judged_by(
         bench: makes what cases need on some seeds, and returns the source of it.
         jobs: at a time.
         asked: the cases that were asked for, also those that cannot be judged.
+        trained_at_once: checkpoints that are whole at a time where not all are kept; None for all.
+
+    Raises:
+        UserError: the disk is too small, or what cases need cannot be made.
     """
     from bertsecrets.claims.plan import measure_case
     from bertsecrets.planning.budget import Budget
+    from bertsecrets.planning.disk import announce
 
     judged, chosen = Judged(session.model, possible, asked), possible
-    budget = Budget(session, at_once=jobs, tell=lambda line: print(f"bertsecrets: {line}", file=sys.stderr))
+    budget = Budget(session, at_once=jobs, tell=_tell)
 
-    def look(source: "Bench", seeds: Sequence[int]) -> None:
+    def look(seeds: Sequence[int]) -> None:
+        announce(session, chosen, seeds, at_once=trained_at_once, tell=_tell)
+        source = bench(chosen, seeds)
+
         def judge(case: "Case") -> "Verdict":
             measured = measure_case(source, case, session.model, seeds)
             return session.verdict(case, measured, first=len(seeds))
 
         judged.run(judge, chosen)
 
-    look(bench(chosen, session.looks[0]), session.looks[0])
+    look(session.looks[0])
     try:
         for seeds in session.looks[1:]:
             chosen = [verdict.case for verdict in judged.verdicts if verdict.open]
             if judged.ended is not None or not chosen or not budget.affords(chosen, seeds[-1]):
                 break
-            look(bench(chosen, seeds), seeds)
+            look(seeds)
     except (UserError, KeyboardInterrupt) as error:  # what is judged so far is shown and written
         judged.ended = error
+    if judged.ended is None:
+        session.close()
     return judged
+
+
+def _tell(line: str) -> None:
+    print(f"bertsecrets: {line}", file=sys.stderr, flush=True)
 
 
 def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
@@ -358,7 +375,10 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> Judge
     from bertsecrets.settings import load_settings
     from bertsecrets.store.measurements import Shelf
 
-    made = ("glue", "store", "device", "threads", "limit", "train_limit", "grid_limit", "frames", "spacy", "budget")
+    made = (
+        *("glue", "store", "device", "threads", "limit", "train_limit", "grid_limit", "frames", "spacy", "budget"),
+        "keep_checkpoints",
+    )
     for name in made:
         if getattr(options, name) is not None:
             raise UserError(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.errors import UserError
-from bertsecrets.options import RunOptions, add_options
+from bertsecrets.options import KEEPS, RunOptions, add_options
+from bertsecrets.store.amounts import in_bytes
 
 if TYPE_CHECKING:
     from bertsecrets.store.contents import Item
@@ -30,6 +31,7 @@ def add_parsers(commands) -> None:
 
     clearing = actions.add_parser("gc", help="say what is no longer needed, and remove it with --yes")
     clearing.add_argument("--yes", action="store_true", help="remove it")
+    add_options(clearing.add_argument, ("keep_checkpoints",))
     clearing.add_argument("--keep-older", action="store_true", help="keep what other code or versions made")
     clearing.add_argument(
         "--keep-verdicts", type=int, metavar="N", help="keep only the last N verdicts on each claim, task and model"
@@ -55,7 +57,7 @@ def ls(options: argparse.Namespace) -> None:
         return
     single = [item for item in held if item.kind not in (PARSES, VERDICTS)]
     rows = [
-        [item.kind, in_bytes(item.bytes), age(item.made), item.subject, _versions(item), item.path.name[-21:]]
+        [item.kind, in_bytes(item.bytes), age(item.made), _subject(item), _versions(item), item.path.name[-21:]]
         for item in single
     ]
     if rows:
@@ -93,28 +95,45 @@ def gc(options: argparse.Namespace) -> None:
     Raises:
         UserError: there is no store, or no verdict at all would be kept.
     """
-    from bertsecrets.store.contents import unneeded
+    from bertsecrets.models.kept import rewrite, size_kept
+    from bertsecrets.store.contents import items, unneeded
 
-    root = RunOptions.of(options).store_folder
+    given = RunOptions.of(options)
+    root, removed, removable = given.store_folder, 0, 0
     if options.keep_verdicts is not None and options.keep_verdicts < 1:
         raise UserError(f"--keep-verdicts {options.keep_verdicts} is out of range: keep 1 or more")
-    removed = 0
     listed = unneeded(root, None if options.keep_older else _older, options.keep_verdicts)
     for one in listed:
         print(f"{one.path} ({in_bytes(one.bytes)}): {one.reason}")
+        removable += one.bytes
         if options.yes:
             if one.remove():
                 removed += one.bytes
             else:
                 print("  in use: kept")
+    gone = {one.path for one in listed}
+    whole = [item for item in items(root) if item.kind == "checkpoints" and item.key and item.path not in gone]
+    for item in whole:
+        if KEEPS.index(given.keep_checkpoints) < KEEPS.index(item.keep):
+            after = size_kept(item.path, given.keep_checkpoints)
+            what = "in 16 bits" if given.keep_checkpoints == "half" else "without weights"
+            print(f"{item.path} ({in_bytes(item.bytes)}): {in_bytes(after)} {what}")
+            removable += item.bytes - after
+            if options.yes:
+                freed = rewrite(item.path, given.keep_checkpoints)
+                removed += freed or 0
+                if freed is None:
+                    print("  in use: kept")
     if options.yes:
         print(f"removed {in_bytes(removed)}")
+    elif not removable:
+        print("nothing to remove")
     else:
-        total = in_bytes(sum(one.bytes for one in listed))
-        older = " --keep-older" if options.keep_older else ""
-        past = f" --keep-verdicts {options.keep_verdicts}" if options.keep_verdicts is not None else ""
-        command = f"bertsecrets store gc --store {root}{older}{past} --yes"
-        print(f"{total} can be removed: {command}" if listed else "nothing to remove")
+        words = ["bertsecrets store gc", f"--store {root}"]
+        words += ["--keep-older"] if options.keep_older else []
+        words += [f"--keep-verdicts {options.keep_verdicts}"] if options.keep_verdicts is not None else []
+        words += [f"--keep-checkpoints {given.keep_checkpoints}"] if given.keep_checkpoints != "full" else []
+        print(f"{in_bytes(removable)} can be removed: {' '.join(words)} --yes")
 
 
 def explain(options: argparse.Namespace) -> None:
@@ -158,11 +177,17 @@ def _facts(item: "Item") -> dict[str, Any]:
         "path": str(item.path),
         "kind": item.kind,
         "bytes": item.bytes,
+        "kept": item.keep if item.kind == "checkpoints" else None,
         "made": item.made.isoformat(),
         "name": item.subject,
         "subject": item.manifest.get("subject"),
         "made_by": made_by,
     }
+
+
+def _subject(item: "Item") -> str:
+    """Return an entry's subject, and what is not kept of a checkpoint."""
+    return item.subject + {"half": " (weights in 16 bits)", "none": " (weights dropped)"}.get(item.keep, "")
 
 
 def _versions(item: "Item") -> str:
@@ -171,20 +196,6 @@ def _versions(item: "Item") -> str:
     versions = [f"{name} {number}" for name, number in (made_by.get("software") or {}).items()]
     code = [f"code {made_by['code'][:8]}"] if made_by.get("code") else []
     return ", ".join([*code, *versions])
-
-
-def in_bytes(number: int) -> str:
-    """Return a number of bytes as a person reads it.
-
-    >>> in_bytes(90_900_000)
-    '90.9 MB'
-    """
-    amount, unit = float(number), "bytes"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if amount < 1000:
-            break
-        amount, unit = amount / 1000, larger
-    return f"{amount:.3g} {unit}" if unit != "bytes" else f"{number} bytes"
 
 
 def age(made: datetime) -> str:

@@ -13,6 +13,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.measures.base import AblationMeasure, AttentionMeasure, Measure, Run
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import loading
+from bertsecrets.models.kept import MATRIX
 from bertsecrets.models.memory import CPU_BYTES, training_bytes
 from bertsecrets.planning.calibration import Speed, calibrate
 from bertsecrets.planning.jobs import Job, Step
@@ -53,9 +54,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's size: its weights, the memory that its training needs besides them, its layers and heads."""
+    """A model's size: its weights, also as kept in 16 bits, the memory that its training needs besides them, its layers
+    and heads."""
 
     weights: int
+    half: int
     training: int
     training_frozen: int
     layers: int
@@ -78,7 +81,7 @@ class Estimator:
 
     def all(self, steps: Sequence[Step]) -> list[Estimate]:
         """Return the estimates of all jobs, in order."""
-        states = {step.job: self.state(step) for step in steps}
+        states = self.states(steps)
         return [self.one(step, states) for step in steps]
 
     def one(self, step: Step, states: dict[Job, State]) -> Estimate:
@@ -91,6 +94,25 @@ class Estimator:
         return Estimate(step, state, *self.seconds(step.job), *self.sizes(step.job))
 
     # ------------------------------------------------------------------ what the store has
+
+    def states(self, steps: Sequence[Step]) -> dict[Job, State]:
+        """Return whether the store has each job's result.
+
+        A checkpoint whose weights were dropped is to be trained again where a measurement of the plan needs them.
+        """
+        states = {step.job: self.state(step) for step in steps}
+        for step in steps:
+            if step.needs in states and states[step.job] != "stored" and not self._has_weights(step.needs):
+                states[step.needs] = "to do"
+        return states
+
+    def _has_weights(self, training: Job) -> bool:
+        """Return whether the store has a checkpoint with weights that can be measured."""
+        try:
+            folder = self.session.stored_checkpoint(training.subject)
+            return folder is not None and self.session.can_measure(folder)
+        except UserError:
+            return False
 
     def state(self, step: Step) -> State:
         """Return whether the store has a job's result; without the model or the data it counts as missing."""
@@ -247,8 +269,9 @@ class Estimator:
         loading.freeze_encoder(model)
         frozen = training_bytes(model, *about)
         weights = 4 * sum(weight.numel() for weight in model.parameters())
+        half = sum((2 if weight.ndim >= MATRIX else 4) * weight.numel() for weight in model.parameters())
         layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
-        return Shape(weights, whole, frozen, layers, heads)
+        return Shape(weights, half, whole, frozen, layers, heads)
 
     def sizes(self, job: Job) -> tuple[int | None, int | None]:
         """Return about how many bytes of memory and of disk a job takes."""

@@ -1,13 +1,14 @@
 """Jobs: the checkpoints to train and the measurements to make that some claims need, each once, in order."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bertsecrets.claims import plan
 from bertsecrets.claims.schema import Case
-from bertsecrets.errors import UserError
+from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.session import Session
 from bertsecrets.texts.tasks import ALL_TASKS
@@ -37,6 +38,11 @@ class Job:
         if self.measure is None or not get_measure(self.measure).on_task:
             return None
         return Job(self.subject)
+
+    @property
+    def on_checkpoint(self) -> bool:
+        """Whether it makes or measures a checkpoint."""
+        return self.measure is None or self.training is not None
 
     def __str__(self) -> str:
         subject = self.subject
@@ -120,7 +126,10 @@ def perform(session: Session, job: Job) -> bool:
     if job.measure is not None:
         return not session.measurement(job.measure, job.subject, **dict(job.options)).reused
     stored = session.stored_checkpoint(job.subject)
-    return session.checkpoint(job.subject) != stored
+    if stored is not None and session.can_measure(stored):
+        return False
+    session.checkpoint(job.subject)
+    return True
 
 
 @dataclass
@@ -140,6 +149,8 @@ class Prepared:
         for one in (job.training, job):
             outcome = self.outcomes.get(one) if one is not None else None
             if outcome is not None and outcome.error is not None:
+                if not isinstance(outcome.error, NotApplicableError):
+                    self.session.still_needed(subject)
                 raise outcome.error
         measurement = self.session.measurement(measure, subject, **options)
         made = job in self.outcomes and self.outcomes[job].made
@@ -168,6 +179,30 @@ class WithAllData:
         """Return what a measure needs besides data and lacks; None if nothing."""
         resources = self.session.resources
         return next(filter(None, (need.missing(resources) for need in get_measure(measure).needs)), None)
+
+
+def by_subject(steps: Iterable[Step]) -> list[Step]:
+    """Return the same steps, but all of one subject together, so that its weights need not be kept for long."""
+    grouped: dict[Subject, list[Step]] = {}
+    for step in steps:
+        grouped.setdefault(step.job.subject, []).append(step)
+    return list(itertools.chain.from_iterable(grouped.values()))
+
+
+class LettingGo:
+    """What lets go of a subject's weights as soon as all its jobs of a plan have succeeded, as the session says."""
+
+    def __init__(self, session: Session, steps: Iterable[Step]):
+        self.session = session
+        self.left = Counter(step.job.subject for step in steps)
+
+    def ended(self, outcome: Outcome) -> None:
+        """Note what became of a job."""
+        subject = outcome.job.subject
+        if outcome.error is None or isinstance(outcome.error, NotApplicableError):
+            self.left[subject] -= 1
+            if self.left[subject] == 0 and outcome.job.on_checkpoint:
+                self.session.let_go([subject])
 
 
 def chains(steps: Sequence[Step]) -> Iterator[list[Step]]:

@@ -59,7 +59,8 @@ def prepare_on_ray(
         UserError: the cluster does not answer, does not see the store, or its machines give other results.
     """
     steps, estimator = planned(session, cases, seeds)
-    left = [step for step in steps if estimator.state(step) != "stored"]
+    states = estimator.states(steps)
+    left = [step for step in steps if states[step.job] != "stored"]
     if not left:
         return Prepared(session)
     on_gpu = session.resources.device.type == "cuda"

@@ -37,7 +37,12 @@ def fitting(steps: Sequence[Step], memory: Mapping[Job, int | None], free: int, 
 
 
 def run_local(
-    steps: Sequence[Step], options: RunOptions, *, jobs: int, tell: Tell = lambda line: None
+    steps: Sequence[Step],
+    options: RunOptions,
+    *,
+    jobs: int,
+    tell: Tell = lambda line: None,
+    ended: Callable[[Outcome], None] = lambda outcome: None,
 ) -> dict[Job, Outcome]:
     """Do all jobs of a plan, at most `jobs` at a time, each in a process of its own, and return what became of each.
 
@@ -48,8 +53,9 @@ def run_local(
         steps: in the order in which they are begun, as far as they need not wait.
         options: of the session in each process.
         tell: is given a line for each job that has ended.
+        ended: is given each outcome.
     """
-    pool = _Pool(list(steps), options, jobs, tell)
+    pool = _Pool(list(steps), options, jobs, tell, ended)
     try:
         while pool.unfinished:
             pool.begin()
@@ -72,6 +78,7 @@ class _Pool:
     options: RunOptions
     jobs: int
     tell: Tell
+    ended: Callable[[Outcome], None]
     workers: list[_Worker] = field(default_factory=list)
     outcomes: dict[Job, Outcome] = field(default_factory=dict)
     attempts: dict[Job, int] = field(default_factory=dict)
@@ -128,6 +135,7 @@ class _Pool:
     def _note(self, outcome: Outcome) -> None:
         self.outcomes[outcome.job] = outcome
         self.tell(progress(len(self.outcomes), self.total, outcome))
+        self.ended(outcome)
 
     def _lost(self, worker: _Worker, step: Step) -> None:
         """Have a job done again whose process was killed, unless that was the second time."""

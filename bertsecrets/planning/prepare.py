@@ -7,11 +7,11 @@ from dataclasses import replace
 import torch
 
 from bertsecrets.claims.schema import Case
-from bertsecrets.errors import UserError
+from bertsecrets.errors import RunError, UserError
 from bertsecrets.models.memory import available_bytes
 from bertsecrets.options import RunOptions
 from bertsecrets.planning.estimates import Estimator
-from bertsecrets.planning.jobs import Job, Outcome, Prepared, Step, steps_of
+from bertsecrets.planning.jobs import Job, LettingGo, Outcome, Prepared, Step, by_subject, steps_of
 from bertsecrets.planning.pool import Tell, fitting, run_local
 from bertsecrets.planning.worker import Doing
 from bertsecrets.session import Session
@@ -47,11 +47,15 @@ def with_share(options: RunOptions, jobs: int) -> RunOptions:
 
 
 def planned(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Step], Estimator]:
-    """Return what cases need on some seeds, the longest trainings first, and what is known of its costs."""
+    """Return what cases need on some seeds, the longest trainings first, and what is known of its costs.
+
+    Where weights are not all kept, each subject is measured right after its training.
+    """
     steps = steps_of(session, cases, session.model, seeds)
     estimator = Estimator(session)
     size = {step.job: estimator.steps(step.job) if step.job.measure is None else 0 for step in steps}
-    return sorted(steps, key=lambda step: -size[step.job]), estimator
+    ordered = sorted(steps, key=lambda step: -size[step.job])
+    return ordered if session.options.keep_checkpoints == "full" else by_subject(ordered), estimator
 
 
 def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jobs: int, tell: Tell) -> Prepared:
@@ -62,15 +66,17 @@ def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jo
         tell: is given lines on what happens.
     """
     steps, estimator = planned(session, cases, seeds)
-    left = [step for step in steps if estimator.state(step) != "stored"]
+    states = estimator.states(steps)
+    left = [step for step in steps if states[step.job] != "stored"]
     if not left:
         return Prepared(session)
+    letting_go = LettingGo(session, left)
     memory = {step.job: estimator.sizes(step.job)[0] for step in left}
     at_once = fitting_on(session.resources.device, left, memory, min(jobs, len(left)))
     if at_once < min(jobs, len(left)):
         tell(f"memory is free for {at_once} of the largest jobs at a time, not for {jobs}")
     tell(f"{len(left)} jobs to do, {at_once} at a time, each with --threads {session.options.threads}")
-    return Prepared(session, run_local(left, session.options, jobs=at_once, tell=tell))
+    return Prepared(session, run_local(left, session.options, jobs=at_once, tell=tell, ended=letting_go.ended))
 
 
 def fitting_on(device: torch.device, left: Sequence[Step], memory: Mapping[Job, int | None], jobs: int) -> int:
@@ -90,12 +96,29 @@ def prepare_share(session: Session, cases: Sequence[Case], seeds: Sequence[int],
     Args:
         place: which share, from 0.
     """
-    steps, _ = planned(session, cases, seeds)
-    own = set(list(dict.fromkeys(step.job.subject for step in steps))[place::of])
-    doing = Doing(session.options, session)
+    steps, estimator = planned(session, cases, seeds)
+    states = estimator.states(steps)
+    shares = list(dict.fromkeys(step.job.subject for step in steps))[place::of]
+    own = [step for step in steps if step.job.subject in shares]
+    return Prepared(session, _in_turn(session, [one for one in own if states[one.job] != "stored"], bars=of == 1))
+
+
+def prepare_in_turn(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Prepared | Session:
+    """Make what cases need subject by subject in this process, where weights are let go of in between.
+
+    Where they are kept, the session makes everything when it is judged.
+    """
+    return session if session.options.keep_checkpoints == "full" else prepare_share(session, cases, seeds, 0, 1)
+
+
+def _in_turn(session: Session, steps: Sequence[Step], *, bars: bool) -> dict[Job, Outcome]:
+    """Do jobs one after another in this process; an error that concerns all ends them."""
+    doing, letting_go = Doing(session.options, session, bars=bars), LettingGo(session, steps)
     outcomes: dict[Job, Outcome] = {}
+    fatal: Exception | None = None
     for step in steps:
-        if step.job.subject in own:
-            failed = outcomes[step.needs].error if step.needs in outcomes else None
-            outcomes[step.job] = Outcome(step.job, error=failed) if failed else doing.of(step.job)
-    return Prepared(session, outcomes)
+        failed = fatal or (outcomes[step.needs].error if step.needs in outcomes else None)
+        outcome = outcomes[step.job] = Outcome(step.job, error=failed) if failed else doing.of(step.job)
+        fatal = outcome.error if isinstance(outcome.error, RunError) else fatal
+        letting_go.ended(outcome)
+    return outcomes

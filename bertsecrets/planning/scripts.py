@@ -12,7 +12,7 @@ from bertsecrets.planning.jobs import Job, chains
 
 VARIABLES = ("BERTSECRETS_PARAMS", "BERTSECRETS_EXPECTED", "BERTSECRETS_MAPS", "BERTSECRETS_PATTERNS")
 PATHS = ("glue", "store", "frames")
-ELSEWHERE = ("seeds", "budget", "accept_older")  # of judging, or said by the job itself
+ELSEWHERE = ("seeds", "budget", "accept_older", "keep_checkpoints")  # of judging, or said by the job itself
 MARGIN = 3  # Slurm may end a job that takes so many times its estimate
 LEAST_MINUTES, UNKNOWN_MINUTES = 10, 24 * 60
 

@@ -7,6 +7,7 @@ from typing import Any
 from bertsecrets.options import RunOptions
 from bertsecrets.planning.estimates import Estimate
 from bertsecrets.planning.scripts import command
+from bertsecrets.store.amounts import in_time
 
 COLUMNS = ("job", "task", "initialisation", "options", "seeds", "stored", "to do", "time", "by", "memory", "disk")
 
@@ -102,22 +103,6 @@ def in_ranges(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
-def in_time(seconds: float | None) -> str:
-    """Return a time as a person reads it.
-
-    >>> in_time(12.3), in_time(200), in_time(7300), in_time(None)
-    ('12 s', '3 min 20 s', '2 h 1 min', 'unknown')
-    """
-    if seconds is None:
-        return "unknown"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def in_size(size: float | None) -> str:

@@ -36,8 +36,9 @@ def serve(connection: Connection, options: "RunOptions") -> None:
 class Doing:
     """What does jobs in one session; unless it is given, it is opened with the first."""
 
-    def __init__(self, options: "RunOptions", session: Any = None):
-        os.environ["TQDM_DISABLE"] = "1"  # bars of several processes would run into each other
+    def __init__(self, options: "RunOptions", session: Any = None, *, bars: bool = False):
+        if not bars:  # those of several processes would run into each other
+            os.environ["TQDM_DISABLE"] = "1"
         if options.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(options.threads)
         self.options = options

@@ -57,6 +57,11 @@ class Item:
         return Key.of_manifest(self.manifest)
 
     @property
+    def keep(self) -> str:
+        """How much of a checkpoint's weights is kept: `full`, `half` (in 16 bits) or `none`."""
+        return str(self.manifest.get("kept", "full"))
+
+    @property
     def earlier(self) -> bool:
         """Whether it is an entry as earlier versions wrote it, which is never used any more."""
         return "settings" in self.manifest and not {"key", "sha256"} & self.manifest.keys()
@@ -256,7 +261,8 @@ def _grids(held: list[Item], older: Older | None) -> Iterator[Unneeded]:
 
 def _states(held: list[Item]) -> Iterator[Unneeded]:
     """Yield the states of trainings whose checkpoint exists, or that nobody has gone on with for long."""
-    trained = {digest(item.key.as_json()) for item in held if item.kind == "checkpoints" and item.key}
+    whole = [item for item in held if item.kind == "checkpoints" and item.keep == "full"]
+    trained = {digest(item.key.as_json()) for item in whole if item.key}
     now = time.time()
     for item in held:
         days = (now - item.made.timestamp()) / 86400

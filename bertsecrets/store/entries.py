@@ -12,13 +12,14 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError
 from bertsecrets.store.files import MANIFEST, digest, file_sha256, guarded_writes, whole_folder, write_whole
-from bertsecrets.store.locks import held
+from bertsecrets.store.locks import held, left_alone
 from bertsecrets.store.permissions import make_folders
 
 MARKS = re.compile(r"(?P<inputs>[0-9a-f]{12})-(?P<made_by>[0-9a-f]{8})")
@@ -81,7 +82,14 @@ class Store:
         named = next(iter(self._named(kind, key.marks)), None)
         return named or (self._older(kind, key) if self.accept_older else None)
 
-    def get_or_make(self, kind: str, name: str, key: Key, make: Callable[[Path], dict[str, Any]]) -> tuple[Path, bool]:
+    def get_or_make(
+        self,
+        kind: str,
+        name: str,
+        key: Key,
+        make: Callable[[Path], dict[str, Any]],
+        will_do: Callable[[Path], bool] = lambda entry: True,
+    ) -> tuple[Path, bool]:
         """Return the entry for `key` and make it if it does not exist; two processes never make the same one.
 
         An entry that exists is read without writing anything. A damaged one is renamed, and a warning says so.
@@ -89,6 +97,8 @@ class Store:
         Args:
             name: the readable part of the name of a new entry.
             make: fills the folder that it is given, and returns what the manifest records besides the key.
+            will_do: whether an entry that exists is whole enough; one that is not is replaced, as soon as no process
+                reads it any more.
 
         Returns:
             The entry's folder, and whether it existed before.
@@ -97,19 +107,23 @@ class Store:
             UserError: the disk is full or the store cannot be written.
         """
         entry = self.find(kind, key)
-        if entry:
+        if entry and will_do(entry):
             return entry, True
         folder = self.folder(kind, name, key)
         with guarded_writes(self.root):
             make_folders(folder.parent)
-            with held(folder.with_name(f".{key.marks}.lock"), f"the {kind.removesuffix('s')} {name}"):
+            with held(lock_of(folder), f"the {kind.removesuffix('s')} {name}"):
                 entry = self.find(kind, key)  # another process may have made it
-                if entry:
+                if entry and will_do(entry):
                     return entry, True
-                self._set_aside(kind, key)
-                with whole_folder(folder) as temporary:
+                folder = entry if entry and entry.name.endswith(key.marks) else folder
+                if folder != entry:
+                    self._set_aside(kind, key)
+                with ExitStack() as until_replaced, whole_folder(folder, replace=True) as temporary:
                     facts = make(temporary)
                     write_manifest(temporary, {"kind": kind, "name": name, "key": key.as_json(), **facts})
+                    if folder == entry:
+                        until_replaced.enter_context(left_alone(folder, f"{kind.removesuffix('s')} {name}"))
                 return folder, False
 
     def _named(self, kind: str, marks: str) -> list[Path]:
@@ -143,11 +157,19 @@ def entries(root: Path) -> Iterator[Path]:
             yield folder
 
 
+def lock_of(entry: Path) -> Path:
+    """Return the lock under which an entry of a store is made or rewritten."""
+    return entry.with_name(f".{entry.name[-21:]}.lock")
+
+
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
-    """Write the manifest: the given facts, the time, the sha256 of every file in the folder, and that of all this."""
+    """Write the manifest: the given facts, the time, the sha256 of every file in the folder, and that of all this.
+
+    Facts of an entry that is rewritten hold the time at which it was made.
+    """
     files = {str(p.relative_to(folder)): file_sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}
     files.pop(MANIFEST, None)
-    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    made = facts.get("made") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     content = plain_json({**facts, "made": made, "files": files})
     text = json.dumps({**content, "sha256": digest(content)}, indent=1)
     (folder / MANIFEST).write_text(text, encoding="utf-8")
@@ -177,10 +199,15 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
     """Return what is wrong with an entry, or None.
 
     That is a missing, altered or added file, a manifest that is unreadable or was altered, or the key of another entry.
+    An entry that seems damaged is looked at once more: another process may have replaced it meanwhile.
 
     Args:
         key: the key that was asked for; without it, an entry of a store must have the key that its name says.
     """
+    return _damage(folder, key) and _damage(folder, key)
+
+
+def _damage(folder: Path, key: Key | None) -> str | None:
     try:
         manifest = read_manifest(folder)
     except UserError as error:

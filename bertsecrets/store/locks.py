@@ -7,6 +7,7 @@ nothing is taken for unused.
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ except ImportError:  # Windows: nothing is marked, so nothing is taken for unuse
     fcntl = None  # type: ignore[assignment]
 
 FIRST, AGAIN = 5.0, 60.0  # seconds of waiting after which a line says so, and after which it says so again
+PAUSE = 0.1  # seconds between two looks at what another process reads
 
 
 @contextmanager
@@ -114,6 +116,36 @@ def unused(path: Path) -> Iterator[bool]:
         yield _lock(handle, exclusive=True) and _is_at(handle, path)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def left_alone(path: Path, what: str) -> Iterator[None]:
+    """Wait until no process has marked a file or folder as used; inside the block none can.
+
+    A line on standard error says so when it takes long. Where there are no such marks nothing is waited for.
+
+    Args:
+        what: is read, for the message: `checkpoint minilm-rte-pretrained-s1`.
+    """
+    handle = os.open(path, os.O_RDONLY) if fcntl is not None else None
+    patience = FIRST
+    try:
+        while handle is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(PAUSE)
+            except OSError:  # the file system has no such locks
+                break
+            patience -= PAUSE
+            if patience <= 0:
+                print(f"bertsecrets: waiting for another process to finish reading {what}", file=sys.stderr, flush=True)
+                patience = AGAIN
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def _lock(handle: int, *, exclusive: bool) -> bool:
