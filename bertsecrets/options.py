@@ -94,6 +94,7 @@ PARSING: dict[str, dict[str, Any]] = {
     "keep_checkpoints": {
         "help": "weights kept in the store once all is measured: full, half (in 16 bits) or none (default: full)",
         "choices": KEEPS,
+        "metavar": "|".join(KEEPS),
     },
     "accept_older": {
         "help": "take checkpoints and measurements made by other code, library versions or devices; verdicts say so",
@@ -125,7 +126,7 @@ class RunOptions:
     spacy: str | None = None
     seeds: int | str | None = None  # a number, or `auto`
     budget: str | None = None
-    keep_checkpoints: Keep = "full"
+    keep_checkpoints: str = "full"
     offline: bool = False
     allow_unofficial_data: bool = False
     accept_older: bool = False
@@ -147,8 +148,8 @@ class RunOptions:
         if self.precision is not None and self.precision not in PRECISIONS:
             raise UserError(f"unknown --precision {self.precision!r}: {near_matches(self.precision, PRECISIONS)}")
         if self.keep_checkpoints not in KEEPS:
-            keep = str(self.keep_checkpoints)
-            raise UserError(f"unknown --keep-checkpoints {keep!r}: {near_matches(keep, KEEPS)}")
+            hint = near_matches(self.keep_checkpoints, KEEPS)
+            raise UserError(f"unknown --keep-checkpoints {self.keep_checkpoints!r}: {hint}")
         if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
             raise UserError(f"--threads {self.threads} is out of range: give 1 to {MOST_THREADS}")
 
@@ -164,6 +165,11 @@ class RunOptions:
         if self.glue is None:
             return [Path(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
         return [Path(self.glue)] if isinstance(self.glue, str | Path) else [Path(folder) for folder in self.glue]
+
+    @property
+    def keep(self) -> Keep:
+        """What is kept of a checkpoint's weights once everything is measured."""
+        return cast(Keep, self.keep_checkpoints)
 
     @property
     def store_folder(self) -> Path:

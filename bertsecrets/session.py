@@ -325,10 +325,10 @@ class Session:
 
     def let_go(self, subjects: Iterable[Subject]) -> None:
         """Keep of these subjects' checkpoints what `keep_checkpoints` says, but for those that are still needed."""
-        if self.options.keep_checkpoints == "full":
+        if self.options.keep == "full":
             return
         done = [self._used.get(one) or self.stored_checkpoint(one) for one in subjects if one not in self._needed]
-        keep_as([folder for folder in done if folder is not None], self.options.keep_checkpoints)
+        keep_as([folder for folder in done if folder is not None], self.options.keep)
 
     def still_needed(self, subject: Subject) -> None:
         """Note that something of a subject could not be measured: a later run needs its full weights."""
@@ -377,7 +377,7 @@ class Session:
         With `keep_checkpoints="half"` those in 16 bits will do, so that what is measured is said by the options alone,
         never by what somebody has dropped.
         """
-        return kept(entry).keep in ("full", *(("half",) if self.options.keep_checkpoints == "half" else ()))
+        return kept(entry).keep in ("full", *(("half",) if self.options.keep == "half" else ()))
 
     def _keys(self, measure: Measure, run: Run) -> list[Key]:
         """Return the keys under which a measurement may be stored: that of the full weights, then of those in 16 bits.

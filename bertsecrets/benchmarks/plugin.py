@@ -194,7 +194,7 @@ def _prepared(config: pytest.Config, run: "Session", possible: list[Case]) -> "P
     from bertsecrets.planning.prepare import prepare, prepare_share
 
     jobs, (place, workers) = config.getoption("jobs"), _worker(config)
-    if jobs is None and workers == 1 and run.options.keep_checkpoints == "full":
+    if jobs is None and workers == 1 and run.options.keep == "full":
         return Prepared(run)
     if jobs is None:
         return prepare_share(run, possible, run.looks[0], place, workers)
@@ -378,7 +378,7 @@ def pytest_sessionfinish(session: pytest.Session):
 def _let_go(config: pytest.Config) -> None:
     """Keep of the measured checkpoints what the options say; of those of workers, once all have ended."""
     options, verdicts = config.stash[OPTIONS], config.stash[VERDICTS]
-    if options.keep_checkpoints == "full":
+    if options.keep == "full":
         return
     from bertsecrets.models.kept import keep_as
 
@@ -387,7 +387,7 @@ def _let_go(config: pytest.Config) -> None:
     elif not any(verdict.outcome == "not measured" for verdict in verdicts):
         measured = [one for verdict in verdicts for one in verdict.measurements if get_measure(one.measure).on_task]
         names = dict.fromkeys(one.provenance["checkpoint"] for one in measured)
-        keep_as([options.store_folder / "checkpoints" / name for name in names], options.keep_checkpoints)
+        keep_as([options.store_folder / "checkpoints" / name for name in names], options.keep)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -123,7 +123,7 @@ def plan(options: argparse.Namespace) -> None:
     print(tabulate(table.rows(estimates), table.COLUMNS, disable_numparse=True))
     print(_in_words(facts))
     if needed and needed.trainings:
-        print(_disk_in_words(needed, given.keep_checkpoints, session.store.root))
+        print(_disk_in_words(needed, given.keep, session.store.root))
 
 
 def _device(session) -> str:

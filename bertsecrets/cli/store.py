@@ -114,13 +114,13 @@ def gc(options: argparse.Namespace) -> None:
     gone = {one.path for one in listed}
     whole = [item for item in items(root) if item.kind == "checkpoints" and item.key and item.path not in gone]
     for item in whole:
-        if KEEPS.index(given.keep_checkpoints) < KEEPS.index(item.keep):
-            after = size_kept(item.path, given.keep_checkpoints)
-            what = "in 16 bits" if given.keep_checkpoints == "half" else "without weights"
+        if KEEPS.index(given.keep) < KEEPS.index(item.keep):
+            after = size_kept(item.path, given.keep)
+            what = "in 16 bits" if given.keep == "half" else "without weights"
             print(f"{item.path} ({in_bytes(item.bytes)}): {in_bytes(after)} {what}")
             removable += item.bytes - after
             if options.yes:
-                freed = rewrite(item.path, given.keep_checkpoints)
+                freed = rewrite(item.path, given.keep)
                 removed += freed or 0
                 if freed is None:
                     print("  in use: kept")
@@ -132,7 +132,7 @@ def gc(options: argparse.Namespace) -> None:
         words = ["bertsecrets store gc", f"--store {root}"]
         words += ["--keep-older"] if options.keep_older else []
         words += [f"--keep-verdicts {options.keep_verdicts}"] if options.keep_verdicts is not None else []
-        words += [f"--keep-checkpoints {given.keep_checkpoints}"] if given.keep_checkpoints != "full" else []
+        words += [f"--keep-checkpoints {given.keep}"] if given.keep != "full" else []
         print(f"{in_bytes(removable)} can be removed: {' '.join(words)} --yes")
 
 

@@ -125,7 +125,7 @@ def announce_steps(
     needed = disk(session, steps, at_once) if any(step.job.measure is None for step in steps) else None
     if needed is None or not needed.trainings:
         return
-    keep = session.options.keep_checkpoints
+    keep = session.options.keep
     problem = needed.problem(keep, session.store.root)
     if problem:
         raise RunError(problem)

@@ -17,7 +17,7 @@ from bertsecrets.models.kept import MATRIX
 from bertsecrets.models.memory import CPU_BYTES, training_bytes
 from bertsecrets.planning.calibration import Speed, calibrate
 from bertsecrets.planning.jobs import Job, Step
-from bertsecrets.planning.records import read_records, seconds_on_record
+from bertsecrets.planning.records import Record, read_records, seconds_on_record
 from bertsecrets.provenance import device_name
 from bertsecrets.session import Session
 from bertsecrets.store.entries import entries, read_manifest
@@ -76,7 +76,6 @@ class Estimator:
     def __init__(self, session: Session):
         self.session, self.settings = session, session.settings
         self.device = device_name(session.resources.device)
-        self.records = read_records(session.store.root)
         self.held = _held(session)
 
     def all(self, steps: Sequence[Step]) -> list[Estimate]:
@@ -234,6 +233,11 @@ class Estimator:
         if isinstance(measure, AttentionMeasure):
             return ATTENTION_PASSES * (1 if job.subject.initialisation == "untrained" else 2)
         return 1
+
+    @functools.cached_property
+    def records(self) -> list[Record]:
+        """What the store says of the time that its entries took."""
+        return read_records(self.session.store.root)
 
     @functools.cached_property
     def tokenizer(self) -> Any:

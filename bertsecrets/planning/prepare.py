@@ -55,7 +55,7 @@ def planned(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tu
     estimator = Estimator(session)
     size = {step.job: estimator.steps(step.job) if step.job.measure is None else 0 for step in steps}
     ordered = sorted(steps, key=lambda step: -size[step.job])
-    return ordered if session.options.keep_checkpoints == "full" else by_subject(ordered), estimator
+    return ordered if session.options.keep == "full" else by_subject(ordered), estimator
 
 
 def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jobs: int, tell: Tell) -> Prepared:
@@ -108,7 +108,7 @@ def prepare_in_turn(session: Session, cases: Sequence[Case], seeds: Sequence[int
 
     Where they are kept, the session makes everything when it is judged.
     """
-    return session if session.options.keep_checkpoints == "full" else prepare_share(session, cases, seeds, 0, 1)
+    return session if session.options.keep == "full" else prepare_share(session, cases, seeds, 0, 1)
 
 
 def _in_turn(session: Session, steps: Sequence[Step], *, bars: bool) -> dict[Job, Outcome]:

@@ -127,8 +127,9 @@ def left_alone(path: Path, what: str) -> Iterator[None]:
     Args:
         what: is read, for the message: `checkpoint minilm-rte-pretrained-s1`.
     """
-    handle = os.open(path, os.O_RDONLY) if fcntl is not None else None
-    patience = FIRST
+    handle, patience = None, FIRST
+    with suppress(FileNotFoundError):
+        handle = os.open(path, os.O_RDONLY) if fcntl is not None else None
     try:
         while handle is not None:
             try:
