@@ -5,10 +5,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast
 
 from bertsecrets.errors import UserError, near_matches, shortened
 from bertsecrets.reading import seconds
+from bertsecrets.store.keep import KEEPS, Keep
 from bertsecrets.types import AUTO, INITIALISATIONS, PRECISIONS, SEEDS, Initialisation
 
 GLUE_VARIABLE = "BERTSECRETS_GLUE"
@@ -18,8 +19,6 @@ DEFAULT_PIPELINE = "en_core_web_sm"
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on every usual file system
 LIMITS = ("limit", "train_limit", "grid_limit")
 MOST_THREADS = 1024
-Keep = Literal["none", "half", "full"]  # what is kept of a checkpoint's weights, the less the smaller
-KEEPS: tuple[Keep, ...] = get_args(Keep)
 
 
 def path(text: str) -> Path:

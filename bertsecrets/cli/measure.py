@@ -144,7 +144,8 @@ def _announce(session: "Session", subject: "Subject", wanted: Sequence[tuple["Me
     from bertsecrets.planning.disk import announce_steps
     from bertsecrets.planning.jobs import Job, Step
 
-    jobs = [Job.of(one.name, subject, more) for one, more in wanted if one.on_task]
+    here = [(one, more) for one, more in wanted if one.on_task and one.missing(session.resources, subject.task) is None]
+    jobs = [Job.of(one.name, subject, more) for one, more in here]
     announce_steps(
         session, [*(Step(Job(subject)) for _ in jobs[:1]), *(Step(job, job.training) for job in jobs)], tell=tell
     )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from bertsecrets.cli.report import add_outputs, add_selection, asked_for, conclude, judged_by, open_session, selected
 from bertsecrets.errors import UserError
-from bertsecrets.options import KEEPS, Keep, RunOptions
+from bertsecrets.options import RunOptions
+from bertsecrets.store.keep import KEEPS, Keep
 
 if TYPE_CHECKING:
     from bertsecrets.claims.plan import Bench

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.errors import UserError
-from bertsecrets.options import KEEPS, RunOptions, add_options
+from bertsecrets.options import RunOptions, add_options
 from bertsecrets.store.amounts import in_bytes
+from bertsecrets.store.keep import KEEPS
 
 if TYPE_CHECKING:
     from bertsecrets.store.contents import Item

@@ -18,11 +18,11 @@ import numpy as np
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.locations import ModelRef
-from bertsecrets.options import KEEPS, Keep
 from bertsecrets.store.amounts import in_bytes
 from bertsecrets.store.contents import size
 from bertsecrets.store.entries import damage, lock_of, read_manifest, write_manifest
 from bertsecrets.store.files import MANIFEST, guarded_writes, whole_folder
+from bertsecrets.store.keep import KEEPS, Keep
 from bertsecrets.store.locks import held_now, unused
 
 WEIGHTS = "*.safetensors"

@@ -1,5 +1,6 @@
 """The disk that a run takes, by what is kept of its checkpoints: said and checked before anything is trained."""
 
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,11 +10,11 @@ from typing import Any
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import RunError
 from bertsecrets.models.kept import checkpoints
-from bertsecrets.options import KEEPS, Keep
 from bertsecrets.planning.estimates import Estimator
 from bertsecrets.planning.jobs import Step, steps_of
 from bertsecrets.session import Session
 from bertsecrets.store.amounts import in_bytes
+from bertsecrets.store.keep import KEEPS, Keep
 
 IN_WORDS: dict[Keep, str] = {"full": "all kept", "half": "kept in 16 bits", "none": "dropped once all is measured"}
 
@@ -51,7 +52,7 @@ class Disk:
         """Return what is said before a run."""
         whole = self.trainings * self.full
         kept = f"; {IN_WORDS[keep]}: {in_bytes(self.kept(keep))}, and {in_bytes(self.taken(keep))} at most meanwhile"
-        more = f" and {in_bytes(self.measurements)} of measurements" if self.measurements else ""
+        more = f", their measurements {in_bytes(self.measurements)}" if self.measurements else ""
         return (
             f"{checkpoints(self.trainings)} to train, {in_bytes(whole)}{more}{kept if keep != 'full' else ''}; "
             f"{in_bytes(self.free)} free"
@@ -76,7 +77,7 @@ class Disk:
 
 
 def disk(session: Session, steps: Sequence[Step], at_once: int | None = 1) -> Disk | None:
-    """Return what a plan's jobs that are left write; None where the model's size is not known.
+    """Return what a plan's jobs that are left write; None where the model's size or the free disk is not known.
 
     Args:
         at_once: jobs at a time; None if all trainings may come first.
@@ -85,7 +86,8 @@ def disk(session: Session, steps: Sequence[Step], at_once: int | None = 1) -> Di
     states = estimator.states(steps)
     left = [step.job for step in steps if states[step.job] != "stored"]
     trainings = [job for job in left if job.measure is None]
-    if estimator.shape is None:
+    free = _free(session.store.root)
+    if estimator.shape is None or free is None:
         return None
     measurements = sum(estimator.sizes(job)[1] or 0 for job in left if job.measure is not None)
     return Disk(
@@ -94,7 +96,7 @@ def disk(session: Session, steps: Sequence[Step], at_once: int | None = 1) -> Di
         half=estimator.shape.half,
         measurements=measurements,
         at_once=len(trainings) if at_once is None else at_once,
-        free=_free(session.store.root),
+        free=free,
     )
 
 
@@ -132,7 +134,7 @@ def announce_steps(
     tell(needed.in_words(keep))
 
 
-def _free(place: Path) -> int:
-    """Return the bytes that are free where a folder is, or will be."""
+def _free(place: Path) -> int | None:
+    """Return the bytes that are free where a folder is, or will be; None where it cannot be written."""
     nearest = next(folder for folder in (place.absolute(), *place.absolute().parents) if folder.exists())
-    return shutil.disk_usage(nearest).free
+    return shutil.disk_usage(nearest).free if nearest.is_dir() and os.access(nearest, os.W_OK) else None

@@ -21,8 +21,8 @@ FEW = ("--task", "rte", "--claim", "E1", "--claim", "D2-rte")
 def test_what_is_kept_and_what_is_taken_meanwhile():
     assert [BASE.kept(keep) for keep in ("full", "half", "none")] == [3100 * MB, 1560 * MB, 20 * MB]
     assert [BASE.taken(keep) for keep in ("full", "half", "none")] == [3100 * MB, 2000 * MB, 460 * MB]
-    assert BASE.in_words("full") == "7 checkpoints to train, 3.08 GB and 20 MB of measurements; 40 GB free"
-    whole, kept = "3.08 GB and 20 MB of measurements", "kept in 16 bits: 1.56 GB, and 2 GB at most meanwhile"
+    assert BASE.in_words("full") == "7 checkpoints to train, 3.08 GB, their measurements 20 MB; 40 GB free"
+    whole, kept = "3.08 GB, their measurements 20 MB", "kept in 16 bits: 1.56 GB, and 2 GB at most meanwhile"
     assert BASE.in_words("half") == f"7 checkpoints to train, {whole}; {kept}; 40 GB free"
 
 
