@@ -375,7 +375,7 @@ def test_settings_that_are_not_there_are_one_line(tmp_path, tiny_glue, tiny_bert
     assert "Traceback" not in output
 
 
-@pytest.mark.parametrize("several", [("--jobs", 2), ("-n", 2)])
+@pytest.mark.parametrize("several", [("--jobs", 2), ("-n", 2, "--keep-checkpoints", "none")], ids=["jobs", "workers"])
 def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
     first, several, tmp_path, tiny_glue, tiny_bert, quick_params
 ):
@@ -400,6 +400,9 @@ def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
     made = sorted(path.name for path in (tmp_path / "runs" / "checkpoints").iterdir() if path.is_dir())
     assert made == sorted(path.name for path in (first[0] / "runs" / "checkpoints").iterdir() if path.is_dir())
     assert not [line for line in output.splitlines() if "waiting for" in line]
+    assert "trained again" not in output
+    whole = list((tmp_path / "runs" / "checkpoints").glob("*/model.safetensors"))
+    assert len(whole) == (0 if "none" in several else len(made))
 
 
 def test_no_jobs_at_a_time_are_refused(tmp_path, tiny_glue, tiny_bert):
