@@ -52,7 +52,7 @@ def test_what_was_measured_needs_no_weights(store, tiny_glue, subject, keep, cap
         first = session.measurement("scores", subject)
         assert weights(session, subject).exists()
     assert weights(session, subject).exists() == (keep == "half")
-    assert "weights of 1 checkpoint " + ("dropped" if keep == "none" else "kept in 16 bits") in capsys.readouterr().err
+    assert f"weights of {subject} " + ("dropped" if keep == "none" else "kept in 16 bits") in capsys.readouterr().err
     for later in ("full", "half", "none"):
         with opened(store, tiny_glue, later) as session:
             again = session.measurement("scores", subject)
@@ -196,7 +196,7 @@ def test_a_report_keeps_what_it_is_told_and_gives_the_verdicts_that_it_gives_any
 def test_jobs_in_several_processes_drop_nothing_that_another_one_needs(capsys, shared, tmp_path):
     code, values, captured = reported(capsys, ["run", "--jobs", 2], shared, tmp_path, "--keep-checkpoints", "none")
     assert sizes(tmp_path) == []
-    assert captured.err.count("weights of 1 checkpoint dropped") == 2  # each as soon as it was measured
+    assert captured.err.count("-s1 dropped: ") == 2  # each as soon as it was measured
     assert "trained again" not in captured.err
     assert len(values) == 2
     assert code in (0, 1)

@@ -9,7 +9,7 @@ found as before.
 import json
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.store.amounts import in_bytes
 from bertsecrets.store.contents import size
-from bertsecrets.store.entries import damage, lock_of, read_manifest, write_manifest
+from bertsecrets.store.entries import MARKS, damage, lock_of, read_manifest, write_manifest
 from bertsecrets.store.files import MANIFEST, guarded_writes, whole_folder
 from bertsecrets.store.keep import KEEPS, Keep
 from bertsecrets.store.locks import held_now, unused
@@ -92,24 +92,29 @@ def size_kept(folder: Path, keep: Keep) -> int:
 
 def keep_as(folders: Iterable[Path], keep: Keep) -> None:
     """Keep less of the weights of several checkpoints, and say in a line what that frees or why it cannot be done."""
-    freed, done, in_use = 0, 0, 0
+    freed = 0
+    done: list[Path] = []
+    in_use: list[Path] = []
     for folder in dict.fromkeys(folders) if keep != "full" else ():
         try:
             less = rewrite(folder, keep)
         except UserError as error:
             tell(f"{folder.name} is kept as it is: {error}")
             continue
-        in_use += less is None and folder.is_dir()
-        done += bool(less)
+        in_use += [folder] if less is None and folder.is_dir() else []
+        done += [folder] if less else []
         freed += less or 0
     what = "kept in 16 bits" if keep == "half" else "dropped"
     if done:
-        tell(f"weights of {checkpoints(done)} {what}: {in_bytes(freed)} freed")
+        tell(f"weights of {_named(done)} {what}: {in_bytes(freed)} freed")
     if in_use:
-        tell(
-            f"weights of {checkpoints(in_use)} are in use, so they are kept: "
-            f"bertsecrets store gc --keep-checkpoints {keep} lists them later"
-        )
+        later = f"bertsecrets store gc --keep-checkpoints {keep} lists them later"
+        tell(f"weights of {_named(in_use)} are in use, so they are kept: {later}")
+
+
+def _named(folders: Sequence[Path]) -> str:
+    """Return the name of a single checkpoint, otherwise how many they are."""
+    return MARKS.sub("", folders[0].name).rstrip("-") if len(folders) == 1 else checkpoints(len(folders))
 
 
 def checkpoints(number: int) -> str:

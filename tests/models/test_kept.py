@@ -129,7 +129,7 @@ def reader(entry):
 def test_what_another_process_reads_stays(entry, reader, capsys):
     assert rewrite(entry, "none") is None
     keeping.keep_as([entry], "none")
-    assert "weights of 1 checkpoint are in use, so they are kept: " in capsys.readouterr().err
+    assert "weights of m-rte are in use, so they are kept: " in capsys.readouterr().err
     assert kept(entry).keep == "full"
     reader.kill()
     reader.communicate()
