@@ -62,8 +62,9 @@ class Ended:
 
     @property
     def lines(self) -> list[str]:
-        """What the process said to its user, without progress bars."""
-        return [line for line in self.err.splitlines() if line.startswith("bertsecrets")]
+        """What the process said to its user, without progress bars and the disk that a run takes."""
+        said = [line for line in self.err.splitlines() if line.startswith("bertsecrets")]
+        return [line for line in said if " to train, " not in line]
 
     @property
     def refused(self) -> bool:
