@@ -5,17 +5,21 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from bertsecrets.errors import UserError, near_matches, shortened
 from bertsecrets.reading import seconds
 from bertsecrets.store.keep import KEEPS, Keep
 from bertsecrets.types import AUTO, INITIALISATIONS, PRECISIONS, SEEDS, Initialisation
 
+if TYPE_CHECKING:
+    from bertsecrets.texts.glue import Source
+
 GLUE_VARIABLE = "BERTSECRETS_GLUE"
 STORE_VARIABLE = "BERTSECRETS_STORE"
 FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
 DEFAULT_PIPELINE = "en_core_web_sm"
+HUB = "hub"  # as the GLUE folder
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on every usual file system
 LIMITS = ("limit", "train_limit", "grid_limit")
 MOST_THREADS = 1024
@@ -57,7 +61,7 @@ SWITCH: dict[str, Any] = {"action": "store_true"}
 PARSING: dict[str, dict[str, Any]] = {
     "model": {"help": "model: a hub name, a folder, or minilm; NAME@REVISION pins a commit"},
     "glue": {
-        "help": "local GLUE folder (default: BERTSECRETS_GLUE, otherwise the hub); "
+        "help": "local GLUE folder, or hub (default: BERTSECRETS_GLUE, otherwise the hub); "
         "repeatable: later folders fill in missing tasks",
         "action": "append",
         **FOLDER,
@@ -163,7 +167,26 @@ class RunOptions:
         """The local GLUE folders, in the order in which they are searched; empty if the hub is the source."""
         if self.glue is None:
             return [Path(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
-        return [Path(self.glue)] if isinstance(self.glue, str | Path) else [Path(folder) for folder in self.glue]
+        given = [self.glue] if isinstance(self.glue, str | Path) else list(self.glue)
+        return [] if [str(folder) for folder in given] == [HUB] else [Path(folder) for folder in given]
+
+    def source(self) -> "Source":
+        """Return where the rows of GLUE tasks are read from.
+
+        Raises:
+            UserError: a GLUE folder does not exist.
+        """
+        from bertsecrets.texts.glue import Source, check_glue  # takes a while to import, and few commands read rows
+
+        folders = self.glue_folders
+        for folder in folders:
+            check_glue(folder)
+        return Source(
+            glue=folders[0] if folders else None,
+            offline=self.offline,
+            allow_unofficial=self.allow_unofficial_data,
+            beside=tuple(folders[1:]),
+        )
 
     @property
     def keep(self) -> Keep:

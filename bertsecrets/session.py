@@ -53,7 +53,6 @@ from bertsecrets.store.files import copy_whole, digest
 from bertsecrets.store.locks import in_use
 from bertsecrets.store.measurements import load, save
 from bertsecrets.store.verdicts import keep_verdict
-from bertsecrets.texts.glue import Source, check_glue
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import ALL_TASKS, task
 from bertsecrets.types import AUTO, Measurement, Subject, slug
@@ -94,18 +93,10 @@ class Session:
             torch.set_num_threads(options.threads)  # of the whole process; results' keys hold the number
         if options.spacy and (problem := pipeline_problem(options.spacy)):
             raise UserError(problem)
-        for folder in options.glue_folders:
-            check_glue(folder)
+        source = options.source()
         frames = options.frames_path
         if frames is not None and not frames.exists():
             raise UserError(f"{frames} does not exist: --frames takes a JSONL file, or FrameNet's folder or archive")
-        folders = options.glue_folders
-        source = Source(
-            glue=folders[0] if folders else None,
-            offline=options.offline,
-            allow_unofficial=options.allow_unofficial_data,
-            beside=tuple(folders[1:]),
-        )
         self.store = Store(options.store_folder, accept_older=options.accept_older)
         self.resources = Resources(
             rows=TaskRows(source, options.limit, options.train_limit, options.grid_limit),

@@ -95,15 +95,38 @@ class JudgeParams(Section):
     seed: Seed
 
 
-class DemoParams(Section):
-    """Settings for the demo, which needs neither the hub nor a GPU."""
+class CorpusParams(Section):
+    """Settings for the suite's own corpus: its numbers of sentence pairs."""
 
-    model: str
-    tasks: list[str] = Field(min_length=1)
-    initialisations: list[Initialisation] = Field(min_length=1)
-    seeds: list[Seed] = Field(min_length=1)
     train_rows: int = Field(ge=1, le=1_000_000)
     dev_rows: int = Field(ge=1, le=1_000_000)
+
+
+class GridParams(Section):
+    """The subjects of a pipeline: every combination of these, by the names of the command line's options."""
+
+    task: list[str] = Field(min_length=1)
+    init: list[Initialisation] = Field(min_length=1)
+    seed: list[Seed] = Field(min_length=1)
+
+
+class StageOptions(Section):
+    """More options of a pipeline's commands, such as `{limit: 48}`: of all that read data, and of single stages."""
+
+    data: dict[str, bool | int | str]
+    finetune: dict[str, bool | int | str]
+    measure: dict[str, bool | int | str]
+
+
+class PipelineParams(Section):
+    """Settings for the DVC pipeline: the model, the data, the grid."""
+
+    model: str
+    model_files: str
+    glue: str
+    glue_files: str
+    grid: GridParams
+    options: StageOptions
 
 
 class Params(Section):
@@ -116,7 +139,9 @@ class Params(Section):
     scores: ScoreParams
     attention: AttentionParams
     judge: JudgeParams
-    demo: DemoParams
+    corpus: CorpusParams
+    pipeline: PipelineParams
+    sets: dict[str, PipelineParams] = {}
 
 
 def project_path(name: str) -> Path:

@@ -2,11 +2,19 @@
 
 import argparse
 import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_options, path
 from bertsecrets.texts.tasks import TASKS, task
 from bertsecrets.types import INITIALISATIONS
+
+if TYPE_CHECKING:
+    from bertsecrets.models.locations import ModelRef
+    from bertsecrets.texts.glue import Split
 
 # The options of every command that computes on rows; `measure` and `report` add those of frames and spaCy.
 ROW_OPTIONS = (
@@ -25,6 +33,24 @@ def add_parsers(commands) -> None:
 
     fetch_parser = commands.add_parser("fetch", help="download a model and GLUE tasks, and check them")
     fetch_parser.add_argument("--task", action="append", help="repeatable (default: all seven tasks)")
+    fetch_parser.add_argument(
+        "--output",
+        type=path,
+        metavar="DIR",
+        help="write the tasks to this folder, in GLUE's own layout, and leave out the model",
+    )
+    fetch_parser.add_argument(
+        "--digests",
+        type=path,
+        metavar="FILE",
+        help="write the digests of the model's files to this JSON file, and leave out the tasks",
+    )
+    fetch_parser.add_argument(
+        "--watched",
+        type=path,
+        metavar="PATH",
+        help="with one of these: refuse another folder than this one, which a pipeline watches for changes",
+    )
     add_options(fetch_parser.add_argument, ROW_OPTIONS)
     fetch_parser.set_defaults(run=fetch)
 
@@ -54,10 +80,10 @@ def corpus(options: argparse.Namespace) -> None:
     from bertsecrets.texts.corpus import MOST, write_corpus
     from bertsecrets.texts.glue import SPLITS, load_folder
 
-    demo = load_settings().demo
+    usual = load_settings().corpus
     rows = (
-        demo.train_rows if options.train_rows is None else options.train_rows,
-        demo.dev_rows if options.dev_rows is None else options.dev_rows,
+        usual.train_rows if options.train_rows is None else options.train_rows,
+        usual.dev_rows if options.dev_rows is None else options.dev_rows,
     )
     wanted = f"{rows[0]} training and {rows[1]} validation pairs"
     if min(rows) < 1 or sum(rows) > MOST:
@@ -70,7 +96,19 @@ def corpus(options: argparse.Namespace) -> None:
 
 
 def fetch(options: argparse.Namespace) -> None:
-    """Download and check a model and tasks."""
+    """Download and check a model and tasks, or only write down one of the two.
+
+    Raises:
+        UserError: they are not available, or `--watched` is not what is read.
+    """
+    if options.output and options.digests:
+        raise UserError("--output writes data and --digests is about the model: give one of the two at a time")
+    if options.watched and not (options.output or options.digests):
+        raise UserError("--watched has no effect without --output or --digests: leave it out")
+    if options.output:
+        return _fetch_tasks(options)
+    if options.digests:
+        return _fetch_digests(options)
     from bertsecrets.models.loading import open_classifier
     from bertsecrets.session import Session
 
@@ -78,12 +116,61 @@ def fetch(options: argparse.Namespace) -> None:
     tasks = [task(name) for name in options.task or TASKS]
     ref = session.ref(session.model).resolved()
     open_classifier(ref, tasks[0])
-    print(f"{ref.name}: {ref.path}{'@' + ref.revision if ref.revision else ''}")
-    for one in tasks:
-        for name in ("train", "dev"):
-            split = session.resources.rows.split(one.name, name)
-            mark = "" if split.official else " (unofficial)"
-            print(f"{one.title} {name}: {len(split)} rows{mark}, {split.fingerprint[:12]}")
+    print(_place(ref))
+    _print_splits([session.resources.rows.split(one.name, name) for one in tasks for name in ("train", "dev")])
+
+
+def _fetch_tasks(options: argparse.Namespace) -> None:
+    """Write tasks as a GLUE folder."""
+    from bertsecrets.texts.glue_folder import write_tasks
+
+    run = RunOptions.of(options)
+    if options.watched:
+        _check_watched("GLUE", run.glue_folders, options.watched)
+    _print_splits(write_tasks(run.source(), [task(name) for name in options.task or TASKS], options.output))
+    print(options.output)
+
+
+def _fetch_digests(options: argparse.Namespace) -> None:
+    """Write the digests of the files that a model is read from."""
+    from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, locate
+    from bertsecrets.settings import load_settings
+    from bertsecrets.store.entries import write_json
+    from bertsecrets.store.files import file_sha256
+
+    name = options.model or load_settings().model
+    if options.watched:
+        _check_watched("the model", [Path(name)] if os.path.isdir(name) else [], options.watched)
+    ref = locate(name, options.offline).resolved()
+    folder = ref.folder()
+    files = {path for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in folder.glob(pattern) if path.is_file()}
+    write_json(options.digests, {"model": ref.name, "files": {path.name: file_sha256(path) for path in sorted(files)}})
+    print(f"{_place(ref)}\n{options.digests}")
+
+
+def _check_watched(what: str, folders: Sequence[Path], watched: Path) -> None:
+    """Make sure that what a pipeline watches is what is read, if that is a folder.
+
+    Raises:
+        UserError: it is another one, or none is read.
+    """
+    wanted = [watched] if watched.is_dir() else []
+    if [os.path.realpath(one) for one in folders] != [os.path.realpath(one) for one in wanted]:
+        read = f"from {folders[0]}" if folders else "not from a folder"
+        raise UserError(
+            f"{what} is read {read}, but changes of {watched} are watched: name the same folder for both "
+            "(model_files, glue_files of the pipeline in params.yaml)"
+        )
+
+
+def _place(ref: "ModelRef") -> str:
+    return f"{ref.name}: {ref.path}{'@' + ref.revision if ref.revision else ''}"
+
+
+def _print_splits(splits: Sequence["Split"]) -> None:
+    for split in splits:
+        mark = "" if split.official else " (unofficial)"
+        print(f"{split.task.title} {split.name}: {len(split)} rows{mark}, {split.fingerprint[:12]}")
 
 
 def finetune(options: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.errors import MissingError, UserError
 from bertsecrets.options import RunOptions, add_options, path, seed_range
 from bertsecrets.texts.tasks import ALL_TASKS, task
-from bertsecrets.types import AUTO
+from bertsecrets.types import AUTO, INITIALISATIONS
 
 if TYPE_CHECKING:
     from bertsecrets.claims.plan import Bench
@@ -30,6 +30,20 @@ def add_parsers(commands) -> None:
         type=path,
         metavar="DIR",
         help="judge only what `measure --save` saved in this folder; measure nothing",
+    )
+    parser.add_argument(
+        "--init",
+        dest="of_inits",
+        action="append",
+        choices=INITIALISATIONS,
+        help="with --measurements: read none but those of this initialisation, and of the --task given; repeatable",
+    )
+    parser.add_argument(
+        "--seed",
+        dest="of_seeds",
+        action="append",
+        type=int,
+        help="with --measurements: read none but those of this seed, and of the --task given; repeatable",
     )
     add_outputs(parser)
     parser.set_defaults(run=report)
@@ -174,10 +188,13 @@ def report(options: argparse.Namespace) -> int:
     """Judge claims, print the verdicts, write the files asked for, and return the exit code."""
     chosen, names = selected(options)
     if options.measurements:
-        judged = _of_measurements(options, chosen)
+        judged = _of_measurements(options, chosen, names)
     else:
         from bertsecrets.planning.prepare import prepare_in_turn
 
+        for name, given in (("--init", options.of_inits), ("--seed", options.of_seeds)):
+            if given:
+                raise UserError(f"{name} chooses among --measurements, and has no effect without: leave it out")
         session, possible = open_session(RunOptions.of(options), chosen, names)
         judged = judged_by(session, possible, partial(prepare_in_turn, session), asked=asked_for(session, chosen))
     return conclude(options, judged)
@@ -363,7 +380,7 @@ def asked_for(session: "Session", chosen: Sequence["Case"]) -> list["Case"]:
     return [case for case in chosen if case.task not in without or not reads_rows(case)]
 
 
-def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> Judged:
+def _of_measurements(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> Judged:
     """Return the verdicts on measurements saved in a folder.
 
     Raises:
@@ -387,6 +404,8 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"]) -> Judge
     given, settings = RunOptions.of(options), load_settings()
     model = given.model or settings.model
     shelf = Shelf.read(options.measurements)
+    if options.of_inits or options.of_seeds:
+        shelf = shelf.part(tasks, options.of_inits, options.of_seeds)
     seeds = seed_range(given.seeds) if isinstance(given.seeds, int) else None
     adds = (given.seeds or settings.seeds) == AUTO
     planned = plan_kept(shelf, chosen, model, seeds)

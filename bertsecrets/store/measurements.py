@@ -4,7 +4,7 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -194,6 +194,24 @@ class Shelf:
                 )
             kept[what] = measurement
         return cls(tuple(kept.values()))
+
+    def part(
+        self,
+        tasks: Collection[str] = (),
+        initialisations: Collection[str] | None = None,
+        seeds: Collection[int] | None = None,
+    ) -> "Shelf":
+        """Return the measurements of a part of a grid.
+
+        Args:
+            tasks, initialisations, seeds: those of the part; all, where there are none.
+        """
+
+        def belongs(subject: Subject) -> bool:
+            own = ((subject.task, tasks), (subject.initialisation, initialisations), (subject.seed, seeds))
+            return all(not wanted or value in wanted for value, wanted in own)
+
+        return Shelf(tuple(measurement for measurement in self.kept if belongs(measurement.subject)))
 
     def find(self, measure: str, subject: Subject, options: Mapping[str, Any]) -> Measurement | None:
         """Return the saved measurement, or None."""

@@ -6,6 +6,7 @@ wrote them: tab-separated, unquoted (a `"` is text), UTF-8, one header line.
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 from collections import Counter
@@ -25,6 +26,7 @@ from bertsecrets.texts.tasks import Task
 GLUE_HUB = "nyu-mll/glue"
 GLUE_REVISION = "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
 SPLITS = ("train", "dev")
+FETCHED = "fetched.json"  # in a GLUE folder that `fetch --output` wrote: what its splits were
 SCORE = re.compile(r"[0-9]{1,3}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")  # float() also takes 1_0 and other digits
 
 # The sha256 of the hub's files at this revision, from their LFS pointers. Those of MRPC, QQP and SST-2 were found in
@@ -139,10 +141,13 @@ class Source:
             UserError: the data are missing, malformed or unofficial; the message names file, line and column.
         """
         split = load_folder(self._folder(task, name), task, name) if self.glue else load_hub(task, name, self.offline)
-        problem = official_problem(split) or (other_content(split) if self.glue else None)
+        problem = official_problem(split) or (self._other_content(split) if self.glue else None)
         if problem and not self.allow_unofficial:
             raise UserError(f"{split.origin}: {problem}; --allow-unofficial-data uses them, marked as such")
         return replace(split, official=not problem)
+
+    def _other_content(self, split: Split) -> str | None:
+        return other_content(split, as_fetched(self._folder(split.task, split.name), split))
 
     def missing(self, task: Task) -> str | None:
         """Return why the local folders cannot provide `task`; None where they can, or where the hub is asked."""
@@ -336,9 +341,25 @@ def official_problem(split: Split) -> str | None:
     return None
 
 
-def other_content(split: Split) -> str | None:
-    """Return that a split's texts or labels are not those of GLUE's own file; None where they are, or are not known."""
-    known = FINGERPRINTS.get((split.task.name, split.name))
+def as_fetched(glue: Path, split: Split) -> str | None:
+    """Return the fingerprint that an official split had when `fetch --output` wrote this folder; None if it did not.
+
+    The hub's file is known by its digest, and its rows by no other record than this one.
+    """
+    try:
+        record = json.loads((glue / FETCHED).read_text(encoding="utf-8"))[split.task.name][split.name]
+        return str(record["fingerprint"]) if record["official"] is True else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def other_content(split: Split, fetched: str | None = None) -> str | None:
+    """Return that a split's texts or labels are not those of GLUE's own file; None where they are, or are not known.
+
+    Args:
+        fetched: the fingerprint that an official split is recorded to have had (`as_fetched`).
+    """
+    known = fetched or FINGERPRINTS.get((split.task.name, split.name))
     if known in (None, split.fingerprint):
         return None
     return (

@@ -1,53 +1,97 @@
-"""A copy of the DVC pipeline whose demo corner is one tiny subject, and DVC run in it as from a shell."""
+"""A copy of the DVC pipeline that runs one tiny subject, and DVC run in it as from a shell."""
 
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 PROJECT = Path(__file__).resolve().parents[2]
+NAMES = ("dvc.yaml", ".dvcignore", ".gitignore", "expected", "bertsecrets", "params.yaml", "requirements-dev.txt")
 
 
-def tiny_checkout(folder: Path, model: Path) -> Path:
-    """Copy the pipeline and the code that it depends on into a new folder, and make its demo corner tiny."""
+def copied_checkout(folder: Path) -> Path:
+    """Copy the pipeline and the code that it depends on into a new folder."""
     folder.mkdir()
-    for name in ("dvc.yaml", ".dvcignore", "expected", "bertsecrets"):
+    for name in NAMES:
         source = PROJECT / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
-    text = (PROJECT / "params.yaml").read_text()
-    for old, new in (
-        ("model: minilm", f"model: {model}"),
-        ("initialisations: [pretrained, random, untrained]", "initialisations: [pretrained]"),
-        ("train_rows: 800", "train_rows: 32"),
-        ("dev_rows: 200", "dev_rows: 16"),
-    ):
-        assert old in text
-        text = text.replace(old, new)
-    (folder / "params.yaml").write_text(text)
     return folder
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start DVC in a folder, with the project's own command on the PATH, as a group of processes of its own."""
+def tiny_checkout(folder: Path, model: Path, *, glue: Path | None = None, **pipeline: Any) -> Path:
+    """Copy the pipeline into a new folder, and make it run one tiny subject on the suite's own corpus.
+
+    Args:
+        glue: a GLUE folder to read instead of the corpus.
+        pipeline: other settings of the pipeline.
+    """
+    copied_checkout(folder)
+    source = "runs/dvc/corpus" if glue is None else str(glue)
+    params = yaml.safe_load((folder / "params.yaml").read_text())
+    params["corpus"] = {"train_rows": 32, "dev_rows": 16}
+    params["pipeline"] |= {
+        "model": str(model),
+        "model_files": str(model),
+        "glue": source,
+        "glue_files": source,
+        "grid": {"task": ["rte"], "init": ["pretrained"], "seed": [1]},
+        "options": {"data": {"allow-unofficial-data": True} if glue is None else {}, "finetune": {}, "measure": {}},
+        **pipeline,
+    }
+    (folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
+    return folder
+
+
+def in_git(folder: Path) -> Path:
+    """Make a folder a git repository with the project's settings of DVC, and commit all of it."""
+    (folder / ".dvc").mkdir()
+    for name in ("config", ".gitignore"):
+        shutil.copy(PROJECT / ".dvc" / name, folder / ".dvc" / name)
+    git(folder, "init", "--quiet")
+    git(folder, "config", "user.name", "Test")
+    git(folder, "config", "user.email", "test@localhost")
+    commit(folder)
+    return folder
+
+
+def commit(folder: Path) -> None:
+    """Commit every file that git does not ignore."""
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "--message", "State")
+
+
+def git(folder: Path, *arguments: str) -> None:
+    """Run git in a folder."""
+    subprocess.run(["git", *arguments], cwd=folder, check=True)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the environment of a shell in which `python` is this one, with the folder's own code and settings."""
     commands = folder.parent / "bin"
     commands.mkdir(exist_ok=True)
-    script = commands / "bertsecrets"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bertsecrets "$@"\n')
+    script = commands / "python"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     script.chmod(0o755)
-    environment = {
+    return {
         **os.environ,
         "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(folder),
-        "BERTSECRETS_PARAMS": str(folder / "params.yaml"),
+        "PYTHONPATH": "",  # `python -m` finds the folder's own code first
         "HF_HUB_OFFLINE": "1",
         "DVC_NO_ANALYTICS": "1",
         "PYTHONDONTWRITEBYTECODE": "",  # compiled code beside the source must not count as a change
     }
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start DVC in a folder as from a shell, as a group of processes of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "dvc", *arguments],
         cwd=folder,
-        env=environment,
+        env=environment(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -60,4 +104,12 @@ def run(folder: Path, *arguments: str) -> str:
     process = start(folder, *arguments)
     output, _ = process.communicate()
     assert process.returncode == 0, output
+    return output
+
+
+def fail(folder: Path, *arguments: str) -> str:
+    """Run DVC in a folder, which must fail; returns its output."""
+    process = start(folder, *arguments)
+    output, _ = process.communicate()
+    assert process.returncode != 0, output
     return output

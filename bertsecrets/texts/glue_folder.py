@@ -1,0 +1,85 @@
+"""Tasks written as a GLUE folder of their own, from the hub or from another folder; it appears whole or not at all."""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bertsecrets.errors import UserError
+from bertsecrets.store.entries import write_json
+from bertsecrets.store.files import copy_whole
+from bertsecrets.texts.glue import FETCHED, SPLITS, Source, Split, load_folder
+from bertsecrets.texts.rows import public_origin
+from bertsecrets.texts.tasks import Task
+
+
+def write_tasks(source: Source, tasks: Sequence[Task], folder: Path) -> list[Split]:
+    """Write the checked splits of some tasks as a GLUE folder, and return them; an earlier one of them is replaced.
+
+    Files of a GLUE folder are copied byte by byte. The same data always give the same files.
+
+    Raises:
+        UserError: the data are missing, malformed or unofficial, or the folder cannot be written or holds other files.
+    """
+    splits = [source.split(task, name) for task in tasks for name in SPLITS]
+    with tempfile.TemporaryDirectory() as temporary:
+        for split in splits:
+            _write(split, Path(temporary), copied=source.glue is not None)
+        write_json(Path(temporary) / FETCHED, _record(splits))
+        copy_whole(Path(temporary), folder, [FETCHED, *(task.folder for task in tasks)])
+    return splits
+
+
+def _write(split: Split, glue: Path, *, copied: bool) -> None:
+    """Write a split's file into a GLUE folder.
+
+    Args:
+        copied: the split was read from a file of this form.
+
+    Raises:
+        UserError: what is written would not be read as the same rows.
+    """
+    task = split.task
+    file = glue / task.folder / (task.dev_file if split.name == "dev" else "train.tsv")
+    file.parent.mkdir(exist_ok=True)
+    if copied:
+        shutil.copyfile(split.origin, file)
+    else:
+        file.write_text(as_tsv(split), encoding="utf-8", newline="")
+    if load_folder(glue, task, split.name).fingerprint != split.fingerprint:
+        raise UserError(f"{split.origin}: its rows changed while they were copied: run the command again")
+
+
+def as_tsv(split: Split) -> str:
+    r"""Return a split in the layout of GLUE's own files: a header, and one line for each row, unquoted.
+
+    Raises:
+        UserError: a text holds a tab or a line end.
+    """
+    task = split.task
+    codes = {name: code for code, name in task.label_codes.items()}
+    seconds = [] if split.sentence2 is None else [split.sentence2]
+    header = [task.sentence1, *([task.sentence2] if task.sentence2 else []), task.label]
+    rows = [
+        [*texts, str(label) if task.regression else codes[str(label)]]
+        for *texts, label in zip(split.sentence1, *seconds, split.labels, strict=True)
+    ]
+    for number, row in enumerate(rows, start=1):
+        if any(mark in cell for cell in row for mark in "\t\n"):
+            raise UserError(
+                f"{split.origin}, row {number}: a text holds a tab or a line end, which GLUE's files cannot"
+            )
+    return "".join("\t".join(row) + "\n" for row in [header, *rows])
+
+
+def _record(splits: Sequence[Split]) -> dict[str, dict[str, dict[str, object]]]:
+    """Return what the splits were, by task and name: the same for the same data, wherever they came from on a disk."""
+    record: dict[str, dict[str, dict[str, object]]] = {}
+    for split in splits:
+        record.setdefault(split.task.name, {})[split.name] = {
+            "origin": public_origin(split),
+            "rows": len(split),
+            "official": split.official,
+            "fingerprint": split.fingerprint,
+        }
+    return record
