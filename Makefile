@@ -13,7 +13,7 @@ DEMO ?= runs/demo
 LOCKED ?=
 LOCK := requirements-dev.txt
 
-.PHONY: demo test attack gpu gpu-evidence gpu-wheels lint audit lock docs clean
+.PHONY: demo pipeline-demo test attack gpu gpu-evidence gpu-wheels lint audit lock docs clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,10 @@ demo: $(VENV)/installed $(VENV)/maps
 	$(BIN)/bertsecrets report --model minilm --task rte --glue $(DEMO)/glue --allow-unofficial-data --offline --seeds 1 \
 		--store $(DEMO) --json $(DEMO)/verdicts.json --html $(DEMO)/report.html --markdown $(DEMO)/summary.md \
 		|| [ $$? -eq 1 ]  # some claims deviate on this corpus
+
+# The demo as a DVC pipeline (docs/dvc.md); its values stay in params.yaml.
+pipeline-demo: $(VENV)/installed
+	PATH="$(abspath $(BIN)):$$PATH" dvc exp run -S 'pipeline=$${sets.demo}'
 
 test: $(VENV)/installed $(VENV)/maps
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:benchmark -n auto --dist loadfile

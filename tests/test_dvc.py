@@ -1,68 +1,215 @@
-"""The DVC pipeline, for real: a tiny model through all stages, its outputs pushed to and pulled from a remote."""
+"""The DVC pipeline, for real: tiny models through all stages, its outputs pushed to and pulled from a remote."""
 
 import configparser
 import json
+import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 import yaml
-from pipeline import PROJECT, run, tiny_checkout
+from pipeline import PROJECT, commit, copied_checkout, fail, in_git, run, tiny_checkout
 
+from bertsecrets.code import _reached
+from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.patterns.annotation.map_set import own_maps
+from bertsecrets.provenance import TRAINING
+from bertsecrets.texts.corpus import write_corpus
 
 pytest.importorskip("dvc")
+from dvc.repo import Repo  # after it is known to be there
 
+TRAINED, MEASURED = "finetune@rte-pretrained-1", "measure@rte-pretrained-1"
+REAL = os.environ.get("BERTSECRETS_TEST_GLUE")
 
-# Code whose change must make DVC run a stage again.
-CODE = {
-    "texts/glue.py": "finetune@",
-    "models/loading.py": "finetune@",
-    "models/encoding.py": "measure@",
-    "models/attention.py": "measure@",
-    "measures/attention_change.py": "measure@",
-    "patterns/classifier.py": "measure@",
-    "session.py": "measure@",
-    "bootstrap.py": "verify",
-    "claims/judge.py": "verify",
-    "report/html.py": "verify",
+# A change: the file, what is replaced in it (nothing: a line is added), by what, and the stages that are then out of date.
+CHANGES = {
+    "code of a measure": ("bertsecrets/measures/scores.py", None, "# changed", {MEASURED, "verify"}),
+    "code of patterns": ("bertsecrets/patterns/classifier.py", None, "# changed", {MEASURED}),
+    "code of training": ("bertsecrets/models/finetune.py", None, "# changed", {TRAINED, MEASURED}),
+    "code of sessions": ("bertsecrets/session.py", None, "# changed", {TRAINED, MEASURED}),
+    "code that reads rows": ("bertsecrets/texts/glue.py", None, "# changed", {"glue@rte", TRAINED, MEASURED}),
+    "code that locates models": (
+        *("bertsecrets/models/locations.py", None, "# changed"),
+        {"encoder", TRAINED, MEASURED},
+    ),
+    "code of the judge": ("bertsecrets/claims/judge.py", None, "# changed", {"verify"}),
+    "code of the report": ("bertsecrets/report/html.py", None, "# changed", {"verify"}),
+    "code of commands": ("bertsecrets/cli/main.py", None, "# changed", set()),
+    "a claim": ("expected/C-change.yaml", None, "# changed", {"verify"}),
+    "the libraries": ("requirements-dev.txt", None, "# changed", {TRAINED, MEASURED, "verify"}),
+    "weights": ("my-bert/model.safetensors", None, "changed", {"encoder"}),
+    "a tokenizer": ("my-bert/tokenizer.json", None, " ", {"encoder"}),
+    "a text": ("my-glue/RTE/dev.tsv", "the", "teh", {"glue@rte"}),
+    "a label": ("my-glue/RTE/train.tsv", "\tnot_entailment", "\tentailment", {"glue@rte"}),
+    "finetune": ("params.yaml", "epochs: 3", "epochs: 4", {TRAINED}),
+    "attention": ("params.yaml", "examples: 1000", "examples: 999", {MEASURED}),
+    "judge": ("params.yaml", "confidence: 0.95", "confidence: 0.9", {"verify"}),
+    "the corpus, which is not read": ("params.yaml", "train_rows: 800", "train_rows: 801", {"corpus"}),
+    "another seed": ("params.yaml", "    seed: [1]", "    seed: [1, 2]", {"finetune@rte-pretrained-2", "measure@rte-pretrained-2", "verify"}),
 }
 
 
 @pytest.fixture
 def checkout(tmp_path, tiny_bert):
-    """A copy of the pipeline whose demo corner is one tiny subject."""
+    """A copy of the pipeline that runs one tiny subject."""
     return tiny_checkout(tmp_path / "checkout", tiny_bert)
 
 
-def test_pipeline_runs_once_and_its_outputs_travel_through_a_remote(checkout, tmp_path):
-    run(checkout, "init", "--no-scm", "--quiet")
-    run(checkout, "repro")
-    assert "up to date" in run(checkout, "repro")
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory, tiny_bert):
+    """A clone in which a laboratory's own model and GLUE folder went through the pipeline, dvc.yaml as it is.
 
-    for module, stage in CODE.items():
-        path = checkout / "bertsecrets" / module
-        unchanged = path.read_bytes()
-        path.write_bytes(unchanged + b"# changed\n")
-        assert stage in run(checkout, "status"), module
-        path.write_bytes(unchanged)
-    assert "up to date" in run(checkout, "status")
+    Every test leaves it as it was.
+    """
+    folder = copied_checkout(tmp_path_factory.mktemp("lab") / "checkout")
+    shutil.copytree(tiny_bert, folder / "my-bert")
+    write_corpus(folder / "my-glue", 32, 16)
+    (folder / ".gitignore").write_text("/runs/\n/my-*/\n")
+    in_git(folder)
+    values = [
+        *("model=./my-bert", "model_files=./my-bert", "glue=./my-glue", "glue_files=./my-glue"),
+        *("grid.task=[rte]", "grid.init=[pretrained]", "grid.seed=[1]"),
+    ]
+    overrides = [word for value in values for word in ("-S", f"pipeline.{value}")]
+    run(folder, "exp", "run", *overrides, "-S", "+pipeline.options.data.allow-unofficial-data=true")
+    commit(folder)
+    return folder
 
-    metrics = json.loads((checkout / "runs/dvc/metrics.json").read_text())
-    assert "C1-rte" in metrics["claims"]
-    assert "C1-rte" in run(checkout, "metrics", "show")
-    run(checkout, "plots", "show", "--out", str(tmp_path / "plots"))
-    assert (tmp_path / "plots" / "index.html").is_file()
 
-    weights = checkout / "runs/dvc/checkpoints/rte-pretrained-1/model.safetensors"
+def out_of_date(folder: Path) -> set[str]:
+    """The stages that `dvc status` names."""
+    with Repo(str(folder)) as repo:
+        return {name.rpartition(":")[2] for name in repo.status()}  # the path of dvc.yaml stands before it
+
+
+@contextmanager
+def changed(folder: Path, change: str) -> Iterator[set[str]]:
+    """Make a change for as long as the block runs; yields the stages that are then out of date."""
+    name, old, new, stages = CHANGES[change]
+    path = folder / name
+    before = path.read_bytes()
+    if old is None:
+        path.write_bytes(before + new.encode())
+    else:
+        assert old.encode() in before, change
+        path.write_bytes(before.replace(old.encode(), new.encode(), 1))
+    try:
+        yield stages
+    finally:
+        path.write_bytes(before)
+
+
+def test_status_names_the_stages_that_a_change_concerns_and_no_others(lab):
+    assert "up to date" in run(lab, "status")
+    for change in CHANGES:
+        with changed(lab, change) as stages:
+            assert out_of_date(lab) == stages, change
+    assert out_of_date(lab) == set()
+
+
+def test_changed_weights_and_labels_reach_training_and_measures(lab):
+    for change, stage in (("weights", "encoder"), ("a label", "glue")):
+        with changed(lab, change):
+            run(lab, "repro", stage)
+            assert out_of_date(lab) == {TRAINED, MEASURED}, change
+        run(lab, "repro", stage)
+        assert out_of_date(lab) == set()
+
+
+def test_metrics_and_plots_show_what_a_change_does(lab, tmp_path):
+    assert "C1-rte" in run(lab, "metrics", "show")
+    with changed(lab, "attention"):
+        params = lab / "params.yaml"
+        params.write_text(params.read_text().replace("examples: 999", "examples: 4"))
+        run(lab, "repro")
+        difference = json.loads(run(lab, "metrics", "diff", "--json"))["runs/dvc/metrics.json"]
+        assert difference["claims.E1-rte.observed"]["diff"] != 0
+        assert not [name for name in difference if name.startswith("claims.D1")]  # scores are of all examples
+        run(lab, "plots", "diff", "--out", str(tmp_path / "plots"))
+        assert "workspace" in (tmp_path / "plots" / "index.html").read_text()
+    run(lab, "repro")
+    assert out_of_date(lab) == set()
+
+
+def test_outputs_travel_through_a_remote(lab, tmp_path):
+    weights = lab / "runs/dvc/checkpoints/rte-pretrained-1/model.safetensors"
     before = weights.read_bytes()
-    run(checkout, "remote", "add", "--default", "here", str(tmp_path / "remote"))
-    run(checkout, "push")
-    shutil.rmtree(checkout / ".dvc" / "cache")
-    shutil.rmtree(checkout / "runs")
-    run(checkout, "pull")
+    run(lab, "remote", "add", "--default", "here", str(tmp_path / "remote"))
+    run(lab, "push")
+    shutil.rmtree(lab / ".dvc" / "cache")
+    shutil.rmtree(lab / "runs")
+    run(lab, "pull")
     assert weights.read_bytes() == before
+    assert {path.name for path in (lab / "runs/dvc").iterdir()} >= {"encoder.json", "glue", "metrics.json", "report.html"}
+    assert out_of_date(lab) == set()
+
+
+@pytest.mark.skipif(REAL is None, reason="needs BERTSECRETS_TEST_GLUE")
+def test_two_real_tasks(tmp_path, tiny_bert):
+    """A truncated task is refused, both run, and what an earlier grid left is not judged."""
+    for name in ("RTE", "MRPC"):
+        (tmp_path / "glue" / name).mkdir(parents=True)
+        for file in ("train.tsv", "dev.tsv"):
+            shutil.copy(Path(str(REAL)) / name / file, tmp_path / "glue" / name / file)
+    dev = tmp_path / "glue/MRPC/dev.tsv"
+    whole = dev.read_bytes()
+    grid = {"task": ["rte", "mrpc"], "init": ["untrained"], "seed": [1]}
+    options = {"data": {}, "finetune": {"train-limit": 32}, "measure": {"limit": 16}}
+    folder = tiny_checkout(tmp_path / "checkout", tiny_bert, glue=tmp_path / "glue", grid=grid, options=options)
+    in_git(folder)
+
+    dev.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    refused = fail(folder, "repro")
+    assert "407 rows where MRPC's official dev split has 408" in refused
+    assert "failed to reproduce 'glue@mrpc'" in refused
+    assert "Traceback" not in refused
+
+    dev.write_bytes(whole)
+    run(folder, "repro")
+    assert out_of_date(folder) == set()
+    assert judged(folder) >= {"rte", "mrpc"}
+
+    params = folder / "params.yaml"
+    params.write_text(params.read_text().replace("    - mrpc\n    init", "    init"))
+    assert "Running stage 'measure" not in run(folder, "repro")
+    assert judged(folder) & {"rte", "mrpc"} == {"rte"}
+
+
+def judged(folder: Path) -> set[str]:
+    """The tasks of the verdicts."""
+    return {verdict["task"] for verdict in json.loads((folder / "runs/dvc/verdicts.json").read_text())}
+
+
+@pytest.mark.parametrize("set_name", ["demo", "quick"])
+def test_every_set_of_parameters_can_take_the_place_of_the_papers(set_name, tmp_path):
+    from dvc.utils.hydra import apply_overrides
+
+    params = tmp_path / "params.yaml"
+    shutil.copy(PROJECT / "params.yaml", params)
+    apply_overrides(str(params), [f"pipeline=${{sets.{set_name}}}"])
+    data = yaml.safe_load(params.read_text())
+    assert data["pipeline"] == data["sets"][set_name]
+    assert "# K19 section 3" in re.sub(r"[()]", "", params.read_text()).replace("passes over the training set ", "")
+
+
+def test_stages_depend_on_all_code_that_computes_their_results():
+    """The store counts the same modules in its keys, so that DVC runs what the store would make anew."""
+    stages = yaml.safe_load((PROJECT / "dvc.yaml").read_text())["stages"]
+    measures = [get_measure(name) for name in measure_names()]
+    modules = {
+        "finetune": [TRAINING],
+        "measure": [type(measure).__module__ for measure in measures if measure.common],
+    }
+    for stage, starts in modules.items():
+        deps = [dep for dep in stages[stage]["deps"] if dep.startswith("bertsecrets/")]
+        for module in {name for start in starts for name in _reached(start)}:
+            file = module.replace(".", "/")
+            assert any(f"{file}.py" == dep or f"{file}/".startswith(f"{dep}/") for dep in deps), (stage, module)
 
 
 def test_edited_training_code_gives_new_results_and_never_stored_ones(checkout):
