@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ from dvc.repo import Repo  # after it is known to be there
 TRAINED, MEASURED = "finetune@rte-pretrained-1", "measure@rte-pretrained-1"
 REAL = os.environ.get("BERTSECRETS_TEST_GLUE")
 
-# A change: the file, what is replaced in it (nothing: a line is added), by what, and the stages that are then out of date.
+# A change: the file, what is replaced in it (nothing: text is added), by what, and the stages then out of date.
 CHANGES = {
     "code of a measure": ("bertsecrets/measures/scores.py", None, "# changed", {MEASURED, "verify"}),
     "code of patterns": ("bertsecrets/patterns/classifier.py", None, "# changed", {MEASURED}),
@@ -50,7 +50,10 @@ CHANGES = {
     "attention": ("params.yaml", "examples: 1000", "examples: 999", {MEASURED}),
     "judge": ("params.yaml", "confidence: 0.95", "confidence: 0.9", {"verify"}),
     "the corpus, which is not read": ("params.yaml", "train_rows: 800", "train_rows: 801", {"corpus"}),
-    "another seed": ("params.yaml", "    seed: [1]", "    seed: [1, 2]", {"finetune@rte-pretrained-2", "measure@rte-pretrained-2", "verify"}),
+    "another seed": (
+        *("params.yaml", "    seed:\n    - 1\n", "    seed:\n    - 1\n    - 2\n"),
+        {"finetune@rte-pretrained-2", "measure@rte-pretrained-2", "verify"},
+    ),
 }
 
 
@@ -145,7 +148,12 @@ def test_outputs_travel_through_a_remote(lab, tmp_path):
     shutil.rmtree(lab / "runs")
     run(lab, "pull")
     assert weights.read_bytes() == before
-    assert {path.name for path in (lab / "runs/dvc").iterdir()} >= {"encoder.json", "glue", "metrics.json", "report.html"}
+    assert {path.name for path in (lab / "runs/dvc").iterdir()} >= {
+        "encoder.json",
+        "glue",
+        "metrics.json",
+        "report.html",
+    }
     assert out_of_date(lab) == set()
 
 

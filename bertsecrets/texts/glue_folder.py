@@ -66,9 +66,7 @@ def as_tsv(split: Split) -> str:
     ]
     for number, row in enumerate(rows, start=1):
         if any(mark in cell for cell in row for mark in "\t\n"):
-            raise UserError(
-                f"{split.origin}, row {number}: a text holds a tab or a line end, which GLUE's files cannot"
-            )
+            raise UserError(f"{split.origin}, row {number}: a tab or line end in a text cannot be written")
     return "".join("\t".join(row) + "\n" for row in [header, *rows])
 
 

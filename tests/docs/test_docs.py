@@ -61,6 +61,7 @@ def test_every_command_line_is_of_a_program_that_is_checked():
         "pip",
         "python",
         "dvc",
+        "git",
         "source",
         "mkdocs",
         "bash",
