@@ -159,7 +159,7 @@ def test_outputs_travel_through_a_remote(lab, tmp_path):
 
 @pytest.mark.skipif(REAL is None, reason="needs BERTSECRETS_TEST_GLUE")
 def test_two_real_tasks(tmp_path, tiny_bert):
-    """A truncated task is refused, both run, and what an earlier grid left is not judged."""
+    """A truncated task is refused; whole, both run without leave for unofficial data, and are judged."""
     for name in ("RTE", "MRPC"):
         (tmp_path / "glue" / name).mkdir(parents=True)
         for file in ("train.tsv", "dev.tsv"):
@@ -180,17 +180,9 @@ def test_two_real_tasks(tmp_path, tiny_bert):
     dev.write_bytes(whole)
     run(folder, "repro")
     assert out_of_date(folder) == set()
-    assert judged(folder) >= {"rte", "mrpc"}
-
-    params = folder / "params.yaml"
-    params.write_text(params.read_text().replace("    - mrpc\n    init", "    init"))
-    assert "Running stage 'measure" not in run(folder, "repro")
-    assert judged(folder) & {"rte", "mrpc"} == {"rte"}
-
-
-def judged(folder: Path) -> set[str]:
-    """The tasks of the verdicts."""
-    return {verdict["task"] for verdict in json.loads((folder / "runs/dvc/verdicts.json").read_text())}
+    verdicts = json.loads((folder / "runs/dvc/verdicts.json").read_text())
+    assert {verdict["task"] for verdict in verdicts} >= {"rte", "mrpc"}
+    assert not any("unofficial data" in verdict["remarks"] for verdict in verdicts)
 
 
 @pytest.mark.parametrize("set_name", ["demo", "quick"])

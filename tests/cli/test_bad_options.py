@@ -113,6 +113,11 @@ def test_options_of_measuring_are_refused_beside_measurements(capsys, shelf, opt
     assert f"{option[0]} has no effect on --measurements" in line
 
 
+@pytest.mark.parametrize("option", [("--init", "random"), ("--seed", 1)])
+def test_a_part_is_chosen_of_saved_measurements_alone(capsys, option):
+    assert f"{option[0]} chooses among --measurements" in told(capsys, "report", "--model", "m", *option)
+
+
 # ---------------------------------------------------------------------- doctor
 
 

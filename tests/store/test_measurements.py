@@ -43,6 +43,22 @@ def test_measurements_of_two_checkpoints_are_kept_apart_and_not_judged_as_one(tm
     assert str(refused.value).endswith("are both scores of m-rte-pretrained-s1: move one of them to another folder")
 
 
+def test_a_part_of_a_grid_is_read_alone(tmp_path):
+    """What another grid left in the same folder is not judged along."""
+    grid = [("rte", "pretrained", 1), ("rte", "pretrained", 2), ("rte", "random", 1), ("mrpc", "pretrained", 1)]
+    for task, initialisation, seed in grid:
+        keep(replace(of_model("m"), subject=Subject("m", task, initialisation, seed)), tmp_path)
+    shelf = Shelf.read(tmp_path)
+
+    def part(*which):
+        return {(m.subject.task, m.subject.initialisation, m.subject.seed) for m in shelf.part(*which).kept}
+
+    assert part() == set(grid)
+    assert part(["rte"], ["pretrained"], [1]) == {grid[0]}
+    assert part(["rte", "mrpc"], None, [1]) == {grid[0], grid[2], grid[3]}
+    assert part([], ["random"], None) == {grid[2]}
+
+
 def test_what_earlier_versions_kept_is_refused_and_replaced_by_measuring_again(tmp_path):
     place = keep(of_model("m"), tmp_path / "kept")
     (place / "manifest.json").unlink()
