@@ -24,6 +24,8 @@ from bertsecrets.models.loading import open_classifier, open_config
 from bertsecrets.models.locations import locate
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts import glue
+from bertsecrets.texts.glue import Source
+from bertsecrets.texts.glue_folder import write_tasks
 from bertsecrets.texts.tasks import TASKS, task
 
 ROOT = Path(__file__).parents[1]
@@ -273,6 +275,12 @@ def test_data_are_fetched_once(hub: Hub, data):
     for offline in (False, True):
         again = glue.load_hub(task("rte"), "dev", offline)
         assert again.fingerprint == split.fingerprint
+
+
+def test_a_task_of_the_hub_becomes_a_glue_folder_with_the_same_rows(hub: Hub, data, tmp_path):
+    written = write_tasks(Source(allow_unofficial=True), [task("rte")], tmp_path / "written")
+    read = [Source(glue=tmp_path / "written", allow_unofficial=True).split(task("rte"), name) for name in glue.SPLITS]
+    assert [split.fingerprint for split in read] == [split.fingerprint for split in written]
 
 
 DATA_REFUSALS = {

@@ -8,6 +8,7 @@ from calls import run, told
 from test_glue import ROWS, write
 
 from bertsecrets.errors import UserError
+from bertsecrets.options import RunOptions
 from bertsecrets.texts.glue import FETCHED, Source, as_fetched, load_folder, other_content
 from bertsecrets.texts.glue_folder import as_tsv, write_tasks
 from bertsecrets.texts.tasks import TASKS, task
@@ -85,6 +86,12 @@ def test_official_rows_of_the_hub_stay_official_until_they_are_altered(own_glue)
     record["rte"]["dev"]["official"] = False
     (own_glue / FETCHED).write_text(json.dumps(record))
     assert as_fetched(own_glue, split) is None
+
+
+def test_the_hub_can_be_asked_for_where_a_folder_is_usual(own_glue, monkeypatch):
+    monkeypatch.setenv("BERTSECRETS_GLUE", str(own_glue))
+    assert RunOptions().source().glue == own_glue
+    assert RunOptions(glue=[Path("hub")]).source().glue is None
 
 
 # ---------------------------------------------------------------------- command line
