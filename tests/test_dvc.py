@@ -180,7 +180,7 @@ def test_two_real_tasks(tmp_path, tiny_bert):
     dev.write_bytes(whole)
     run(folder, "repro")
     assert out_of_date(folder) == set()
-    verdicts = json.loads((folder / "runs/dvc/verdicts.json").read_text())
+    verdicts = json.loads((folder / "runs/dvc/verdicts.json").read_text())["verdicts"]
     assert {verdict["task"] for verdict in verdicts} >= {"rte", "mrpc"}
     assert not any("unofficial data" in verdict["remarks"] for verdict in verdicts)
 
