@@ -120,12 +120,12 @@ def _failures(failed: Sequence[Verdict]) -> str:
         return ""
     rows = []
     for verdict in failed:
-        claim, task, statement, published, band, observed, _ = verdict_row(verdict)
+        _, _, statement, published, band, observed, _ = verdict_row(verdict)
         outcome = f"{verdict.outcome}{' (known)' if verdict.known_deviation else ''}"
         why = "; ".join(filter(None, (verdict.against, verdict.reason)))
-        cells = (claim, task, statement, observed, published, band, why)
-        rows.append([outcome, *map(prose, cells)])
-    header = ("verdict", "claim", "task", "statement", "observed", "published", "band", "from what, and why")
+        paper = published if band in ("", "-") else f"{published}; band {band}"
+        rows.append([f"{code(str(verdict.case))} {outcome}", *map(prose, (statement, observed, paper, why))])
+    header = ("claim", "statement", "observed", "published", "from what, and why")
     return f"### What does not hold\n\n{table(header, rows, most_bytes=LIMIT // 3)}"
 
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from bertsecrets.errors import UserError
 from bertsecrets.store.entries import finite, plain_json, read_json, write_json
-from bertsecrets.store.files import digest, guarded_writes, is_whole, signed
+from bertsecrets.store.files import UNFINISHED, digest, guarded_writes, is_whole, signed
 from bertsecrets.store.locks import held
 from bertsecrets.store.measurements import place_digest
 from bertsecrets.store.permissions import make_folders
@@ -93,6 +93,8 @@ def keep_verdict(
         with guarded_writes(folder):
             make_folders(folder)
             with held(folder / ".lock", f"the verdicts on {data['id']}"):
+                for unfinished in folder.glob(f".*{UNFINISHED}"):  # of killed processes, since no other writes now
+                    unfinished.unlink(missing_ok=True)
                 before = next(_whole(reversed(_files(root, name))), None)
                 if before is not None and before[0].parent == folder and _mark(before[1]) == _mark(content):
                     path, content = (

@@ -31,7 +31,8 @@ CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.syml
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 # Facts of a result that differ from run to run, and digests of the files that hold them; the remark that it was stored.
-PASSING, STORED = ("seconds", "made", "reused", "files", "sha256"), "stored"
+PASSING, STORED = ("seconds", "made", "last", "times", "reused", "files", "sha256"), "stored"
+TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 
 @dataclass(frozen=True)
@@ -165,8 +166,16 @@ def _count(trace: int, last: int | None) -> None:
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """Return every file below a folder by its relative name, without hidden ones and without what passes."""
-    return {name: content(folder / name) for name in sorted(visible(folder))}
+    """Return every file below a folder by its relative name, without hidden ones and without what passes.
+
+    A kept verdict, whose name is its time, goes by its place in its series.
+    """
+    found: dict[str, Any] = {}
+    for name in sorted(visible(folder)):
+        series = Path(name).parent
+        place = sum(Path(other).parent == series for other in found) if series.parent.name == "history" else None
+        found[name if place is None else f"{series}/{place}"] = content(folder / name)
+    return found
 
 
 def visible(folder: Path) -> list[str]:
@@ -200,7 +209,7 @@ def lasting(data: Any) -> Any:
         return {key: lasting(value) for key, value in data.items() if key not in PASSING}
     if isinstance(data, list):
         return [lasting(value) for value in data if value != STORED]
-    return data
+    return "a time" if isinstance(data, str) and TIME.fullmatch(data) else data
 
 
 def half(now: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> list[str]:
