@@ -66,9 +66,9 @@ class Verdict:
 
     @property
     def known_deviation(self) -> bool:
-        """Whether the claim fails, and is known to for this model."""
+        """Whether the claim fails, and is known to for this model; a collapsed model fails in no known way."""
         known = any(self.case.known_deviation(model) for model in self.models)
-        return known and self.outcome in FAILURES
+        return known and self.outcome in FAILURES and self.outcome != "degenerate"
 
     @property
     def reused(self) -> bool:

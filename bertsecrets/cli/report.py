@@ -179,8 +179,10 @@ class Judged:
             )
         from bertsecrets.formats import FAILURES
 
-        failing = [verdict.case for verdict in self.verdicts if verdict.outcome in FAILURES]
-        unexpected = any(case.known_deviation(self.model) is None for case in failing)
+        failing = [verdict for verdict in self.verdicts if verdict.outcome in FAILURES]
+        unexpected = any(
+            verdict.outcome == "degenerate" or verdict.case.known_deviation(self.model) is None for verdict in failing
+        )
         return int(unexpected or (strict and bool(self.undecided)))
 
 

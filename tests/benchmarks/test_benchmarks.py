@@ -67,6 +67,15 @@ class NoFingerprints:
 sys.exit(pytest.main(sys.argv[1:], plugins=[NoFingerprints()]))
 """
 
+COLLAPSED = """
+import sys, pytest
+class Collapse:
+    def pytest_collection_finish(self):
+        from bertsecrets.measures.attention_change import AttentionChange
+        AttentionChange.degenerate = lambda self, measurement: "it gives every example the same maps"
+sys.exit(pytest.main(sys.argv[1:], plugins=[Collapse()]))
+"""
+
 
 def bench(runs, glue, model, *more, started_by=("-m", "pytest"), **environment):
     command = [sys.executable, *started_by, "benchmarks", "-p", "no:cacheprovider", "--offline"]
@@ -333,6 +342,18 @@ def test_a_known_deviation_is_expected_and_speaks_up_when_it_is_gone(tmp_path, t
     assert code == 1, output
     assert re.search(r"1 failed, .*1 xfailed", output)
     assert re.search(r"\[XPASS\(strict\)\] known to deviate: a share is never", output)
+
+
+def test_a_collapsed_model_fails_also_where_a_deviation_is_known(tmp_path, tiny_glue, tiny_bert, quick_params):
+    (tmp_path / "expected").mkdir()
+    (tmp_path / "expected" / "C.yaml").write_text(KNOWN.format(id="C1", kind="above", model=tiny_bert))
+    code, output = bench(
+        tmp_path / "runs", tiny_glue, tiny_bert, "--allow-unofficial-data", "--limit", 24, started_by=("-c", COLLAPSED),
+        BERTSECRETS_EXPECTED=str(tmp_path / "expected"), BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert code == 1, output
+    assert "C1-rte degenerate: " in output
+    assert "1 failed" in output
 
 
 def balance(glue):

@@ -12,6 +12,9 @@ from bad_input import outcome
 from calls import run, told
 from measurements import measured, scored
 
+from bertsecrets.claims.schema import cases
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.cli.report import Judged
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.attention_change import AttentionChange
 from bertsecrets.measures.scores import Scores
@@ -191,3 +194,13 @@ def test_the_exit_code_is_told_even_where_the_line_cannot_be_written():
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-m", "bertsecrets", "explain", "Z9"], stderr=full, check=False)
     assert done.returncode == 2
+
+
+def test_a_known_deviation_does_not_excuse_a_model_that_has_collapsed():
+    case = next(case for case in cases() if str(case) == "D1-rte-pretrained")
+    assert case.known_deviation("minilm")
+    codes = {
+        outcome: Judged("minilm", [case], verdicts=[Verdict(case, outcome, "why")]).exit_code()
+        for outcome in ("deviates", "negligible", "degenerate")
+    }
+    assert codes == {"deviates": 0, "negligible": 0, "degenerate": 1}
