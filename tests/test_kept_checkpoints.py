@@ -165,7 +165,7 @@ FEW = ("--task", "rte", "--claim", "D2-rte", "--claim", "E1", "--seeds", "1", "-
 def reported(capsys, command, shared, room, *more):
     words = [*command, *shared, "--store", room / "runs", *FEW, "--json", room / "verdicts.json", *more]
     code = main([str(word) for word in words])
-    verdicts = json.loads((room / "verdicts.json").read_text())
+    verdicts = json.loads((room / "verdicts.json").read_text())["verdicts"]
     values = {one["id"]: (one["verdict"], one["observed"], one["interval"]) for one in verdicts}
     return code, values, capsys.readouterr()
 

@@ -74,7 +74,7 @@ def test_a_verdict_is_judged_on_the_seeds_asked_for_kept_and_shown(session, runs
     verdict = session.judge("C1", task="rte", seeds=2)
     assert verdict.outcome in ("reproduced", "deviates", "inconclusive")
     assert verdict.as_json()["seeds"] == [1, 2]
-    assert [*(runs / "verdicts").glob("C1-rte-tiny-bert-*.json")]
+    assert [*(runs / "history").glob("C1-rte-tiny-bert-*/*.json")]
     shown = verdict._repr_html_()
     assert "<svg" in shown
     assert verdict.outcome in shown

@@ -78,7 +78,7 @@ def test_its_benchmarks_run_without_a_checkout(installed, tmp_path, tiny_bert, t
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stdout + done.stderr
     assert "1 claim: " in done.stdout
-    assert [*(tmp_path / "runs" / "verdicts").glob("D2-rte-tiny-bert-*.json")]
+    assert [*(tmp_path / "runs" / "history").glob("D2-rte-tiny-bert-*/*.json")]
 
 
 def test_it_stays_out_of_other_peoples_tests(installed, tmp_path):

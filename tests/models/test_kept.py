@@ -180,7 +180,9 @@ def test_gc_lists_what_less_would_free_and_frees_it_when_told(entry, capsys, mon
     listed = run(capsys, *words).splitlines()
     assert listed[0].startswith(f"{entry} (")
     assert listed[0].endswith(" in 16 bits")
-    assert listed[-1].endswith(f"can be removed: bertsecrets store gc --store {store} --keep-checkpoints half --yes")
+    assert listed[-1].endswith(
+        f"can be removed: bertsecrets store gc --store {store} --keep-older --keep-checkpoints half --yes"
+    )
     assert kept(entry).keep == "full"
     assert run(capsys, *words, "--yes").splitlines()[-1].startswith("removed ")
     assert kept(entry).keep == "half"
