@@ -185,15 +185,16 @@ def test_two_real_tasks(tmp_path, tiny_bert):
     assert not any("unofficial data" in verdict["remarks"] for verdict in verdicts)
 
 
-@pytest.mark.parametrize("set_name", ["demo", "quick"])
-def test_every_set_of_parameters_can_take_the_place_of_the_papers(set_name, tmp_path):
+@pytest.mark.parametrize("names", [["demo"], ["quick"], ["demo", "quick"], ["quick", "demo"]], ids="-".join)
+def test_every_set_of_parameters_can_take_the_place_of_the_papers_or_of_another(names, tmp_path):
     from dvc.utils.hydra import apply_overrides
 
     params = tmp_path / "params.yaml"
     shutil.copy(PROJECT / "params.yaml", params)
-    apply_overrides(str(params), [f"pipeline=${{sets.{set_name}}}"])
+    for name in names:
+        apply_overrides(str(params), [f"pipeline=${{sets.{name}}}"])
     data = yaml.safe_load(params.read_text())
-    assert data["pipeline"] == data["sets"][set_name]
+    assert data["pipeline"] == data["sets"][names[-1]]
     assert "# K19 section 3" in re.sub(r"[()]", "", params.read_text()).replace("passes over the training set ", "")
 
 
