@@ -6,7 +6,6 @@ made now) and judges it. A claim known to deviate is a strict xfail, marked at c
 
 import argparse
 import pickle  # nosec B403
-import sys
 import threading
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,7 +19,7 @@ from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.crash import BUG, USER_ERROR, in_short, interrupted, of_the_machine, report_bug
-from bertsecrets.cli.notices import bars_on_terminals, in_one_line
+from bertsecrets.cli.notices import bars_on_terminals, in_one_line, tell
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import MissingError, RunError, UserError, one_line
 from bertsecrets.formats import Ends, VerdictData
@@ -147,9 +146,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if missing and len(missing) == len(names):
             raise UserError(missing[0])
         possible = [case for case in selected if missing_for(run, case) is None]
-        session.config.stash[BUDGET] = Budget(run, possible, tell=_tell)
+        session.config.stash[BUDGET] = Budget(run, possible, tell=tell)
         if not hasattr(session.config, "workerinput"):  # pytest-xdist shows nothing that its workers write
-            announce(run, possible, run.looks[0], at_once=session.config.getoption("jobs") or 1, tell=_tell)
+            announce(run, possible, run.looks[0], at_once=session.config.getoption("jobs") or 1, tell=tell)
         session.config.stash[PREPARED] = _prepared(session.config, run, possible)
     except UserError as error:
         end = (one_line(error), USER_ERROR)
@@ -184,10 +183,6 @@ def end_run(session: pytest.Session, reason: str, code: int) -> NoReturn:
     pytest.fail(reason, pytrace=False)
 
 
-def _tell(line: str) -> None:
-    print(f"bertsecrets: {line}", file=sys.stderr)
-
-
 def _prepared(config: pytest.Config, run: "Session", possible: list[Case]) -> "Prepared":
     """Make what cases need, on the first seed where those are added, and return what they are judged from."""
     from bertsecrets.planning.jobs import Prepared
@@ -198,7 +193,7 @@ def _prepared(config: pytest.Config, run: "Session", possible: list[Case]) -> "P
         return Prepared(run)
     if jobs is None:
         return prepare_share(run, possible, run.looks[0], place, workers)
-    return prepare(run, possible, run.looks[0], jobs=jobs, tell=_tell)
+    return prepare(run, possible, run.looks[0], jobs=jobs, tell=tell)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

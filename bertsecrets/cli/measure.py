@@ -140,7 +140,7 @@ def _announce(session: "Session", subject: "Subject", wanted: Sequence[tuple["Me
     Raises:
         UserError: it is not free.
     """
-    from bertsecrets.models.kept import tell
+    from bertsecrets.cli.notices import tell
     from bertsecrets.planning.disk import announce_steps
     from bertsecrets.planning.jobs import Job, Step
 

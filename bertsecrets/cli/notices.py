@@ -24,6 +24,11 @@ def in_one_line() -> Iterator[None]:
         warnings.formatwarning = before
 
 
+def tell(line: str) -> None:
+    """Write a line to standard error."""
+    print(f"bertsecrets: {line}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def bars_on_terminals() -> Iterator[None]:
     """Leave out all progress bars inside the block if standard error is no terminal: in a log each would be many lines.

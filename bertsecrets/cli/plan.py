@@ -2,12 +2,12 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bertsecrets.cli.notices import tell
 from bertsecrets.cli.report import add_outputs, add_selection, asked_for, conclude, judged_by, open_session, selected
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions
@@ -179,10 +179,10 @@ def run(options: argparse.Namespace) -> int:
 
     def bench(cases: Sequence["Case"], seeds: Sequence[int]) -> "Bench":
         if options.ray is None:
-            return prepare(session, cases, seeds, jobs=options.jobs, tell=_tell)
+            return prepare(session, cases, seeds, jobs=options.jobs, tell=tell)
         from bertsecrets.planning.on_ray import prepare_on_ray
 
-        return prepare_on_ray(session, cases, seeds, address=options.ray or None, gpus=options.gpus, tell=_tell)
+        return prepare_on_ray(session, cases, seeds, address=options.ray or None, gpus=options.gpus, tell=tell)
 
     judged = judged_by(
         session,
@@ -193,7 +193,3 @@ def run(options: argparse.Namespace) -> int:
         trained_at_once=options.jobs if options.ray is None else None,  # Ray itself says what comes first
     )
     return conclude(options, judged)
-
-
-def _tell(line: str) -> None:
-    print(f"bertsecrets: {line}", file=sys.stderr, flush=True)

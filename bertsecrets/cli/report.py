@@ -1,7 +1,6 @@
 """The command that judges: `bertsecrets report --task rte --html report.html`."""
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bertsecrets.cli.crash import in_short, of_the_machine
 from bertsecrets.cli.fetch import ROW_OPTIONS
+from bertsecrets.cli.notices import tell
 from bertsecrets.errors import MissingError, UserError
 from bertsecrets.options import RunOptions, add_options, path, seed_range
 from bertsecrets.texts.tasks import ALL_TASKS, task
@@ -226,10 +226,10 @@ def judged_by(
     from bertsecrets.planning.disk import announce
 
     judged, chosen = Judged(session.model, possible, asked), possible
-    budget = Budget(session, at_once=jobs, tell=_tell)
+    budget = Budget(session, at_once=jobs, tell=tell)
 
     def look(seeds: Sequence[int]) -> None:
-        announce(session, chosen, seeds, at_once=trained_at_once, tell=_tell)
+        announce(session, chosen, seeds, at_once=trained_at_once, tell=tell)
         source = bench(chosen, seeds)
 
         def judge(case: "Case") -> "Verdict":
@@ -250,10 +250,6 @@ def judged_by(
     if judged.ended is None:
         session.close()
     return judged
-
-
-def _tell(line: str) -> None:
-    print(f"bertsecrets: {line}", file=sys.stderr, flush=True)
 
 
 def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:

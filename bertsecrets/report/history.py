@@ -27,7 +27,7 @@ def history_lines(series: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         [
             moment(one),
             commit(one),
-            seeds_in_words(one["seeds"]),
+            seed_ranges(one["seeds"]),
             _observed(one),
             _outcome(one, stepped=any(step.after is one for step in stepped)),
             drawing(one, low, high),
@@ -54,10 +54,10 @@ def commit(verdict: Mapping[str, Any]) -> str:
     return (verdict["commit"][:7] + ("+" if verdict["modified"] else "")) if verdict["commit"] else "-"
 
 
-def seeds_in_words(seeds: Iterable[int]) -> str:
+def seed_ranges(seeds: Iterable[int]) -> str:
     """Return seeds in short.
 
-    >>> seeds_in_words([1, 2, 3, 7])
+    >>> seed_ranges([1, 2, 3, 7])
     '1-3, 7'
     """
     runs = [[seed for _, seed in run] for _, run in groupby(enumerate(sorted(seeds)), lambda pair: pair[1] - pair[0])]

@@ -1,6 +1,6 @@
 """How a history reads: a line a verdict with a drawing, and a sentence for each step."""
 
-from bertsecrets.report.history import drawing, history_lines, seeds_in_words
+from bertsecrets.report.history import drawing, history_lines, seed_ranges
 
 FIRST = {
     "id": "E1-rte", "task": "rte", "model": "minilm", "limited": False, "unit": "depth", "verdict": "deviates",
@@ -47,4 +47,4 @@ def test_value_interval_and_band_lie_where_they_belong():
 
 
 def test_seeds_in_short():
-    assert [seeds_in_words(seeds) for seeds in ([], [5], [1, 2], [1, 3, 4, 5, 9])] == ["-", "5", "1-2", "1, 3-5, 9"]
+    assert [seed_ranges(seeds) for seeds in ([], [5], [1, 2], [1, 3, 4, 5, 9])] == ["-", "5", "1-2", "1, 3-5, 9"]
