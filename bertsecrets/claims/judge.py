@@ -4,7 +4,8 @@ An order (`above`, `below`) holds if the interval lies beyond its limit; where t
 not lie below half of it either. A figure (`around`) deviates if the observed one lies outside the prediction interval
 around it, and is reproduced inside of it if a model that has learned nothing is excluded. An equality (`equal`) holds
 if the interval lies within the smallest effect of interest. An effect that is surely smaller than any of interest is
-negligible. One seed says nothing of others where their spread is not known.
+negligible. One seed says nothing of others where their spread is not known. A claim that hangs on how a word is read is
+judged under each reading.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from bertsecrets.claims.power import power, seeds_may_decide
 from bertsecrets.claims.published import with_ceiling
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed, all_of
+from bertsecrets.claims.readings import together, under_readings
 from bertsecrets.claims.record import spread_beforehand
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.spread import Spread
@@ -56,6 +58,20 @@ def judge(
         known: the spread over seeds as far as it is known beforehand; by default what is cited or on record.
         look_up: False to take nothing as known where `known` is not given.
     """
+    readings = under_readings(case)
+    if not readings:
+        return _judge(case, by_seed, settings, known, look_up)
+    return together(case, {name: _judge(one, by_seed, settings, known, look_up) for name, one in readings.items()})
+
+
+def _judge(
+    case: Case,
+    by_seed: Sequence[Mapping[str, Needed]],
+    settings: JudgeParams,
+    known: Spread | None,
+    look_up: bool,
+) -> Verdict:
+    """Return the verdict on a claim under the reading that it names, if it hangs on one."""
     claim = case.claim
     assert claim.quantity is not None
     assert claim.expect is not None

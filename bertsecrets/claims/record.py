@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 
 from bertsecrets.claims.band import cited_spread
 from bertsecrets.claims.estimand import Extreme, decisive
+from bertsecrets.claims.readings import reading_of
 from bertsecrets.claims.schema import Case, Claim, load_claims
 from bertsecrets.claims.spread import Spread, pooled
 from bertsecrets.claims.verdict import Verdict
@@ -28,11 +29,12 @@ class Runs(Section):
     """What a claim's quantity was on a task: the parts of each seed, a single one for most quantities.
 
     `extreme` says which of several parts the quantity is; `alike` is the share of the examples' variance that all
-    seeds have in common (`Spread`).
+    seeds have in common (`Spread`). `reading` is empty where the claim hangs on none.
     """
 
     claim: str
     task: str
+    reading: str = ""
     seeds: tuple[int, ...] = Field(min_length=2)
     values: tuple[tuple[float, ...], ...] = Field(min_length=2)
     extreme: Extreme | None = None
@@ -58,7 +60,8 @@ def spread_beforehand(case: Case, model: str) -> Spread | None:
     It is that cited beside the published figure, otherwise that of runs on record: of the same claim, or else of
     claims with the same quantity. The model's own runs on the task do not count, since its seeds are judged with it.
     """
-    others = [(of, runs) for of, runs in runs_on_record() if (of, runs.task) != (model, case.task)]
+    on_record = [(of, runs) for of, runs in runs_on_record() if runs.reading == reading_of(case)]
+    others = [(of, runs) for of, runs in on_record if (of, runs.task) != (model, case.task)]
     alike = _alike(case.claim)
     chosen = [one for one in others if one[1].claim == case.claim.name]
     chosen = chosen or [one for one in others if one[1].claim in alike]
@@ -109,12 +112,14 @@ def record(model: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         Runs(
             claim=verdict.case.claim.name,
             task=verdict.case.task,
+            reading=reading_of(verdict.case),
             seeds=verdict.seeds,
             values=verdict.by_seed,
             extreme=verdict.extreme,
             alike=1.0 if verdict.alike is None else verdict.alike,
         )
-        for verdict in verdicts
+        for whole in verdicts
+        for verdict in (whole.readings.values() or [whole])
         if len(verdict.by_seed) > 1 and np.isfinite(verdict.by_seed).all()
     ]
     if not runs:

@@ -1,14 +1,14 @@
 """A verdict: the outcome of a claim on a task, as an object and as data."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from bertsecrets.claims.against import against
 from bertsecrets.claims.estimand import Extreme
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case
-from bertsecrets.formats import FAILURES, Outcome, VerdictData
+from bertsecrets.formats import FAILURES, Outcome, ReadingData, VerdictData
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import checkpoint_differences, differences
 from bertsecrets.types import Measurement, Subject, as_html
@@ -27,6 +27,7 @@ class Verdict:
         p_for: that at which it would still be reproduced; None also for a published figure, since to lie inside its
             prediction interval is no evidence against all other values.
         open: nothing is decided, and further seeds could decide it.
+        readings: the verdicts under each reading, by its name, where the claim hangs on one (`readings.together`).
         looks: after how many seeds it was looked at (`looks.judge_in_looks`); empty if only once.
     """
 
@@ -45,6 +46,7 @@ class Verdict:
     p_for: float | None = None
     open: bool = False
     looks: str = ""
+    readings: Mapping[str, "Verdict"] = field(default_factory=dict)
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -137,6 +139,17 @@ class Verdict:
             models=self.models,
             seeds=list(self.seeds),
             by_seed=[list(parts) for parts in self.by_seed],
+            readings={
+                name: ReadingData(
+                    verdict=one.outcome,
+                    observed=one.observed,
+                    interval=one.interval,
+                    band=one.band,
+                    reason=one.reason,
+                    by_seed=[list(parts) for parts in one.by_seed],
+                )
+                for name, one in self.readings.items()
+            },
             extreme=self.extreme,
             limits={
                 name: min(given)

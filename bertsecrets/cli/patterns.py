@@ -1,4 +1,4 @@
-"""The commands about attention patterns: `annotate`, `import-patterns`, `train-patterns`, `sheets`."""
+"""The commands about attention patterns: `classify`, `annotate`, `import-patterns`, `train-patterns`, `sheets`."""
 
 import argparse
 import tempfile
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertsecrets.cli.fetch import ROW_OPTIONS
+from bertsecrets.cli.notices import tell
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_options, path
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.readings import READINGS
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
 
@@ -21,6 +23,13 @@ if TYPE_CHECKING:
 
 def add_parsers(commands) -> None:
     """Add the commands' options to the command line."""
+    classifying = commands.add_parser("classify", help="say of what class attention maps are, under each reading")
+    classifying.add_argument(
+        "maps", type=path, help=".npz file with maps [n, L, L], padded with zeros, lengths [n] and boundary [n]"
+    )
+    classifying.add_argument("--json", type=path, metavar="FILE", help="write every map's class and probabilities here")
+    classifying.set_defaults(run=classify)
+
     annotating = commands.add_parser("annotate", help="label attention maps by eye, on a local web page")
     annotating.add_argument("folder", type=path, help="a set of maps; with --task a new set is drawn first")
     annotating.add_argument("--task", action="append", help="draw maps on this task; repeatable")
@@ -56,10 +65,18 @@ def add_parsers(commands) -> None:
     importer.set_defaults(run=import_patterns)
 
     training = commands.add_parser(
-        "train-patterns", help="cross-validate and train the classifier of attention patterns"
+        "train-patterns", help="cross-validate and train the classifiers of attention patterns, one for each reading"
     )
     training.add_argument(
-        "--data", type=path, metavar="DIR", help="folder of annotated maps (default: the suite's own)"
+        "--data", type=path, metavar="DIR", help="folder of maps read for attributes (default: the suite's own)"
+    )
+    training.add_argument(
+        "--outside",
+        type=outside_reading,
+        metavar="NAME=DIR",
+        action="append",
+        default=[],
+        help="also train a classifier of an outside reading, from the classes that the maps in DIR are labelled with",
     )
     training.add_argument("--output", type=path, metavar="DIR", default=Path("pattern-classifier"), help="new folder")
     training.add_argument(
@@ -77,10 +94,35 @@ def add_parsers(commands) -> None:
     )
     drawing.add_argument(
         "--predicted",
-        action="store_true",
-        help="instead: one picture for each class that the classifier predicted, of ten maps on held-out heads",
+        metavar="READING",
+        choices=READINGS,
+        help="instead: one picture for each class that this reading's classifier predicts, of ten maps of unseen heads",
+    )
+    drawing.add_argument(
+        "--parted", action="store_true", help="instead: one picture of twenty maps on which the two readings part"
     )
     drawing.set_defaults(run=sheets)
+
+
+def classify(options: argparse.Namespace) -> None:
+    """Print how many of the maps in a file are of each class, under each reading, and write all of it if asked to.
+
+    Raises:
+        UserError: the file is not one of attention maps, or the output cannot be written.
+    """
+    from bertsecrets.patterns.classify import GivenMaps
+    from bertsecrets.patterns.classify import classify as classes_of
+    from bertsecrets.store.entries import write_json
+
+    given = GivenMaps.read(options.maps)
+    found = classes_of(given)
+    if options.json:
+        write_json(options.json, found)
+    print(f"{options.maps}: {len(given)} maps")
+    for reading in found[0]:
+        print(f"{reading}: {class_counts(str(one[reading]['class']) for one in found)}")
+    if given.causal:
+        tell(f"{given.causal} of the maps are causal: no such map was among those on which the classifiers were judged")
 
 
 def annotate(options: argparse.Namespace) -> None:
@@ -163,13 +205,19 @@ def summary(work: "Annotation") -> str:
 
 
 def import_patterns(options: argparse.Namespace) -> None:
-    """Import annotated maps in P20's format."""
+    """Import annotated maps in P20's format, and print how far the suite's own readings agree with their labels."""
+    from bertsecrets.patterns.annotation.agreement import label_agreement
     from bertsecrets.patterns.annotation.p20 import read_p20
+    from bertsecrets.patterns.classify import predicted_classes
 
     _check_new(options.folder)
     maps = read_p20(options.source)
     maps.save(options.folder)
     print(f"{options.folder}: {len(maps)} maps: {class_counts(maps.labels)}")
+    labels = [label or "" for label in maps.labels]
+    for reading, classes in predicted_classes([one.values for one in maps], [one.boundary for one in maps]).items():
+        print(f"{reading}, predicted, and these labels: {label_agreement(labels, classes)}")
+    print(f"for a classifier of these labels beside both: bertsecrets train-patterns --outside p20={options.folder}")
 
 
 def sheets(options: argparse.Namespace) -> None:
@@ -192,17 +240,25 @@ def sheets(options: argparse.Namespace) -> None:
 def _draw_pictures(options: argparse.Namespace, maps: "MapSet", room: Path) -> list[str]:
     """Draw the pictures asked for into a folder; returns what is said of them once they are in the output folder."""
     from bertsecrets.patterns.annotation.agreement import set_agreement
-    from bertsecrets.patterns.annotation.gallery import write_gallery, write_predicted
+    from bertsecrets.patterns.annotation.attribute_file import read_attributes, under
+    from bertsecrets.patterns.annotation.gallery import write_gallery, write_parted, write_predicted
     from bertsecrets.patterns.annotation.sheets import write_sheets
-    from bertsecrets.patterns.classifier import chosen_folder, read_report
+    from bertsecrets.patterns.classifier import chosen_folder, read_report, report_of
 
-    if not options.by_class and not options.predicted:
+    if not options.by_class and not options.predicted and not options.parted:
         written = write_sheets(maps, room, options.seed, options.count)
         return [f"{options.output}: {len(written)} sheets and index.tsv"]
     if options.count is not None:
-        raise UserError("--count is for contact sheets: leave it out with --by-class and --predicted")
+        raise UserError("--count is for contact sheets: leave it out with --by-class, --predicted and --parted")
+    if options.parted:
+        seen = read_attributes(options.folder)
+        read = {reading: under(maps, seen, reading) for reading in READINGS}
+        labels = {str(reading): one.settled().labels for reading, one in read.items()}
+        return [str(options.output / write_parted(read[READINGS[0]], labels, room, options.seed).name)]
     if options.predicted:
-        predicted = {row["map"]: row["predicted"] for row in read_report(chosen_folder())["held_out"]}
+        report = report_of(read_report(chosen_folder()), options.predicted)
+        maps = under(maps, read_attributes(options.folder), options.predicted)
+        predicted = {row["map"]: row["predicted"] for row in report["held_out"]}
         return [str(options.output / path.name) for path in write_predicted(maps, predicted, room, options.seed)]
     lines = [str(options.output / path.name) for path in write_gallery(maps, room, options.seed)]
     agreed = set_agreement(maps)
@@ -210,7 +266,7 @@ def _draw_pictures(options: argparse.Namespace, maps: "MapSet", room: Path) -> l
 
 
 def train(options: argparse.Namespace) -> None:
-    """Judge pattern classifiers on held-out heads, and train the suite's own on all maps."""
+    """Judge pattern classifiers on held-out heads, and train the suite's own on all maps, one for each reading."""
     from bertsecrets.patterns.annotation.map_set import own_maps
     from bertsecrets.patterns.training.cnn import PaperCnn
     from bertsecrets.patterns.training.train import show, train_patterns
@@ -218,8 +274,27 @@ def train(options: argparse.Namespace) -> None:
     if options.cnn_epochs is not None and options.cnn_epochs < 0:
         raise UserError(f"--cnn-epochs {options.cnn_epochs}: give 1 or more, or 0 to leave the paper's classifier out")
     cnn = PaperCnn() if options.cnn_epochs is None else PaperCnn(epochs=options.cnn_epochs)
-    report = train_patterns(options.data or own_maps(), options.output, cnn if cnn.epochs else None, print)
+    if len(dict(options.outside)) < len(options.outside):
+        raise UserError("--outside names a reading twice: give each a name of its own")
+    report = train_patterns(
+        options.data or own_maps(), options.output, cnn if cnn.epochs else None, print, outside=dict(options.outside)
+    )
     print(f"{show(report)}\n{options.output}: weights and report")
+
+
+def outside_reading(text: str) -> tuple[str, Path]:
+    """Return name and folder of an outside reading, given as NAME=DIR.
+
+    >>> outside_reading("p20=maps")[0]
+    'p20'
+
+    Raises:
+        ArgumentTypeError: it has another form.
+    """
+    name, equals, folder = text.partition("=")
+    if not name or not equals or not folder:
+        raise argparse.ArgumentTypeError(f"{text!r}: give NAME=DIR, such as p20=./p20-maps")
+    return name, path(folder)
 
 
 def class_counts(labels: Iterable[str | None]) -> str:

@@ -1,4 +1,4 @@
-"""The quality of the pattern classifier on annotated maps of heads that it has not seen (K19 section 4.1; claim A1)."""
+"""The quality of the pattern classifiers on annotated maps of heads they have not seen (K19 section 4.1; claim A1)."""
 
 from typing import Any
 
@@ -9,12 +9,13 @@ from bertsecrets.settings import Params
 from bertsecrets.store.files import digest
 
 
-@measure("pattern-quality", title="macro-F1 of the pattern classifier on held-out heads", source="K19 4.1", version=2)
+@measure("pattern-quality", title="macro-F1 of the pattern classifiers on held-out heads", source="K19 4.1", version=3)
 class PatternQuality(SuiteMeasure):
-    """Values: `macro_f1`, `accuracy`, `f1_<class>`, `maps`, `heads`; `agreed_...` for the maps on which
-    annotators agree, `unseen_...` for maps of an encoder that the classifier was neither trained nor chosen on.
+    """Values: `maps`, `heads` and, for each reading (`special_macro_f1`), `macro_f1`, `accuracy`, `f1_<class>`,
+    `agreed_...` for the maps on which readers agree, `single_macro_f1` against single readers, `readers_macro_f1` of
+    one reader against another, `unseen_...` for maps of an encoder that no classifier was trained or chosen on.
 
-    Samples: `confusion` and `agreed_confusion` [head, true, predicted].
+    Samples: `<reading>_confusion` and `<reading>_agreed_confusion` [head, true, predicted].
     """
 
     needs = (PatternWeights(), AnnotatedMaps())

@@ -1,31 +1,42 @@
-"""The pattern class of every head's map on every example (K19 section 4.1, figure 2). No map is kept.
+"""The pattern class of every head's map on every example (K19 section 4.1, figure 2), under each reading of its words.
 
-The shipped classifier predicts the classes, numbered in the order of `patterns.classes.CLASSES`. The raw shares of the
-classes are accompanied by shares corrected for the classifier's errors on annotated heads that it was not trained on.
+The shipped classifiers predict the classes, numbered in the order of `patterns.classes.CLASSES`; no map is kept. The
+raw shares of the classes are accompanied by shares corrected for the classifiers' errors on annotated heads that they
+were not trained on. Names of values and samples begin with the reading (`patterns.readings`): `special_raw_block`.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figures import ClassMap, Figure, StackedShares
+from bertsecrets.measures.base.figures import ClassMap, Figure, SharesBeside, StackedShares
 from bertsecrets.measures.base.pattern_needs import PatternWeights
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, held_out_errors, read_report
+from bertsecrets.patterns.classifier import (
+    PatternClassifier,
+    chosen_folder,
+    held_out_errors,
+    read_report,
+    readings_of,
+)
+from bertsecrets.patterns.features.table import features
 from bertsecrets.patterns.map_stack import MapStack, second_text
+from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import corrected, majority, raw_shares
+from bertsecrets.published import published_figures
+from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 
 class PatternObserver:
-    """Observer of one model: the predicted class of each map, [example, layer, head]."""
+    """Observer of one model: the class of each map, [example, layer, head], under each reading."""
 
     pairs = False
 
@@ -35,30 +46,35 @@ class PatternObserver:
         layers: int,
         heads: int,
         *,
-        classifier: PatternClassifier,
-        errors: Float[np.ndarray, "annotated classes"],
+        classifiers: Mapping[str, PatternClassifier],
+        errors: Mapping[str, Float[np.ndarray, "_ classes"]],
         separator: int | None,
     ):
         """
         Args:
-            errors: label minus probabilities in the classifier's cross-validation, averaged over each head's maps.
+            classifiers: by reading.
+            errors: by reading, label minus probabilities in the classifier's cross-validation, averaged over each
+                annotated head's maps.
             separator: the token id of [SEP]; None where the model has none (every input then counts as one text).
         """
-        self.classifier, self.errors, self.separator = classifier, errors, separator
-        self.predicted = np.full((examples, layers, heads), -1, dtype=np.int8)
-        self.expected = np.zeros((examples, len(CLASSES)))
+        self.classifiers, self.errors, self.separator = classifiers, errors, separator
+        self.predicted = {name: np.full((examples, layers, heads), -1, dtype=np.int8) for name in classifiers}
+        self.expected = {name: np.zeros((examples, len(CLASSES))) for name in classifiers}
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """Classify one layer of one batch."""
         rows, heads, tokens, _ = maps.shape
         edge = second_text(batch.input_ids, batch.lengths, self.separator).repeat_interleave(heads)
         flat = MapStack(maps.reshape(rows * heads, tokens, tokens), batch.lengths.repeat_interleave(heads), edge)
-        probabilities = self.classifier.to(maps.device).of_maps(flat).reshape(rows, heads, len(CLASSES))
-        self.predicted[batch.indices, layer] = probabilities.argmax(2).to(torch.int8).cpu().numpy()
-        self.expected[batch.indices] += probabilities.sum(1).cpu().numpy() / self.predicted[0].size
+        table = features(flat)
+        for name, classifier in self.classifiers.items():
+            probabilities = classifier.to(maps.device).of_features(table).reshape(rows, heads, len(CLASSES))
+            predicted = self.predicted[name]
+            predicted[batch.indices, layer] = probabilities.argmax(2).to(torch.int8).cpu().numpy()
+            self.expected[name][batch.indices] += probabilities.sum(1).cpu().numpy() / predicted[0].size
 
     def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return values and samples.
+        """Return values and samples, each name after that of its reading.
 
         Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_<class>`, `corrected_<class>`.
 
@@ -66,15 +82,22 @@ class PatternObserver:
         `corrected_...` are shares of all maps. Samples: `predicted` [example, layer, head]; `expected` [example,
         class], the mean of the maps' probabilities; `errors` [annotated head, class].
         """
-        values: dict[str, Any] = {f"share_{key(c)}": (self.predicted == i).mean(0) for i, c in enumerate(CLASSES)}
-        values["majority"], values["agreement"] = majority(self.predicted)
-        shares = {
-            "raw": raw_shares(self.predicted).mean(0),
-            "corrected": corrected(self.expected.mean(0), self.errors.mean(0)),
-        }
-        for kind, numbers in shares.items():
-            values |= {f"{kind}_{key(c)}": float(x) for c, x in zip(CLASSES, numbers, strict=True)}
-        return values, {"predicted": self.predicted, "expected": self.expected, "errors": self.errors}
+        values: dict[str, Any] = {}
+        samples: dict[str, np.ndarray] = {}
+        for name, predicted in self.predicted.items():
+            expected, errors = self.expected[name], self.errors[name]
+            own: dict[str, Any] = {f"share_{key(c)}": (predicted == i).mean(0) for i, c in enumerate(CLASSES)}
+            own["majority"], own["agreement"] = majority(predicted)
+            shares = {
+                "raw": raw_shares(predicted).mean(0),
+                "corrected": corrected(expected.mean(0), errors.mean(0)),
+            }
+            for kind, numbers in shares.items():
+                own |= {f"{kind}_{key(c)}": float(x) for c, x in zip(CLASSES, numbers, strict=True)}
+            values |= {f"{name}_{value}": found for value, found in own.items()}
+            arrays: dict[str, np.ndarray] = {"predicted": predicted, "expected": expected, "errors": errors}
+            samples |= {f"{name}_{sample}": array for sample, array in arrays.items()}
+        return values, samples
 
 
 def key(name: str) -> str:
@@ -87,30 +110,48 @@ def key(name: str) -> str:
 
 
 UNCHECKED = "the pattern classifier has not been checked on maps of this model (only on maps of {})"
+FIGURE_2 = dict(zip(CLASSES, ("Vertical", "Diagonal", "Vert+Diag", "Block", "Heterogeneous"), strict=True))
+WORDS = {
+    "special": "vertical is attention to [CLS] and [SEP]",
+    "stripes": "vertical is a few stripes, on any token",
+}
 
 
-@measure("patterns", title="classes of attention maps", source="K19 4.1", version=4)
+@measure("patterns", title="classes of attention maps", source="K19 4.1", version=5)
 class Patterns(AttentionMeasure):
-    """Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_<class>`, `corrected_<class>` of all maps.
+    """Values: `<reading>_share_<class>`, `<reading>_majority`, `<reading>_agreement` [layer, head];
+    `<reading>_raw_<class>`, `<reading>_corrected_<class>` of all maps.
 
-    Samples: `predicted` [example, layer, head]; `expected` [example, class]; `errors` [annotated head, class].
+    Samples: `<reading>_predicted` [example, layer, head]; `<reading>_expected` [example, class]; `<reading>_errors`
+    [annotated head, class].
     """
+
+    class Options(AttentionMeasure.Options):
+        """How many strong stripes on other tokens the reading `stripes` calls a few; corrected shares follow it."""
+
+        few: Literal[1, 3, 5, 9] = 5
 
     needs = (PatternWeights(),)
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer that classifies maps with the trained classifier."""
-        folder = chosen_folder()
-        classifier = PatternClassifier.load(folder).to(view.run.resources.device)
-        errors = held_out_errors(read_report(folder))
-        separator = view.special_ids["sep"]
-        return PatternObserver(*view.shape, classifier=classifier, errors=errors, separator=separator)
+        """Return the observer that classifies maps with the trained classifiers."""
+        folder, few = chosen_folder(), self.options_in(view).few
+        report = read_report(folder)
+        names = readings_of(report)
+        return PatternObserver(
+            *view.shape,
+            classifiers={name: PatternClassifier.load(folder, name).to(view.run.resources.device) for name in names},
+            errors={name: held_out_errors(report, name, few) for name in names},
+            separator=view.special_ids["sep"],
+        )
 
     def degenerate(self, measurement: Measurement) -> str | None:
         """Return that some maps could not be classified."""
-        expected = measurement.samples.get("expected", np.zeros(0))
-        unknown = (measurement.sample("predicted") < 0).any() or not np.isfinite(expected).all()
-        return "some maps are not numbers" if unknown else None
+        for name in readings_in(measurement):
+            expected = measurement.samples.get(f"{name}_expected", np.zeros(0))
+            if (measurement.sample(f"{name}_predicted") < 0).any() or not np.isfinite(expected).all():
+                return "some maps are not numbers"
+        return None
 
     def remarks(self, measurement: Measurement) -> list[str]:
         """Return a remark if the classifier was not trained or checked on maps of this model."""
@@ -120,12 +161,33 @@ class Patterns(AttentionMeasure):
         return []
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the shares of the classes by layer (figure 2), and every head's most frequent class."""
-        shares = {name: np.asarray(measurement.value(f"share_{key(name)}")).mean(1) for name in CLASSES}
-        yield StackedShares("Share of each class of attention maps by layer: {who} (figure 2 of the paper)", shares)
-        yield ClassMap(
-            "Most frequent class of each head's maps; pale where other classes are frequent too: {who}",
-            np.asarray(measurement.value("majority"), dtype=int),
-            np.asarray(measurement.value("agreement")),
-            CLASSES,
-        )
+        """Yield all shares beside figure 2, and by reading those by layer and every head's most frequent class."""
+        readings = readings_in(measurement)
+        shares = {"K19, figure 2": published_shares(measurement.subject.task)}
+        for name in readings:
+            shares[name] = np.array([100 * float(measurement.value(f"{name}_corrected_{key(c)}")) for c in CLASSES])
+        yield SharesBeside("Share of each class of attention maps under each reading: {who}", shares, CLASSES)
+        for name in readings:
+            words = f"reading {name}{f' ({WORDS[name]})' if name in WORDS else ''}: {{who}}"
+            by_layer = {c: np.asarray(measurement.value(f"{name}_share_{key(c)}")).mean(1) for c in CLASSES}
+            yield StackedShares(f"Share of each class of attention maps by layer, {words}", by_layer)
+            yield ClassMap(
+                f"Most frequent class of each head's maps; pale where other classes are frequent too; {words}",
+                np.asarray(measurement.value(f"{name}_majority"), dtype=int),
+                np.asarray(measurement.value(f"{name}_agreement")),
+                CLASSES,
+            )
+
+
+def readings_in(measurement: Measurement) -> list[str]:
+    """Return the readings under which a measurement has classes: the suite's own, then outside ones."""
+    suffix = "_predicted"
+    names = [name.removesuffix(suffix) for name in measurement.samples if name.endswith(suffix)]
+    return sorted(names, key=lambda name: (name not in READINGS, name))
+
+
+def published_shares(task_name: str) -> Float[np.ndarray, " classes"]:
+    """Return the shares of the classes in K19's figure 2, in percent, in the order of `CLASSES`."""
+    bars = published_figures()["fig2"]
+    by_class = dict(zip(bars["order"], bars[TASKS[task_name].title], strict=True))
+    return np.array([by_class[FIGURE_2[name]] for name in CLASSES])

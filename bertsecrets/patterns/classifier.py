@@ -1,10 +1,11 @@
-"""The classifier that the suite ships: boosted trees and a softmax regression on named features of maps.
+"""The classifiers that the suite ships, one for each reading: boosted trees and a softmax regression on named features.
 
 The probabilities of both are multiplied, with half the weight for the regression, and calibrated.
 
-It takes maps of any length, padded or not, on any device. Its weights are one safetensors file beside `report.json`,
-which records its quality on held-out heads; `bertsecrets train-patterns` makes both. This module loads, saves and
-applies it; `training.trees_and_regression` fits it.
+They take maps of any length, padded or not, on any device. The weights of each are one safetensors file beside
+`report.json`, which records their quality on held-out heads; `bertsecrets train-patterns` makes all of them. A folder
+may have classifiers of outside readings too, such as of other people's labels. This module loads, saves and applies
+classifiers; `training.trees_and_regression` fits them.
 """
 
 import json
@@ -21,19 +22,20 @@ from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from bertsecrets.errors import UserError, excerpt
+from bertsecrets.errors import UserError, excerpt, near_matches
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.features.table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack
+from bertsecrets.patterns.readings import FEW, READINGS
 from bertsecrets.patterns.shares import by_head
 from bertsecrets.patterns.softmax import Softmax
 from bertsecrets.patterns.trees import LEAF, Trees
 from bertsecrets.store.entries import read_json
 from bertsecrets.store.files import digest, file_sha256
 
-WEIGHTS, REPORT = "weights.safetensors", "report.json"
+SUFFIX, REPORT = ".safetensors", "report.json"
 SHIPPED = Path(__file__).parent / "weights"
-VARIABLE = "BERTSECRETS_PATTERNS"  # environment variable that names another folder of weights and report
+VARIABLE = "BERTSECRETS_PATTERNS"  # environment variable that names another folder of classifiers and report
 REMEDY = "recreate them with bertsecrets train-patterns"
 FLOOR = 1e-4  # smallest probability, so that no class is impossible
 DEPTH_LIMIT = 1000  # of trees
@@ -42,7 +44,10 @@ LINEAR = 0.5  # weight of the regression's log-probabilities; that of the trees'
 
 @dataclass(frozen=True)
 class PatternClassifier:
-    """A classifier of maps into the five classes. A temperature below 1 makes it more confident, above 1 less."""
+    """A classifier of maps into the five classes under one reading.
+
+    A temperature below 1 makes it more confident, above 1 less.
+    """
 
     trees: Trees
     linear: Softmax
@@ -76,14 +81,14 @@ class PatternClassifier:
         path.chmod(0o644)
 
     @classmethod
-    def load(cls, folder: Path) -> "PatternClassifier":
-        """Return the classifier in a folder.
+    def load(cls, folder: Path, reading: str) -> "PatternClassifier":
+        """Return the classifier in a folder for a reading.
 
         Raises:
             UserError: the weights are missing or damaged, are not those of the report, or use other features.
         """
-        path = folder / WEIGHTS
-        if file_sha256(path) != read_report(folder)["weights_sha256"]:
+        path = weights_path(folder, reading)
+        if file_sha256(path) != report_of(read_report(folder), reading)["weights_sha256"]:
             raise UserError(f"{path} does not match {REPORT} beside it: {REMEDY}")
         try:
             with safe_open(path, framework="pt") as file:
@@ -140,45 +145,77 @@ def _problem(parts: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> str
 
 
 def chosen_folder() -> Path:
-    """Return the folder of the classifier's files: the suite's own, or the one that `BERTSECRETS_PATTERNS` names."""
+    """Return the folder of the classifiers' files: the suite's own, or the one that `BERTSECRETS_PATTERNS` names."""
     return Path(os.environ.get(VARIABLE) or SHIPPED)
 
 
+def weights_path(folder: Path, reading: str) -> Path:
+    """Return the file with the weights of the classifier in a folder for a reading."""
+    return folder / f"{reading}{SUFFIX}"
+
+
 def read_report(folder: Path) -> dict[str, Any]:
-    """Return the report beside the classifier in a folder.
+    """Return the report beside the classifiers in a folder.
 
     Raises:
         UserError: the report is missing or incomplete.
     """
     report = read_json(folder / REPORT)
-    known = isinstance(report, dict) and {"weights_sha256", "held_out", "models"} <= report.keys()
-    if not known or not isinstance(report["models"], dict):
-        raise UserError(f"{folder / REPORT} is not the report of a pattern classifier: {REMEDY}")
+    of = report.get("readings") if isinstance(report, dict) else None
+    if not isinstance(of, dict) or not set(READINGS) <= of.keys() or not all(map(_complete, of.values())):
+        raise UserError(f"{folder / REPORT} is not the report of pattern classifiers: {REMEDY}")
     return report
 
 
+def _complete(report: Any) -> bool:
+    known = isinstance(report, dict) and {"weights_sha256", "held_out", "models"} <= report.keys()
+    return known and isinstance(report["models"], dict)
+
+
+def readings_of(report: dict[str, Any]) -> tuple[str, ...]:
+    """Return the readings that a folder has classifiers for: the suite's own, then outside ones by name."""
+    return (*READINGS, *sorted(report["readings"].keys() - set(READINGS)))
+
+
+def report_of(report: dict[str, Any], reading: str) -> dict[str, Any]:
+    """Return the part of a report that is about the classifier for a reading.
+
+    Raises:
+        UserError: there is none for this reading.
+    """
+    if reading not in report["readings"]:
+        raise UserError(f"no classifier for the reading {reading!r}: {near_matches(reading, readings_of(report))}")
+    part: dict[str, Any] = report["readings"][reading]
+    return part
+
+
 def annotated_models(report: dict[str, Any]) -> list[str]:
-    """Return the models whose maps a classifier was trained and judged on."""
-    return sorted(report["models"])
+    """Return the models whose maps the suite's own classifiers were trained and judged on."""
+    return sorted({model for reading in READINGS for model in report["readings"][reading]["models"]})
 
 
-def held_out_errors(report: dict[str, Any]) -> Float[np.ndarray, "annotated classes"]:
+def held_out_errors(report: dict[str, Any], reading: str, few: int = FEW) -> Float[np.ndarray, "annotated classes"]:
     """Return, for each annotated head, label minus probabilities of a classifier trained on others, mean over its maps.
 
     All heads have the same weight, as they do in a model; otherwise hard heads, of which more maps were annotated,
     would count too much. Heads of related models count separately here; only the folds keep them together.
 
+    Args:
+        few: how many strong stripes on other tokens the labels call a few (`readings.read_class`). The classifier is
+            the one that was trained on the labels of `FEW`; corrected shares are those of these labels all the same.
+
     Raises:
         UserError: the report has no held-out map, or one without head, class or probabilities.
     """
-    rows = report["held_out"]
+    rows = report_of(report, reading)["held_out"]
     try:
         predicted = np.array([row["probabilities"] for row in rows], dtype=np.float64)
         if predicted.shape != (len(rows), len(CLASSES)) or not len(rows) or not np.isfinite(predicted).all():
             raise ValueError(f"expected {len(CLASSES)} probabilities for each map")
-        true = np.eye(len(CLASSES))[[CLASSES.index(row["label"]) for row in rows]]
+        labels = [row.get("label_by_few", {}).get(str(few), row["label"]) for row in rows]
+        true = np.eye(len(CLASSES))[[CLASSES.index(label) for label in labels]]
         return by_head(true - predicted, np.array([row["head"] for row in rows]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(
             f"{REPORT} has a held-out map without head, class or probabilities ({error}): {REMEDY}"
         ) from error

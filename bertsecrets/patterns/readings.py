@@ -12,9 +12,10 @@ from typing import Literal
 
 from bertsecrets.errors import UserError
 
-READINGS = ("special", "stripes")
 Reading = Literal["special", "stripes"]
+READINGS: tuple[Reading, ...] = ("special", "stripes")
 FEW = 5  # stripes: "a few"; how shares move with it is shown beside them
+FEWS = (1, 3, FEW, 9)
 MANY = 9  # stripes: this number or more
 PARTS = {"S": "special", "O": "other", "D": "diagonal", "B": "squares", "H": "haze"}
 

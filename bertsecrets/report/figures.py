@@ -15,6 +15,7 @@ from bertsecrets.measures.base.figures import (
     LayerBars,
     LayerCurves,
     RankedHeads,
+    SharesBeside,
     StackedShares,
 )
 from bertsecrets.measures.base.figures import Figure as Shown
@@ -77,6 +78,11 @@ def _(figure: LayerCurves, settings: JudgeParams) -> str:
 @draw.register
 def _(figure: StackedShares, settings: JudgeParams) -> str:
     return stacked_shares(figure.shares)
+
+
+@draw.register
+def _(figure: SharesBeside, settings: JudgeParams) -> str:
+    return shares_beside(figure.shares, figure.names)
 
 
 @draw.register
@@ -170,6 +176,24 @@ def stacked_shares(shares: Mapping[str, Float[np.ndarray, " layers"]]) -> str:
     axes.set_xticks(places)
     axes.set_xlabel("layer")
     axes.set_ylabel("percent of maps")
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return svg(figure)
+
+
+def shares_beside(shares: Mapping[str, Float[np.ndarray, " classes"]], names: Sequence[str]) -> str:
+    """Return a plot with one bar per source, stacked from the shares of the classes, in percent, with their numbers."""
+    figure = Figure(figsize=(7.4, 1 + 0.5 * len(shares)), layout="constrained")
+    axes = figure.subplots()
+    sources = list(shares)
+    begun = np.zeros(len(sources))
+    for place, (name, colour) in enumerate(zip(names, KINDS, strict=True)):
+        part = np.array([shares[source][place] for source in sources])
+        bars = axes.barh(range(len(sources)), part, left=begun, color=colour, label=name)
+        axes.bar_label(bars, [f"{one:.0f}" if one >= 2 else "" for one in part], label_type="center", fontsize=8)
+        begun = begun + part
+    axes.set_yticks(range(len(sources)), sources)
+    axes.invert_yaxis()
+    axes.set_xlabel("percent of maps")
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return svg(figure)
 

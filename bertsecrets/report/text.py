@@ -7,6 +7,7 @@ import numpy as np
 
 from bertsecrets.claims.band import band, cited_spread, decidable, format_interval, format_number
 from bertsecrets.claims.many import OverTasks, Together, over_tasks, together
+from bertsecrets.claims.readings import in_figures
 from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import FAILURES, Outcome
@@ -60,7 +61,7 @@ def describe(verdict: Verdict) -> str:
         f"{case} {verdict.outcome}: {case.claim.statement} ({cite(case.claim.source)})",
         f"  published {show_published(case, verdict.unit)}",
         f"  band      {show_band(case, verdict.band)}",
-        f"  observed  {format_number(verdict.observed)} {format_interval(verdict.interval)}",
+        f"  observed  {_observed(verdict)}",
         f"  because   {verdict.reason}",
     ]
     if verdict.against:
@@ -115,9 +116,6 @@ def verdict_row(verdict: Verdict) -> list[str]:
     """Return one verdict as the cells of `HEADER`."""
     case = verdict.case
     remarks = verdict.remarks
-    observed = format_number(verdict.observed)
-    if verdict.interval:
-        observed += " " + format_interval(verdict.interval)
     outcome = outcome_in_words(verdict.outcome, verdict.against)
     if verdict.observed is None or not _shows(verdict):
         outcome += f": {verdict.reason}"
@@ -129,9 +127,15 @@ def verdict_row(verdict: Verdict) -> list[str]:
         case.claim.statement,
         show_published(case, verdict.unit),
         show_band(case, verdict.band),
-        observed,
+        _observed(verdict),
         outcome,
     ]
+
+
+def _observed(verdict: Verdict) -> str:
+    """Return what was observed, with its interval; under each reading, if it hangs on one."""
+    under = (f"{name} {in_figures(one)}" for name, one in verdict.readings.items())
+    return ", ".join(under) or in_figures(verdict)
 
 
 def outcome_in_words(outcome: str, against: str) -> str:

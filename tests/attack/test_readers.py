@@ -28,12 +28,15 @@ from treebank_sample import HEADS, TREES
 from bertsecrets.ablation.head_sets import parse_sets
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.attribute_file import read_attributes
 from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.annotation.p20 import read_p20
 from bertsecrets.patterns.annotation.session import Annotation
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import REPORT, WEIGHTS, PatternClassifier, held_out_errors, read_report
+from bertsecrets.patterns.classifier import REPORT, PatternClassifier, held_out_errors, read_report
+from bertsecrets.patterns.classify import GivenMaps
 from bertsecrets.patterns.features.table import feature_names
+from bertsecrets.patterns.readings import READINGS
 from bertsecrets.reading import read_npy
 from bertsecrets.settings import load_settings, project_path
 from bertsecrets.store.files import digest, file_sha256
@@ -182,6 +185,15 @@ def pattern_files(folder: Path) -> None:
     pattern_set(5).save(folder)
 
 
+SEEN = b"name\treading\tspecial\tother\tfaint\tdiagonal\tsquares\thaze\tcarried by\na\t1\t2\t0\t0\t0\t0\t0\tS\n"
+GIVEN = zipped(
+    ("maps.npy", npy(np.full((2, 3, 3), 1 / 3, dtype=np.float32))),
+    ("lengths.npy", npy(np.array([3, 3]))),
+    ("boundary.npy", npy(np.array([2, 3]))),
+)
+WEIGHTS = "special.safetensors"
+
+
 def small_weights() -> bytes:
     """The weights of a classifier with a single tree of three nodes."""
     classes, row = len(CLASSES), len(feature_names())
@@ -205,8 +217,9 @@ def small_weights() -> bytes:
 def named_weights(folder: Path) -> Any:
     """Read weights that the report names, so that more than their digest is looked at."""
     report = json.loads(small_report())
-    (folder / REPORT).write_text(json.dumps({**report, "weights_sha256": file_sha256(folder / WEIGHTS)}))
-    return PatternClassifier.load(folder)
+    report["readings"]["special"]["weights_sha256"] = file_sha256(folder / WEIGHTS)
+    (folder / REPORT).write_text(json.dumps(report))
+    return PatternClassifier.load(folder, "special")
 
 
 def array_of(folder: Path) -> Any:
@@ -225,7 +238,12 @@ def claims_text() -> bytes:
 def small_report() -> bytes:
     """A report with all it needs and two held-out maps; the shipped one is long."""
     rows = [{"probabilities": [0.2] * 5, "label": "block", "head": head} for head in ("a", "b")]
-    return json.dumps({"weights_sha256": "0" * 64, "held_out": rows, "models": {"tiny": 2}}).encode()
+    own = {"weights_sha256": "0" * 64, "held_out": rows, "models": {"tiny": 2}}
+    return json.dumps({"readings": dict.fromkeys(READINGS, own)}).encode()
+
+
+def errors_of(folder: Path) -> Any:
+    return held_out_errors(read_report(folder), "special")
 
 
 READERS = {
@@ -255,8 +273,10 @@ READERS = {
     "P20's archive, packed": Reader("p", tarred(*P20), lambda folder: read_p20(folder / "p"), pack=gzip.compress),
     "annotations": Reader("annotations.tsv", b"", MapSet.load, pattern_files),
     "maps": Reader("maps-0001.npz", b"", MapSet.load, pattern_files),
+    "what readers saw on maps": Reader("attributes.tsv", SEEN, read_attributes),
+    "maps to classify": Reader("given.npz", GIVEN, lambda folder: GivenMaps.read(folder / "given.npz")),
     "annotators": Reader("annotators.json", b'{"label": "A", "second label": "B"}', Annotation.open, pattern_files),
-    "the classifier's report": Reader(REPORT, small_report(), lambda folder: held_out_errors(read_report(folder))),
+    "the classifier's report": Reader(REPORT, small_report(), errors_of),
     "the classifier's weights": Reader(WEIGHTS, small_weights(), named_weights),
 }  # fmt: skip
 

@@ -120,7 +120,7 @@ def test_a_class_that_two_are_equally_frequent_in_is_held_in_half_of_the_maps():
     """Chosen and judged on the same maps, one of two equally frequent classes has more than half of them by luck."""
     rng = np.random.default_rng(1)
     found = [
-        read("class-steadiness", measured("patterns", {}, {"predicted": rng.integers(2, size=(40, 3, 4))}))
+        read("class-steadiness", measured("patterns", {}, {"special_predicted": rng.integers(2, size=(40, 3, 4))}))
         for _ in range(50)
     ]
     assert np.mean(found) == pytest.approx(50, abs=1)
@@ -149,7 +149,8 @@ def heads_of(task_name="rte"):
 def classes(task_name="rte"):
     predicted = np.random.default_rng(3).integers(5, size=(ROWS, 3, 4))
     expected = np.full((ROWS, 5), 0.2)
-    found = of_rows("patterns", task_name, predicted=predicted, expected=expected, errors=np.zeros((3, 5)))
+    samples = {"special_predicted": predicted, "special_expected": expected, "special_errors": np.zeros((3, 5))}
+    found = of_rows("patterns", task_name, **samples)
     return dataclasses.replace(found, values={"predicted": predicted[0]})
 
 

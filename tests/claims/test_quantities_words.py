@@ -9,6 +9,7 @@ from measurements import estimand, gridded, measured, read, verdict
 from bertsecrets.claims.quantities.words import FIGURE_7, LINGUISTIC
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.readings import READINGS
 from bertsecrets.published import published_figures
 
 NAN = math.nan
@@ -217,7 +218,9 @@ def relations(best, diagonal, lacking=0):
     predicted = np.full((80, 1, 10), CLASSES.index("vertical"))
     for head, (inputs, name) in diagonal.items():
         predicted[:inputs, 0, head] = CLASSES.index(name)
-    return gridded("relations", **weights), measured("patterns", {}, {"predicted": predicted})
+    return gridded("relations", **weights), measured(
+        "patterns", {}, {f"{reading}_predicted": predicted for reading in READINGS}
+    )
 
 
 def test_the_best_heads_are_diagonal_where_most_of_their_maps_are():

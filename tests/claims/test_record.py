@@ -46,7 +46,7 @@ def test_what_seeds_gave_is_written_and_read_again(evidence):
     (runs,) = data["runs"]
     assert 0.9 < runs.pop("alike") <= 1  # all seeds are right on the same rows but for a few
     values = [[60.0], [61.0], [59.0]]
-    assert runs == {"claim": "D9", "task": "rte", "seeds": [1, 2, 3], "values": values, "extreme": None}
+    assert runs == {"claim": "D9", "task": "rte", "reading": "", "seeds": [1, 2, 3], "values": values, "extreme": None}
     (evidence / "seeds-m.json").write_text(json.dumps(data))
     on_record.runs_on_record.cache_clear()
     assert spread_beforehand(made_up(kind="above", figure={}), "another").std > 0

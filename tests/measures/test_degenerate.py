@@ -15,6 +15,7 @@ from bertsecrets.measures.base.ablation import set_ablation
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.measures.scores import check_alone
 from bertsecrets.models.encoding import predict
+from bertsecrets.patterns.readings import READINGS
 from bertsecrets.session import Session
 from bertsecrets.texts.tasks import task
 
@@ -147,10 +148,11 @@ def test_one_head_without_numbers_leaves_no_claim_about_change():
 
 
 def test_maps_that_could_not_be_classified_are_named():
-    samples = {"predicted": np.zeros((4, 2, 2), np.int8), "expected": np.full((4, 5), 0.2), "errors": np.zeros((3, 5))}
+    own = {"predicted": np.zeros((4, 2, 2), np.int8), "expected": np.full((4, 5), 0.2), "errors": np.zeros((3, 5))}
+    samples = {f"{reading}_{name}": sample for reading in READINGS for name, sample in own.items()}
     whole = measured("patterns", {}, samples)
     assert problem(whole) is None
-    for name, value in (("predicted", -1), ("expected", NAN)):
+    for name, value in (("special_predicted", -1), ("stripes_predicted", -1), ("stripes_expected", NAN)):
         spoilt = {**samples, name: samples[name].copy()}
         spoilt[name][1] = value
         assert problem(replace(whole, samples=spoilt)) == "some maps are not numbers"

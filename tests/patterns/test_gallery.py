@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from patterned import pattern_set
+from patterned import pattern_set, save_read
 from PIL import Image
 
 from bertsecrets.cli.main import main
@@ -10,6 +10,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.patterns.annotation.gallery import EACH, HARD, hard_cases, write_gallery, write_predicted
 from bertsecrets.patterns.annotation.map_set import MapSet, own_maps
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.readings import READINGS
 
 
 def twice_labelled(count: int = 40) -> MapSet:
@@ -65,5 +66,17 @@ def test_ten_maps_of_each_predicted_class(tmp_path):
 
 
 def test_the_shipped_predictions_are_of_the_shipped_maps(tmp_path, capsys):
-    assert main(["sheets", str(own_maps()), str(tmp_path), "--predicted"]) == 0
-    assert {path.stem for path in tmp_path.iterdir()} == set(CLASSES)
+    for reading in READINGS:
+        assert main(["sheets", str(own_maps()), str(tmp_path / reading), "--predicted", reading]) == 0
+        assert {path.stem for path in (tmp_path / reading).iterdir()} == set(CLASSES)
+
+
+def test_twenty_maps_on_which_the_readings_part(tmp_path, capsys):
+    assert main(["sheets", str(own_maps()), str(tmp_path / "out"), "--parted"]) == 0
+    with Image.open(tmp_path / "out" / "readings-part.png") as picture:
+        assert picture.width > picture.height / 2
+    alike = pattern_set(10)
+    save_read(alike, tmp_path / "alike")
+    assert main(["sheets", str(tmp_path / "alike"), str(tmp_path / "none"), "--parted"]) == 2
+    assert "part on no map" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from patterned import pattern_map, pattern_set
+from patterned import pattern_map, pattern_set, save_read
 
 from bertsecrets.cli.main import main
 from bertsecrets.errors import MissingError, UserError
@@ -129,9 +129,9 @@ def test_a_wheel_has_the_classifier_and_no_maps():
     assert wheel["packages"] == ["bertsecrets"]
     assert not [source for source in wheel["force-include"] if source.startswith("data")]
     files = [path for path in (PROJECT / "bertsecrets").rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    assert {path.name for path in files} >= {"weights.safetensors", "report.json"}
+    assert {path.name for path in files} >= {"special.safetensors", "stripes.safetensors", "report.json"}
     assert not [path for path in files if path.suffix == ".npz" or path.name == ANNOTATIONS]
-    assert sum(path.stat().st_size for path in files) < 4e6
+    assert sum(path.stat().st_size for path in files) < 5e6
 
 
 def alone(code: str, *absent: str) -> subprocess.CompletedProcess:
@@ -146,11 +146,11 @@ def test_measuring_patterns_needs_neither_scikit_learn_nor_pillow():
         "import bertsecrets.measures.patterns\n"
         "from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, held_out_errors, read_report\n"
         "from bertsecrets.patterns.map_stack import MapStack\n"
-        "held_out_errors(read_report(chosen_folder()))\n"
+        "held_out_errors(read_report(chosen_folder()), 'special')\n"
         "column = torch.zeros(12, 12)\n"
         "column[:, 0] = 1\n"
         "maps = MapStack.of([column.numpy()], [7])\n"
-        "print(int(PatternClassifier.load(chosen_folder()).of_maps(maps).argmax()))"
+        "print(int(PatternClassifier.load(chosen_folder(), 'special').of_maps(maps).argmax()))"
     )
     done = alone(code, "sklearn", "PIL")
     assert done.stdout.strip() == "0", done.stderr  # vertical
@@ -165,7 +165,7 @@ def test_measuring_patterns_needs_neither_scikit_learn_nor_pillow():
     ],
 )
 def test_what_needs_the_extra_names_it_in_one_line(package, name, arguments, tmp_path):
-    pattern_set(60).save(tmp_path / "set")
+    save_read(pattern_set(60), tmp_path / "set")
     if arguments == ["sheets"]:
         arguments = ["sheets", str(tmp_path / "set"), str(tmp_path / "out")]
     elif arguments[0] == "train-patterns":

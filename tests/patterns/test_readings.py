@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.attribute_file import ATTRIBUTES, COLUMNS, read_attributes, under
+from bertsecrets.patterns.annotation.map_set import UNSEEN, MapSet, own_maps
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS, Attributes, read_class
 
-DATA = Path(__file__).parents[2] / "data" / "readings"
+DATA = Path(__file__).parents[2] / "data" / "patterns"
 
 
 def seen(carried_by: str, **parts: int) -> Attributes:
@@ -64,14 +66,45 @@ def rows(name: str) -> list[dict[str, str]]:
 
 
 def test_every_map_was_read_twice_and_those_on_which_classes_differ_five_times():
-    by_map: dict[str, list[dict[str, str]]] = {}
-    for row in rows("attributes.tsv"):
-        by_map.setdefault(row["name"], []).append(row)
-    assert len(by_map) == 1836
-    for read in by_map.values():
-        found = [Attributes(*(int(row[name]) for name in list(row)[2:8]), carried_by=row["carried by"]) for row in read]
-        differ = any(len({read_class(one, reading) for one in found[:2]}) > 1 for reading in READINGS)
-        assert [row["reading"] for row in read] == [str(i + 1) for i in range(5 if differ else 2)]
+    by_part = {part: read_attributes(own_maps(part)) for part in ("", UNSEEN)}
+    assert {part: len(seen) for part, seen in by_part.items()} == {"": 1692, UNSEEN: 144}
+    for seen in by_part.values():
+        for found in seen.values():
+            differ = any(len({read_class(one, reading) for one in found[:2]}) > 1 for reading in READINGS)
+            assert len(found) == (5 if differ else 2)
+
+
+def test_what_readers_saw_labels_a_set_under_each_reading():
+    maps = MapSet.load(own_maps(UNSEEN))
+    seen = read_attributes(own_maps(UNSEEN))
+    for reading in READINGS:
+        read = under(maps, seen, reading)
+        assert len(read) == 144
+        for one, votes in zip(read, read.votes, strict=True):
+            assert list(votes) == [read_class(attributes, reading) for attributes in seen[one.name]]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("a\t1\t2\t0\t0\t0\t0\t0", "8 columns, where 9 were expected"),
+        ("a\t1\t2\t0\t0\t0\tx\t0\tS", "expected one digit"),
+        ("a\t1\t3\t0\t0\t0\t0\t0\tS", "special is 3: give 0 to 2"),
+        ("a\t2\t2\t0\t0\t0\t0\t0\tS", "reading '2' of 'a', where 1 was expected"),
+    ],
+)
+def test_a_wrong_row_is_named_with_its_line(tmp_path, row, message):
+    (tmp_path / ATTRIBUTES).write_text("\t".join(COLUMNS) + f"\n{row}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=f"line 2: {message}"):
+        read_attributes(tmp_path)
+
+
+def test_other_columns_or_no_file_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"no attributes\.tsv"):
+        read_attributes(tmp_path)
+    (tmp_path / ATTRIBUTES).write_text("name\tclass\n", encoding="utf-8")
+    with pytest.raises(UserError, match="line 1: expected the columns name, reading"):
+        read_attributes(tmp_path)
 
 
 def test_readers_of_the_plain_words_gave_every_map_a_class():

@@ -17,6 +17,7 @@ from bertsecrets.models.encoding import Encoded, collate
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
 from bertsecrets.patterns.map_stack import MapStack, second_text
+from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import corrected, heads_to_draw, majority, on_simplex, raw_shares
 from bertsecrets.patterns.training.audit import audit_shares, share_interval
 from bertsecrets.patterns.training.boosting import boost
@@ -141,26 +142,28 @@ def test_the_second_text_begins_after_the_first_separators_of_a_single_row():
 def test_a_pass_classifies_every_map_as_if_it_were_alone(classifier):
     """Streamed in padded batches, each map has the class that it has by itself."""
     model, encoded = family("bert"), some_inputs(9)
-    observer = PatternObserver(9, LAYERS, HEADS, classifier=classifier, errors=np.zeros((1, 5)), separator=3)
+    classifiers, errors = {"special": classifier}, {"special": np.zeros((1, 5))}
+    observer = PatternObserver(9, LAYERS, HEADS, classifiers=classifiers, errors=errors, separator=3)
     Pass(opened(model)).feed(encoded, [observer])
     values, samples = observer.compute()
     for i, ids in enumerate(encoded.input_ids):
         maps = plain_maps(model, encoded, i).flatten(0, 1).numpy()
         edge = behind_separator(ids, 3)
         alone = classifier.of_maps(MapStack.of(list(maps), [edge] * len(maps))).numpy()
-        np.testing.assert_array_equal(samples["predicted"][i], alone.argmax(1).reshape(LAYERS, HEADS))
-        np.testing.assert_allclose(samples["expected"][i], alone.mean(0), atol=1e-5)
-    shares = sum(values[f"share_{name.replace('-', '_')}"] for name in CLASSES)
+        np.testing.assert_array_equal(samples["special_predicted"][i], alone.argmax(1).reshape(LAYERS, HEADS))
+        np.testing.assert_allclose(samples["special_expected"][i], alone.mean(0), atol=1e-5)
+    shares = sum(values[f"special_share_{name.replace('-', '_')}"] for name in CLASSES)
     np.testing.assert_allclose(shares, np.ones((LAYERS, HEADS)))
-    assert values["raw_vertical"] == pytest.approx(values["share_vertical"].mean())
-    assert values["corrected_vertical"] == pytest.approx(samples["expected"].mean(0)[0], abs=1e-5)
-    assert not [name for name in values if name.startswith(("low_", "high_"))]  # intervals are the claims' to say
+    assert values["special_raw_vertical"] == pytest.approx(values["special_share_vertical"].mean())
+    assert values["special_corrected_vertical"] == pytest.approx(samples["special_expected"].mean(0)[0], abs=1e-5)
+    assert not [name for name in values if "_low_" in name or "_high_" in name]  # intervals are the claims' to say
 
 
 def measurement(predicted: np.ndarray, task: str = "rte") -> Measurement:
     """Of a classifier that is always sure and never wrong."""
     expected = raw_shares(predicted)
-    samples = {"predicted": predicted.astype(np.int8), "expected": expected, "errors": np.zeros((3, 5))}
+    own = {"predicted": predicted.astype(np.int8), "expected": expected, "errors": np.zeros((3, 5))}
+    samples = {f"{reading}_{name}": sample for reading in READINGS for name, sample in own.items()}
     return Measurement("patterns", Subject("tiny", task), len(predicted), {}, samples)
 
 
@@ -180,7 +183,7 @@ def test_quantities_by_hand():
     assert value("class-share-gap", [found[0], other]) == pytest.approx(37.5)
     assert value("same-class-across-tasks", [(found[0], other)]) == pytest.approx(50)
     perfect, muddle = np.stack([np.eye(5)] * 3), np.ones((3, 5, 5))
-    judged = [replace(found[0], samples={"confusion": muddle, "agreed_confusion": perfect})]
+    judged = [replace(found[0], samples={"special_confusion": muddle, "special_agreed_confusion": perfect})]
     assert value("pattern-macro-f1", judged, agreed=True) == pytest.approx(1)
     assert value("pattern-macro-f1", judged) == pytest.approx(0.2)
     with pytest.raises(UserError, match="unknown class"):
@@ -194,7 +197,9 @@ def test_a_model_of_few_heads_leaves_more_doubt():
     spread = []
     for heads in (4, 64):
         one = measurement(rng.integers(0, 5, (100, 1, heads)))
-        one = replace(one, samples={**one.samples, "expected": np.full((100, 5), 0.2), "errors": errors})
+        one = replace(
+            one, samples={**one.samples, "special_expected": np.full((100, 5), 0.2), "special_errors": errors}
+        )
         share = estimand("class-share", one, classes=["block"])
         low, high = estimate([share], load_settings().judge).interval(0.95)
         spread.append(high - low)
@@ -215,7 +220,7 @@ def test_the_band_does_not_widen_with_the_annotated_heads():
     """What examples alone contribute is what a published figure of other examples is off by."""
     rng = np.random.default_rng(8)
     one = measurement(rng.integers(0, 5, (100, 2, 4)))
-    noisy = replace(one, samples={**one.samples, "errors": rng.normal(0, 0.1, (99, 5))})
+    noisy = replace(one, samples={**one.samples, "special_errors": rng.normal(0, 0.1, (99, 5))})
     found = [
         estimate([estimand("class-share", each, classes=["block"])], load_settings().judge) for each in (one, noisy)
     ]
@@ -228,7 +233,7 @@ def test_errors_of_two_tasks_do_not_cancel_out():
     errors = rng.normal(0, 0.1, (99, 5))
     errors -= errors.mean(1, keepdims=True)
     one = measurement(rng.integers(0, 5, (100, 2, 4)))
-    one = replace(one, samples={**one.samples, "expected": np.full((100, 5), 0.2), "errors": errors})
+    one = replace(one, samples={**one.samples, "special_expected": np.full((100, 5), 0.2), "special_errors": errors})
     gap = estimand("class-share-gap", one, one)
     assert gap.value == pytest.approx(0)
     low, high = estimate([gap], load_settings().judge).interval(0.95)

@@ -121,7 +121,7 @@ def test_a_subset_is_drawn_by_its_seed(tmp_path):
     assert len(set(index["a"].splitlines())) == 13
 
 
-@pytest.mark.parametrize("mode", [[], ["--by-class"], ["--predicted"]])
+@pytest.mark.parametrize("mode", [[], ["--by-class"], ["--predicted", "special"], ["--parted"]])
 def test_no_sheets_go_where_files_are(tmp_path, capsys, mode):
     pattern_set(3).save(tmp_path / "set")
     mine = tmp_path / "mine" / "block.png"

@@ -149,7 +149,7 @@ def test_what_is_no_file_of_verdicts_is_refused_in_one_line(capsys, tmp_path):
         "[" * 100_000: "is not valid JSON",
         json.dumps(
             {**good, "format_version": "2.0"}
-        ): "is in version 2.0 of the format, and this bertsecrets reads 1.0",
+        ): "is in version 2.0 of the format, and this bertsecrets reads 1.1",
         json.dumps({**good, "format_version": None}): "is in version None of the format",
         json.dumps({**good, "verdicts": [{**good["verdicts"][0], "verdict": "passed"}]}): "verdicts.0.verdict: ",
         json.dumps({**good, "verdicts": good["verdicts"] * 2}): "has two verdicts on D2-rte",

@@ -1,9 +1,13 @@
 """Every measure that the paper has a figure of gets that figure in the report, drawn from its own numbers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from bertsecrets.measures.patterns import key
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.readings import READINGS
 from bertsecrets.report.figures import figures_of, heat_map, layer_curves
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement, Subject
@@ -74,14 +78,20 @@ def test_frame_heads_are_drawn_as_a_map_and_with_their_intervals():
 
 
 def test_patterns_are_drawn_by_layer_and_by_head():
-    classes = {f"share_{name.replace('-', '_')}": np.full((2, 3), 0.2) for name in CLASSES}
-    majority, agreement = np.array([[0, 1, 2], [3, 4, 0]]), np.full((2, 3), 0.9)
-    (by_layer, one), (by_head, other) = draw(found("patterns", majority=majority, agreement=agreement, **classes))
-    assert "by layer" in by_layer
-    assert "each head" in by_head
-    for name in CLASSES:
-        assert f"<!-- {name} -->" in one
-        assert f"<!-- {name} -->" in other
+    values = {"majority": np.array([[0, 1, 2], [3, 4, 0]]), "agreement": np.full((2, 3), 0.9)}
+    values |= {f"share_{key(name)}": np.full((2, 3), 0.2) for name in CLASSES}
+    values |= {f"corrected_{key(name)}": 0.2 for name in CLASSES}
+    under = {f"{reading}_{name}": value for reading in READINGS for name, value in values.items()}
+    (_, beside), *drawn = draw(
+        replace(found("patterns", **under), samples={f"{one}_predicted": np.zeros(0) for one in READINGS})
+    )
+    assert all(f"<!-- {source} -->" in beside for source in ("K19, figure 2", *READINGS))
+    for (by_layer, one), (by_head, other), reading in zip(drawn[::2], drawn[1::2], READINGS, strict=True):
+        assert "by layer" in by_layer
+        assert "each head" in by_head
+        assert f"reading {reading}" in by_layer
+        for name in CLASSES:
+            assert all(f"<!-- {name} -->" in svg for svg in (beside, one, other))
 
 
 def test_gains_and_losses_differ_in_the_picture():

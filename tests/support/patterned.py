@@ -1,8 +1,11 @@
 """Small attention maps that are plainly of one class, and a set of them, for the tests of patterns."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from bertsecrets.patterns.annotation.attribute_file import ATTRIBUTES, COLUMNS
 from bertsecrets.patterns.annotation.map_set import MapSet, PatternMap
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.training import boosting
@@ -37,6 +40,21 @@ def pattern_set(count: int = 10, labelled: bool = True) -> MapSet:
     kinds = [CLASSES[number % len(CLASSES)] for number in range(count)]
     maps = tuple(pattern_map(number, kind, tokens=10 + number % 4) for number, kind in enumerate(kinds))
     return MapSet(maps, tuple(kinds) if labelled else ())
+
+
+SEEN = {  # what a reader sees on a map of each class, so that both readings give that class
+    "vertical": "2 0 0 0 0 0 S", "diagonal": "0 0 0 2 0 0 D", "vertical-diagonal": "2 0 0 2 0 0 DS",
+    "block": "0 0 0 0 2 0 B", "heterogeneous": "0 0 0 0 0 2 H",
+}  # fmt: skip
+
+
+def save_read(maps: MapSet, folder: Path, times: int = 2) -> None:
+    """Save a set whose every map was read so many times, each time as of the class of its label."""
+    maps.save(folder)
+    labels = zip(maps, maps.labels, strict=True)
+    rows = [[one.name, str(time + 1), *SEEN[label].split()] for one, label in labels for time in range(times)]
+    text = "\n".join("\t".join(row) for row in [COLUMNS, *rows])
+    (folder / ATTRIBUTES).write_text(text + "\n", encoding="utf-8")
 
 
 def shorten(patch: pytest.MonkeyPatch) -> None:

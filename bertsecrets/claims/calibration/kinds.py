@@ -11,6 +11,7 @@ from bertsecrets.claims.calibration.worlds import MODEL, Drawn, Exam, World, cro
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed
+from bertsecrets.claims.readings import under
 from bertsecrets.claims.schema import Case, find_case
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.patterns.classes import CLASSES
@@ -211,9 +212,9 @@ def shares(world: World, rng: np.random.Generator, scale: float = 0.05, of_head:
     for seed, of_seed in enumerate(seen, start=1):
         expected = spread_out(of_seed) + np.where(np.arange(len(CLASSES)) == chosen, 0, 1 / (len(CLASSES) - 1))
         samples = {
-            "predicted": np.zeros((world.examples, 6, 12), dtype=np.int8),
-            "expected": expected,
-            "errors": spread_out(errors[:, 0]),
+            "special_predicted": np.zeros((world.examples, 6, 12), dtype=np.int8),
+            "special_expected": expected,
+            "special_errors": spread_out(errors[:, 0]),
         }
         by_seed.append({"patterns": measured("patterns", "rte", seed, samples)})
     return Drawn(by_seed, 100 * truth)
@@ -366,7 +367,7 @@ def kinds() -> Mapping[str, Kind]:
         Kind("score figure (MRPC)", find_case("D1-mrpc-pretrained"), on_mrpc, {"none": 0, "off": 6}, due=True),
         Kind("F1 figure", find_case("D1-mrpc-pretrained-f1"), partial(on_mrpc, metric="f1"), {"none": 0, "off": 6}),
         Kind("correlation figure", find_case("D1-stsb-pretrained"), on_stsb, {"none": 0, "off": 6}),
-        Kind("share of patterns", find_case("A4-rte-half"), shares, orders(15, half=True), due=True),
+        Kind("share of patterns", under(find_case("A4-rte-half"), "special"), shares, orders(15, half=True), due=True),
         Kind("best head", find_case("G1-mrpc"), best_head, orders(1.2)),
         Kind("mean of heads", find_case("G2-rte"), mean_of_heads, orders(1.2)),
         Kind("first layer", find_case("G4-rte"), first_layer, orders(3.2, half=True)),

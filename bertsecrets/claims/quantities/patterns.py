@@ -1,18 +1,20 @@
 """Classes of attention maps: their shares, corrected for the classifier's errors, and the steadiness of a head's class.
 
-A share rests on two independent samples: the examples, and the annotated heads that show the classifier's errors.
+Each quantity takes a reading of K19's words (`patterns.readings`). A share rests on two independent samples: the
+examples, and the annotated heads that show the classifier's errors.
 """
 
 from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from bertsecrets.claims.estimand import Clusters, Estimand, Number, clusters_of, halves
 from bertsecrets.claims.paper import SEVEN_TASKS
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.patterns.classes import CLASSES, check_class
+from bertsecrets.patterns.readings import Reading
 from bertsecrets.patterns.shares import corrected, heads_to_draw, raw_shares
 from bertsecrets.texts.metrics import macro_f1
 from bertsecrets.types import Measurement
@@ -21,13 +23,17 @@ SIZE = len(CLASSES)
 PATTERNS = Need("patterns")
 
 
-def _blocks(patterns: Measurement) -> tuple[np.ndarray, np.ndarray]:
-    return patterns.sample("expected"), patterns.sample("errors")
+def _blocks(patterns: Measurement, reading: str) -> tuple[np.ndarray, np.ndarray]:
+    return patterns.sample(f"{reading}_expected"), patterns.sample(f"{reading}_errors")
 
 
-def _heads(patterns: Measurement) -> int:
+def _predicted(patterns: Measurement, reading: str) -> Int[np.ndarray, "examples layers heads"]:
+    return patterns.sample(f"{reading}_predicted")
+
+
+def _heads(patterns: Measurement, reading: str) -> int:
     """Return the number of heads of the model."""
-    return patterns.sample("predicted")[0].size
+    return _predicted(patterns, reading)[0].size
 
 
 def _clusters(patterns: Measurement) -> tuple[Clusters, None]:
@@ -35,40 +41,42 @@ def _clusters(patterns: Measurement) -> tuple[Clusters, None]:
     return clusters_of(patterns), None
 
 
-def _drawn(patterns: Measurement) -> tuple[None, int]:
+def _drawn(patterns: Measurement, reading: str) -> tuple[None, int]:
     """Return, for both blocks, the number of rows that a resample draws; None for all."""
-    return None, heads_to_draw(_heads(patterns), len(patterns.sample("errors")))
+    return None, heads_to_draw(_heads(patterns, reading), len(_blocks(patterns, reading)[1]))
 
 
 @quantity("class-share", unit="percent", within=(0, 100), patterns=PATTERNS)
-def class_share(patterns: Measurement, classes: Sequence[str] = ()) -> Estimand:
+def class_share(patterns: Measurement, classes: Sequence[str] = (), reading: Reading = "special") -> Estimand:
     """Return the percentage of all maps that belong to any of the classes (K19 figure 2)."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
-    raw = raw_shares(patterns.sample("predicted")).mean(0)[chosen].sum()
+    raw = raw_shares(_predicted(patterns, reading)).mean(0)[chosen].sum()
     note = f"{100 * raw:.1f} before the correction for the classifier's errors"
     return Estimand(
-        _blocks(patterns),
+        _blocks(patterns, reading),
         lambda *means: 100 * corrected(*means)[..., chosen].sum(-1),
         (note,),
-        drawn=_drawn(patterns),
+        drawn=_drawn(patterns, reading),
         clusters=_clusters(patterns),
     )
 
 
 @quantity("rarest-class", unit="percent", within=(0, 100), patterns=PATTERNS)
-def rarest_class(patterns: Measurement) -> Estimand:
+def rarest_class(patterns: Measurement, reading: Reading = "special") -> Estimand:
     """Return the share of the rarest class, in percent."""
     return Estimand(
-        _blocks(patterns),
+        _blocks(patterns, reading),
         lambda *means: 100 * corrected(*means),
-        drawn=_drawn(patterns),
+        drawn=_drawn(patterns, reading),
         clusters=_clusters(patterns),
         extreme="least",
     )
 
 
 @quantity("class-share-gap", unit="percent", first=Need("patterns", task="qqp"), second=Need("patterns", task="mrpc"))
-def share_gap(first: Measurement, second: Measurement, name: str = "heterogeneous") -> Estimand:
+def share_gap(
+    first: Measurement, second: Measurement, name: str = "heterogeneous", reading: Reading = "special"
+) -> Estimand:
     """Return a class's share on the first task minus that on the second, in percent.
 
     Both tasks have the same heads, but the classifier may err differently on each, so errors are drawn for each task
@@ -76,22 +84,22 @@ def share_gap(first: Measurement, second: Measurement, name: str = "heterogeneou
     tasks in the same way.
     """
     place = CLASSES.index(check_class(name))
-    heads = _heads(first)
+    heads = _heads(first, reading)
 
     def gap(expected: np.ndarray, errors: np.ndarray, expected_2: np.ndarray, errors_2: np.ndarray) -> Number:
         return 100 * (corrected(expected, errors)[..., place] - corrected(expected_2, errors_2)[..., place])
 
     return Estimand(
-        (*_blocks(first), *_blocks(second)),
+        (*_blocks(first, reading), *_blocks(second, reading)),
         gap,
         drawn=(None, heads, None, heads),
         clusters=(*_clusters(first), *_clusters(second)),
     )
 
 
-def _one_hot(patterns: Measurement) -> Float[np.ndarray, "examples columns"]:
+def _one_hot(patterns: Measurement, reading: str) -> Float[np.ndarray, "examples columns"]:
     """Return the class of each map as ones and zeros: one row per example, columns by head, then class."""
-    predicted = patterns.sample("predicted")
+    predicted = _predicted(patterns, reading)
     predicted = predicted.reshape(len(predicted), -1)
     return (predicted[:, :, None] == np.arange(SIZE)).reshape(len(predicted), -1).astype(np.float64)
 
@@ -101,15 +109,15 @@ def _by_head(mean: Float[np.ndarray, "*any columns"]) -> Float[np.ndarray, "*any
 
 
 @quantity("class-steadiness", unit="percent", within=(0, 100), patterns=PATTERNS)
-def steadiness(patterns: Measurement) -> Estimand:
+def steadiness(patterns: Measurement, reading: Reading = "special") -> Estimand:
     """Return the percentage of a head's maps that have its most frequent class, mean over heads.
 
     The class is chosen on the other half of the examples: on the same ones a head of two equally frequent classes would
     have one in more than half of its maps by luck.
     """
-    predicted, clusters = patterns.sample("predicted"), clusters_of(patterns)
+    predicted, clusters = _predicted(patterns, reading), clusters_of(patterns)
     predicted = predicted.reshape(len(predicted), -1)
-    first, one_hot = halves(len(predicted), clusters), _one_hot(patterns)
+    first, one_hot = halves(len(predicted), clusters), _one_hot(patterns, reading)
     by_first, by_second = (_by_head(one_hot[half].sum(0)).argmax(-1) for half in (first, ~first))
     same = predicted == np.where(first[:, None], by_second, by_first)
     block = same.mean(1, dtype=np.float64, keepdims=True)
@@ -119,24 +127,24 @@ def steadiness(patterns: Measurement) -> Estimand:
 @quantity(
     "same-class-across-tasks", unit="percent", within=(0, 100), by_task=Need("patterns", tasks=SEVEN_TASKS, least=2)
 )
-def same_across_tasks(by_task: tuple[Measurement, ...]) -> Estimand:
+def same_across_tasks(by_task: tuple[Measurement, ...], reading: Reading = "special") -> Estimand:
     """Return the percentage of heads with the same most frequent class on two tasks, mean over pairs of tasks."""
 
     def same(*means: np.ndarray) -> Number:
         majority = np.broadcast_arrays(*(_by_head(mean).argmax(-1) for mean in means))
         return 100 * np.mean([(a == b).mean(-1) for a, b in combinations(majority, 2)], axis=0)
 
-    return Estimand(tuple(map(_one_hot, by_task)), same, clusters=tuple(map(clusters_of, by_task)))
+    return Estimand(tuple(_one_hot(one, reading) for one in by_task), same, clusters=tuple(map(clusters_of, by_task)))
 
 
 @quantity("pattern-macro-f1", unit="macro-F1", within=(0, 1), quality=Need("pattern-quality"))
-def macro_f1_of_classifier(quality: Measurement, agreed: bool = False) -> Estimand:
+def macro_f1_of_classifier(quality: Measurement, agreed: bool = False, reading: Reading = "special") -> Estimand:
     """Return the macro-F1 of the classifier on annotated maps of heads that it was not trained on (K19 section 4.1).
 
     Heads are resampled, not maps.
 
     Args:
-        agreed: count only the maps on which annotators agree.
+        agreed: count only the maps on which readers agree.
     """
-    parts = quality.sample("agreed_confusion" if agreed else "confusion").reshape(-1, SIZE * SIZE)
+    parts = quality.sample(f"{reading}_{'agreed_' if agreed else ''}confusion").reshape(-1, SIZE * SIZE)
     return Estimand.of(parts, lambda mean: macro_f1(mean.reshape(*mean.shape[:-1], SIZE, SIZE)))

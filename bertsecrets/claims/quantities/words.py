@@ -21,6 +21,7 @@ from bertsecrets.claims.published import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.readings import Reading
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
@@ -146,13 +147,19 @@ def figure_7(features: Measurement, ranks: bool = False) -> Estimand:
 @quantity(
     "relation-heads-diagonal", unit="percent", within=(0, 100), attention=Need("relations"), patterns=Need("patterns")
 )
-def relation_heads(attention: Measurement, patterns: Measurement, relations: Sequence[str] = RELATIONS) -> Estimand:
+def relation_heads(
+    attention: Measurement,
+    patterns: Measurement,
+    relations: Sequence[str] = RELATIONS,
+    reading: Reading = "special",
+) -> Estimand:
     """Return the percentage of diagonal maps of the head that is best at a relation; the smallest over the relations.
 
-    Diagonal maps are those of the classes diagonal and vertical-diagonal.
+    Diagonal maps are those of the classes diagonal and vertical-diagonal, under a reading of what is vertical.
     """
     weights = np.hstack([flat(attention, name) for name in relations])
-    diagonal = np.isin(flat(patterns, "predicted"), [CLASSES.index(name) for name in DIAGONAL]).astype(np.float64)
+    predicted = flat(patterns, f"{reading}_predicted")
+    diagonal = np.isin(predicted, [CLASSES.index(name) for name in DIAGONAL]).astype(np.float64)
 
     def by_relation(weight: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         by_head = weight.reshape(*weight.shape[:-1], len(relations), -1)

@@ -62,6 +62,15 @@ class StackedShares:
 
 
 @dataclass(frozen=True)
+class SharesBeside:
+    """One bar per source, such as the paper and a reading of it, made up of the shares of each class, in percent."""
+
+    caption: str
+    shares: Mapping[str, Float[np.ndarray, " classes"]]
+    names: Sequence[str]
+
+
+@dataclass(frozen=True)
 class ClassMap:
     """Every head in the colour of its most frequent class; the stronger, the more of its maps have that class."""
 
@@ -71,4 +80,4 @@ class ClassMap:
     names: Sequence[str]
 
 
-Figure = HeadMap | RankedHeads | LayerBars | LayerCurves | StackedShares | ClassMap
+Figure = HeadMap | RankedHeads | LayerBars | LayerCurves | StackedShares | SharesBeside | ClassMap

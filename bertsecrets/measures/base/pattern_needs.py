@@ -9,27 +9,31 @@ from bertsecrets.store.files import digest
 
 
 class PatternWeights(Requirement):
-    """The trained classifier of attention patterns."""
+    """The trained classifiers of attention patterns, one for each reading."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return what is wrong with its files; None if nothing is."""
-        from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, held_out_errors, read_report
+        """Return what is wrong with their files; None if nothing is."""
+        from bertsecrets.patterns import classifier
 
+        folder = classifier.chosen_folder()
         try:
-            PatternClassifier.load(chosen_folder())
-            held_out_errors(read_report(chosen_folder()))
+            report = classifier.read_report(folder)
+            for reading in classifier.readings_of(report):
+                classifier.PatternClassifier.load(folder, reading)
+                classifier.held_out_errors(report, reading)
         except UserError as error:
             return str(error)
         return None
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return digests of the classifier and of the maps it was judged on, and the models of these maps."""
-        from bertsecrets.patterns.classifier import annotated_models, chosen_folder, read_report
+        """Return digests of the classifiers and of the maps they were judged on, by reading, and these maps' models."""
+        from bertsecrets.patterns.classifier import annotated_models, chosen_folder, read_report, readings_of, report_of
 
         report = read_report(chosen_folder())
+        parts = {reading: report_of(report, reading) for reading in readings_of(report)}
         return {
-            "classifier": report["weights_sha256"],
-            "judged_on": digest(report["held_out"]),
+            "classifier": {reading: part["weights_sha256"] for reading, part in parts.items()},
+            "judged_on": {reading: digest(part["held_out"]) for reading, part in parts.items()},
             "annotated_models": annotated_models(report),
         }
 

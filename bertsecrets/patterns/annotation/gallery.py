@@ -1,7 +1,7 @@
-"""Pictures of labelled maps: examples of each class, and hard cases, on which two annotators disagree."""
+"""Pictures of labelled maps: examples of each class, hard cases, and maps on which readings part."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,8 @@ from bertsecrets.patterns.classes import CLASSES
 
 EACH, PREDICTED, HARD = 5, 10, 10  # maps: in a row, in a picture of predictions, in that of hard cases
 PANEL = 170  # pixels
-HARD_CASES = "hard-cases"
+PARTED = 20  # maps in a picture of those on which readings part
+HARD_CASES, PARTED_NAME = "hard-cases", "readings-part"
 
 
 def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
@@ -62,6 +63,26 @@ def write_predicted(maps: MapSet, predicted: Mapping[str, str], folder: Path, se
     if not written:
         raise UserError("no map of this set has a prediction: give the set on which the classifier was judged")
     return written
+
+
+def write_parted(maps: MapSet, labels: Mapping[str, Sequence[str | None]], folder: Path, seed: int) -> Path:
+    """Write a picture of twenty random maps to which readings give different classes, with both as captions.
+
+    Args:
+        labels: the class of every map, by reading.
+
+    Raises:
+        UserError: the readings part on no map, or the file cannot be written.
+    """
+    both = list(zip(*labels.values(), strict=True))
+    places = [i for i, classes in enumerate(both) if len(set(classes)) > 1]
+    if not places:
+        raise UserError("the readings part on no map of this set")
+    chosen = np.random.default_rng(seed).permutation(places)[:PARTED].tolist()
+    captions = [" / ".join(str(label) for label in both[place]) for place in chosen]
+    path = folder / f"{PARTED_NAME}.png"
+    save_image(sheet(maps.take(chosen), captions, PANEL, EACH), path)
+    return path
 
 
 def hard_cases(maps: MapSet, rng: np.random.Generator) -> list[int]:

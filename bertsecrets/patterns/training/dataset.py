@@ -1,7 +1,7 @@
 """Labelled maps for training: features computed once, and folds that keep all maps of a head together."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.extras import from_extra
 from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.features.table import feature_names, features
-from bertsecrets.patterns.map_stack import MapStack, by_length
+from bertsecrets.patterns.features.of_maps import feature_table
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,11 @@ class LabelledMaps:
         rest = (part[places] for part in (self.boundary, self.labels, self.groups, self.table, self.agreed))
         return LabelledMaps(maps, *rest)
 
+    def relabelled(self, maps: MapSet) -> "LabelledMaps":
+        """Return the same maps under the labels that a set gives them; the most frequent label of a map counts."""
+        labels = np.array([CLASSES.index(label or "") for label in maps.settled().labels])
+        return replace(self, labels=labels, agreed=np.array(maps.agreed, dtype=bool))
+
     def to_learn(self, places: Int[np.ndarray, " some"] | None = None) -> "LabelledMaps":
         """Return the maps on which annotators agreed, among those at these places or among all."""
         candidates = np.arange(len(self)) if places is None else places
@@ -112,15 +116,14 @@ def open_labelled(folder: Path) -> tuple[LabelledMaps, MapSet]:
         UserError: the folder has no set, the set is damaged, or no map is labelled.
     """
     whole = MapSet.load(folder)
-    labelled = whole.take(i for i, votes in enumerate(whole.votes) if votes)
-    settled = labelled.settled()
-    return LabelledMaps.of_set(settled, labelled.agreed), settled
+    maps = whole.take(i for i, votes in enumerate(whole.votes) if votes)
+    return labelled(maps), maps
 
 
-def feature_table(maps: Sequence[np.ndarray], boundary: Sequence[int]) -> Float[np.ndarray, "maps features"]:
-    """Return the features of single maps, computed in stacks of similar length."""
-    table = np.empty((len(maps), len(feature_names())), dtype=np.float32)
-    for places in by_length([len(values) for values in maps]):
-        part = MapStack.of([maps[i] for i in places], [boundary[i] for i in places])
-        table[places] = features(part).numpy()
-    return table
+def labelled(maps: MapSet) -> LabelledMaps:
+    """Return a set's maps for training; the most frequent label of a map counts.
+
+    Raises:
+        UserError: there is no map.
+    """
+    return LabelledMaps.of_set(maps.settled(), maps.agreed)

@@ -1,17 +1,26 @@
-"""`bertsecrets train-patterns`: judge classifiers on held-out heads, train on all maps, write weights and report."""
+"""`bertsecrets train-patterns`: judge classifiers on held-out heads, train on all maps, write weights and report.
 
+One classifier for each reading of K19's words, and one for each outside reading, which other people's labels give.
+"""
+
+import re
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tabulate import tabulate
 
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.annotation.agreement import set_agreement
+from bertsecrets.patterns.annotation.attribute_file import read_attributes, under
 from bertsecrets.patterns.annotation.map_set import UNSEEN, MapSet, PatternMap, fingerprint, own_maps
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.classifier import REPORT, WEIGHTS, PatternClassifier, chosen_folder
+from bertsecrets.patterns.classifier import REPORT, SUFFIX, PatternClassifier, chosen_folder, weights_path
+from bertsecrets.patterns.readings import FEW, FEWS, READINGS
 from bertsecrets.patterns.training.audit import audit_shares
 from bertsecrets.patterns.training.cnn import PaperCnn
 from bertsecrets.patterns.training.crossval import (
@@ -24,7 +33,7 @@ from bertsecrets.patterns.training.crossval import (
     held_out,
     quality,
 )
-from bertsecrets.patterns.training.dataset import open_labelled
+from bertsecrets.patterns.training.dataset import LabelledMaps, labelled, open_labelled
 from bertsecrets.patterns.training.logistic import LogisticFeatures
 from bertsecrets.patterns.training.trees_and_regression import TreesAndRegression, fit_classifier
 from bertsecrets.store.entries import write_json
@@ -32,63 +41,127 @@ from bertsecrets.store.files import check_free, copy_whole, file_sha256, guarded
 from bertsecrets.texts.metrics import macro_f1
 
 SEED = 2019
-OURS = (WEIGHTS, REPORT)  # the files of a trained classifier
+OUTSIDE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+
+
+@dataclass(frozen=True)
+class ReadMaps:
+    """The maps of a set as one reading labels them, for training and as a set.
+
+    Args:
+        label_by_few: for each number of stripes that may count as a few, the settled label of each map.
+    """
+
+    maps: LabelledMaps
+    pictures: MapSet
+    label_by_few: Mapping[int, tuple[str | None, ...]]
+
+
+def open_read(folder: Path) -> dict[str, ReadMaps]:
+    """Return the maps of a folder that were read for attributes, under each reading; the most frequent class counts.
+
+    Raises:
+        UserError: the folder has no set, or the set or what was seen on its maps is damaged.
+    """
+    whole, seen = MapSet.load(folder), read_attributes(folder)
+    known = {one.name for one in whole}
+    for name in seen:
+        if name not in known:
+            raise UserError(f"{folder}: {name[:99]!r} was read but is not in the set: remove its rows, or get its map")
+    features: LabelledMaps | None = None
+    found: dict[str, ReadMaps] = {}
+    for reading in READINGS:
+        pictures = under(whole, seen, reading)
+        features = labelled(pictures) if features is None else features.relabelled(pictures)
+        by_few = {few: under(whole, seen, reading, few).settled().labels for few in FEWS}
+        found[reading] = ReadMaps(features, pictures, by_few if len(set(by_few.values())) > 1 else {})
+    return found
 
 
 def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the quality of the suite's classifier on annotated heads that it has not seen (claim A1).
+    """Return the quality of the suite's classifiers on annotated heads that they have not seen (claim A1).
 
     Returns:
-        values: `macro_f1`, `accuracy`, `f1_<class>`, `maps`, `heads`; `agreed_macro_f1`, `agreed_maps` for maps on
-        which annotators agree; `unseen_macro_f1`, `unseen_accuracy`, `unseen_maps` of the classifier in use for such
-        maps of an encoder that played no part in any choice; samples: `confusion` and `agreed_confusion` [head, true,
-        predicted].
+        values, each for every reading (`special_macro_f1`): `macro_f1`, `accuracy`, `f1_<class>`; `agreed_macro_f1`,
+        `agreed_maps` for maps on which readers agree; `single_macro_f1` against single readers instead of most of
+        them, `readers_macro_f1` of one reader against another; `unseen_macro_f1`, `unseen_accuracy`, `unseen_maps` of
+        the classifier in use for maps of an encoder that played no part in any choice; and `maps`, `heads`; samples:
+        `<reading>_confusion` and `<reading>_agreed_confusion` [head, true, predicted].
 
     Raises:
         MissingError: the annotated maps or scikit-learn are missing.
     """
-    fresh = quality(unseen(), SEED)["agreed"]
-    maps, _ = open_labelled(own_maps())
-    judged = held_out(TreesAndRegression(), maps, SEED)
-    figures = quality(judged, SEED)
-    values = {name: figures[name] for name in ("macro_f1", "accuracy")}
-    values |= {f"f1_{name.replace('-', '_')}": score for name, score in figures["f1"].items()}
-    parts = judged.confusions()
-    values |= {f"agreed_{name}": figures["agreed"][name] for name in ("macro_f1", "maps")}
-    values |= {f"unseen_{name}": fresh[name] for name in ("macro_f1", "accuracy", "maps")}
-    return {**values, "maps": len(maps), "heads": len(parts)}, {
-        "confusion": parts,
-        "agreed_confusion": judged.confusions(agreed=True),
-    }
+    values: dict[str, Any] = {}
+    samples: dict[str, np.ndarray] = {}
+    fresh = unseen()
+    for reading, read in open_read(own_maps()).items():
+        judged = held_out(TreesAndRegression(), read.maps, SEED)
+        figures, of_fresh, readers = quality(judged, SEED), quality(fresh[reading], SEED), _readers(read, judged)
+        own = {name: figures[name] for name in ("macro_f1", "accuracy")}
+        own |= {f"f1_{name.replace('-', '_')}": score for name, score in figures["f1"].items()}
+        own |= {f"agreed_{name}": figures["agreed"][name] for name in ("macro_f1", "maps")}
+        own |= {f"{name}_macro_f1": readers[f"{name}_macro_f1"] for name in ("single", "readers")}
+        own |= {f"unseen_{name}": of_fresh[name] for name in ("macro_f1", "accuracy")}
+        own["unseen_maps"] = len(fresh[reading].labels)
+        parts = {"confusion": judged.confusions(), "agreed_confusion": judged.confusions(agreed=True)}
+        values |= {f"{reading}_{name}": value for name, value in own.items()}
+        samples |= {f"{reading}_{name}": part for name, part in parts.items()}
+        values |= {"maps": len(read.maps), "heads": len(parts["confusion"])}
+    return values, samples
 
 
-def unseen() -> HeldOut:
-    """Return the predictions of the classifier in use for maps of an encoder that played no part in choosing it.
+def unseen() -> dict[str, HeldOut]:
+    """Return, by reading, what the classifier in use predicts for an encoder that played no part in choosing it.
 
     Raises:
         MissingError: the annotated maps are missing.
     """
-    maps, _ = open_labelled(own_maps(UNSEEN))
-    classifier = PatternClassifier.load(chosen_folder())
-    return HeldOut(maps.labels, maps.groups, maps.agreed, OnFeatures(classifier.of_features).probabilities(maps))
+    found = {}
+    for reading, read in open_read(own_maps(UNSEEN)).items():
+        classifier, maps = PatternClassifier.load(chosen_folder(), reading), read.maps
+        probabilities = OnFeatures(classifier.of_features).probabilities(maps)
+        found[reading] = HeldOut(maps.labels, maps.groups, maps.agreed, probabilities)
+    return found
 
 
 def annotations_fingerprint(folder: Path | None = None) -> str:
-    """Return a digest of a folder's maps, labels and groups; by default of the suite's own maps.
+    """Return a digest of a folder's maps, their groups and what was seen on them; by default of the suite's own maps.
 
     Raises:
         MissingError: the suite's own maps are missing.
     """
-    return fingerprint(MapSet.load(folder or own_maps()))
+    chosen = folder or own_maps()
+    return fingerprint(under(MapSet.load(chosen), read_attributes(chosen), "special"))
+
+
+def check_outside(name: str) -> str:
+    """Return the name of an outside reading.
+
+    Raises:
+        UserError: it is one of the suite's own readings, or cannot be the name of a file.
+    """
+    if name in READINGS or not OUTSIDE_NAME.fullmatch(name):
+        raise UserError(
+            f"{name[:60]!r} cannot be an outside reading: use letters, digits and '-', and neither of "
+            f"{' and '.join(READINGS)}, which are the suite's own"
+        )
+    return name
 
 
 def train_patterns(
-    data: Path, output: Path, cnn: PaperCnn | None = None, progress: Callable[[str], Any] | None = None
+    data: Path,
+    output: Path,
+    cnn: PaperCnn | None = None,
+    progress: Callable[[str], Any] | None = None,
+    *,
+    outside: Mapping[str, Path] | None = None,
 ) -> dict[str, Any]:
     """Cross-validate, train on all maps, and write weights and report to a folder, completely or not at all.
 
     Args:
+        data: a set of maps that were read for attributes.
         cnn: the paper's classifier, to be compared with ours; None leaves it out.
+        outside: sets of maps that other people have labelled with the five classes, by the names of their readings.
 
     Returns:
         the report. On one machine it is always the same, except for `seconds`.
@@ -97,40 +170,80 @@ def train_patterns(
         UserError: the output folder is not free, or the maps cannot be used.
         MissingError: scikit-learn is missing.
     """
-    check_free(output, OURS)
-    maps, pictures = open_labelled(data)
-    ours = TreesAndRegression()
-    methods: list[Method] = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
-    figures, judged = compare(methods, maps, SEED, progress)
-    began = time.monotonic()
-    classifier = fit_classifier(maps.to_learn(), SEED)
-    seconds = time.monotonic() - began
+    named = {check_outside(name): folder for name, folder in (outside or {}).items()}
+    files = (REPORT, *(f"{reading}{SUFFIX}" for reading in (*READINGS, *named)))
+    check_free(output, files)
+    sets = open_read(data) | {name: ReadMaps(*open_labelled(folder), {}) for name, folder in named.items()}
     with guarded_writes(output), tempfile.TemporaryDirectory() as room:
         made = Path(room)
-        classifier.save(made / WEIGHTS)
         report = {
-            **figures,
+            "readings": {name: _train(name, read, made, cnn, progress) for name, read in sets.items()},
             "cnn": {"epochs": cnn.epochs, "patience": cnn.patience, "canvas": cnn.canvas} if cnn else None,
-            "classes": {name: int((maps.labels == i).sum()) for i, name in enumerate(CLASSES)},
-            "maps": len(maps),
-            "models": _by_model(pictures, judged[ours.name]),
-            "shares": _audit(judged[ours.name], pictures),
-            "heads": len(set(maps.groups.tolist())),
             "folds": FOLDS,
             "seed": SEED,
-            "temperature": classifier.temperature,
             "data": annotations_fingerprint(data),
-            "weights_sha256": file_sha256(made / WEIGHTS),
-            "held_out": _held_out_rows(pictures, judged[ours.name]),
-            "seconds": {"train": round(seconds, 1)},
         }
         write_json(made / REPORT, report)
-        copy_whole(made, output, OURS)
+        copy_whole(made, output, files)
     return report
 
 
-def _held_out_rows(maps: MapSet, judged: HeldOut) -> list[dict[str, Any]]:
-    """Return a row for each map: the annotators' label, and the prediction of a classifier trained on other heads."""
+def _train(
+    reading: str, read: ReadMaps, made: Path, cnn: PaperCnn | None, progress: Callable[[str], Any] | None
+) -> dict[str, Any]:
+    """Judge and train the classifier for a reading; returns its part of the report."""
+    ours, maps, pictures = TreesAndRegression(), read.maps, read.pictures
+    methods: list[Method] = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
+    said = (lambda line: progress(f"{reading}, {line}")) if progress else None
+    figures, judged = compare(methods, maps, SEED, said)
+    began = time.monotonic()
+    classifier = fit_classifier(maps.to_learn(), SEED)
+    seconds = time.monotonic() - began
+    path = weights_path(made, reading)
+    classifier.save(path)
+    return {
+        **figures,
+        "readers": _readers(read, judged[ours.name]),
+        "classes": {name: int((maps.labels == i).sum()) for i, name in enumerate(CLASSES)},
+        "maps": len(maps),
+        "models": _by_model(pictures, judged[ours.name]),
+        "shares": _audit(judged[ours.name], pictures),
+        "heads": len(set(maps.groups.tolist())),
+        "temperature": classifier.temperature,
+        "weights_sha256": file_sha256(path),
+        "held_out": _held_out_rows(read, judged[ours.name]),
+        "seconds": {"train": round(seconds, 1)},
+    }
+
+
+def _readers(read: ReadMaps, judged: HeldOut) -> dict[str, Any]:
+    """Return how far two readers of the same maps agree, and the classifier with single readers; nothing if one read.
+
+    Returns:
+        `readers_macro_f1` of the second readings as predictions of the first, `share` of maps and Cohen's `kappa`; and
+        `single_macro_f1`, the mean of the classifier's against the first and against the second readings. The last
+        compares with the first like with like: both are held against one reader.
+    """
+    pairs = [read.pictures.labels, read.pictures.second_labels]
+    if any(label is None for labels in pairs for label in labels):
+        return {}
+    first, second = (np.array([CLASSES.index(label or "") for label in labels]) for labels in pairs)
+    agreed = set_agreement(read.pictures)
+    assert agreed is not None
+    single = [macro_f1(confusion(labels, judged.predicted)) for labels in (first, second)]
+    return {
+        "readers_macro_f1": float(macro_f1(confusion(first, second))),
+        "share": agreed.share,
+        "kappa": agreed.kappa,
+        "single_macro_f1": float(np.mean(single)),
+    }
+
+
+def _held_out_rows(read: ReadMaps, judged: HeldOut) -> list[dict[str, Any]]:
+    """Return a row for each map: the annotators' label, and the prediction of a classifier trained on other heads.
+
+    Where the label hangs on how many stripes are a few, `label_by_few` has the others.
+    """
     return [
         {
             "map": one.name,
@@ -140,17 +253,26 @@ def _held_out_rows(maps: MapSet, judged: HeldOut) -> list[dict[str, Any]]:
             "predicted": CLASSES[predicted],
             "agreed": bool(agreed),
             "probabilities": np.round(probabilities, 4).tolist(),
+            **_other_labels(read, place, CLASSES[true]),
         }
-        for one, group, true, predicted, agreed, probabilities in zip(
-            maps,
-            judged.groups.tolist(),
-            judged.labels,
-            judged.predicted,
-            judged.agreed,
-            judged.probabilities,
-            strict=True,
+        for place, (one, group, true, predicted, agreed, probabilities) in enumerate(
+            zip(
+                read.pictures,
+                judged.groups.tolist(),
+                judged.labels,
+                judged.predicted,
+                judged.agreed,
+                judged.probabilities,
+                strict=True,
+            )
         )
     ]
+
+
+def _other_labels(read: ReadMaps, place: int, label: str) -> dict[str, dict[str, str | None]]:
+    """Return a map's labels at other numbers of stripes that may count as a few, where they differ from its own."""
+    others = {str(few): labels[place] for few, labels in read.label_by_few.items() if few != FEW}
+    return {"label_by_few": others} if set(others.values()) - {label} else {}
 
 
 def _audit(judged: HeldOut, maps: MapSet) -> dict[str, Any]:
@@ -181,7 +303,11 @@ def _by_model(maps: MapSet, judged: HeldOut) -> dict[str, dict[str, float]]:
 
 
 def show(report: dict[str, Any]) -> str:
-    """Return a report's classifiers as a table, and a line about the maps."""
+    """Return a report's classifiers as a table for each reading, with lines about maps and readers."""
+    return "\n\n".join(f"{name}\n{_show(part, report['folds'])}" for name, part in report["readings"].items())
+
+
+def _show(report: dict[str, Any], folds: int) -> str:
     header = ("classifier", "macro-F1", "95 % interval", *CLASSES, "calibration error", "agreed maps", "95 % interval")
     rows = [
         (
@@ -196,9 +322,16 @@ def show(report: dict[str, Any]) -> str:
         for name, figures in report["classifiers"].items()
     ]
     counts = ", ".join(f"{count} {name}" for name, count in report["classes"].items())
-    table = tabulate(rows, header, disable_numparse=True)
     agreed = next(iter(report["classifiers"].values()))["agreed"]["maps"]
-    return (
-        f"{table}\n\n{report['maps']} maps of {report['heads']} heads ({counts}), {report['folds']} folds by head; "
-        f"at least four in five annotators agree on {agreed} of the maps"
-    )
+    lines = [
+        tabulate(rows, header, disable_numparse=True),
+        f"{report['maps']} maps of {report['heads']} heads ({counts}), {folds} folds by head; "
+        f"at least four in five annotators agree on {agreed} of the maps",
+    ]
+    if report["readers"]:
+        readers = report["readers"]
+        lines.append(
+            f"one reader against another: macro-F1 {readers['readers_macro_f1']:.3f}, kappa {readers['kappa']:.2f}; "
+            f"the first classifier against single readers: {readers['single_macro_f1']:.3f}"
+        )
+    return "\n".join(lines)

@@ -12,7 +12,7 @@ from patterned import pattern_set
 from safetensors.numpy import load_file, save_file
 
 from bertsecrets.claims.schema import load_claims
-from bertsecrets.patterns.classifier import REPORT, SHIPPED, WEIGHTS
+from bertsecrets.patterns.classifier import REPORT, SHIPPED, weights_path
 from bertsecrets.settings import project_path
 from bertsecrets.store.files import file_sha256
 
@@ -365,17 +365,19 @@ def spoilt(change, room):
     """Change the classifier's tensors or facts, and let the report name the changed file."""
     folder = room.folder / "classifier"
     shutil.copytree(SHIPPED, folder)
-    tensors = load_file(folder / WEIGHTS)
-    with (folder / WEIGHTS).open("rb") as file:
+    weights = weights_path(folder, "stripes")
+    tensors = load_file(weights)
+    with weights.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         facts = json.loads(json.loads(file.read(size))["__metadata__"]["facts"])
     content = change(tensors, facts)
     if isinstance(content, bytes):
-        (folder / WEIGHTS).write_bytes(content)
+        weights.write_bytes(content)
     else:
-        save_file(tensors, folder / WEIGHTS, {"facts": content or json.dumps(facts)})
+        save_file(tensors, weights, {"facts": content or json.dumps(facts)})
     report = json.loads((folder / REPORT).read_text())
-    room.file(f"classifier/{REPORT}", json.dumps({**report, "weights_sha256": file_sha256(folder / WEIGHTS)}))
+    report["readings"]["stripes"]["weights_sha256"] = file_sha256(weights)
+    room.file(f"classifier/{REPORT}", json.dumps(report))
 
 
 def within(name, change):

@@ -1,0 +1,96 @@
+"""Claims that hang on a word: judged under each reading; where these part, the reading decides and nothing else."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from measurements import SETTINGS, measured, of_id
+
+from bertsecrets.claims.band import format_interval, format_number
+from bertsecrets.claims.judge import judge
+from bertsecrets.claims.readings import reading_of, under, under_readings
+from bertsecrets.claims.record import record
+from bertsecrets.claims.schema import cases
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.readings import READINGS
+from bertsecrets.report.text import describe, verdict_row
+
+HALF = of_id("A4-rte-half")  # heterogeneous maps below 50 %
+
+
+def shares(seed: int, **heterogeneous: float):
+    """A measurement with these shares of heterogeneous maps, by reading, in percent; the rest are vertical."""
+    rng, samples = np.random.default_rng(seed), {}
+    for reading, percent in heterogeneous.items():
+        expected = np.zeros((300, 5))
+        expected[:, CLASSES.index("heterogeneous")] = np.clip(percent / 100 + rng.normal(0, 0.02, 300), 0, 1)
+        expected[:, 0] = 1 - expected.sum(1)
+        samples[f"{reading}_expected"] = expected
+        samples[f"{reading}_errors"] = np.zeros((90, 5))
+        samples[f"{reading}_predicted"] = np.zeros((300, 6, 12), dtype=np.int8)
+    return measured("patterns", {}, samples, seed=seed)
+
+
+def verdict(case=HALF, seeds=3, **heterogeneous):
+    return judge(case, [{"patterns": shares(seed, **heterogeneous)} for seed in range(1, seeds + 1)], SETTINGS)
+
+
+@pytest.mark.parametrize(("special", "stripes", "outcome"), [(30, 10, "reproduced"), (60, 80, "deviates")])
+def test_where_both_readings_say_the_same_that_is_the_verdict(special, stripes, outcome):
+    found = verdict(special=special, stripes=stripes)
+    assert found.outcome == outcome
+    assert {name: one.outcome for name, one in found.readings.items()} == dict.fromkeys(READINGS, outcome)
+    assert found.observed == pytest.approx(special, abs=1)
+
+
+def test_where_they_part_the_reading_decides_and_both_are_shown():
+    found = verdict(special=60, stripes=10)
+    assert found.outcome == "inconclusive"
+    both = found.readings["special"], found.readings["stripes"]
+    special, stripes = (f"{format_number(one.observed)} {format_interval(one.interval)}" for one in both)
+    assert found.reason == f"the reading decides: special deviates ({special}), stripes reproduced ({stripes})"
+    assert found.power == ""  # no seed decides what a word means
+    assert not found.open
+    for shown in (describe(found), " ".join(verdict_row(found))):
+        assert f"special {special}, stripes {stripes}" in shown
+
+
+def test_each_reading_is_judged_as_if_it_were_the_only_one():
+    both = verdict(special=45, stripes=52)
+    for reading in READINGS:
+        alone = verdict(under(HALF, reading), special=45, stripes=52)
+        own = both.readings[reading]
+        assert (own.outcome, own.observed, own.interval) == (alone.outcome, alone.observed, alone.interval)
+        assert reading_of(own.case) == reading
+
+
+def test_error_rates_are_those_at_which_every_reading_says_so():
+    found = verdict(special=45, stripes=10)
+    assert found.p_against == max(one.p_against for one in found.readings.values())
+    assert found.p_for == max(one.p_for for one in found.readings.values())
+
+
+def test_the_data_has_both_readings():
+    data = verdict(special=60, stripes=10).as_json()
+    assert {name: one["verdict"] for name, one in data["readings"].items()} == {
+        "special": "deviates", "stripes": "reproduced"
+    }  # fmt: skip
+    assert data["observed"] == data["readings"]["special"]["observed"]
+
+
+def test_a_model_of_which_some_maps_are_no_numbers_is_degenerate_once():
+    whole = shares(1, special=60, stripes=10)
+    spoilt = {**whole.samples, "stripes_predicted": whole.samples["stripes_predicted"] - 1}
+    found = judge(HALF, [{"patterns": dataclasses.replace(whole, samples=spoilt)}], SETTINGS)
+    assert (found.outcome, found.readings) == ("degenerate", {})
+
+
+def test_runs_on_record_are_those_of_a_reading():
+    runs = record("m", [verdict(special=60, stripes=10)])["runs"]
+    assert [one["reading"] for one in runs] == list(READINGS)
+    assert [round(one["values"][0][0]) for one in runs] == [60, 10]
+
+
+def test_all_claims_about_classes_of_maps_are_judged_under_each_reading():
+    hanging = {case.claim.id for case in cases() if under_readings(case)}
+    assert hanging == {"A1", "A2", "A3", "A4", "F1"}
