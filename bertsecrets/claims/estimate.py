@@ -74,9 +74,12 @@ class Estimate:
         return bool(np.isfinite(self.value) and np.isfinite(self.replicates).all())
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Return the central interval of this confidence, as far as it lies in the quantity's range."""
+        """Return the central interval of this confidence, as far as it lies in the quantity's range.
+
+        It holds the observed value also where resamples hardly ever reach it, such as a head that is best by a hair.
+        """
         low, high = np.clip(self._unbounded(confidence), *self.within)
-        return float(low), float(high)
+        return min(float(low), self.value), max(float(high), self.value)
 
     def _unbounded(self, confidence: float) -> tuple[float, float]:
         """Return the central interval of this confidence.

@@ -105,6 +105,22 @@ def test_an_interval_stays_within_the_range_of_its_quantity():
     assert estimate([score], SETTINGS, known).interval(0.95)[1] > 100
 
 
+def test_an_interval_holds_what_was_observed():
+    """Also where resamples hardly ever reach it: of two columns that are as good, the best one's companion."""
+    rng = np.random.default_rng(4)
+    good = rng.normal(size=(60, 1)).repeat(2, axis=1)
+    good[0, 0] += 1e-9
+    block = np.hstack([good, np.zeros((60, 1)), np.full((60, 1), 5.0)])
+
+    def companion(mean):
+        return np.where(mean[..., 0] > mean[..., 1], mean[..., 2], mean[..., 3])
+
+    found = estimate([Estimand.of(block, companion)], FEW)
+    low, high = found.interval(0.95)
+    assert found.value == 0
+    assert low <= 0 <= high
+
+
 def test_a_correlation_near_one_is_not_missed():
     """Noise in a map takes from its correlation, and resampling takes as much again: plain BCa has nothing to count."""
     rng, held = np.random.default_rng(13), 0
