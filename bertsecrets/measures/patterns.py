@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figures import ClassMap, Figure, SharesBeside, StackedShares
+from bertsecrets.measures.base.figures import ClassMap, Figure, LayerBars, RankedHeads, SharesBeside, StackedShares
 from bertsecrets.measures.base.pattern_needs import PatternWeights
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
@@ -161,7 +161,7 @@ class Patterns(AttentionMeasure):
         return []
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield all shares beside figure 2, and by reading those by layer and every head's most frequent class."""
+        """Yield all shares beside figure 2 and, by reading, those by layer, and by head the most frequent class and haze."""
         readings = readings_in(measurement)
         shares = {"K19, figure 2": published_shares(measurement.subject.task)}
         for name in readings:
@@ -176,6 +176,20 @@ class Patterns(AttentionMeasure):
                 np.asarray(measurement.value(f"{name}_majority"), dtype=int),
                 np.asarray(measurement.value(f"{name}_agreement")),
                 CLASSES,
+            )
+            haze = 100.0 * (measurement.sample(f"{name}_predicted") == CLASSES.index("heterogeneous"))
+            yield LayerBars(
+                f"Heterogeneous maps by layer with 95 % interval over examples, as classified, {words}",
+                haze.mean(2),
+                lambda mean: mean,
+                "percent of maps",
+            )
+            yield RankedHeads(
+                f"Heterogeneous maps of every head with 95 % interval over examples, as classified, {words}",
+                haze.reshape(len(haze), -1),
+                lambda mean: mean,
+                haze.shape[2],
+                "percent of maps",
             )
 
 

@@ -86,7 +86,9 @@ def test_patterns_are_drawn_by_layer_and_by_head():
         replace(found("patterns", **under), samples={f"{one}_predicted": np.zeros(0) for one in READINGS})
     )
     assert all(f"<!-- {source} -->" in beside for source in ("K19, figure 2", *READINGS))
-    for (by_layer, one), (by_head, other), reading in zip(drawn[::2], drawn[1::2], READINGS, strict=True):
+    assert len(drawn) == 4 * len(READINGS)
+    assert all("95 % interval" in caption for caption, _ in drawn[2:4])
+    for (by_layer, one), (by_head, other), reading in zip(drawn[::4], drawn[1::4], READINGS, strict=True):
         assert "by layer" in by_layer
         assert "each head" in by_head
         assert f"reading {reading}" in by_layer
