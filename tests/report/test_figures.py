@@ -83,7 +83,10 @@ def test_patterns_are_drawn_by_layer_and_by_head():
     values |= {f"corrected_{key(name)}": 0.2 for name in CLASSES}
     under = {f"{reading}_{name}": value for reading in READINGS for name, value in values.items()}
     (_, beside), *drawn = draw(
-        replace(found("patterns", **under), samples={f"{one}_predicted": np.zeros(0) for one in READINGS})
+        replace(
+            found("patterns", **under),
+            samples={f"{one}_predicted": np.tile(values["majority"], (9, 1, 1)) for one in READINGS},
+        )
     )
     assert all(f"<!-- {source} -->" in beside for source in ("K19, figure 2", *READINGS))
     assert len(drawn) == 4 * len(READINGS)
