@@ -161,7 +161,7 @@ class Patterns(AttentionMeasure):
         return []
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield all shares beside figure 2 and, by reading, those by layer and head with heterogeneous ones' intervals."""
+        """Yield all shares beside figure 2 and, by reading, those by layer and head."""
         readings = readings_in(measurement)
         shares = {"K19, figure 2": published_shares(measurement.subject.task)}
         for name in readings:

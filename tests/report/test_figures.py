@@ -82,12 +82,8 @@ def test_patterns_are_drawn_by_layer_and_by_head():
     values |= {f"share_{key(name)}": np.full((2, 3), 0.2) for name in CLASSES}
     values |= {f"corrected_{key(name)}": 0.2 for name in CLASSES}
     under = {f"{reading}_{name}": value for reading in READINGS for name, value in values.items()}
-    (_, beside), *drawn = draw(
-        replace(
-            found("patterns", **under),
-            samples={f"{one}_predicted": np.tile(values["majority"], (9, 1, 1)) for one in READINGS},
-        )
-    )
+    samples = {f"{reading}_predicted": np.tile(values["majority"], (9, 1, 1)) for reading in READINGS}
+    (_, beside), *drawn = draw(replace(found("patterns", **under), samples=samples))
     assert all(f"<!-- {source} -->" in beside for source in ("K19, figure 2", *READINGS))
     assert len(drawn) == 4 * len(READINGS)
     assert all("95 % interval" in caption for caption, _ in drawn[2:4])
