@@ -30,8 +30,6 @@ from bertsecrets.patterns.features.table import features
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import corrected, majority, raw_shares
-from bertsecrets.published import published_figures
-from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 
@@ -110,7 +108,6 @@ def key(name: str) -> str:
 
 
 UNCHECKED = "the pattern classifier has not been checked on maps of this model (only on maps of {})"
-FIGURE_2 = dict(zip(CLASSES, ("Vertical", "Diagonal", "Vert+Diag", "Block", "Heterogeneous"), strict=True))
 WORDS = {
     "special": "vertical is attention to [CLS] and [SEP]",
     "stripes": "vertical is a few stripes, on any token",
@@ -163,10 +160,14 @@ class Patterns(AttentionMeasure):
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield all shares beside figure 2 and, by reading, those by layer and head."""
         readings = readings_in(measurement)
-        shares = {"K19, figure 2": published_shares(measurement.subject.task)}
-        for name in readings:
-            shares[name] = np.array([100 * float(measurement.value(f"{name}_corrected_{key(c)}")) for c in CLASSES])
-        yield SharesBeside("Share of each class of attention maps under each reading: {who}", shares, CLASSES)
+        shares = {
+            name: np.array([100 * float(measurement.value(f"{name}_corrected_{key(c)}")) for c in CLASSES])
+            for name in readings
+        }
+        task_name = measurement.subject.task
+        yield SharesBeside(
+            "Share of each class of attention maps under each reading: {who}", shares, CLASSES, task_name
+        )
         for name in readings:
             words = f"reading {name}{f' ({WORDS[name]})' if name in WORDS else ''}: {{who}}"
             by_layer = {c: np.asarray(measurement.value(f"{name}_share_{key(c)}")).mean(1) for c in CLASSES}
@@ -198,10 +199,3 @@ def readings_in(measurement: Measurement) -> list[str]:
     suffix = "_predicted"
     names = [name.removesuffix(suffix) for name in measurement.samples if name.endswith(suffix)]
     return sorted(names, key=lambda name: (name not in READINGS, name))
-
-
-def published_shares(task_name: str) -> Float[np.ndarray, " classes"]:
-    """Return the shares of the classes in K19's figure 2, in percent, in the order of `CLASSES`."""
-    bars = published_figures()["fig2"]
-    by_class = dict(zip(bars["order"], bars[TASKS[task_name].title], strict=True))
-    return np.array([by_class[FIGURE_2[name]] for name in CLASSES])

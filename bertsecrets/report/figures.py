@@ -20,6 +20,7 @@ from bertsecrets.measures.base.figures import (
 )
 from bertsecrets.measures.base.figures import Figure as Shown
 from bertsecrets.measures.registry import get_measure
+from bertsecrets.published import published_figures
 from bertsecrets.settings import JudgeParams
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
@@ -32,6 +33,13 @@ with from_extra("matplotlib"):
 
 mpl.rcParams["svg.hashsalt"] = "bertsecrets"  # the same figure gives the same file
 mpl.rcParams["text.parse_math"] = False  # a $ in a title or unit is a dollar sign
+FIGURE_2 = {  # what K19's figure 2 calls the classes
+    "vertical": "Vertical",
+    "diagonal": "Diagonal",
+    "vertical-diagonal": "Vert+Diag",
+    "block": "Block",
+    "heterogeneous": "Heterogeneous",
+}
 KINDS = ("#4477aa", "#ee6677", "#aa3377", "#ccbb44", "#bbbbbb")  # of the five classes; safe for the colour-blind
 
 
@@ -82,7 +90,8 @@ def _(figure: StackedShares, settings: JudgeParams) -> str:
 
 @draw.register
 def _(figure: SharesBeside, settings: JudgeParams) -> str:
-    return shares_beside(figure.shares, figure.names)
+    published = figure_2(figure.task, figure.names)
+    return shares_beside({"K19, figure 2": published, **figure.shares}, figure.names)
 
 
 @draw.register
@@ -178,6 +187,13 @@ def stacked_shares(shares: Mapping[str, Float[np.ndarray, " layers"]]) -> str:
     axes.set_ylabel("percent of maps")
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return svg(figure)
+
+
+def figure_2(task_name: str, names: Sequence[str]) -> Float[np.ndarray, " classes"]:
+    """Return the shares of classes in K19's figure 2, in percent, in the order of their names."""
+    bars = published_figures()["fig2"]
+    shares = dict(zip(bars["order"], bars[TASKS[task_name].title], strict=True))
+    return np.array([shares[FIGURE_2[name]] for name in names])
 
 
 def shares_beside(shares: Mapping[str, Float[np.ndarray, " classes"]], names: Sequence[str]) -> str:

@@ -56,7 +56,8 @@ def test_it_is_small_and_carries_no_annotated_map(wheel):
         "bertsecrets/py.typed",
         "bertsecrets/data/params.yaml",
         "bertsecrets/data/expected/C-change.yaml",
-        "bertsecrets/patterns/weights/weights.safetensors",
+        "bertsecrets/patterns/weights/special.safetensors",
+        "bertsecrets/patterns/weights/stripes.safetensors",
         "bertsecrets/report/templates/page.html",
         "bertsecrets/patterns/annotation/page.html",
     ):

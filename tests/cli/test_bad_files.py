@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from calls import run, told
 from measurements import judged, of_id, scored
-from patterned import pattern_set
+from patterned import pattern_set, save_read
 from treebank_sample import HEADS, TREES
 
 from bertsecrets.patterns.annotation.map_set import MapSet
@@ -188,6 +188,6 @@ def test_a_bad_treebank_is_named(capsys, tmp_path, trees, heads, message):
 @pytest.mark.parametrize("classes", [1, 5])
 def test_too_few_maps_of_each_class_are_said(capsys, tmp_path, classes):
     maps = pattern_set(20)
-    MapSet(maps.maps, tuple(CLASSES[number % classes] for number in range(20))).save(tmp_path / "maps")
+    save_read(MapSet(maps.maps, tuple(CLASSES[number % classes] for number in range(20))), tmp_path / "maps")
     line = told(capsys, "train-patterns", "--data", tmp_path / "maps", "--output", tmp_path / "out")
     assert "5 folds need at least 5 maps in each of two classes" in line

@@ -63,11 +63,12 @@ class StackedShares:
 
 @dataclass(frozen=True)
 class SharesBeside:
-    """One bar per source, such as the paper and a reading of it, made up of the shares of each class, in percent."""
+    """One bar for K19's figure 2 and one per reading of it, made up of the shares of each class, in percent."""
 
     caption: str
     shares: Mapping[str, Float[np.ndarray, " classes"]]
     names: Sequence[str]
+    task: str
 
 
 @dataclass(frozen=True)

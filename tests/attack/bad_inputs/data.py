@@ -414,7 +414,7 @@ CLASSIFIER = [
     BadInput(
         f"classifier: {name}",
         ("measure", "patterns", "--task", "rte", "--init", "untrained", *COMMON),
-        ("{room}/classifier/weights.safetensors", says),
+        ("{room}/classifier/stripes.safetensors", says),
         functools.partial(spoilt, without_tensor(change)),
         (("BERTSECRETS_PATTERNS", "{room}/classifier"),),
     )
