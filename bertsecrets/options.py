@@ -59,7 +59,7 @@ SWITCH: dict[str, Any] = {"action": "store_true"}
 
 # How a command line parses each option, with its help.
 PARSING: dict[str, dict[str, Any]] = {
-    "model": {"help": "model: a hub name, a folder, or minilm; NAME@REVISION pins a commit"},
+    "model": {"help": "model: a hub name, a folder, minilm or mpnet; NAME@REVISION pins a commit"},
     "glue": {
         "help": "local GLUE folder, or hub (default: BERTSECRETS_GLUE, otherwise the hub); "
         "repeatable: later folders fill in missing tasks",

