@@ -3,7 +3,7 @@
 import argparse
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -106,14 +106,24 @@ PARSING: dict[str, dict[str, Any]] = {
     "allow_unofficial_data": {"help": "accept data whose row or class counts differ from official GLUE", **SWITCH},
 }
 
+CHECKPOINT: dict[str, Any] = {
+    "help": "judge this one fine-tuned checkpoint, a folder of the task that --task names; --model then names the "
+    "pretrained model for claims that compare with it",
+    **FOLDER,
+}
+OF_TRAINING = ("seeds", "budget", "train_limit", "precision")  # options that a trained checkpoint leaves nothing to
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """The options of a run; those not given come from the environment or from `params.yaml`.
 
+    With `checkpoint`, that folder alone is judged, fine-tuned on `checkpoint_task`, and `model` is the pretrained model
+    that it is compared with.
+
     Raises:
-        UserError: a limit, a number of seeds or of threads is below 1, the precision or what is kept is unknown, or the
-            budget is no time.
+        UserError: a limit, a number of seeds or of threads is below 1, the precision or what is kept is unknown, the
+            budget is no time, or `checkpoint` goes with what it leaves no choice of.
     """
 
     model: str | None = None
@@ -130,6 +140,8 @@ class RunOptions:
     seeds: int | str | None = None  # a number, or `auto`
     budget: str | None = None
     keep_checkpoints: str = "full"
+    checkpoint: Path | str | None = None
+    checkpoint_task: str | None = None
     offline: bool = False
     allow_unofficial_data: bool = False
     accept_older: bool = False
@@ -155,12 +167,39 @@ class RunOptions:
             raise UserError(f"unknown --keep-checkpoints {self.keep_checkpoints!r}: {hint}")
         if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
             raise UserError(f"--threads {self.threads} is out of range: give 1 to {MOST_THREADS}")
+        if self.checkpoint is not None:
+            self._check_checkpoint()
+
+    def _check_checkpoint(self) -> None:
+        if self.checkpoint_task is None:
+            raise UserError("--checkpoint needs the one task that it was fine-tuned on: name it with --task")
+        given = [name for name in OF_TRAINING if getattr(self, name) is not None]
+        given += ["keep_checkpoints"] if self.keep_checkpoints != "full" else []
+        if given:
+            raise UserError(
+                f"--{given[0].replace('_', '-')} has no effect on --checkpoint, which is trained already: leave it out"
+            )
 
     @classmethod
     def of(cls, namespace: argparse.Namespace) -> "RunOptions":
         """Return the options of a run from a parsed command line; its other options are ignored."""
         given = {name: getattr(namespace, name) for name in PARSING if hasattr(namespace, name)}
         return cls(**{name: value for name, value in given.items() if value is not None})
+
+    def judging(self, checkpoint: Path | None, tasks: Sequence[str]) -> "RunOptions":
+        """Return the options with a single checkpoint to judge, if there is one, of the only task.
+
+        Raises:
+            UserError: there is not exactly one task, or an option has no effect on a checkpoint.
+        """
+        if checkpoint is None:
+            return self
+        return replace(self, checkpoint=checkpoint, checkpoint_task=tasks[0] if len(tasks) == 1 else None)
+
+    @property
+    def judged(self) -> str | None:
+        """What verdicts are about: the checkpoint, or else the model that is named; None for the usual model."""
+        return self.model if self.checkpoint is None else str(self.checkpoint)
 
     @property
     def glue_folders(self) -> list[Path]:

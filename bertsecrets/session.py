@@ -57,6 +57,8 @@ from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import ALL_TASKS, task
 from bertsecrets.types import AUTO, Measurement, Subject, slug
 
+OTHERWISE_TRAINED = {"random": "a model trained from random weights", "frozen": "a model trained on a frozen encoder"}
+
 notebook.show_in_notebooks()
 
 
@@ -114,12 +116,14 @@ class Session:
 
     @property
     def model(self) -> str:
-        """The model named in the options, or the default in `params.yaml`."""
-        return self.options.model or self.settings.model
+        """What is judged: the checkpoint or model named in the options, or the model in `params.yaml`."""
+        return self.options.judged or self.settings.model
 
     @property
     def seeds(self) -> Sequence[int]:
         """The seeds given by the options, or those in `params.yaml`; all that may be added where they are added."""
+        if self.options.checkpoint is not None:
+            return [1]
         wanted = self.settings.seeds if self.options.seeds is None else self.options.seeds
         if isinstance(wanted, str):
             return seed_range(LOOKS)
@@ -133,7 +137,10 @@ class Session:
     @property
     def adds_seeds(self) -> bool:
         """Whether seeds are added one by one while they can decide a claim (`--seeds auto`)."""
-        return (self.settings.seeds if self.options.seeds is None else self.options.seeds) == AUTO
+        return (
+            self.options.checkpoint is None
+            and (self.settings.seeds if self.options.seeds is None else self.options.seeds) == AUTO
+        )
 
     @property
     def budget(self) -> float | None:
@@ -142,21 +149,27 @@ class Session:
         return None if given is None else seconds(given)
 
     def ref(self, model: str) -> ModelRef:
-        """Return the reference to a model's files.
+        """Return the reference to a model's files; where a checkpoint is judged, to those that it was trained from.
 
         Raises:
             UserError: the folder does not exist, or a packaged model is not installed.
         """
         if model not in self._refs:
-            self._refs[model] = locate(model, self.options.offline)
+            named = self.options.model if model == self.options.judged else None
+            self._refs[model] = locate(named or model, self.options.offline)
         return self._refs[model]
 
     def check_model(self, model: str | None = None) -> None:
-        """Make sure that a model is available, before anything expensive starts.
+        """Make sure that a model, or the checkpoint that is judged, is available before anything expensive starts.
 
         Raises:
-            UserError: the model is not available.
+            UserError: it is not, or the checkpoint is none of its task.
         """
+        checkpoint, of_task = self.options.checkpoint, self.options.checkpoint_task
+        if checkpoint is not None and of_task is not None and model is None:
+            loading.open_checkpoint_config(Path(checkpoint), task(of_task))
+            loading.open_checkpoint(Path(checkpoint), task(of_task), self.ref(self.model))  # reads all that it holds
+            return
         loading.open_config(self.ref(model or self.model))
 
     # ------------------------------------------------------------------ in Python
@@ -260,7 +273,10 @@ class Session:
         if not any(get_measure(measurement.measure).reads_model for measurement in verdict.measurements):
             return {}
         ref = self.ref(self.model)
-        return {"weights": ref.identity(), "tokenizer": ref.tokenizer()}
+        if self.options.checkpoint is None:
+            return {"weights": ref.identity(), "tokenizer": ref.tokenizer()}
+        own = ModelRef.in_folder(Path(self.options.checkpoint))
+        return {"weights": own.identity(), "tokenizer": own.tokenizer() or ref.tokenizer(), "base": ref.identity()}
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return why a measure cannot be run on a task (data, frames, spaCy); None if it can."""
@@ -459,6 +475,8 @@ class Session:
             UserError: the measure or an option is unknown, or something that is needed is missing.
         """
         own = get_measure(measure)
+        if checkpoint is None and self.options.checkpoint is not None:
+            checkpoint = self._single(own, subject, Path(self.options.checkpoint))
         try:
             with self._asked(own, subject, checkpoint, options) as (run, key):
                 return self._stored_or_made(own, subject, checkpoint, run, key)
@@ -467,6 +485,23 @@ class Session:
         except BaseException:
             self.still_needed(subject)
             raise
+
+    def _single(self, measure: Measure, subject: Subject, checkpoint: Path) -> Path | None:
+        """Return the folder to measure where one checkpoint is judged: that one, or None for the pretrained model.
+
+        Raises:
+            NotApplicableError: one checkpoint does not give this measurement.
+        """
+        of_base = not measure.on_task or subject.initialisation == "untrained"
+        if not measure.reads_model:
+            return None
+        if (of_base or measure.compares) and self.options.model is None:
+            raise NotApplicableError("needs the pretrained model, which --model names beside --checkpoint")
+        if measure.on_task and subject.task != self.options.checkpoint_task:
+            raise NotApplicableError(f"needs a checkpoint of {task(subject.task).title} as well")
+        if subject.initialisation in OTHERWISE_TRAINED:
+            raise NotApplicableError(f"needs {OTHERWISE_TRAINED[subject.initialisation]}, not a single checkpoint")
+        return None if of_base else checkpoint
 
     @contextmanager
     def _asked(

@@ -24,9 +24,10 @@ from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import MissingError, RunError, UserError, one_line
 from bertsecrets.formats import Ends, VerdictData
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.options import PARSING, RunOptions, add_options
+from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_options
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
+from bertsecrets.texts.tasks import task
 
 if TYPE_CHECKING:
     from bertsecrets.planning.budget import Budget
@@ -49,6 +50,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser.getgroup("bertsecrets").addoption)
     parser.getgroup("bertsecrets").addoption(
         "--jobs", type=int, metavar="N", help="make what the selected claims need in N processes before they are judged"
+    )
+    parser.getgroup("bertsecrets").addoption("--checkpoint", **CHECKPOINT)
+    parser.getgroup("bertsecrets").addoption(
+        "--task", metavar="NAME", help="the task that --checkpoint was fine-tuned on"
     )
     parser.getgroup("bertsecrets").addoption(
         "--strict-verdicts", action="store_true", help="fail a claim that is not decided, instead of skipping it"
@@ -73,13 +78,29 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(ExitCode(), "bertsecrets.exit-code")
     given = argparse.Namespace(**{name: config.getoption(name) for name in PARSING})
     try:
-        config.stash[OPTIONS] = _with_share(RunOptions.of(given), config)
+        config.stash[OPTIONS] = _with_share(_judging(RunOptions.of(given), config), config)
         load_settings()
         implemented = cases()
     except UserError as error:
         pytest.exit(str(error), returncode=USER_ERROR)
     for name in sorted({mark for case in implemented for mark in marks(case)}):
         config.addinivalue_line("markers", f"{name}: benchmarks of the claim, family or task {name}")
+
+
+def _judging(options: RunOptions, config: pytest.Config) -> RunOptions:
+    """Return the options with the checkpoint to judge, if one is given.
+
+    Raises:
+        UserError: it lacks its task, or an option has no effect on it, or without it.
+    """
+    checkpoint, name = config.getoption("checkpoint"), config.getoption("task")
+    if name is not None and checkpoint is None:
+        raise UserError(
+            "--task says what a --checkpoint was fine-tuned on: choose among claims with -k, such as -k rte"
+        )
+    if checkpoint is not None and config.getoption("jobs") is not None:
+        raise UserError("--jobs has no effect on --checkpoint, which is trained already: leave it out")
+    return options.judging(checkpoint, [] if name is None else [task(name).name])
 
 
 def _with_share(options: RunOptions, config: pytest.Config) -> RunOptions:
@@ -112,9 +133,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" not in metafunc.fixturenames:
         return
     options = metafunc.config.stash[OPTIONS]
-    model = options.model or load_settings().model
+    model = options.judged or load_settings().model
     params = []
     for case in cases():
+        if options.checkpoint_task not in (None, case.task):
+            continue
         applied = [getattr(pytest.mark, name) for name in marks(case)]
         known = case.known_deviation(model)
         if known:
@@ -147,7 +170,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             raise UserError(missing[0])
         possible = [case for case in selected if missing_for(run, case) is None]
         session.config.stash[BUDGET] = Budget(run, possible, tell=tell)
-        if not hasattr(session.config, "workerinput"):  # pytest-xdist shows nothing that its workers write
+        judges_one = run.options.checkpoint is not None
+        if not judges_one and not hasattr(
+            session.config, "workerinput"
+        ):  # pytest-xdist shows nothing that its workers write
             announce(run, possible, run.looks[0], at_once=session.config.getoption("jobs") or 1, tell=tell)
         session.config.stash[PREPARED] = _prepared(session.config, run, possible)
     except UserError as error:
@@ -189,7 +215,7 @@ def _prepared(config: pytest.Config, run: "Session", possible: list[Case]) -> "P
     from bertsecrets.planning.prepare import prepare, prepare_share
 
     jobs, (place, workers) = config.getoption("jobs"), _worker(config)
-    if jobs is None and workers == 1 and run.options.keep == "full":
+    if run.options.checkpoint is not None or (jobs is None and workers == 1 and run.options.keep == "full"):
         return Prepared(run)
     if jobs is None:
         return prepare_share(run, possible, run.looks[0], place, workers)
@@ -200,7 +226,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     """Return the header line with the given options and the model."""
     options = config.stash[OPTIONS]
     given = {name: value for name in PARSING if (value := getattr(options, name)) not in (None, False)}
-    given["model"] = options.model or load_settings().model
+    given["model"] = options.judged or load_settings().model
     shown = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in given.items()}
     return "bertsecrets: " + ", ".join(f"{name} {value}" for name, value in sorted(shown.items()))
 
@@ -394,7 +420,7 @@ def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, A
     from bertsecrets.report.json import as_file
 
     verdicts, settings = config.stash[VERDICTS], load_settings()
-    model = config.stash[OPTIONS].model or settings.model
+    model = config.stash[OPTIONS].judged or settings.model
     output_json["bertsecrets"] = as_file(verdicts, model, settings).model_dump(mode="json")
 
 

@@ -10,7 +10,7 @@ from bertsecrets.cli.crash import in_short, of_the_machine
 from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.cli.notices import tell
 from bertsecrets.errors import MissingError, UserError
-from bertsecrets.options import RunOptions, add_options, path, seed_range
+from bertsecrets.options import CHECKPOINT, RunOptions, add_options, path, seed_range
 from bertsecrets.texts.tasks import ALL_TASKS, task
 from bertsecrets.types import AUTO, INITIALISATIONS
 
@@ -62,6 +62,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         help="judge only this claim: an id or name, such as D1, D1-random or D1-rte-random; repeatable",
     )
     add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy"))
+    parser.add_argument("--checkpoint", **CHECKPOINT)
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -189,7 +190,10 @@ class Judged:
 def report(options: argparse.Namespace) -> int:
     """Judge claims, print the verdicts, write the files asked for, and return the exit code."""
     chosen, names = selected(options)
+    checkpoint = options.checkpoint
     if options.measurements:
+        if checkpoint is not None:
+            raise UserError("--measurements are of checkpoints that are named in them: leave out --checkpoint")
         judged = _of_measurements(options, chosen, names)
     else:
         from bertsecrets.planning.prepare import prepare_in_turn
@@ -197,7 +201,7 @@ def report(options: argparse.Namespace) -> int:
         for name, given in (("--init", options.of_inits), ("--seed", options.of_seeds)):
             if given:
                 raise UserError(f"{name} chooses among --measurements, and has no effect without: leave it out")
-        session, possible = open_session(RunOptions.of(options), chosen, names)
+        session, possible = open_session(RunOptions.of(options).judging(checkpoint, names), chosen, names)
         judged = judged_by(session, possible, partial(prepare_in_turn, session), asked=asked_for(session, chosen))
     return conclude(options, judged)
 
@@ -229,7 +233,8 @@ def judged_by(
     budget = Budget(session, at_once=jobs, tell=tell)
 
     def look(seeds: Sequence[int]) -> None:
-        announce(session, chosen, seeds, at_once=trained_at_once, tell=tell)
+        if session.options.checkpoint is None:
+            announce(session, chosen, seeds, at_once=trained_at_once, tell=tell)
         source = bench(chosen, seeds)
 
         def judge(case: "Case") -> "Verdict":

@@ -21,7 +21,19 @@ from bertsecrets.options import PARSING
 SHELL = ("sh", "bash", "console", "")
 OWN = [f"--{name.replace('_', '-')}" for name in PARSING]
 # Options of pytest alone: its own, and one of the benchmarks.
-PYTESTS = ["-k", "-m", "-n", "-rs", "--pyargs", "--benchmark-json", "--junitxml", "--collect-only", "--jobs"]
+PYTESTS = [
+    "-k",
+    "-m",
+    "-n",
+    "-rs",
+    "--pyargs",
+    "--benchmark-json",
+    "--junitxml",
+    "--collect-only",
+    "--jobs",
+    "--checkpoint",
+    "--task",
+]
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
 LAUNCHERS = ("accelerate", "torchrun")
 CONTAINERS = ("podman", "apptainer")

@@ -1,0 +1,124 @@
+"""`--checkpoint`: all that a single fine-tuned checkpoint allows is judged, and the rest says why not."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bad_input import outcome
+from calls import run, told
+
+import bertsecrets as bs
+from bertsecrets.errors import UserError
+from bertsecrets.models.locations import ModelRef
+
+SOME = ("--claim", "C2", "--claim", "D1", "--claim", "D2-rte", "--claim", "E1", "--claim", "C3", "--claim", "D3")
+OF_PRETRAINED = "needs the pretrained model, which --model names beside --checkpoint"
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+@pytest.fixture
+def own(shared, runs, capsys):
+    """A checkpoint of the user's own, fine-tuned on RTE, without the suite's manifest."""
+    folder = runs.parent / "my-checkpoint"
+    if not folder.exists():
+        run(capsys, "finetune", "--task", "rte", *shared, "--output", folder)
+        (folder / "manifest.json").unlink()
+    return folder
+
+
+@pytest.fixture
+def without_model(shared, tmp_path):
+    """The options that most commands share, but for the model, and with an empty store."""
+    return [*shared[2:4], "--store", str(tmp_path / "runs"), *shared[6:]]
+
+
+def verdicts(capsys, tmp_path, *words):
+    code, errors = outcome([str(word) for word in ("report", *words, "--json", tmp_path / "v.json")])
+    assert code in (0, 1), errors
+    assert " to train, " not in errors
+    return {one["id"]: one for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
+
+
+def test_a_checkpoint_alone_gives_what_needs_no_other_model(capsys, own, without_model, tmp_path):
+    of = verdicts(capsys, tmp_path, "--task", "rte", *SOME, *without_model, "--checkpoint", own)
+    for name in ("C2-rte", "C3-rte", "D2-rte", "D1-rte-untrained"):
+        assert (of[name]["verdict"], of[name]["reason"]) == ("not applicable", OF_PRETRAINED)
+    assert of["D1-rte-frozen"]["reason"] == "needs a model trained on a frozen encoder, not a single checkpoint"
+    assert of["D3-rte"]["reason"] == "needs a model trained from random weights, not a single checkpoint"
+    for name in ("D1-rte-pretrained", "E1-rte"):
+        assert of[name]["verdict"] not in ("not applicable", "not measured")
+        assert (of[name]["models"], of[name]["seeds"]) == ([str(own)], [1])
+    assert not (tmp_path / "runs" / "checkpoints").exists()
+
+
+def test_with_its_pretrained_model_it_gives_what_compares_too(capsys, own, shared, without_model, tiny_bert, tmp_path):
+    given = (*without_model, "--model", tiny_bert, "--checkpoint", own)
+    of = verdicts(capsys, tmp_path, "--task", "rte", *SOME, *given)
+    left = {name for name, one in of.items() if one["verdict"] == "not applicable"}
+    assert left == {"D1-rte-frozen", "D1-rte-random", "D3-rte"}
+    made = [path.name for path in (tmp_path / "runs" / "checkpoints").iterdir() if not path.name.startswith(".")]
+    assert len(made) == 1
+    assert "-rte-untrained-" in made[0]
+    usual = bs.Session(model=str(tiny_bert), glue=shared[3], store=shared[5], allow_unofficial_data=True, device="cpu")
+    assert of["C2-rte"]["observed"] == pytest.approx(usual.judge("C2", "rte").observed)
+
+
+def test_what_was_judged_is_said_by_the_digest_of_its_weights(own, without_model, tiny_glue, tmp_path):
+    def judged(folder):
+        options = {"glue": tiny_glue, "store": tmp_path / "runs", "allow_unofficial_data": True, "device": "cpu"}
+        return bs.Session(checkpoint=folder, checkpoint_task="rte", **options).judge("E1", "rte")
+
+    moved = shutil.copytree(own, tmp_path / "moved")
+    first, second = judged(own), judged(moved)
+    assert {one.provenance["weights"] for one in first.measurements} == {ModelRef.in_folder(own).identity()}
+    assert (first.reused, second.reused) == (False, True)
+    kept = [path.read_text() for path in (tmp_path / "runs" / "history").rglob("*.json")]
+    assert all(ModelRef.in_folder(own).identity()[:12] in text for text in kept)
+
+
+def test_a_bad_checkpoint_is_one_line_before_anything_is_judged(capsys, own, without_model, own_bert, tmp_path):
+    def line(folder, *more, task="rte"):
+        return told(capsys, "report", "--task", task, *without_model, "--checkpoint", folder, *more)
+
+    assert "no checkpoint folder at" in line(tmp_path / "none")
+    assert "has 2 outputs, but STS-B needs one score" in line(own, task="stsb")
+    assert "has the classes" in line(own, task="mrpc")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        own_bert.joinpath(name).unlink()
+    assert "holds no tokenizer" in line(own_bert)
+    (own_bert / "model.safetensors").unlink()
+    assert "holds no weights" in line(own_bert)
+    other = ("--checkpoint needs the one task", "report", *without_model, "--checkpoint", own)
+    assert other[0] in told(capsys, *other[1:])
+    assert other[0] in told(capsys, *other[1:], "--task", "rte", "--task", "mrpc")
+    assert "--seeds has no effect on --checkpoint" in line(own, "--seeds", 2)
+    assert "--keep-checkpoints has no effect on --checkpoint" in line(own, "--keep-checkpoints", "none")
+
+
+def test_options_that_say_nothing_together_are_refused_in_python_too(own):
+    with pytest.raises(UserError, match="--checkpoint needs the one task"):
+        bs.RunOptions(checkpoint=own)
+
+
+def test_pytest_judges_a_checkpoint(own, without_model, tmp_path, quick):
+    def bench(*more):
+        command = [sys.executable, "-m", "pytest", "benchmarks", "-p", "no:cacheprovider", *without_model]
+        command += ["--checkpoint", own, "--benchmark-json", tmp_path / "b.json", "-k", "E1 or C2 or D2", *more]
+        root = Path(__file__).parents[1]
+        own_pytest = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        environment = {**own_pytest, "PYTHONPATH": str(root), "BERTSECRETS_PARAMS": str(quick)}
+        return subprocess.run([*map(str, command)], cwd=root, env=environment, capture_output=True, text=True)
+
+    done = bench("--task", "RTE")
+    assert done.returncode in (0, 1), done.stdout
+    of = {one["id"]: one for one in json.loads((tmp_path / "b.json").read_text())["bertsecrets"]["verdicts"]}
+    assert {one["task"] for one in of.values()} == {"rte"}
+    assert of["C2-rte"]["reason"] == OF_PRETRAINED
+    assert of["E1-rte"]["models"] == [str(own)]
+    done = bench()
+    assert (done.returncode, "--checkpoint needs the one task" in done.stdout + done.stderr) == (2, True), done
