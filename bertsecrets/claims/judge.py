@@ -307,5 +307,7 @@ def shape_problem(case: Case, measurement: Measurement) -> str | None:
         return None
     shapes = [np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2]
     if shapes and tuple(shapes[0]) != tuple(wanted):
-        return f"needs {wanted[0]} layers x {wanted[1]} heads; the model has {shapes[0][0]} x {shapes[0][1]}"
+        relative = case.claim.relative
+        instead = f"; {relative} asks the same of any shape" if relative else ""
+        return f"needs {wanted[0]} layers x {wanted[1]} heads; the model has {shapes[0][0]} x {shapes[0][1]}{instead}"
     return None

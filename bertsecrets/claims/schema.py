@@ -64,6 +64,8 @@ class Claim(Section):
     make the published figure doubtful) and `second` (the second source).
     `over_tasks` says of how many of its tasks the claim speaks, where it speaks of them together; those on which it
     says the opposite are a claim of their own, whose variant ends in `not`.
+    `needs_shape` are the layers and heads of the only models for which a claim about numbered heads, or about a published
+    map, has a meaning; `relative` is the claim, if there is one, that asks the same of a model of any shape.
     """
 
     id: str = Field(pattern=r"^[A-I][0-9]+p?$")
@@ -86,6 +88,7 @@ class Claim(Section):
     tasks: dict[str, TaskFigure] = Field(min_length=1)
     over_tasks: Literal["all", "most"] | None = None
     needs_shape: tuple[PositiveInt, PositiveInt] | None = None
+    relative: str | None = None
     known: tuple[Known, ...] = ()
     note: str = ""
 
@@ -109,6 +112,8 @@ class Claim(Section):
             bare = [name for name, figure in self.tasks.items() if figure.published is None]
             if bare:
                 raise ValueError(f"task {bare[0]} needs a published figure, because the claim expects `around`")
+        if self.relative and not self.needs_shape:
+            raise ValueError("relative is for a claim with needs_shape")
         if self.over_tasks and (len(self.tasks) < 2 or self.expect is None or self.expect.kind == "around"):
             raise ValueError("over_tasks is for an order on several tasks")
         for known in self.known:
@@ -222,6 +227,9 @@ def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
 
 
 def _filled(place: str, claim: Claim, figures: Mapping[str, Mapping[str, TaskFigure]]) -> Claim:
+    if claim.relative is not None and claim.relative not in figures:
+        hint = near_matches(claim.relative, figures)
+        raise UserError(f"{place}: {claim.name}: relative: unknown claim {claim.relative!r}: {hint}")
     try:
         return claim.filled(figures)
     except ValueError as error:

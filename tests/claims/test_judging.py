@@ -221,6 +221,8 @@ def test_a_claim_on_single_heads_fits_only_the_papers_shape():
     fits, small = (measured("attention-change", {"cosine": np.ones(shape)}) for shape in ((12, 12), (6, 12)))
     assert shape_problem(grid, fits) is None
     assert shape_problem(grid, small) == "needs 12 layers x 12 heads; the model has 6 x 12"
+    named = made_up("heads-little-changed", needs_shape=(12, 12), relative="B4-own")
+    assert shape_problem(named, small).endswith("the model has 6 x 12; B4-own asks the same of any shape")
     assert shape_problem(made_up(), small) is None
     verdict = judged(grid, small)
     assert (verdict.outcome, verdict.observed, verdict.band) == ("not applicable", None, None)
@@ -293,6 +295,9 @@ def test_the_correlation_with_figure_5():
 def test_the_growth_of_separator_attention():
     after, before = maps("special-tokens", sep=[0.1, 0.2, 0.5, 0.6]), maps("special-tokens", sep=[0.9, 0.9, 0.2, 0.1])
     assert read("sep-growth", after, before) == pytest.approx(0.4)
+    short = maps("special-tokens", sep=[0.5, 0.6])
+    with pytest.raises(NotApplicableError, match="none before the last two"):
+        read("sep-growth", short, short)
 
 
 def test_the_depth_of_two_tokens():

@@ -28,8 +28,8 @@ def growth(effect: float, seeds: int = LOOKS, *, ratio: float = 0.5, examples: i
 
 
 def _sep(paid: np.ndarray, seed: int, initialisation="pretrained"):
-    """Attention to [SEP] of a model of two layers with one head."""
-    grid = np.repeat(paid, 2).reshape(-1, 2, 1)
+    """Attention to [SEP] of a model of three layers with one head."""
+    grid = np.repeat(paid, 3).reshape(-1, 3, 1)
     return measured("special-tokens", {"sep": grid.mean(0)}, {"sep": grid}, seed=seed, initialisation=initialisation)
 
 

@@ -273,3 +273,17 @@ def test_a_deviation_may_be_of_any_model(tmp_path):
     (claim,) = load_claims(tmp_path)
     assert all(Case(claim, "rte").known_deviation(model) is not None for model in ("minilm", "gpt2"))
     assert "any on RTE" in status(claim, "minilm")
+
+
+def test_what_asks_the_same_of_any_shape_asks_for_none():
+    by_name = {claim.name: claim for claim in load_claims()}
+    relative = {name: claim.relative for name, claim in by_name.items() if claim.relative}
+    assert relative == {"B1": "B3-gap", "B3": "B3-gap", "B4": "B4-own", "G6": "G6-pair"}
+    assert all(by_name[name].implemented and by_name[name].needs_shape is None for name in relative.values())
+
+
+def test_an_unknown_relative_claim_is_named_with_its_line(tmp_path):
+    entry = next(part for part in (project_path("expected") / "B-frames.yaml").read_text().split("- id: ")[1:])
+    (tmp_path / "B.yaml").write_text("- id: " + entry)
+    with pytest.raises(UserError, match="B.yaml, line 1: B1: relative: unknown claim 'B3-gap'"):
+        load_claims(tmp_path)

@@ -36,6 +36,8 @@ def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Es
         kind: `sep` takes the more attended of two [SEP]s, `sep_sum` both together.
     """
     growth = _by_layer(after, kind) - _by_layer(before, kind)
+    if growth.shape[1] < 3:
+        raise NotApplicableError(f"the model has {growth.shape[1]} layers, so none before the last two")
     return Estimand.of(growth, lambda mean: mean[..., -2:].mean(-1), clusters=clusters_of(after))
 
 
