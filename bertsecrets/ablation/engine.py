@@ -3,7 +3,7 @@
 A disabled head's attention weights are the constant 1/L over the L real tokens (1/(i+1) in a causal model, 1/window
 where a head sees only a window). Examples of one length are computed together, so nothing is ever padded. Two paths
 give the same logits: a fast one (`shared_prefix`) for models built like BERT, and a general one for every architecture
-whose attention logits are query times key, which starts each run at the lowest layer with a disabled head.
+whose layers weigh every token for every token, which starts each run at the lowest layer with a disabled head.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -59,6 +59,7 @@ class Engine:
         slow = cls(skeleton, None, budget)
         if model.dtype == torch.float32:  # in half precision a small change may be rounded away
             slow.check_layers()
+        skeleton.resumes = slow.resumes()
         recognised = [
             next(filter(None, (Block.of(module, classifier.heads) for module in modules)), None)
             for modules in skeleton.layers
@@ -83,7 +84,9 @@ class Engine:
         layers, heads = len(self.skeleton.layers), self.skeleton.heads
         ids = probe(self.skeleton.model)[:1].expand(layers + 1, -1)
         last: list[torch.Tensor] = []
-        handle = self.skeleton.layers[-1][0].register_forward_hook(lambda _m, _i, output: last.append(output))
+        handle = self.skeleton.layers[-1][0].register_forward_hook(
+            lambda _m, _i, output: last.append(output[0] if isinstance(output, tuple) else output)
+        )
         try:
             disabled = _disabled([BASELINE, *whole_layers(layers, heads)], layers, heads).to(ids.device)
             self.skeleton.run(ids, disabled=disabled)
@@ -95,6 +98,17 @@ class Engine:
             raise MisreadError(
                 f"disabling all heads of layers {unchanged} changes nothing: their attention has no effect there"
             )
+
+    def resumes(self) -> bool:
+        """Return whether a run that starts at a layer gives the same logits as a whole run, tried for every layer."""
+        skeleton, ids = self.skeleton, probe(self.skeleton.model)
+        sets = whole_layers(len(skeleton.layers), skeleton.heads)
+        whole = _general(skeleton, sets, ids, None, tokens=self.budget.tokens, resume=False)
+        try:
+            resumed = _general(skeleton, sets, ids, None, tokens=self.budget.tokens, resume=True)
+        except Exception:  # of the model's own code, which misses what skipped layers did not hand on
+            return False
+        return self._close(resumed.float(), whole.float())
 
     def agrees_with(self, other: "Engine") -> bool:
         """Return whether both give the same logits on a probe, with no head, each layer and some heads disabled."""
@@ -139,7 +153,8 @@ class Engine:
             return shared_prefix.run(
                 self.skeleton, self.blocks, sets, ids=ids, segments=segments, tokens=self.budget.tokens
             )
-        return _general(self.skeleton, sets, ids, segments, tokens=self.budget.tokens)
+        skeleton = self.skeleton
+        return _general(skeleton, sets, ids, segments, tokens=self.budget.tokens, resume=skeleton.resumes)
 
 
 def ablate(
@@ -232,20 +247,26 @@ def _cover(
         _cover(engine, encoded, sets, rows=half_rows, portion=half_portion, put=put)
 
 
-def _general(skeleton: Skeleton, sets, ids, segments, *, tokens: int) -> Float[torch.Tensor, "sets rows outputs"]:
+def _general(
+    skeleton: Skeleton, sets, ids, segments, *, tokens: int, resume: bool
+) -> Float[torch.Tensor, "sets rows outputs"]:
     """Return the logits on the path for every architecture: each set is run from its lowest layer on.
 
     Sets with the same lowest layer are run together.
+
+    Args:
+        resume: start at the lowest layer; if not, at the first.
     """
     layers, rows = len(skeleton.layers), len(ids)
-    starts = [lowest_layer(heads, layers) for heads in sets]
+    starts = [lowest_layer(heads, layers) if resume or not heads else 0 for heads in sets]
     entering: dict[int, torch.Tensor] = {}
 
-    def note(layer: int, hidden: torch.Tensor) -> None:
+    def note(layer: int, hidden: torch.Tensor) -> tuple[torch.Tensor, bool]:
         if layer in starts:
             entering[layer] = hidden
+        return hidden, True
 
-    plain = skeleton.run(ids, segments, step_in=note)
+    plain = skeleton.run(ids, segments, enter=note)
     logits = plain.repeat(len(sets), 1, 1)
     at_once = max(1, tokens // ids.numel())
     for start in sorted(entering):
@@ -253,10 +274,9 @@ def _general(skeleton: Skeleton, sets, ids, segments, *, tokens: int) -> Float[t
         for chunk in (members[i : i + at_once] for i in range(0, len(members), at_once)):
             disabled = _disabled([sets[i] for i in chunk], layers, skeleton.heads).to(ids.device)
 
-            def skip(layer: int, hidden: torch.Tensor, start=start, disabled=disabled) -> torch.Tensor | None:
-                if layer >= start:
-                    return None
-                return entering[start].repeat(len(disabled), 1, 1) if layer == start - 1 else hidden
+            def skip(layer: int, hidden: torch.Tensor, start=start, disabled=disabled) -> tuple[torch.Tensor, bool]:
+                first = layer == start and start > 0
+                return entering[start].repeat(len(disabled), 1, 1) if first else hidden, layer >= start
 
             answers = skeleton.run(
                 ids.repeat(len(chunk), 1),

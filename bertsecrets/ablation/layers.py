@@ -1,32 +1,41 @@
 """A classifier's layers in calling order, with hooks that replace a layer's work, for any architecture.
 
 No layer is looked up by name. A tiny forward pass shows which module calls belong to which layer; after that a
-forward pass can start at any layer, and the attention of any head can be made uniform: every supported model passes
-queries, keys and values to transformers' attention interface, and a head with zeroed queries has equal logits, so its
-softmax is exactly 1/L over the tokens that it may attend to (K19 section 4.6).
+forward pass can start at any layer, and the attention of any head can be made uniform (K19 section 4.6), in one of two
+ways:
+
+- `zeroed`: the model passes queries, keys and values to transformers' attention interface. A head with zeroed queries
+  has equal logits, so its softmax is exactly 1/L over the tokens that it may attend to, in a fused kernel too.
+- `written`: where attention does not go through that interface, or its logits have a term for positions that no query
+  changes, the model runs with eager attention, and what its softmax returns for a disabled head is overwritten.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import nn
+from torch.overrides import TorchFunctionMode
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from bertsecrets.errors import MisreadError, NotApplicableError, UserError
-from bertsecrets.models.families import ABLATABLE, LOGIT_TERMS
+from bertsecrets.models.families import ABLATABLE, LOGIT_TERMS, why_no_maps
 
 NAME = "bertsecrets_uniform"
+SOFTMAXES = (torch.softmax, torch.Tensor.softmax, nn.functional.softmax)
+MASKED = 5000  # a logit so far below the largest of its row is that of a masked token
+Way = Literal["zeroed", "written"]
 Hidden = Float[torch.Tensor, "rows tokens width"]
-StepIn = Callable[[int, Hidden], Hidden | None]
+Enter = Callable[[int, Hidden], tuple[Hidden, bool]]
+See = Callable[[], Bool[torch.Tensor, "rows heads"] | None]
 
-_see: ContextVar[Callable[[], torch.Tensor | None]] = ContextVar("see")
+_see: ContextVar[See] = ContextVar("see")
 
 
 class PositionTermError(Exception):
@@ -54,11 +63,40 @@ AttentionInterface.register(NAME, uniform_where_disabled)
 AttentionMaskInterface.register(NAME, sdpa_mask)  # without this, transformers makes no mask at all
 
 
+class WrittenWeights(TorchFunctionMode):
+    """Within the block, the attention weights of disabled heads are overwritten where softmax returns them.
+
+    Weights are what a softmax over the last of the dimensions (rows, heads, tokens, tokens) returns. `see` is called at
+    each, and says which heads are kept.
+    """
+
+    def __init__(self, see: See, shape: tuple[int, ...]):
+        super().__init__()
+        self.see, self.shape = see, shape
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        """Call the function, and if it is a softmax that returns weights, write those of disabled heads."""
+        kwargs = kwargs or {}
+        weights = func(*args, **kwargs)
+        if func not in SOFTMAXES or tuple(weights.shape) != self.shape:
+            return weights
+        if (args[1] if len(args) > 1 else kwargs.get("dim")) not in (-1, len(self.shape) - 1):
+            return weights
+        keep = self.see()
+        if keep is None:
+            return weights
+        logits = args[0] if args else kwargs["input"]
+        allowed = logits > logits.amax(-1, keepdim=True) - MASKED
+        uniform = allowed / allowed.sum(-1, keepdim=True)
+        return torch.where(keep[:, :, None, None], weights, uniform.to(weights.dtype))
+
+
 class Skeleton:
     """The layers of a sequence classifier, from 0.
 
     `layers[i]` holds the modules that are called in layer i and in no other, outermost first; they are identified by
-    their calls, so the modules that all of ALBERT's layers share are listed for every layer.
+    their calls, so the modules that all of ALBERT's layers share are listed for every layer. `way` says how attention
+    is made uniform. A run can start at any layer if `resumes`; if not, each layer hands on more than hidden vectors.
     """
 
     def __init__(self, model: Any, layers: int, heads: int):
@@ -68,14 +106,15 @@ class Skeleton:
         """
         self.model, self.heads = model, heads
         self.layers: list[list[nn.Module]] = []
+        self.way: Way = "zeroed"
+        self.resumes = True
+        self._fields: dict[nn.Module, int | None] = {}  # of the tuple that a module returns; None for no tuple
         if model.training:
             raise UserError("the model is in training mode, where dropout changes every result: call eval() first")
-        if getattr(model.config, "is_encoder_decoder", False):
-            raise self._refusal("it is an encoder-decoder")
-        frames = self._watch(probe(model))
-        if len(frames) != layers:
-            raise self._refusal(f"{len(frames)} of {layers} layers use transformers' attention interface")
+        if (why := why_no_maps(model.config)) is not None:
+            raise self._refusal(why)
         listed = {child for m in model.modules() if isinstance(m, nn.ModuleList) for child in m}
+        frames = self._frames(layers)
         for i, calls in enumerate(frames):
             elsewhere = {uid for j, frame in enumerate(frames) if j != i for uid, _ in frame}
             modules = [module for uid, module in calls if uid not in elsewhere]
@@ -89,6 +128,24 @@ class Skeleton:
             f"heads of {type(self.model).__name__} cannot be disabled: {why}; those of these families can: {ABLATABLE}"
         )
 
+    def _frames(self, layers: int) -> list[list[tuple[int, nn.Module]]]:
+        """Return what `_watch` returns, in the first way in which every layer's attention is seen once.
+
+        Raises:
+            NotApplicableError: there is none.
+        """
+        found = []
+        for self.way in ("zeroed", "written"):
+            try:
+                frames = self._watch(probe(self.model))
+            except PositionTermError:
+                continue
+            if len(frames) == layers:
+                return frames
+            found.append(len(frames))
+        seen = max(found, default=0)
+        raise self._refusal(f"weights of every token for every token are seen {seen} times in its {layers} layers")
+
     def _watch(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[list[tuple[int, nn.Module]]]:
         """Return the module calls around each call of attention, as (number of the call, module), outermost first."""
         uids = count()
@@ -98,8 +155,9 @@ class Skeleton:
         def enter(module: nn.Module, _inputs: Any) -> None:
             stack.append((next(uids), module))
 
-        def leave(*_: Any) -> None:
+        def leave(module: nn.Module, _inputs: Any, output: Any) -> None:
             stack.pop()
+            self._fields[module] = len(output) if isinstance(output, tuple) else None
 
         def see() -> None:
             frames.append(list(stack))
@@ -114,18 +172,18 @@ class Skeleton:
                 handle.remove()
         return frames
 
-    def _forward(self, ids, segments, see: Callable[[], torch.Tensor | None]) -> Float[torch.Tensor, "rows outputs"]:
+    def _forward(self, ids, segments, see: See) -> Float[torch.Tensor, "rows outputs"]:
         more = {} if segments is None else {"token_type_ids": segments}
         if getattr(self.model.config, "use_cache", False):
             more["use_cache"] = False
+        rows, tokens = ids.shape
+        written = WrittenWeights(see, (rows, self.heads, tokens, tokens)) if self.way == "written" else nullcontext()
         before = self.model.config._attn_implementation
         token = _see.set(see)
         try:
-            self.model.set_attn_implementation(NAME)
-            with torch.inference_mode():
+            self.model.set_attn_implementation(NAME if self.way == "zeroed" else "eager")
+            with torch.inference_mode(), written:
                 return self.model(input_ids=ids, attention_mask=torch.ones_like(ids), **more).logits
-        except PositionTermError:
-            raise self._refusal("its attention adds a term for positions to the product of query and key") from None
         finally:
             _see.reset(token)
             self.model.set_attn_implementation(before)
@@ -135,46 +193,45 @@ class Skeleton:
         ids: Int[torch.Tensor, "rows tokens"],
         segments: Int[torch.Tensor, "rows tokens"] | None = None,
         disabled: Bool[torch.Tensor, "rows layers heads"] | None = None,
-        step_in: StepIn | None = None,
+        enter: Enter | None = None,
     ) -> Float[torch.Tensor, "rows outputs"]:
         """Return the logits of rows without padding.
 
         Args:
             disabled: the heads whose attention is made uniform, row by row.
-            step_in: called with each layer's number and input; if it returns a tensor, that is the layer's output, and
-                the layer itself does not run.
+            enter: called with each layer's number and input. It returns what takes the place of the input, and whether
+                the layer computes; if not, that is the layer's output.
 
         Raises:
             MisreadError: attention was not called once in every layer that ran.
         """
         layer, expected, seen = -1, 0, 0
-        dtype = next(self.model.parameters()).dtype
-        keep = None if disabled is None else (~disabled).to(dtype)
+        keep = None if disabled is None else ~disabled
 
         def see() -> torch.Tensor | None:
             nonlocal seen
             seen += 1
             return None if keep is None else keep[:, layer]
 
-        def enter(hidden: Hidden) -> Hidden | None:
+        def enter_next(hidden: Hidden) -> tuple[Hidden, bool]:
             nonlocal layer, expected
             layer += 1
-            replacement = step_in(layer, hidden) if step_in else None
-            expected += replacement is None
-            return replacement
+            state, computes = enter(layer, hidden) if enter else (hidden, True)
+            expected += computes
+            return state, computes
 
-        with self._entered(enter):
+        with self._entered(enter_next):
             logits = self._forward(ids, segments, see)
         if seen != expected or layer != len(self.layers) - 1:
             raise MisreadError(f"attention was called {seen} times in {expected} of {layer + 1} layers")
         return logits
 
     @contextmanager
-    def _entered(self, enter: Callable[[Hidden], Hidden | None]) -> Iterator[None]:
-        """Make each layer call `enter` before it computes, within the block, and use what `enter` returns instead."""
+    def _entered(self, enter: Callable[[Hidden], tuple[Hidden, bool]]) -> Iterator[None]:
+        """Make each layer call `enter` before it computes, within the block, and do as `enter` says."""
         modules = {modules[0] for modules in self.layers}
         for module in modules:
-            module.forward = _replaceable(module.forward, enter)
+            module.forward = _replaceable(module.forward, enter, self._fields[module])
         try:
             yield
         finally:
@@ -182,12 +239,22 @@ class Skeleton:
                 del module.forward
 
 
-def _replaceable(forward: Callable[..., Any], enter: Callable[[Hidden], Hidden | None]) -> Callable[..., Any]:
-    """Return a `forward` that calls `enter` with the layer's input, and computes only if that returns None."""
+def _replaceable(
+    forward: Callable[..., Any], enter: Callable[[Hidden], tuple[Hidden, bool]], fields: int | None
+) -> Callable[..., Any]:
+    """Return a `forward` that calls `enter` with the layer's input, and does as `enter` says.
+
+    Args:
+        fields: the number of fields of the tuple that the layer returns, hidden vectors first; None for no tuple.
+    """
 
     def enter_first(*args: Any, **kwargs: Any) -> Any:
-        replacement = enter(args[0] if args else kwargs["hidden_states"])
-        return forward(*args, **kwargs) if replacement is None else replacement
+        state, computes = enter(args[0] if args else kwargs["hidden_states"])
+        if not computes:
+            return state if fields is None else (state, *[None] * (fields - 1))
+        if args:
+            return forward(state, *args[1:], **kwargs)
+        return forward(**{**kwargs, "hidden_states": state})
 
     return enter_first
 
@@ -195,7 +262,10 @@ def _replaceable(forward: Callable[..., Any], enter: Callable[[Hidden], Hidden |
 def probe(model: Any, rows: int = 2, tokens: int = 9) -> Int[torch.Tensor, "rows tokens"]:
     """Return fixed token ids, drawn at random but without special ones, to test a model on."""
     config = model.config
-    special = {config.pad_token_id, config.eos_token_id, config.bos_token_id} | set(range(5))
+    special = set(range(5))
+    for role in ("pad", "bos", "eos"):
+        named = getattr(config, f"{role}_token_id", None)
+        special |= {*(named if isinstance(named, list) else [named])}
     ordinary = torch.tensor([i for i in range(min(config.vocab_size, 1000)) if i not in special])
     picked = torch.randint(len(ordinary), (rows, tokens), generator=torch.Generator().manual_seed(2019))
     return ordinary[picked].to(next(model.parameters()).device)

@@ -154,12 +154,12 @@ def _embed(skeleton: Skeleton, ids, segments) -> Float[torch.Tensor, "rows token
     """Return the input of layer 0; every layer hands on its input, so that none computes."""
     inputs = []
 
-    def step_in(layer, hidden):
+    def enter(layer, hidden):
         if layer == 0:
             inputs.append(hidden)
-        return hidden
+        return hidden, False
 
-    skeleton.run(ids, segments, step_in=step_in)
+    skeleton.run(ids, segments, enter=enter)
     return inputs[0]
 
 
@@ -174,5 +174,5 @@ def _classify(skeleton: Skeleton, first, ids, segments) -> Float[torch.Tensor, "
     dummy_segments = None if segments is None else segments[:1, :1].expand(len(first), 1)
     last = len(skeleton.layers) - 1
     return skeleton.run(
-        dummy, dummy_segments, step_in=lambda layer, hidden: first[:, None] if layer == last else hidden
+        dummy, dummy_segments, enter=lambda layer, hidden: (first[:, None] if layer == last else hidden, False)
     )

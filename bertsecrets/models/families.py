@@ -4,6 +4,8 @@ The rest of what the suite needs of a model (its layers, its heads, the modules 
 by observing a tiny forward pass, so a new family usually needs no entry here.
 """
 
+from typing import Any
+
 # Well-known models, pinned to a commit of their hub repository.
 PINNED = {
     "google-bert/bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594",
@@ -85,7 +87,34 @@ POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")
 LOGIT_TERMS = ("position_bias", "s_aux", "alibi")
 
 # Families whose heads can be disabled exactly, as listed in messages.
-ABLATABLE = "BERT, RoBERTa, ELECTRA, ALBERT, DistilBERT, GPT-2, ModernBERT"
+ABLATABLE = (
+    "BERT, RoBERTa, XLM-R, ELECTRA, ALBERT, DistilBERT, ERNIE, MPNet, DeBERTa, BigBird, RoFormer, RemBERT, MobileBERT, "
+    "ModernBERT, NomicBERT, EuroBERT, GPT-2, Llama, Qwen2"
+)
+
+# Model types whose layers have no map of every token to every token in every head, and why.
+NO_MAPS = {
+    "canine": "its layers pool characters",
+    "convbert": "half of its heads are convolutions",
+    "fnet": "it mixes tokens by Fourier transforms, without attention",
+    "funnel": "its layers pool tokens, and the last of them are those of a decoder",
+    "longformer": "a token attends to a window and to a few global tokens only",
+    "mra": "it approximates attention in blocks",
+    "nystromformer": "it approximates attention by landmarks",
+    "perceiver": "latent vectors attend to the tokens",
+    "reformer": "a token attends to tokens of the same hash only",
+    "squeezebert": "transformers gives out its logits in place of its attention weights",
+    "xlnet": "it attends in two streams, and its special tokens stand at the end",
+    "yoso": "it samples attention by hashes",
+}
+
+
+def why_no_maps(config: Any) -> str | None:
+    """Return why a model has no maps of every token to every token, of one kind in all layers; None if it may have."""
+    if getattr(config, "is_encoder_decoder", False):
+        return "it is an encoder-decoder, with three kinds of attention"
+    return NO_MAPS.get(config.model_type)
+
 
 # The parts of a layer that is built like BERT's, by each family's names for them, in this order: query, key, value,
 # output, norm after attention, first linear part of the feed-forward network, activation, second linear part, norm.

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from ablation_models import DEEP, FAMILIES, tiny, tokens
-from ablation_reference import plain_logits
+from ablation_models import DEEP, EAGER, FAMILIES, tiny, tokens
+from ablation_reference import logits_from_mean_values, plain_logits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -165,10 +165,26 @@ def test_the_engine_leaves_the_model_as_it_was(minilm, sentences):
     assert not any("forward" in vars(module) for module in minilm.model.modules())
 
 
-@pytest.mark.parametrize(("family", "why"), [("MPNet", "attention interface"), ("DebertaV2", "attention interface")])
-def test_architectures_with_position_terms_in_their_logits_are_refused(family, why):
-    with pytest.raises(UserError, match=f"{family}.* cannot be disabled: .*{why}"):
-        Engine.open(tiny(family))
+@pytest.mark.parametrize("family", EAGER)
+def test_families_outside_the_attention_interface_equal_the_plain_way(family):
+    classifier = tiny(family)
+    engine = Engine.open(classifier)
+    assert (engine.skeleton.way, engine.skeleton.resumes) == ("zeroed" if family == "MobileBert" else "written", True)
+    assert (engine.blocks is not None) == (family in ("BigBird", "RemBert"))  # as built like BERT as BERT is
+    encoded = tokens((5, 9, 5), segments=family not in ("MPNet", "Deberta", "DebertaV2"))
+    expected = logits_from_mean_values(classifier.model, encoded, EVERY_KIND)
+    assert np.abs(expected - expected[3]).max((1, 2))[[i for i, s in enumerate(EVERY_KIND) if s]].min() > 1e-4
+    for path in ("auto", "general"):
+        check(ablate(Engine.open(classifier, path=path), encoded, EVERY_KIND), expected)
+    np.testing.assert_allclose(expected[3], predict(classifier.model, encoded), atol=1e-5)
+
+
+@pytest.mark.parametrize("family", sorted(FAST))
+def test_both_plain_ways_agree(family):
+    model = tiny(family).model
+    np.testing.assert_allclose(
+        logits_from_mean_values(model, tokens((5, 9)), MIXED), plain_logits(model, tokens((5, 9)), MIXED), atol=1e-5
+    )
 
 
 def test_an_encoder_decoder_is_refused():
@@ -179,7 +195,7 @@ def test_an_encoder_decoder_is_refused():
         Engine.open(OpenModel(model.eval(), None, ""))
 
 
-def test_an_additive_position_bias_is_refused_even_through_the_attention_interface(monkeypatch):
+def test_an_additive_position_bias_is_seen_through_the_attention_interface_too(monkeypatch):
     from transformers.models.bert import modeling_bert
 
     classifier = tiny("Bert")
@@ -190,8 +206,9 @@ def test_an_additive_position_bias_is_refused_even_through_the_attention_interfa
         return forward(self, hidden_states, -(slope[:, None] - slope).abs()[None, None], **kwargs)
 
     monkeypatch.setattr(modeling_bert.BertSelfAttention, "forward", biased)
-    with pytest.raises(UserError, match="adds a term for positions"):
-        Engine.open(classifier)
+    engine = Engine.open(classifier)
+    assert (engine.skeleton.way, engine.blocks) == ("written", None)
+    check(ablate(engine, tokens(), MIXED), logits_from_mean_values(classifier.model, tokens(), MIXED))
 
 
 def test_what_looks_like_bert_but_is_not_takes_the_general_path():
@@ -317,3 +334,16 @@ def test_progress_sums_to_the_number_of_sets():
     seen: list[float] = []
     ablate(ENGINES["fast"], tokens(), [BASELINE, *MIXED, BASELINE], progress=seen.append)
     assert sum(seen) == pytest.approx(5)
+
+
+def test_a_model_whose_layers_hand_on_more_than_hidden_vectors_is_run_whole():
+    classifier = tiny("MPNet")
+    first, *_, last = classifier.model.mpnet.encoder.layer
+    handed: list[torch.Tensor] = []
+    first.register_forward_hook(lambda _m, _i, output: handed.append(output[0]))
+    last.register_forward_hook(lambda _m, _i, output: (output[0] * handed.pop()[:, :1].sigmoid(), *output[1:]))
+    first.attention.register_forward_hook(lambda _m, _i, _output: handed.clear())
+    last.register_forward_pre_hook(lambda _m, _i: handed.extend(handed[-1:] or [torch.zeros(1, 1, 32)]))
+    engine = Engine.open(classifier)
+    assert not engine.skeleton.resumes
+    check(ablate(engine, tokens((5, 9)), MIXED), logits_from_mean_values(classifier.model, tokens((5, 9)), MIXED))

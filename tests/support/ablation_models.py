@@ -27,6 +27,16 @@ FAMILIES = {
     },
     "ModernBert": {"cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2, **DEEP},
 }
+RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "max_relative_positions": 16, **DEEP}
+EAGER = {  # those that do not pass attention to transformers' interface, or not in the form that BERT does
+    "MPNet": DEEP,
+    "Deberta": {"position_biased_input": False, **RELATIVE},
+    "DebertaV2": {"position_buckets": 8, "conv_kernel_size": 3, "norm_rel_ebd": "layer_norm", **RELATIVE},
+    "BigBird": {"max_position_embeddings": 64, **SMALL},
+    "RoFormer": {"embedding_size": 16, **DEEP},
+    "RemBert": {"input_embedding_size": 16, "output_embedding_size": 16, **DEEP},
+    "MobileBert": {"embedding_size": 16, "intra_bottleneck_size": 16, **DEEP},
+}
 
 
 def tiny(family: str, seed: int = 0) -> OpenModel:
@@ -34,12 +44,13 @@ def tiny(family: str, seed: int = 0) -> OpenModel:
     import transformers
 
     torch.manual_seed(seed)
-    config = getattr(transformers, f"{family}Config")(**FAMILIES.get(family, DEEP))
+    config = getattr(transformers, f"{family}Config")(**{**FAMILIES, **EAGER}.get(family, DEEP))
     model = getattr(transformers, f"{family}ForSequenceClassification")(config).eval()
+    normed = family != "MobileBert"  # without norms, its vectors stay as small as the embeddings
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            if weight.dim() == 2 and "embed" not in name:
-                weight.mul_(8)
+            if weight.dim() == 2 and not (normed and "embed" in name):
+                weight.mul_(8 if normed else 10)
     return OpenModel(model, None, f"tiny {family} {seed}")
 
 

@@ -1,6 +1,11 @@
-"""The plain way to disable heads, which the engine is compared with: one example at a time, no padding, every
-attention weight written out, the disabled head's row overwritten with the constant. Shares no code with the engine.
+"""Two plain ways to disable heads, which the engine is compared with: one example at a time, no padding.
+
+In the one, every attention weight is written out, and a disabled head's row is overwritten with the constant. The other
+never looks at attention: what a disabled head hands to the output projection is replaced by the mean of its values.
+They share no code with the engine.
 """
+
+from contextlib import ExitStack
 
 import numpy as np
 import torch
@@ -46,3 +51,52 @@ def plain_logits(model, encoded, sets) -> np.ndarray:
             assert _current["layer"] == model.config.num_hidden_layers
     model.set_attn_implementation(before)
     return np.array(found).reshape(len(sets), len(encoded), -1)
+
+
+VALUES = ("v", "value", "value_proj", "v_lin", "in_proj")
+OUTPUTS = ("attn.o", "attention.output.dense", "attention.out_lin", "attention.dense")
+
+
+def logits_from_mean_values(model, encoded, sets) -> np.ndarray:
+    """[set, example, output], with one forward pass for every set and example; for models that look both ways.
+
+    The projections of values and of outputs are found by their names, layer after layer.
+    """
+    names = dict(model.named_modules())
+    values = [name for name in names if name.rpartition(".")[2] in VALUES]
+    outputs = [name for name in names if name.endswith(OUTPUTS) and ".bottleneck." not in name]
+    assert len(values) == len(outputs) in (1, model.config.num_hidden_layers)  # ALBERT's layers share them
+    found = []
+    for disabled in sets:
+        for i in range(len(encoded)):
+            means: list[torch.Tensor] = []  # of each layer so far
+
+            def keep_mean(module, _inputs, projected, means=means):
+                means.append(_values(names, module, projected, model.config.num_attention_heads)[0].mean(0))
+
+            def overwrite(_module, inputs, means=means, disabled=disabled):
+                off = [head for at, head in disabled if at == len(means) - 1]
+                context = inputs[0].unflatten(-1, (len(means[-1]), -1)).clone()
+                context[0, :, off] = means[-1][off]
+                return (context.flatten(2),)
+
+            with ExitStack() as hooks, torch.no_grad():
+                for name in values:
+                    hooks.callback(names[name].register_forward_hook(keep_mean).remove)
+                for name in outputs:
+                    hooks.callback(names[name].register_forward_pre_hook(overwrite).remove)
+                inputs = {"input_ids": torch.tensor([encoded.input_ids[i]])}
+                if encoded.segments is not None:
+                    inputs["token_type_ids"] = torch.tensor([encoded.segments[i]])
+                found.append(model(**inputs).logits[0].numpy())
+            assert len(means) == model.config.num_hidden_layers
+    return np.array(found).reshape(len(sets), len(encoded), -1)
+
+
+def _values(names, module, projected, heads: int) -> torch.Tensor:
+    """[row, token, head, size], from what the projection returns; in DeBERTa v1 it gives query, key and value."""
+    owner = next((names[name.rpartition(".")[0]] for name in names if names[name] is module), None)
+    by_head = projected.unflatten(-1, (heads, -1))
+    if not hasattr(owner, "in_proj"):
+        return by_head
+    return by_head.chunk(3, dim=-1)[2] + owner.v_bias.unflatten(-1, (heads, -1))
