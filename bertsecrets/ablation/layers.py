@@ -25,7 +25,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from bertsecrets.errors import MisreadError, NotApplicableError, UserError
-from bertsecrets.models.families import ABLATABLE, LOGIT_TERMS, why_no_maps
+from bertsecrets.models.families import LOGIT_TERMS, why_no_maps
 
 NAME = "bertsecrets_uniform"
 SOFTMAXES = (torch.softmax, torch.Tensor.softmax, nn.functional.softmax)
@@ -124,9 +124,7 @@ class Skeleton:
             self.layers.append(modules[first:])
 
     def _refusal(self, why: str) -> NotApplicableError:
-        return NotApplicableError(
-            f"heads of {type(self.model).__name__} cannot be disabled: {why}; those of these families can: {ABLATABLE}"
-        )
+        return NotApplicableError(f"heads of {type(self.model).__name__} cannot be disabled: {why}")
 
     def _frames(self, layers: int) -> list[list[tuple[int, nn.Module]]]:
         """Return what `_watch` returns, in the first way in which every layer's attention is seen once.

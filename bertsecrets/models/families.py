@@ -83,20 +83,16 @@ ALIASES = {name.split("/")[1]: name for name in PINNED}  # the short names that 
 # Model types whose position numbers start after the padding id, so that they have fewer positions than they list.
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")
 
+# Model types that read the embeddings of a token's neighbours, so that those of padding must be zeros, which is what
+# stands beyond the ends of an input without padding.
+READS_NEIGHBOURS = ("mobilebert",)
+
 # Terms that some families add to the product of query and key, by the names of their arguments in transformers.
 LOGIT_TERMS = ("position_bias", "s_aux", "alibi")
-
-# Families whose heads can be disabled exactly, as listed in messages.
-ABLATABLE = (
-    "BERT, RoBERTa, XLM-R, ELECTRA, ALBERT, DistilBERT, ERNIE, MPNet, DeBERTa, BigBird, RoFormer, RemBERT, MobileBERT, "
-    "ModernBERT, NomicBERT, EuroBERT, GPT-2, Llama, Qwen2"
-)
 
 # Model types whose layers have no map of every token to every token in every head, and why.
 NO_MAPS = {
     "canine": "its layers pool characters",
-    "convbert": "half of its heads are convolutions",
-    "fnet": "it mixes tokens by Fourier transforms, without attention",
     "funnel": "its layers pool tokens, and the last of them are those of a decoder",
     "longformer": "a token attends to a window and to a few global tokens only",
     "mra": "it approximates attention in blocks",
@@ -104,8 +100,15 @@ NO_MAPS = {
     "perceiver": "latent vectors attend to the tokens",
     "reformer": "a token attends to tokens of the same hash only",
     "squeezebert": "transformers gives out its logits in place of its attention weights",
-    "xlnet": "it attends in two streams, and its special tokens stand at the end",
     "yoso": "it samples attention by hashes",
+}
+
+
+# Model types whose answers cannot be had here, and why.
+NO_ANSWERS = {
+    "convbert": "some of its heads are convolutions, which mix an input's last tokens with the padding behind them",
+    "fnet": "it mixes an input's tokens with the padding behind them, by Fourier transforms instead of attention",
+    "xlnet": "it answers from the last token, where this suite pads shorter inputs",
 }
 
 
@@ -113,7 +116,7 @@ def why_no_maps(config: Any) -> str | None:
     """Return why a model has no maps of every token to every token, of one kind in all layers; None if it may have."""
     if getattr(config, "is_encoder_decoder", False):
         return "it is an encoder-decoder, with three kinds of attention"
-    return NO_MAPS.get(config.model_type)
+    return {**NO_MAPS, **NO_ANSWERS}.get(config.model_type)
 
 
 # The parts of a layer that is built like BERT's, by each family's names for them, in this order: query, key, value,

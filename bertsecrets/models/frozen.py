@@ -100,7 +100,7 @@ def reading_of(model: Any, batch: Batch) -> Reading | None:
     It is found by the gradient of the logits, and by the logits that follow from that vector alone.
     """
     encoder = model.base_model
-    if encoder is model:
+    if encoder is model or getattr(model.config, "is_encoder_decoder", False):
         return None
     with torch.no_grad():
         found = encoder(**batch.inputs())

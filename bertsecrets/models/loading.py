@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from bertsecrets.errors import NotApplicableError, RunError, UserError, first_line, shortened
-from bertsecrets.models.families import POSITIONS_AFTER_PADDING
+from bertsecrets.models.families import NO_ANSWERS, POSITIONS_AFTER_PADDING, READS_NEIGHBOURS, why_no_maps
 from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.memory import MORE_MEMORY, check_memory, memory_errors_in_words
 from bertsecrets.texts.tasks import Task
@@ -61,12 +61,12 @@ class OpenModel:
     @property
     def layers(self) -> int:
         """Number of attention layers."""
-        return int(self.model.config.num_hidden_layers)
+        return attention_shape(self.model)[0]
 
     @property
     def heads(self) -> int:
         """Number of attention heads per layer."""
-        return int(self.model.config.num_attention_heads)
+        return attention_shape(self.model)[1]
 
     def to(self, device: torch.device | str) -> "OpenModel":
         """Move the model to a device, in place, and return it."""
@@ -149,6 +149,8 @@ def open_tokenizer(ref: ModelRef) -> Any:
             f"{ref.path}: model_max_length in tokenizer_config.json is {shortened(repr(longest), 50)}, "
             "not a number of tokens"
         )
+    if tokenizer.pad_token_id is None:  # GPT-2, Llama: padding is masked, so that any token will do
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     try:
         tokenizer("A few words.", "And 2 more!")
     except Exception as error:  # tokenizers raises bare ones, such as for a vocabulary without the unknown token
@@ -186,8 +188,7 @@ def open_classifier(
         config.id2label = dict(enumerate(task.labels))
         config.label2id = {label: i for i, label in enumerate(task.labels)}
     tokenizer = open_tokenizer(ref)
-    if config.pad_token_id is None:
-        config.pad_token_id = tokenizer.pad_token_id
+    _prepare_to_classify(config, tokenizer)
     torch.manual_seed(seed)
     new_model = partial(
         AutoModelForSequenceClassification.from_config,
@@ -216,6 +217,18 @@ def _kernel(config: Any, attention: str) -> str:
 
     known = CLASSIFIERS.get(type(config), None)
     return "eager" if attention == "sdpa" and not getattr(known, "_supports_sdpa", True) else attention
+
+
+def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
+    """Let a model without a padding token pad as its tokenizer does; it finds an input's last token by it.
+
+    Raises:
+        NotApplicableError: the architecture cannot classify padded inputs.
+    """
+    if (why := NO_ANSWERS.get(config.model_type)) is not None:
+        raise NotApplicableError(f"{_architecture(config)} cannot be measured: {why}")
+    if getattr(config, "pad_token_id", None) is None:
+        config.pad_token_id = tokenizer.pad_token_id
 
 
 def _load_classifier(ref: ModelRef, config: Any, attention: str) -> tuple[Any, set[str]]:
@@ -257,6 +270,9 @@ def _load_weights(ref: ModelRef, cls: Any, **options: Any) -> tuple[Any, set[str
             f"{ref.path}: {spoilt[0]} is not finite ({len(spoilt)} tensors in all): its training has diverged, "
             "or the file is damaged: train or save the model again"
         )
+    if model.config.model_type in READS_NEIGHBOURS:
+        with torch.no_grad():
+            model.get_input_embeddings().weight[model.config.pad_token_id] = 0
     return model, drawn
 
 
@@ -316,6 +332,8 @@ def open_encoder(ref: ModelRef) -> OpenModel:
     if ref.local:
         check_folder(Path(ref.path))
     config = open_config(ref)
+    if (why := why_no_maps(config)) is not None:
+        raise _unreadable(config, why)
     model, drawn = _load_weights(ref, AutoModel, config=config, attn_implementation="eager")
     _refuse_drawn(ref.path, [key for key in drawn if not key.startswith("pooler.")])
     return OpenModel(model.eval(), open_tokenizer(ref), ref.identity())
@@ -334,6 +352,7 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
     config = open_checkpoint_config(folder, task)
     ref = ModelRef.in_folder(folder)
     tokenizer = _checkpoint_tokenizer(ref, base, config)
+    _prepare_to_classify(config, tokenizer)
     model, drawn = _load_classifier(ref, config, attention)
     if drawn and not any(name.startswith(f"{model.base_model_prefix}.") and ".pooler." not in name for name in drawn):
         raise UserError(
@@ -421,6 +440,33 @@ def same_shape(one: OpenModel, other: OpenModel) -> str | None:
     return None
 
 
+def _architecture(config: Any) -> str:
+    """Return an architecture's name.
+
+    >>> from transformers import BertConfig
+    >>> _architecture(BertConfig())
+    'Bert'
+    """
+    return type(config).__name__.removesuffix("Config")
+
+
+def _unreadable(config: Any, why: str) -> NotApplicableError:
+    return NotApplicableError(f"the attention of {_architecture(config)} cannot be read: {why}")
+
+
+def attention_shape(model: Any) -> tuple[int, int]:
+    """Return the numbers of a model's layers and of the heads in each.
+
+    Raises:
+        NotApplicableError: its configuration does not say, as that of a model without attention.
+    """
+    layers, heads = (getattr(model.config, name, None) for name in ("num_hidden_layers", "num_attention_heads"))
+    if layers is None or heads is None:
+        why = why_no_maps(model.config) or "its configuration gives no numbers of layers and heads"
+        raise _unreadable(model.config, why)
+    return int(layers), int(heads)
+
+
 @torch.no_grad()
 def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
     """Return the modules whose output contains attention weights, and whether the model must be asked for them.
@@ -434,7 +480,10 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
     Raises:
         NotApplicableError: the architecture does not expose its attention weights.
     """
-    heads, tokens = model.config.num_attention_heads, 5
+    config = model.config
+    if (why := why_no_maps(config)) is not None:
+        raise _unreadable(config, why)
+    (layers, heads), tokens = attention_shape(model), 5
     device = next(model.parameters()).device
     ids = torch.full((1, tokens), 3, device=device)
     for must_ask in (False, True):
@@ -458,11 +507,19 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
         finally:
             for handle in handles:
                 handle.remove()
-        if modules:
-            return modules, must_ask
-    raise NotApplicableError(
-        f"the attention of {type(model).__name__} cannot be read: it is no map of every token to every token"
-    )
+        if not modules:
+            continue
+        if len(seen) != layers:
+            raise _unreadable(config, f"{len(seen)} of its {layers} layers have a map of every token to every token")
+        names = {module: name for name, module in model.named_modules()}
+        stacks = sorted({(_layer_of(names[module]) or (names[module], 0))[0] for module in modules})
+        if len(stacks) > 1:
+            raise _unreadable(config, f"its layers are of several kinds ({', '.join(stacks)})")
+        return modules, must_ask
+    kernel = config._attn_implementation
+    if kernel != "eager":
+        raise _unreadable(config, f"it was opened with {kernel}, which gives out no maps: open it with eager attention")
+    raise _unreadable(config, "it is no map of every token to every token")
 
 
 def weights_in(output: Any, shape: tuple[int, ...]) -> torch.Tensor | None:

@@ -233,7 +233,7 @@ def test_where_no_fused_attention_exists_the_plain_one_is_taken(tiny_bert, tmp_p
 
 def test_a_model_that_hides_its_weights_is_named():
     model = AutoModelForSequenceClassification.from_config(CONFIGS["bert"], attn_implementation="sdpa").eval()
-    with pytest.raises(UserError, match="the attention of BertForSequenceClassification cannot be read"):
+    with pytest.raises(UserError, match="the attention of Bert cannot be read: .* sdpa"):
         attention_modules(model)
 
 
