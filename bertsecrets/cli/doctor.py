@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bertsecrets.cli.fetch import ROW_OPTIONS
-from bertsecrets.errors import UserError
+from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, RunOptions, add_options
 from bertsecrets.texts.tasks import TASKS
 
@@ -34,7 +34,7 @@ def add_parsers(commands) -> None:
 
 
 def doctor(options: argparse.Namespace) -> None:
-    """Print what is available and what is missing."""
+    """Print what is available and what is missing, and what a named model allows."""
     from bertsecrets.models.loading import open_config
     from bertsecrets.models.locations import locate
     from bertsecrets.models.packaged import INSTALL, NAMES
@@ -49,6 +49,9 @@ def doctor(options: argparse.Namespace) -> None:
         with _or_missing(f"model {name}"):
             open_config(locate(name, offline=True))
             print(f"model {name}: here")
+    if run.model is not None:
+        with _or_missing(f"measures on {run.model}"):
+            _measures(run.model)
     _texts(run)
     for extra, package in EXTRAS.items():
         installed = importlib.util.find_spec(package) is not None
@@ -62,6 +65,21 @@ def _or_missing(what: str) -> Iterator[None]:
         yield
     except UserError as error:
         print(f"{what}: missing; {error}")
+
+
+def _measures(name: str) -> None:
+    """Print which measures are possible on a model, and why the others are not."""
+    from bertsecrets.measures.registry import refusals
+    from bertsecrets.models.loading import open_classifier
+    from bertsecrets.models.locations import locate
+
+    try:
+        classifier = open_classifier(locate(name, offline=True), TASKS["rte"], "untrained")
+    except NotApplicableError as error:
+        print(f"measures on {name}: none; {error}")
+        return
+    for measure, why in refusals(classifier).items():
+        print(f"measure {measure}: {'possible' if why is None else f'not applicable; {why}'}")
 
 
 def _machine(wanted: str | None) -> None:

@@ -2,12 +2,14 @@
 
 import re
 
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base import EncoderMeasure, Resources, Results, Run
 from bertsecrets.measures.base.observers import PairObserver
+from bertsecrets.measures.base.probe import SEES_NOTHING_LATER, Ahead, check_attention
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, Marks, all_pairs, encode_words
 from bertsecrets.models.attention import Pass
-from bertsecrets.models.loading import special_ids
+from bertsecrets.models.loading import OpenModel, special_ids
 from bertsecrets.store.files import digest
 
 SENTENCE = "He was becoming agitated ."
@@ -29,14 +31,26 @@ class ExampleSentence(EncoderMeasure):
         """Return None: the sentence comes from the paper, not from a file."""
         return None
 
+    def check_model(self, classifier: OpenModel) -> None:
+        """Make sure that maps can be read, and that a word can attend to later ones."""
+        if not check_attention(classifier):
+            raise NotApplicableError(SEES_NOTHING_LATER)
+
     def run(self, run: Run) -> Results:
-        """Run the encoder over the sentence."""
+        """Run the encoder over the sentence.
+
+        Raises:
+            NotApplicableError: no word can attend to later ones, as "He" to "agitated".
+        """
         encoder = self.open_encoder(run)
         encoded, alignment = encode_words(encoder.tokenizer, [SENTENCE])
         sep = special_ids(encoder.tokenizer)["sep"]
         ids = list(encoded.input_ids[0])
         observer = example_observer(alignment, ids, sep, layers=encoder.layers, heads=encoder.heads)
-        Pass(encoder).feed(encoded, [observer])
+        ahead = Ahead()
+        Pass(encoder).feed(encoded, [observer, ahead])
+        if not ahead.most:
+            raise NotApplicableError(f"{run.subject.model} has no such weight: {SEES_NOTHING_LATER}")
         return {self.name: observer.compute()}, len(encoded)
 
 

@@ -10,6 +10,7 @@ from bertsecrets.errors import UserError, near_matches
 
 if TYPE_CHECKING:
     from bertsecrets.measures.base.measure import Measure
+    from bertsecrets.models.loading import OpenModel
 
 M = TypeVar("M", bound="type[Measure]")
 _REGISTERED: dict[str, "Measure"] = {}
@@ -44,6 +45,30 @@ def measure_names() -> list[str]:
     modules = pkgutil.iter_modules([str(Path(__file__).parent)])
     own = [module.name.replace("_", "-") for module in modules if not module.ispkg and module.name != "registry"]
     return list(dict.fromkeys([*own, *_REGISTERED]))
+
+
+def refusals(classifier: "OpenModel") -> dict[str, str | None]:
+    """Return why each measure of a model is not possible on this one, by name; None where it is.
+
+    Measures with the same test are tried once.
+
+    Args:
+        classifier: with eager attention, trained or not.
+    """
+    answers: dict[object, str | None] = {}
+    found: dict[str, str | None] = {}
+    for measure in map(get_measure, measure_names()):
+        if not measure.reads_model:
+            continue
+        test = type(measure).check_model
+        if test not in answers:
+            try:
+                measure.check_model(classifier)
+                answers[test] = None
+            except UserError as error:
+                answers[test] = str(error)
+        found[measure.name] = answers[test]
+    return found
 
 
 def get_measure(name: str) -> "Measure":

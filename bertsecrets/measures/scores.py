@@ -15,8 +15,10 @@ from scipy import stats
 from bertsecrets.errors import MisreadError
 from bertsecrets.measures.base import Measure, MeasureOptions, Results, Run
 from bertsecrets.measures.base.measure import Result
+from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import Encoded, batches, cased, collate, encode, lower_cases, predict
+from bertsecrets.models.loading import OpenModel
 from bertsecrets.settings import Params
 from bertsecrets.texts.metrics import decide, is_constant
 from bertsecrets.texts.metrics import scores as all_scores
@@ -47,6 +49,11 @@ class Scores(Measure):
     def own_settings(self, settings: Params) -> dict[str, Any]:
         """Return the settings that say where inputs are cut."""
         return settings.scores.model_dump()
+
+    def check_model(self, classifier: OpenModel) -> None:
+        """Make sure that padding changes no logit."""
+        encoded = probe_inputs(classifier)
+        check_alone(classifier.model, encoded, predict(classifier.model, encoded))
 
     def run(self, run: Run) -> Results:
         """Score the validation rows.

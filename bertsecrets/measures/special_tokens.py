@@ -8,13 +8,16 @@ counts, as in K19. Their sum is kept too, because two [SEP]s may share the atten
 from collections.abc import Iterator
 
 import numpy as np
+import torch
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import Figure, LayerCurves
-from bertsecrets.measures.base.observers import received
+from bertsecrets.measures.base.observers import max_over, mean_over_present, received
+from bertsecrets.measures.base.probe import check_present
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
+from bertsecrets.models.loading import OpenModel, special_ids
 from bertsecrets.types import Measurement
 
 
@@ -26,7 +29,7 @@ class SpecialTokenObserver:
     def __init__(self, examples: int, layers: int, heads: int, ids: dict[str, int | None]):
         """
         Args:
-            ids: token id of `cls` and `sep`; None if the model has no such token, whose values are then NaN.
+            ids: token id of `cls` and `sep`; None if the model has no such token. Values are NaN for inputs without it.
         """
         self.ids = ids
         kinds = ("cls", "sep", "sep_sum")
@@ -38,14 +41,16 @@ class SpecialTokenObserver:
         for kind, token in self.ids.items():
             if token is None:
                 continue
-            here = ((batch.input_ids == token) & batch.mask)[:, None, :]
-            self.paid[kind][batch.indices, layer] = (columns * here).amax(-1).cpu().numpy()
+            here = (batch.input_ids == token) & batch.mask
+            self.paid[kind][batch.indices, layer] = max_over(columns, here[None])[0].cpu().numpy()
             if kind == "sep":
-                self.paid["sep_sum"][batch.indices, layer] = (columns * here).sum(-1).cpu().numpy()
+                summed = (columns * here[:, None]).sum(-1).masked_fill(~here.any(-1, keepdim=True), torch.nan)
+                self.paid["sep_sum"][batch.indices, layer] = summed.cpu().numpy()
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Return values: `cls`, `sep`, `sep_sum`, each [layer, head]. Samples: the same, [example, layer, head]."""
-        return {kind: paid.mean(0, dtype=np.float64) for kind, paid in self.paid.items()}, dict(self.paid)
+        means = mean_over_present(self.paid)
+        return {kind: means[kind] for kind in self.paid}, dict(self.paid)
 
 
 @measure("special-tokens", title="attention to [CLS] and [SEP]", source="K19 4.4")
@@ -57,6 +62,11 @@ class SpecialTokens(AttentionMeasure):
     def observer(self, view: AttentionRun) -> Observer:
         """Return the observer of both tokens' columns."""
         return SpecialTokenObserver(*view.shape, view.special_ids)
+
+    def check_model(self, classifier: OpenModel) -> None:
+        """Make sure that maps can be read, and that a special token stands in the inputs."""
+        check_present(classifier, special_ids(classifier.tokenizer).values(), "[CLS] or [SEP]")
+        super().check_model(classifier)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield both curves over the layers (figure 6); nothing if the model has no such tokens."""

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from calls import run
 from tiny import HEADS, LAYERS
+from zoo import save_family
 
 from bertsecrets.cli.main import main
+from bertsecrets.measures.registry import get_measure, measure_names
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("quick")
@@ -22,6 +24,7 @@ def test_help_imports_nothing_heavy():
 import sys
 import bertsecrets
 from bertsecrets.cli.main import main
+from bertsecrets.measures.registry import get_measure, measure_names
 try:
     main(["--help"])
 except SystemExit as stop:
@@ -146,6 +149,22 @@ def test_doctor_says_what_is_here_and_what_is_missing(capsys, shared, tiny_glue,
     assert "GLUE MRPC: missing; no MRPC/train.tsv" in out
     for word in ("torch", "device: CPU", "memory:", "stored checkpoints:", "extra dvc:"):
         assert word in out
+
+
+def test_doctor_says_which_measures_a_model_allows_and_why_not_the_others(capsys, shared, tmp_path):
+    out = run(capsys, "doctor", *shared)
+    assert {line for line in out.splitlines() if line.startswith("measure ")} == {
+        f"measure {name}: possible" for name in measure_names() if get_measure(name).reads_model
+    }
+    out = run(capsys, "doctor", *shared, "--model", save_family("longformer", tmp_path / "longformer"))
+    assert "measure scores: possible" in out
+    why = "a token attends to a window and to a few global tokens only"
+    assert f"measure patterns: not applicable; the attention of Longformer cannot be read: {why}" in out
+    assert (
+        f"head-ablation: not applicable; heads of LongformerForSequenceClassification cannot be disabled: {why}" in out
+    )
+    out = run(capsys, "doctor", *shared, "--model", save_family("xlnet", tmp_path / "xlnet"))
+    assert "xlnet: none; XLNet cannot be measured: it answers from the last token" in out
 
 
 def test_doctor_works_where_nothing_is(capsys, tmp_path):

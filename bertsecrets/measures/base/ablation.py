@@ -22,6 +22,7 @@ from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.grid import Grid
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet
 from bertsecrets.measures.base.measure import Measure, Result, Results, Run
+from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.models.encoding import Encoded, check_finite, encode
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.settings import Params
@@ -47,6 +48,11 @@ class AblationMeasure(Measure):
     def finish(self, run: Run, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
         """Change the values in place to the layout of this measure; by default scores stay [set]."""
         return
+
+    def check_model(self, classifier: OpenModel) -> None:
+        """Make sure that heads of the model can be disabled."""
+        engine = Engine.open(classifier)
+        engine.check_longest(probe_inputs(classifier))
 
     def rows(self, run: Run) -> Split:
         """Return the validation rows that are measured: at most `grid_limit` of them."""

@@ -11,6 +11,7 @@ from tqdm.auto import tqdm
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base.measure import Measure, MeasureOptions, Results, Run
 from bertsecrets.measures.base.observers import heads_without_numbers
+from bertsecrets.measures.base.probe import check_attention
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import loading
 from bertsecrets.models.alignment import Alignment, encode_words
@@ -100,6 +101,10 @@ class AttentionMeasure(Measure):
         Raises:
             UserError: the measure is impossible on this model.
         """
+
+    def check_model(self, classifier: OpenModel) -> None:
+        """Make sure that the model's maps can be read, and are those that it computes with."""
+        check_attention(classifier)
 
     def joins(self, view: AttentionRun) -> bool:
         """Return whether this measure can join a pass that is made for another one."""

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from bertsecrets.measures.base.measure import Measure, Run
 from bertsecrets.measures.base.observers import heads_without_numbers
+from bertsecrets.measures.base.probe import check_attention
 from bertsecrets.measures.base.resources import Resources
 from bertsecrets.models import loading
 from bertsecrets.models.loading import OpenModel
@@ -43,6 +44,10 @@ class EncoderMeasure(Measure):
     def degenerate(self, measurement: Measurement) -> str | None:
         """Return that some heads have no numbers where others have."""
         return heads_without_numbers(measurement)
+
+    def check_model(self, classifier: OpenModel) -> None:
+        """Make sure that the model's maps can be read, and are those that it computes with."""
+        check_attention(classifier)
 
     def open_encoder(self, run: Run) -> OpenModel:
         """Open the encoder, on the device."""

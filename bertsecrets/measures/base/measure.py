@@ -168,6 +168,16 @@ class Measure(ABC):
             return problem
         return next(filter(None, (need.missing(resources) for need in self.needs)), None)
 
+    def check_model(self, classifier: OpenModel) -> None:  # noqa: B027 - some measures need nothing of it
+        """Make sure, on two short examples, that the measure is possible on a model.
+
+        Args:
+            classifier: a classifier with eager attention, trained or not.
+
+        Raises:
+            UserError: it is not.
+        """
+
     # ------------------------------------------------------------------ what determines the result
 
     def most(self, settings: Params) -> int | None:

@@ -1,0 +1,168 @@
+"""Every architecture family against a plain reference, one example at a time, that shares no code with the suite."""
+
+import matrix
+import numpy as np
+import pytest
+import torch
+from ablation_reference import logits_from_mean_values, plain_logits
+from pages import DOCS
+from tiny import plain_maps
+from transformers import AutoConfig, AutoModelForSequenceClassification
+from zoo import FAMILIES, HEADS, LAYERS, save_family
+
+from bertsecrets.ablation.engine import ablate
+from bertsecrets.errors import NotApplicableError
+from bertsecrets.measures.special_tokens import SpecialTokenObserver
+from bertsecrets.models.attention import Pass
+from bertsecrets.models.encoding import Batch, Encoded, predict, tokenize
+from bertsecrets.models.finetune import finetune
+from bertsecrets.models.loading import OpenModel, open_classifier, open_encoder, special_ids
+from bertsecrets.models.locations import locate
+from bertsecrets.settings import load_settings
+from bertsecrets.texts.glue import load_folder
+from bertsecrets.texts.tasks import task
+
+WITHOUT_MAPS = {
+    "longformer": "a window and to a few global tokens",
+    "squeezebert": "logits in place of its attention weights",
+    "funnel": "its layers pool tokens",
+    "bart": "encoder-decoder",
+    "t5": "encoder-decoder",
+}
+WITHOUT_ANSWERS = {
+    "xlnet": "answers from the last token",
+    "fnet": "the padding behind them",
+    "convbert": "padding behind them",
+}
+WITH_MAPS = [family for family in FAMILIES if family not in {**WITHOUT_MAPS, **WITHOUT_ANSWERS}]
+THROUGH_THE_INTERFACE = {
+    "modernbert",
+    "eurobert",
+    "nomic_bert",
+    "gpt2",
+    "llama",
+    "qwen2",
+}  # causal, windows, fused parts
+SETS = [
+    *(frozenset({head}) for head in ((0, 0), (1, 3), (2, 1))),
+    frozenset(),
+    frozenset((1, head) for head in range(HEADS)),
+    frozenset({(0, 1), (1, 0), (1, 2), (2, 3)}),
+]
+TEXTS = ["The driver sold the old piano on Monday .", "She never came .", "The baker , who was late , bought it ."]
+PAIRS = ["Somebody sold it .", "He was late , and they were not .", "No ."]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A model folder of each family."""
+    root = tmp_path_factory.mktemp("zoo")
+    return {family: save_family(family, root / family) for family in FAMILIES}
+
+
+@pytest.fixture
+def classifier(folders, family) -> OpenModel:
+    return open_classifier(locate(str(folders[family])), task("rte"))
+
+
+@pytest.fixture
+def encoded(classifier) -> Encoded:
+    return tokenize(classifier.tokenizer, TEXTS, PAIRS, 64)[0]
+
+
+@pytest.mark.parametrize("family", WITH_MAPS)
+def test_maps_in_padded_batches_are_those_of_each_example_alone(classifier, encoded):
+    seen = np.zeros((len(encoded), LAYERS, HEADS, 64, 64))
+
+    class Keep:
+        pairs = False
+
+        def update(self, batch: Batch, layer: int, maps, other) -> None:
+            for row, i in enumerate(batch.indices):
+                seen[i, layer, :, : maps.shape[2], : maps.shape[3]] = maps[row]
+
+        def compute(self):
+            return {}, {}
+
+    special = SpecialTokenObserver(len(encoded), LAYERS, HEADS, special_ids(classifier.tokenizer))
+    Pass(classifier).feed(encoded, [Keep(), special])
+    _, paid = special.compute()
+    for i, ids in enumerate(encoded.input_ids):
+        plain, length = plain_maps(classifier.model, encoded, i).numpy(), len(ids)
+        np.testing.assert_allclose(seen[i, :, :, :length, :length], plain, atol=1e-5)
+        assert seen[i].sum() == pytest.approx(seen[i, :, :, :length, :length].sum())
+        for role, token in special_ids(classifier.tokenizer).items():
+            places = [place for place, here in enumerate(ids) if here == token]
+            columns = plain.sum(2)[:, :, places] / length
+            if places:
+                np.testing.assert_allclose(paid[role][i], columns.max(-1), atol=1e-5)
+            else:
+                assert np.isnan(paid[role][i]).all()
+
+
+@pytest.mark.parametrize("family", WITH_MAPS)
+def test_any_heads_disabled_equal_the_plain_way(classifier, encoded, family):
+    plain = plain_logits if family in THROUGH_THE_INTERFACE else logits_from_mean_values
+    expected = plain(classifier.model, encoded, SETS)
+    assert np.abs(expected - expected[3]).max((1, 2))[[i for i, heads in enumerate(SETS) if heads]].min() > 1e-6
+    np.testing.assert_allclose(ablate(classifier, encoded, SETS), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", [*WITH_MAPS, *WITHOUT_MAPS])
+def test_answers_and_segments_are_those_of_each_example_alone(classifier, encoded):
+    for i, logits in enumerate(predict(classifier.model, encoded)):
+        ids = torch.tensor([encoded.input_ids[i]])
+        kinds = {} if encoded.segments is None else {"token_type_ids": torch.tensor([encoded.segments[i]])}
+        with torch.no_grad():
+            alone = classifier.model(input_ids=ids, attention_mask=torch.ones_like(ids), **kinds).logits[0]
+        np.testing.assert_allclose(logits, alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", [*WITH_MAPS, *WITHOUT_MAPS])
+def test_random_weights_are_drawn_as_the_architecture_draws_them(folders, family):
+    ref = locate(str(folders[family]))
+    drawn = open_classifier(ref, task("rte"), "random", seed=5).model
+    pad = drawn.config.pad_token_id
+    config = AutoConfig.from_pretrained(folders[family], num_labels=2, pad_token_id=pad)
+    torch.manual_seed(5)
+    plain = AutoModelForSequenceClassification.from_config(config).state_dict()
+    assert plain.keys() == drawn.state_dict().keys()
+    assert all(torch.equal(plain[name], weight) for name, weight in drawn.state_dict().items())
+    saved = open_classifier(ref, task("rte")).model.base_model.state_dict()
+    matrices = {name: weight for name, weight in drawn.base_model.state_dict().items() if weight.dim() == 2}
+    assert not any(torch.equal(saved[name], weight) for name, weight in matrices.items() if weight.is_floating_point())
+
+
+@pytest.mark.parametrize("family", [*WITH_MAPS, *WITHOUT_MAPS])
+def test_training_on_a_frozen_encoder_changes_the_classifier_alone(classifier, tiny_glue, tmp_path):
+    before = {name: weight.clone() for name, weight in classifier.model.state_dict().items()}
+    rows = load_folder(tiny_glue, task("rte"), "train").head(8)
+    settings = load_settings().finetune.model_copy(update={"epochs": 1, "precision": "float32"})
+    device = torch.device("cpu")
+    finetune(classifier, rows, tmp_path, settings=settings, initialisation="frozen", seed=1, device=device)
+    prefix = f"{classifier.model.base_model_prefix}."
+    changed = {name for name, weight in classifier.model.state_dict().items() if not torch.equal(weight, before[name])}
+    assert changed
+    assert not any(name.startswith(prefix) for name in changed)
+
+
+@pytest.mark.parametrize("family", WITHOUT_MAPS)
+def test_families_without_maps_are_refused_by_name(folders, classifier, encoded, family):
+    for refused in (
+        lambda: Pass(classifier).feed(encoded, [SpecialTokenObserver(3, LAYERS, HEADS, {})]),
+        lambda: ablate(classifier, encoded, SETS),
+        lambda: open_encoder(locate(str(folders[family]))),
+    ):
+        with pytest.raises(NotApplicableError, match=WITHOUT_MAPS[family]) as error:
+            refused()
+        assert family.replace("_", "") in str(error.value).lower()
+
+
+@pytest.mark.parametrize("family", WITHOUT_ANSWERS)
+def test_families_that_cannot_answer_padded_inputs_are_refused_by_name(folders, family):
+    with pytest.raises(NotApplicableError, match=f"(?i){family} cannot be measured: .*{WITHOUT_ANSWERS[family]}"):
+        open_classifier(locate(str(folders[family])), task("rte"))
+
+
+def test_the_page_shows_for_each_family_what_is_possible(folders):
+    assert matrix.table(folders) in (DOCS / "families.md").read_text(encoding="utf-8")
