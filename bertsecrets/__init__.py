@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bertsecrets.claims.verdict import Verdict
     from bertsecrets.errors import MissingError, UserError
     from bertsecrets.measures.registry import measure
+    from bertsecrets.models.families import Family, register_family
     from bertsecrets.options import RunOptions
     from bertsecrets.session import Session
     from bertsecrets.types import Measurement, Subject
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Claim": "claims.schema",
     "Estimand": "claims.estimand",
+    "Family": "models.families",
     "Measurement": "types",
     "MissingError": "errors",
     "Need": "claims.quantity",
@@ -41,11 +43,13 @@ _HOMES = {
     "load_claims": "claims.schema",
     "measure": "measures.registry",
     "quantity": "claims.quantity",
+    "register_family": "models.families",
 }
 
 __all__ = [
     "Claim",
     "Estimand",
+    "Family",
     "Measurement",
     "MissingError",
     "Need",
@@ -57,6 +61,7 @@ __all__ = [
     "load_claims",
     "measure",
     "quantity",
+    "register_family",
 ]
 
 

@@ -4,6 +4,7 @@ The command line, the benchmarks and Python all use a `Session`. Nothing is trai
 a result (data, settings, limits, device) is part of its key in the store, and is recorded in its provenance.
 """
 
+import os
 import platform
 import shutil
 import time
@@ -12,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -56,6 +58,9 @@ from bertsecrets.store.verdicts import keep_verdict
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import ALL_TASKS, task
 from bertsecrets.types import AUTO, Measurement, Subject, slug
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 OTHERWISE_TRAINED = {"random": "a model trained from random weights", "frozen": "a model trained on a frozen encoder"}
 
@@ -193,7 +198,7 @@ class Session:
         *,
         init: str = "pretrained",
         seed: int = 1,
-        checkpoint: Path | str | None = None,
+        checkpoint: "Path | str | PreTrainedModel | None" = None,
         **options: Any,
     ) -> Measurement:
         """Return a measurement of the session's model, made now unless it is in the store.
@@ -202,16 +207,31 @@ class Session:
             measure: its name, such as `attention-change`.
             task: the GLUE task; none for measures of the bare encoder and of the suite itself.
             init: `pretrained`, `random`, `frozen` or `untrained`.
-            checkpoint: a folder to measure instead of the checkpoint that the suite trains.
+            checkpoint: a folder to measure instead of the checkpoint that the suite trains, or a model in memory.
             options: of the measure, such as `padded_to=200`.
 
         Raises:
             UserError: the measure, task or an option is unknown, or something that is needed is missing.
         """
-        folder = Path(checkpoint) if checkpoint else None
         subject = self.subject(task, init, seed)
-        get_measure(measure).check_request(task, check_initialisation(init), seed, checkpoint=folder)
-        return self.measurement(measure, subject, folder, **options)
+        with self._in_folder(checkpoint) as folder:
+            get_measure(measure).check_request(task, check_initialisation(init), seed, checkpoint=folder)
+            return self.measurement(measure, subject, folder, **options)
+
+    @contextmanager
+    def _in_folder(self, checkpoint: Any) -> Iterator[Path | None]:
+        """Yield the folder of a checkpoint; a model in memory is saved in one that is removed at the end of the block.
+
+        Its tokenizer is that of the session's model.
+        """
+        if checkpoint is None or isinstance(checkpoint, str | os.PathLike):
+            yield Path(checkpoint) if checkpoint else None
+            return
+        with TemporaryDirectory() as place:
+            folder = Path(place) / "in-memory"
+            checkpoint.save_pretrained(folder)
+            loading.open_tokenizer(self.ref(self.model)).save_pretrained(folder)
+            yield folder
 
     def judge(self, claim: str, task: str | None = None, *, seeds: int | None = None) -> Verdict:
         """Return the verdict on a claim; its measurements are made now unless they are in the store.

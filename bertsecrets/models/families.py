@@ -4,7 +4,17 @@ The rest of what the suite needs of a model (its layers, its heads, the modules 
 by observing a tiny forward pass, so a new family usually needs no entry here.
 """
 
+import hashlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
+
+from bertsecrets.errors import UserError, first_line
+
+GROUP = "bertsecrets.families"  # of entry points, whose names are model types
 
 # Well-known models, pinned to a commit of their hub repository.
 PINNED = {
@@ -116,7 +126,14 @@ def why_no_maps(config: Any) -> str | None:
     """Return why a model has no maps of every token to every token, of one kind in all layers; None if it may have."""
     if getattr(config, "is_encoder_decoder", False):
         return "it is an encoder-decoder, with three kinds of attention"
-    return {**NO_MAPS, **NO_ANSWERS}.get(config.model_type)
+    own = _OWN.get(config.model_type)
+    return own.no_maps if own else {**NO_MAPS, **NO_ANSWERS}.get(config.model_type)
+
+
+def counts_after_padding(model_type: str) -> bool:
+    """Return whether a model type's position numbers start after the padding id."""
+    own = _OWN.get(model_type)
+    return own.positions_after_padding if own else model_type in POSITIONS_AFTER_PADDING
 
 
 # The parts of a layer that is built like BERT's, by each family's names for them, in this order: query, key, value,
@@ -137,3 +154,85 @@ BERT_LAYOUTS = {
     ),
 }  # fmt: skip
 ACTIVATION = 6  # place of the activation, the only part that is neither a Linear nor a LayerNorm
+
+
+@dataclass(frozen=True)
+class Family:
+    """An architecture of your own, in classes that transformers' own are made of.
+
+    Attributes:
+        config: the configuration's class; its `model_type` is a name that transformers does not know.
+        encoder: the class of the bare encoder.
+        classifier: the class that classifies sequences, and holds the encoder under its `base_model_prefix`.
+        positions_after_padding: its position numbers start after the padding id, as RoBERTa's.
+        no_maps: why it has no map of every token to every token in each head; None if it has.
+    """
+
+    config: Any
+    encoder: Any
+    classifier: Any
+    positions_after_padding: bool = False
+    no_maps: str | None = None
+
+    @property
+    def source(self) -> str:
+        """A digest of the code of its classes, which belongs to the key of all that is measured."""
+        code = "".join(map(_source, (self.config, self.encoder, self.classifier)))
+        return hashlib.sha256(code.encode()).hexdigest()
+
+
+def _source(cls: type) -> str:
+    """Return the code of the file that defines a class; of one that was typed at a prompt, its own or its name."""
+    readers: tuple[Callable[[], str], ...] = (
+        lambda: Path(inspect.getsourcefile(cls) or "").read_text(encoding="utf-8"),
+        lambda: inspect.getsource(cls),
+    )
+    for read in readers:
+        try:
+            return read()
+        except (OSError, TypeError):
+            continue
+    return cls.__qualname__
+
+
+_OWN: dict[str, Family] = {}
+
+
+def register_family(family: Family) -> None:
+    """Let models of an architecture of your own be opened, until Python ends.
+
+    An installed package has it done by an entry point of the group `bertsecrets.families` instead, which is called as
+    the model type.
+
+    Raises:
+        UserError: transformers has an architecture of that name.
+    """
+    from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoModelForSequenceClassification
+
+    name = family.config.model_type
+    if name in CONFIG_MAPPING and name not in _OWN:
+        raise UserError(f"transformers has an architecture {name!r} of its own: give yours another model_type")
+    AutoConfig.register(name, family.config, exist_ok=True)
+    AutoModel.register(family.config, family.encoder, exist_ok=True)
+    AutoModelForSequenceClassification.register(family.config, family.classifier, exist_ok=True)
+    _OWN[name] = family
+
+
+def own_family(model_type: str | None) -> Family | None:
+    """Return the family of this model type that a user has registered, or that an installed package offers.
+
+    Raises:
+        UserError: what the package offers cannot be imported, or is not a family of this name.
+    """
+    if model_type is None or model_type in _OWN:
+        return _OWN.get(model_type or "")
+    for entry in entry_points(group=GROUP, name=model_type):
+        where = f"entry point {entry.name} = {entry.value} of {GROUP}"
+        try:
+            family = entry.load()
+        except Exception as error:  # of any code
+            raise UserError(f"{where} cannot be imported: {first_line(error)}") from error
+        if not isinstance(family, Family) or getattr(family.config, "model_type", None) != model_type:
+            raise UserError(f"{where} is not a Family whose configuration has model_type {model_type!r}")
+        register_family(family)
+    return _OWN.get(model_type)

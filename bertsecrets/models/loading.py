@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from bertsecrets.errors import NotApplicableError, RunError, UserError, first_line, shortened
-from bertsecrets.models.families import NO_ANSWERS, POSITIONS_AFTER_PADDING, READS_NEIGHBOURS, why_no_maps
+from bertsecrets.models.families import NO_ANSWERS, READS_NEIGHBOURS, counts_after_padding, own_family, why_no_maps
 from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.memory import MORE_MEMORY, check_memory, memory_errors_in_words
 from bertsecrets.texts.tasks import Task
@@ -54,7 +54,7 @@ class OpenModel:
         config = self.model.config
         positions = getattr(config, "max_position_embeddings", None) or tokens
         positions = positions if positions > 0 else tokens  # -1 stands for any number (XLNet)
-        if config.model_type in POSITIONS_AFTER_PADDING:
+        if counts_after_padding(config.model_type):
             positions -= config.pad_token_id + 1
         return int(min(tokens, positions, self.tokenizer.model_max_length))
 
@@ -107,6 +107,7 @@ def open_config(ref: ModelRef) -> Any:
     transformers.logging.set_verbosity_error()  # what matters in its warnings is checked here and reported in one line
     transformers.logging.disable_progress_bar()
 
+    own_family(ref.model_type())
     config = _load(ref, AutoConfig)
     _check_sizes(config, ref)
     config.return_dict = True

@@ -4,6 +4,7 @@ A name is resolved once, by `locate`; from then on the `ModelRef` is passed arou
 """
 
 import functools
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from typing import Any
 
 from bertsecrets.errors import RunError, UserError, near_matches
 from bertsecrets.hub import Repository
-from bertsecrets.models.families import ALIASES, PINNED, PUBLISHED
+from bertsecrets.models.families import ALIASES, PINNED, PUBLISHED, own_family
 from bertsecrets.models.packaged import NAMES, packaged_folder
 from bertsecrets.store.exports import checked_manifest, read_own_manifest
 from bertsecrets.store.files import digest, file_sha256
@@ -70,10 +71,23 @@ class ModelRef:
     def identity(self) -> str:
         """Return the identity of the encoder: a digest of the names and contents of its files, or hub name and commit.
 
+        That of an architecture of a user's own depends on its code too.
+
         Raises:
             UserError: as `resolved`.
         """
-        return self._contents(ENCODER_FILES) or ""
+        contents = self._contents(ENCODER_FILES) or ""
+        own = own_family(self.model_type())
+        return digest([contents, own.source]) if own else contents
+
+    def model_type(self) -> str | None:
+        """Return the name of the architecture, as config.json has it; None where that is unreadable or not here."""
+        try:
+            config = json.loads((Path(self.path) / "config.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+        name = config.get("model_type") if isinstance(config, dict) else None
+        return name if isinstance(name, str) else None
 
     def tokenizer(self) -> str | None:
         """Return the identity of the tokenizer: a digest of the names and contents of its files, or name and commit.

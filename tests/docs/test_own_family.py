@@ -1,0 +1,146 @@
+"""A class of a user's own, as the page on adding a family shows it, in a package of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pages import PROJECT, titled
+from tiny import HEADS, LAYERS, save_bert
+
+from bertsecrets.errors import UserError
+from bertsecrets.models import families
+from bertsecrets.models.loading import open_config
+from bertsecrets.models.locations import ModelRef
+
+NAME = "adding/family.md"
+
+
+@pytest.fixture
+def package(tmp_path) -> Path:
+    """A folder with the page's module, installed: beside it stands what pip writes of its entry points."""
+    folder = tmp_path / "site"
+    (folder / "mean_bert-1.0.dist-info").mkdir(parents=True)
+    (folder / "mean_bert.py").write_text(titled(NAME, "mean_bert.py"), encoding="utf-8")
+    (folder / "mean_bert-1.0.dist-info" / "METADATA").write_text("Name: mean-bert\nVersion: 1.0\n")
+    entry = titled(NAME, "pyproject.toml").replace("project.entry-points.", "").replace('"', "")
+    (folder / "mean_bert-1.0.dist-info" / "entry_points.txt").write_text(entry)
+    return folder
+
+
+@pytest.fixture
+def model(tmp_path) -> Path:
+    """A folder of such a model, made from a tiny BERT's."""
+    folder = save_bert(tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "mean-bert"}))
+    return folder
+
+
+def python(package: Path, *arguments: object) -> str:
+    """Run Python with the package installed; its output."""
+    paths = os.pathsep.join([str(package), str(PROJECT)])
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_family_of_an_installed_package_is_trained_and_measured(package, model, tiny_glue, quick_params, tmp_path):
+    options = ("--model", model, "--glue", tiny_glue, "--store", tmp_path / "runs", "--device", "cpu", "--offline")
+    asked = [
+        ["doctor", *options],
+        *(
+            ["measure", measure, "--task", "rte", "--allow-unofficial-data", "--json", tmp_path / f"{i}.json", *options]
+            for i, measure in enumerate(("scores", "attention-change", "layer-ablation"))
+        ),
+    ]
+    lists = [[str(word) for word in one] for one in asked]
+    script = (
+        "from bertsecrets.settings import *\nfrom bertsecrets.cli.main import main\n"
+        f"import os; os.environ['BERTSECRETS_PARAMS'] = {str(quick_params)!r}\n"
+        f"assert not any([main(one) for one in {lists!r}])"
+    )
+    out = python(package, "-c", script)
+    assert out.count(": possible") == 10
+    scores, change, layers = (json.loads((tmp_path / f"{i}.json").read_text())["values"] for i in range(3))
+    assert np.shape(change["cosine"]) == (LAYERS, HEADS)
+    assert layers["baseline"] == pytest.approx(scores["accuracy"])
+
+
+def test_without_the_package_the_model_is_unknown(model):
+    with pytest.raises(UserError, match="mean-bert"):
+        open_config(ModelRef.in_folder(model))
+
+
+@pytest.fixture
+def registered(package, monkeypatch):
+    """The page's family, registered in Python, and forgotten at the end."""
+    monkeypatch.syspath_prepend(package)
+    monkeypatch.setattr(families, "_OWN", {})
+    from mean_bert import FAMILY
+    from transformers import CONFIG_MAPPING, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, MODEL_MAPPING
+
+    families.register_family(FAMILY)
+    yield FAMILY
+    CONFIG_MAPPING._extra_content.clear()
+    for mapping in (MODEL_MAPPING, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING):
+        mapping._extra_content.clear()
+    del sys.modules["mean_bert"]
+
+
+def test_an_edit_of_the_classes_is_another_model(registered, package, model):
+    before = ModelRef.in_folder(model).identity()
+    assert before == ModelRef.in_folder(model).identity()
+    with (package / "mean_bert.py").open("a") as file:
+        file.write("# edited\n")
+    assert ModelRef.in_folder(model).identity() != before
+
+
+def test_a_model_of_such_a_class_in_memory_is_measured(registered, tiny_bert, tiny_glue, quick, tmp_path):
+    import torch
+
+    import bertsecrets as bs
+
+    config = registered.config.from_pretrained(tiny_bert, num_labels=2)
+    torch.manual_seed(0)
+    model = registered.classifier(config)
+    session = bs.Session(
+        model=str(tiny_bert), glue=tiny_glue, store=tmp_path / "runs", device="cpu", offline=True,
+        allow_unofficial_data=True,
+    )  # fmt: skip
+    one = session.measure("special-tokens", task="rte", checkpoint=model)
+    assert one.values["cls"].shape == (LAYERS, HEADS)
+    assert session.measure("special-tokens", task="rte", checkpoint=model).reused
+    with torch.no_grad():
+        model.bert.encoder.layer[0].attention.self.query.weight.mul_(9)
+    other = session.measure("special-tokens", task="rte", checkpoint=model)
+    assert not other.reused
+    assert np.abs(other.values["cls"] - one.values["cls"])[0].max() > 0
+
+
+def test_what_is_no_family_is_named(package, model, monkeypatch):
+    monkeypatch.syspath_prepend(package)
+    entries = package / "mean_bert-1.0.dist-info" / "entry_points.txt"
+    for value, message in (
+        ("mean_bert:MeanBert", "is not a Family whose configuration has model_type 'mean-bert'"),
+        ("mean_bert:NONE", "cannot be imported"),
+    ):
+        entries.write_text(f"[bertsecrets.families]\nmean-bert = {value}\n")
+        with pytest.raises(UserError, match=f"entry point mean-bert = {value} of bertsecrets.families {message}"):
+            open_config(ModelRef.in_folder(model))
+
+
+def test_a_name_that_transformers_has_is_refused():
+    from transformers import BertConfig, BertForSequenceClassification, BertModel
+
+    with pytest.raises(UserError, match="transformers has an architecture 'bert' of its own"):
+        families.register_family(families.Family(BertConfig, BertModel, BertForSequenceClassification))
