@@ -1,0 +1,137 @@
+"""What of a measurement is compared: for each measure its numbers, head by head, as functions of means over examples.
+
+Nothing here imports torch.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from bertsecrets.ablation.gains import gains_of
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.texts.metrics import METRICS, moments
+from bertsecrets.texts.tasks import TASKS
+from bertsecrets.types import Measurement
+
+# What is compared unless something else is asked for; what costs least comes first.
+MEASURES = (
+    *("scores", "special-tokens", "patterns", "attention-change", "features"),
+    *("layer-ablation", "head-ablation"),
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One quantity of a measurement, for every head, every layer or the whole model: its cells.
+
+    Args:
+        name: short, as files have it.
+        what: in words.
+        unit: one of `claims.units`, which knows the smallest effect of interest.
+        shape: of the cells: [layers, heads], [layers], or nothing for one number of the model.
+        block: one row per example.
+        statistic: takes the means of the block's columns ([..., k]) and returns the cells ([..., cells]).
+        right: which examples are answered rightly, where the quantity is an accuracy.
+        clusters: the number of each row's cluster (`Estimand`).
+        step: the smallest change that one example can make; 0 where there is no such step.
+    """
+
+    name: str
+    what: str
+    unit: str
+    shape: tuple[int, ...]
+    block: Float[np.ndarray, "examples k"]
+    statistic: Callable[[np.ndarray], np.ndarray]
+    right: Bool[np.ndarray, " examples"] | None = None
+    clusters: np.ndarray | None = None
+    step: float = 0.0
+
+
+def readings(measurement: Measurement) -> list[Reading]:
+    """Return what of a measurement is compared; nothing for a measure that has no such numbers.
+
+    Raises:
+        UserError: the measurement is incomplete.
+    """
+    read = READERS.get(measurement.measure)
+    return list(read(measurement)) if read else []
+
+
+def _of_heads(measurement: Measurement, name: str, what: str, unit: str, sample: np.ndarray) -> Reading:
+    """Return a reading whose cells are plain means of a sample [example, layer, head]."""
+    block = sample.reshape(len(sample), -1).astype(np.float64)
+    clusters = measurement.samples.get("cluster")
+    step = 100 / len(sample) if unit == "percent" else 0.0
+    return Reading(name, what, unit, sample.shape[1:], block, lambda mean: mean, clusters=clusters, step=step)
+
+
+def _special_tokens(measurement: Measurement) -> Iterator[Reading]:
+    for kind in ("cls", "sep"):
+        yield _of_heads(
+            measurement, kind, f"attention to [{kind.upper()}]", "attention", measurement.sample(kind)
+        )  # the larger of two [SEP]s, as in the paper
+
+
+def _patterns(measurement: Measurement) -> Iterator[Reading]:
+    names = [name for name in measurement.samples if name == "predicted" or name.endswith("_predicted")]
+    for sample in names or ["predicted"]:
+        of_reading = sample.removesuffix("predicted")  # of a reading of the classes, if there are several
+        for number, name in enumerate(CLASSES):
+            share = 100.0 * (measurement.sample(sample) == number)
+            what = f"maps of class {name}" + (f" ({of_reading.rstrip('_')})" if of_reading else "")
+            yield _of_heads(measurement, f"{of_reading}{name}", what, "percent", share)
+
+
+def _features(measurement: Measurement) -> Iterator[Reading]:
+    for name, sample in measurement.samples.items():
+        if sample.ndim == 3 and name not in ("cls", "sep"):
+            yield _of_heads(measurement, name, f"attention to {name.replace('_', ' ')}", "attention", sample)
+
+
+def _attention_change(measurement: Measurement) -> Iterator[Reading]:
+    sample = measurement.sample("cosine")
+    yield _of_heads(measurement, "cosine", "similarity to the pretrained maps", "cosine", sample)
+
+
+def _gains(measurement: Measurement) -> Iterator[Reading]:
+    block, gains = gains_of(measurement)
+    shape = np.shape(measurement.value("score"))
+    what = "gain from disabling the layer" if len(shape) == 1 else "gain from disabling the head"
+    clusters = measurement.samples.get("cluster")
+    yield Reading("gain", what, "points", shape, block, gains, clusters=clusters, step=_step(measurement, block))
+
+
+def _scores(measurement: Measurement) -> Iterator[Reading]:
+    regression = TASKS[measurement.subject.task].regression
+    name = "pearson" if regression else "accuracy"
+    predicted, target = measurement.sample("predicted"), measurement.sample("target")
+    block = moments(name, predicted, target)
+    yield Reading(
+        name,
+        "correlation with the labels" if regression else "accuracy",
+        "points",
+        (),
+        block,
+        lambda mean: 100 * np.asarray(METRICS[name](mean))[..., None],
+        right=None if regression else predicted == target,
+        clusters=measurement.samples.get("cluster"),
+        step=_step(measurement, block),
+    )
+
+
+def _step(measurement: Measurement, block: np.ndarray) -> float:
+    """Return by how many points a score changes when one example's class changes; 0 where answers are scores."""
+    return 0.0 if TASKS[measurement.subject.task].regression else 100 / len(block)
+
+
+READERS: dict[str, Callable[[Measurement], Iterator[Reading]]] = {
+    "scores": _scores,
+    "special-tokens": _special_tokens,
+    "patterns": _patterns,
+    "attention-change": _attention_change,
+    "features": _features,
+    "layer-ablation": _gains,
+    "head-ablation": _gains,
+}
