@@ -30,7 +30,19 @@ ORDER = (
         "texts",
         "models",
     ),
-    *("ablation", "patterns", "measures", "claims", "drift", "report", "options", "session", "planning", "cli", "benchmarks"),
+    *(
+        "ablation",
+        "patterns",
+        "measures",
+        "claims",
+        "drift",
+        "report",
+        "options",
+        "session",
+        "planning",
+        "cli",
+        "benchmarks",
+    ),
 )
 FACES = ("__init__", "__main__")  # the package's own face hands on what lies anywhere in it
 

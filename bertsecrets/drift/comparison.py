@@ -175,7 +175,7 @@ def _compared(part: Part, after: Side, settings: JudgeParams) -> Compared:
     wanted, other = part.wanted, after.part(part.wanted)
     if other is None:
         return Compared(wanted, "not comparable", reason=after.left_out.get(str(wanted), f"{after.name} lacks it"))
-    if other.collapsed and not part.collapsed:
+    if other.collapsed and not (part.collapsed and other.values):
         return Compared(wanted, "drift", reason=other.collapsed)
     if part.collapsed and not other.collapsed:
         return Compared(wanted, "drift", reason=f"no longer so: {part.collapsed}")
@@ -336,7 +336,7 @@ def _decided(measures: Sequence[Compared], rate: float) -> list[Compared]:
     return decided
 
 
-def discoveries(families: Sequence[Float[np.ndarray, " cells"]], rate: float) -> list[Bool[np.ndarray, " cells"]]:
+def discoveries(families: Sequence[Float[np.ndarray, " _cells"]], rate: float) -> list[Bool[np.ndarray, " _cells"]]:
     """Return which hypotheses are rejected, the false discovery rate held within the families and among them.
 
     A family, such as all heads of a measure, is chosen by Simes' p-value among the families, and its hypotheses by a

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+from bertsecrets.claims.units import smallest
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.drift.comparison import Comparison
 from bertsecrets.extras import from_extra
+from bertsecrets.report.drift import HEADER, headline, rows, summary_lines
 from bertsecrets.report.figures import figures_of
 from bertsecrets.report.json import unique
 from bertsecrets.report.text import cite, count_line, outcome_in_words, run_lines, task_title, verdict_row
@@ -48,6 +51,22 @@ def verdict_part(verdict: Verdict, settings: JudgeParams) -> str:
     figures = [figure for measurement in measurements for figure in figures_of(measurement, settings)]
     shown = {"row": verdict_row(verdict), "verdict": verdict, "figures": figures}
     return _render("verdict.html", **shown, cite=cite, outcome_in_words=outcome_in_words)
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """Return the page that shows how far one model has drifted from another."""
+    before, after = headline(comparison)
+    units = dict.fromkeys(difference.unit for one in comparison.measures for difference in one.differences)
+    return _render(
+        "comparison.html",
+        before=before,
+        after=after,
+        header=HEADER,
+        rows=rows(comparison),
+        lines=list(summary_lines(comparison)),
+        drifted=comparison.drifted,
+        effects=[(unit, *smallest(unit)) for unit in units],
+    )
 
 
 def _render(template: str, **shown) -> str:

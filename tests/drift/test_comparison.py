@@ -1,0 +1,202 @@
+"""Drift is what seeds do not explain, at a false discovery rate that is kept; sides that are alike are shown so."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from measurements import SETTINGS, gridded, measured, scored
+
+from bertsecrets.drift.comparison import compare, discoveries, mcnemar
+from bertsecrets.drift.sides import Side, Wanted, part_of
+from bertsecrets.errors import UserError
+from bertsecrets.report.drift import drift_markdown, drift_message, drift_text
+from bertsecrets.report.html import comparison_page
+from bertsecrets.types import Measurement, Subject
+
+LAYERS, HEADS, EXAMPLES = 6, 12, 40
+FACTS = {"data_fingerprint": "abc"}
+
+
+def side(name: str, *parts: list[Measurement]) -> Side:
+    """A side whose parts are one measure each, with a measurement for each seed."""
+    made = []
+    for part in parts:
+        seeds = [
+            replace(
+                one, subject=Subject("m", one.subject.task, "pretrained", number), provenance=FACTS | one.provenance
+            )
+            for number, one in enumerate(part, start=1)
+        ]
+        made.append(part_of(Wanted(part[0].measure, part[0].subject.task), seeds))
+    return Side(name, f"{len(parts[0])} seeds", tuple(made))
+
+
+def attention(rng: np.random.Generator, seeds: int, *, spread=0.02, moved=None) -> list[Measurement]:
+    """Special-token attention of some seeds: heads differ, seeds differ in all heads a little and in each of its own.
+
+    Args:
+        moved: by how much [layer, head] all seeds have moved.
+    """
+    examples = np.random.default_rng(1).normal(0, 0.05, (EXAMPLES, LAYERS, HEADS))
+    heads = np.linspace(0.1, 0.6, LAYERS * HEADS).reshape(LAYERS, HEADS) + (0 if moved is None else moved)
+    own_spread = spread * np.random.default_rng(2).lognormal(0, 0.7, (LAYERS, HEADS))
+    found = []
+    for _ in range(seeds):
+        seed = own_spread * (0.7 * rng.normal() + 0.7 * rng.normal(size=(LAYERS, HEADS)))
+        sample = heads + seed + examples + rng.normal(0, 0.01, examples.shape)
+        found.append(gridded("special-tokens", cls=sample, sep=sample[:, ::-1]))
+    return found
+
+
+def answers(rng: np.random.Generator, seeds: int, rate: float, rows: int = 300) -> list[Measurement]:
+    """Scores of some seeds, with this share of right answers."""
+    target = np.random.default_rng(3).integers(0, 2, rows)
+    return [scored(np.where(rng.random(rows) < rate, target, 1 - target), target) for _ in range(seeds)]
+
+
+def test_a_side_against_itself_does_not_differ_at_all():
+    one = side("a", attention(np.random.default_rng(0), 3), answers(np.random.default_rng(0), 3, 0.7))
+    comparison = compare(one, one, SETTINGS)
+    assert not comparison.drifted
+    assert all(measure.equal and measure.outcome == "same" for measure in comparison.measures)
+    assert "nothing differs at all" in drift_text(comparison)
+
+
+def test_a_head_that_moves_beyond_its_seeds_is_named_with_its_standard_deviations():
+    moved = np.zeros((LAYERS, HEADS))
+    moved[3, 6] = 0.9
+    before, after = attention(np.random.default_rng(0), 5), attention(np.random.default_rng(1), 5, moved=moved)
+    comparison = compare(side("a", before), side("b", after), SETTINGS)
+    (measure,) = comparison.measures
+    assert measure.outcome == "drift"
+    cls = measure.differences[0]
+    assert np.argwhere(cls.drifted.reshape(cls.shape)).tolist() == [[3, 6]]
+    assert cls.deviations.reshape(cls.shape)[3, 6] > 10
+    message = drift_message(measure)
+    assert message.startswith("special-tokens on RTE has drifted (5 seeds against 5 seeds, 40 examples; sd: standard")
+    assert "attention to [CLS] in 1 of 72 heads: 4.7: 0." in message
+    assert " sd)" in message
+
+
+def test_retrainings_raise_at_most_the_promised_share_of_false_alarms():
+    alarms = 0
+    for run in range(200):
+        rng = np.random.default_rng(run)
+        pinned = side("pin", attention(rng, 5), answers(rng, 5, 0.7))
+        alarms += compare(pinned, side("new", attention(rng, 1), answers(rng, 1, 0.7)), SETTINGS).drifted
+    assert alarms <= 18  # of 200 at 5 %: more are seen by chance once in a hundred times
+
+
+def test_what_moves_less_than_any_effect_of_interest_is_shown_the_same_and_is_never_drift():
+    one = attention(np.random.default_rng(0), 5, spread=1e-5)
+    moved = [replace(of, samples={name: sample + 0.001 for name, sample in of.samples.items()}) for of in one]
+    (measure,) = compare(side("a", one), side("b", moved), SETTINGS).measures
+    assert measure.outcome == "same"
+    assert not measure.equal
+
+
+def test_few_seeds_leave_open_what_they_cannot_decide():
+    one, two = (side(name, attention(np.random.default_rng(seed), 2)) for seed, name in enumerate("ab"))
+    comparison = compare(one, two, SETTINGS)
+    assert comparison.measures[0].outcome == "open"
+    assert "may differ" in drift_text(comparison)
+
+
+def test_two_checkpoints_are_compared_over_examples_and_by_mcnemar():
+    target = np.tile([0, 1], 50)
+    worse = target.copy()
+    worse[:8] = 1 - worse[:8]
+    comparison = compare(side("a", [scored(target, target)]), side("b", [scored(worse, target)]), SETTINGS)
+    (score,) = comparison.measures[0].differences
+    assert float(score.p_drift[0]) == pytest.approx(2 * 0.5**8)  # eight lost, none gained
+    assert comparison.drifted
+    assert "of these checkpoints alone" in drift_text(comparison)
+
+
+def test_mcnemar_counts_only_examples_on_which_the_answers_differ():
+    one, two = np.array([True] * 90 + [False] * 10), np.array([True] * 90 + [True] * 3 + [False] * 7)
+    assert mcnemar(one, two) == pytest.approx(0.25)
+    assert mcnemar(one, one) == 1.0
+
+
+def test_a_single_score_is_not_lost_among_hundreds_of_heads():
+    heads, score = np.full(1000, 0.9), np.array([0.01])
+    assert discoveries([heads, score], 0.05)[1].tolist() == [True]
+    assert discoveries([np.concatenate([heads, score])], 0.05)[0].any() == np.False_
+
+
+def test_a_model_that_has_collapsed_has_drifted_whatever_its_numbers():
+    constant = scored(np.ones(300, dtype=int), np.random.default_rng(3).integers(0, 2, 300), constant=True)
+    comparison = compare(side("a", answers(np.random.default_rng(0), 3, 0.5)), side("b", [constant]), SETTINGS)
+    assert comparison.drifted
+    assert "gives every example the same answer" in drift_message(comparison.measures[0])
+
+
+def test_numbers_that_are_gone_are_drift():
+    one, two = (attention(np.random.default_rng(seed), 3) for seed in (0, 1))
+    for of in two:
+        of.samples["sep"][:, 2, 5] = np.nan
+    comparison = compare(side("a", one), side("b", two), SETTINGS)
+    (measure,) = comparison.measures
+    assert measure.outcome == "drift"
+
+
+def test_a_spread_that_happens_to_be_nothing_is_not_taken_for_certainty():
+    target = np.tile([0, 1], 100)
+    alike = [scored(np.where(np.arange(200) < 60, 1 - target, target), target) for _ in range(2)]
+    other = scored(np.where(np.arange(200) < 62, 1 - target, target), target)  # a single point
+    assert not compare(side("a", alike), side("b", [other]), SETTINGS).drifted
+
+
+def test_other_examples_heads_or_settings_are_not_compared():
+    one = attention(np.random.default_rng(0), 2)
+    other_rows = [replace(of, provenance={"data_fingerprint": "xyz"}) for of in one]
+    with pytest.raises(UserError, match="not the same examples"):
+        compare(side("a", one), side("b", other_rows), SETTINGS)
+    fewer = [gridded("special-tokens", cls=of.samples["cls"][:, :3], sep=of.samples["sep"][:, :3]) for of in one]
+    with pytest.raises(UserError, match="heads cannot be matched: 6 x 12 and 3 x 12"):
+        compare(side("a", one), side("b", fewer), SETTINGS)
+    with pytest.raises(UserError, match="another max_length"):
+        compare(
+            side("a", [replace(of, settings={"max_length": 128}) for of in one]),
+            side("b", [replace(of, settings={"max_length": 64}) for of in one]),
+            SETTINGS,
+        )
+
+
+def test_gains_and_shares_are_compared_in_points_and_percent():
+    rng, target = np.random.default_rng(0), np.tile([0, 1], 20)
+    grids = [
+        measured(
+            "head-ablation",
+            {"score": np.zeros((2, 3))},
+            {
+                "predicted": np.stack([np.where(rng.random(40) < 0.8, target, 1 - target) for _ in range(6)]),
+                "baseline_predicted": target,
+                "target": target,
+            },
+        )
+        for _ in range(2)
+    ]
+    maps = [measured("patterns", {}, {"predicted": rng.integers(0, 5, (40, 2, 3))}) for _ in range(2)]
+    one = side("a", grids, maps)
+    gains, shares = one.parts[0].values["gain"], one.parts[1].values
+    expected = np.mean(
+        [[100 * ((row == target).mean() - 1) for row in of.samples["predicted"]] for of in grids], axis=0
+    )
+    assert gains.mean == pytest.approx(expected)
+    assert sum(values.mean for values in shares.values()) == pytest.approx(np.full(6, 100.0))
+
+
+def test_a_comparison_is_written_as_text_markdown_page_and_data():
+    moved = np.zeros((LAYERS, HEADS))
+    moved[0, 0] = 0.5
+    before, after = attention(np.random.default_rng(0), 5), attention(np.random.default_rng(1), 1, moved=moved)
+    comparison = compare(side("a<b>", before), side("b", after), SETTINGS)
+    assert comparison.drifted
+    assert "1.1: " in drift_text(comparison)
+    assert "## Drift: `a<b>` to `b`" in drift_markdown(comparison)
+    assert "a&lt;b&gt;" in comparison_page(comparison)
+    (quantity, _) = comparison.data["measures"][0]["quantities"]
+    assert np.shape(quantity["deviations"]) == (LAYERS, HEADS)
+    assert quantity["drifted"][0][0] is True
