@@ -1,6 +1,6 @@
 """Is damage noticed, and are retrainings left alone? Damage a fine-tuned checkpoint in eight ways, and compare it.
 
-    python benchmarks/damage_study.py PIN --glue DIR [--store DIR] [--seeds 5] [--json FILE]
+    python benchmarks/damage_study.py PIN --glue DIR [--store DIR] [--seeds 5] [--damaged 1] [--json FILE]
 
 Every damaged checkpoint is compared with the pin, whose seeds say how far another training may differ, and with the
 undamaged checkpoint itself. Each seed is compared with a pin of the others: an alarm there is a false one. Everything
@@ -12,7 +12,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -161,45 +161,51 @@ OF_WEIGHTS = {
 
 
 def damaged_sides(
-    sessions: tuple[Session, Session], wanted: Sequence[Wanted], model: str, folder: Path
+    sessions: Sequence[Session], wanted: Sequence[Wanted], folder: Path, seeds: Sequence[int] = (1,)
 ) -> Iterator[tuple[str, Side]]:
-    """Yield each damage with the side of the checkpoint that it is done to: that of the first seed.
+    """Yield each damage with the side of the checkpoints that it is done to.
 
     Args:
         sessions: the second has a store of its own, for code that is damaged instead of a checkpoint.
         folder: for damaged copies.
+        seeds: of the checkpoints that are damaged.
     """
     session, apart = sessions
-    task = wanted[0].task
-    own, other = (session.checkpoint(Subject(model, task, "pretrained", seed)) for seed in (1, 2))
-    weights: dict[str, Callable[[Path], None]] = {
-        **OF_WEIGHTS,
-        "another seed's classifier": lambda copy: classifier_of_another_seed(copy, other),
+    of_seed = {
+        seed: session.checkpoint(Subject(session.model, wanted[0].task, "pretrained", seed))
+        for seed in {*seeds, *(seed + 1 for seed in seeds)}
     }
-    for name, damage in weights.items():
-        copy = Path(shutil.copytree(own, folder / name.replace(" ", "-").replace("'", "")))
-        damage(copy)
-        yield name, checkpoint_side(session, name, wanted, model, copy)
+    for name, damage in {**OF_WEIGHTS, "another seed's classifier": None}.items():
+        copies = {}
+        for seed in seeds:
+            copies[seed] = folder / f"{name.replace(' ', '-').replace(chr(39), '')}-{seed}"
+            shutil.copytree(of_seed[seed], copies[seed])
+            if damage is None:
+                classifier_of_another_seed(copies[seed], of_seed[seed + 1])
+            else:
+                damage(copies[seed])
+        yield name, checkpoints_side(session, name, wanted, copies)
     with padding_mask_lost():
-        yield "the padding mask lost", checkpoint_side(apart, "the padding mask lost", wanted, model, own)
+        whole = {seed: of_seed[seed] for seed in seeds}
+        yield "the padding mask lost", checkpoints_side(apart, "the padding mask lost", wanted, whole)
 
 
-def checkpoint_side(session: Session, name: str, wanted: Sequence[Wanted], model: str, folder: Path) -> Side:
-    """Return the side of a checkpoint in a folder."""
+def checkpoints_side(session: Session, name: str, wanted: Sequence[Wanted], folders: Mapping[int, Path]) -> Side:
+    """Return the side of the checkpoints in folders, by their seeds."""
 
     def measure(of: Wanted, subject: Subject) -> Measurement:
-        return session.measurement(of.measure, subject, folder, **of.options)
+        return session.measurement(of.measure, subject, folders[subject.seed], **of.options)
 
-    return measured_side(name, "checkpoint", wanted, [1], measure, model)
+    return measured_side(name, "checkpoint", wanted, list(folders), measure, session.model)
 
 
-def seeds_side(session: Session, name: str, wanted: Sequence[Wanted], model: str, seeds: Sequence[int]) -> Side:
+def seeds_side(session: Session, name: str, wanted: Sequence[Wanted], seeds: Sequence[int]) -> Side:
     """Return the side of a model's own trainings."""
 
     def measure(of: Wanted, subject: Subject) -> Measurement:
         return session.measurement(of.measure, subject, **of.options)
 
-    return measured_side(name, f"seeds {', '.join(map(str, seeds))}", wanted, seeds, measure, model)
+    return measured_side(name, f"seeds {', '.join(map(str, seeds))}", wanted, seeds, measure, session.model)
 
 
 def found_in(comparison: Comparison) -> dict[str, str]:
@@ -217,12 +223,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("pin", type=Path)
     parser.add_argument("--measure", action="append", default=[], help="repeatable (default: all of the pin)")
+    parser.add_argument("--damaged", type=int, default=1, metavar="N", help="damage seeds 1 to N (default: 1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file")
     add_options(parser.add_argument, OPTIONS)
     given = parser.parse_args(arguments)
     given.model = given.model or "minilm"
     try:
-        result = study(given.pin, RunOptions.of(given), given.measure)
+        result = study(given.pin, RunOptions.of(given), given.measure, given.damaged)
         if given.json:
             write_json(given.json, result)
     except UserError as error:
@@ -231,21 +238,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def study(place: Path, options: RunOptions, measures: Sequence[str] = ()) -> dict[str, Any]:
+def study(place: Path, options: RunOptions, measures: Sequence[str] = (), damaged: int = 1) -> dict[str, Any]:
     """Return what each damage changes, from the pin and from the checkpoint itself, and the false alarms of the seeds.
 
     Raises:
         UserError: the pin cannot be read, or something cannot be measured.
     """
     session = Session(options)
-    pin, model, judge = side_of_pin(place), session.model, session.settings.judge
+    pin, judge, first = side_of_pin(place), session.settings.judge, range(1, damaged + 1)
     pin = replace(pin, parts=tuple(part for part in pin.parts if not measures or part.wanted.measure in measures))
     wanted, seeds = [part.wanted for part in pin.parts], list(session.seeds)
-    result: dict[str, Any] = {"model": model, "pin": str(place), "damages": {}, "false_alarms": {}}
+    result: dict[str, Any] = {"model": session.model, "pin": str(place), "damages": {}, "false_alarms": {}}
     with tempfile.TemporaryDirectory() as temporary:
         apart = Session(replace(options, store=Path(temporary) / "store"))
-        itself = seeds_side(session, "itself", wanted, model, [1])
-        for name, side in damaged_sides((session, apart), wanted, model, Path(temporary)):
+        itself = seeds_side(session, "itself", wanted, first)
+        for name, side in damaged_sides((session, apart), wanted, Path(temporary), first):
             against = {
                 base.name: found_in(compare(base, side, judge)) for base in (replace(pin, name="the pin"), itself)
             }
@@ -255,8 +262,8 @@ def study(place: Path, options: RunOptions, measures: Sequence[str] = ()) -> dic
                 f"{name}:\n{tabulate(rows, ['from', *(one.measure for one in wanted)], maxcolwidths=24)}\n", flush=True
             )
     for seed in seeds:
-        rest = seeds_side(session, "the others", wanted, model, [one for one in seeds if one != seed])
-        comparison = compare(rest, seeds_side(session, f"seed {seed}", wanted, model, [seed]), judge)
+        rest = seeds_side(session, "the others", wanted, [one for one in seeds if one != seed])
+        comparison = compare(rest, seeds_side(session, f"seed {seed}", wanted, [seed]), judge)
         result["false_alarms"][str(seed)] = found_in(comparison) if comparison.drifted else "none"
         print(f"seed {seed} against the others: {'a false alarm' if comparison.drifted else 'no alarm'}", flush=True)
     return result

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -24,7 +25,7 @@ from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import MissingError, RunError, UserError, one_line
 from bertsecrets.formats import Ends, VerdictData
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_options
+from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_options, path
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
 from bertsecrets.texts.tasks import task
@@ -58,6 +59,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("bertsecrets").addoption(
         "--strict-verdicts", action="store_true", help="fail a claim that is not decided, instead of skipping it"
     )
+    parser.getgroup("bertsecrets").addoption(
+        "--against", type=path, metavar="PIN", help="judge drift from this pin (bertsecrets pin), instead of the claims"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -81,10 +85,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[OPTIONS] = _with_share(_judging(RunOptions.of(given), config), config)
         load_settings()
         implemented = cases()
+        if (pin := config.getoption("against")) is not None:
+            from bertsecrets.benchmarks.drift import judge_against
+
+            judge_against(config, pin, config.stash[OPTIONS])
     except UserError as error:
         pytest.exit(str(error), returncode=USER_ERROR)
     for name in sorted({mark for case in implemented for mark in marks(case)}):
         config.addinivalue_line("markers", f"{name}: benchmarks of the claim, family or task {name}")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Collect either the claims or, against a pin, drift from it."""
+    other = "test_drift.py" if config.getoption("against") is None else "test_claims.py"
+    return True if (collection_path.parent.name, collection_path.name) == ("benchmarks", other) else None
 
 
 def _judging(options: RunOptions, config: pytest.Config) -> RunOptions:
@@ -339,7 +353,7 @@ class BugError(Exception):
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     """Mark the reports of our benchmarks, and among them those of crashes, for the exit code."""
     report = yield
-    if "judged" in getattr(item, "fixturenames", ()):
+    if {"judged", "drifted"} & set(getattr(item, "fixturenames", ())):
         error = call.excinfo.value if call.excinfo else None
         crashed = report.failed and isinstance(error, Exception) and not isinstance(error, AssertionError)
         report.user_properties = [*item.user_properties, (KIND, CRASHED if crashed else OURS)]

@@ -177,8 +177,6 @@ def _compared(part: Part, after: Side, settings: JudgeParams) -> Compared:
         return Compared(wanted, "not comparable", reason=after.left_out.get(str(wanted), f"{after.name} lacks it"))
     if other.collapsed and not (part.collapsed and other.values):
         return Compared(wanted, "drift", reason=other.collapsed)
-    if part.collapsed and not other.collapsed:
-        return Compared(wanted, "drift", reason=f"no longer so: {part.collapsed}")
     if problem := _unlike(part, other):
         return Compared(wanted, "not comparable", reason=problem)
     degrees = len(part.seeds) - 1 + len(other.seeds) - 1

@@ -21,18 +21,21 @@ def _study() -> ModuleType:
 
 
 study = _study()
-FACTOR = 10.0  # of all matrices
 
 
-def save_peaked(folder: Path, seed: int = 0, *, as_model: bool = True) -> Path:
-    """A tiny BERT in which every head, layer and norm matters: a model to fine-tune, or a checkpoint."""
+def save_peaked(folder: Path, seed: int = 0, *, as_model: bool = True, factor: float = 10.0) -> Path:
+    """A tiny BERT in which every head, layer and norm matters: a model to fine-tune, or a checkpoint.
+
+    Args:
+        factor: by which matrices are larger; the larger, the higher the peaks of its maps, and the less it learns.
+    """
     save_bert(folder, seed=seed)
     generator = torch.Generator().manual_seed(seed)
 
     def peaked(name: str, tensor: torch.Tensor) -> torch.Tensor:
         if "LayerNorm" in name:
             return tensor + 0.3 * torch.randn(tensor.shape, generator=generator)
-        return tensor * (FACTOR if tensor.ndim == 2 and not name.startswith("classifier") else 1.0)
+        return tensor * (factor if tensor.ndim == 2 and not name.startswith("classifier") else 1.0)
 
     study.rewritten(folder, lambda tensors: {name: peaked(name, tensor) for name, tensor in tensors.items()})
     if as_model:

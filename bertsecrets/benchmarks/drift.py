@@ -1,0 +1,124 @@
+"""Drift from a pin as pytest benchmarks: `pytest benchmarks --model my-bert --against expected/variants/my-bert.yaml`.
+
+This plugin takes the place of the claims where `--against` names a pin: one benchmark for each measure and task of the
+pin. All of them are judged together, since the false discovery rate is held over all their heads.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bertsecrets.cli.sides import model_side
+from bertsecrets.drift.comparison import Compared, Comparison, compare
+from bertsecrets.drift.pin import side_of_pin
+from bertsecrets.drift.sides import Part, Side
+from bertsecrets.errors import UserError, one_line
+from bertsecrets.options import RunOptions
+from bertsecrets.report.drift import drift_message, drift_table, verdict_line
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+PINNED = pytest.StashKey[Side]()
+SELECTED = pytest.StashKey[list[Part]]()
+FOUND = pytest.StashKey[Comparison]()
+GIVEN = pytest.StashKey[RunOptions]()
+OUTCOME = "verdict"  # a property of reports, and so of JUnit's XML
+
+
+def judge_against(config: pytest.Config, pin: Path, options: RunOptions) -> None:
+    """Let a run judge drift from a pin.
+
+    Raises:
+        UserError: the pin cannot be read, or is not one.
+    """
+    from bertsecrets.benchmarks import drift
+
+    config.stash[PINNED], config.stash[GIVEN] = side_of_pin(pin), options
+    config.pluginmanager.register(drift, "bertsecrets.drift")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrize `pinned` with every measure on every task of the pin."""
+    if "pinned" in metafunc.fixturenames:
+        parts = metafunc.config.stash[PINNED].parts
+        metafunc.parametrize("pinned", [pytest.param(part, id=_name(part)) for part in parts])
+
+
+def _name(part: Part) -> str:
+    wanted = part.wanted
+    initialisation = [] if wanted.initialisation == "pretrained" else [wanted.initialisation]
+    options = [f"{name}-{value}" for name, value in wanted.options.items()]
+    return "-".join([wanted.measure, wanted.task, *initialisation, *options])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note which measures were selected: these alone are made and judged."""
+    chosen = [item for item in session.items if "pinned" in getattr(item, "fixturenames", ())]
+    parts: list[Part] = [item.callspec.params["pinned"] for item in chosen]  # type: ignore[attr-defined]
+    session.config.stash[SELECTED] = parts
+
+
+@pytest.fixture(scope="session")
+def comparison(request: pytest.FixtureRequest) -> Comparison | UserError:
+    """Return how far the model of the run has drifted from the pin; or why that cannot be told."""
+    from bertsecrets.session import Session  # takes seconds to import
+
+    config = request.config
+    selected = config.stash[SELECTED]
+    pin = replace(config.stash[PINNED], parts=tuple(selected))
+    try:
+        session = Session(config.stash[GIVEN])
+        session.check_model()
+        after = model_side(session, session.model, [part.wanted for part in pin.parts])
+        config.stash[FOUND] = compare(pin, after, session.settings.judge)
+    except UserError as error:
+        return error
+    return config.stash[FOUND]
+
+
+@pytest.fixture
+def drifted(comparison: Comparison | UserError, request: pytest.FixtureRequest):
+    """Return a function that takes a part of the pin and hands back what has become of it."""
+    from bertsecrets.benchmarks.plugin import end_run
+    from bertsecrets.cli.crash import USER_ERROR
+
+    if isinstance(comparison, UserError):
+        end_run(request.session, one_line(comparison), USER_ERROR)
+
+    def found(pinned: Part) -> Compared:
+        one = next(one for one in comparison.measures if one.wanted.key == pinned.wanted.key)
+        request.node.user_properties.append((OUTCOME, one.outcome))
+        if one.outcome in ("open", "not comparable") and request.config.getoption("strict_verdicts"):
+            pytest.fail(f"{one.outcome}: {one.reason or 'too few seeds to show that it is the same'}", pytrace=False)
+        if one.outcome == "not comparable":
+            pytest.skip(f"not comparable: {one.reason}")
+        return one
+
+    return found
+
+
+def check_drift(one: Compared) -> None:
+    """Make sure that a measure has not drifted.
+
+    Raises:
+        AssertionError: it has; the message names the heads, and by how many standard deviations.
+    """
+    __tracebackhide__ = True
+    if one.outcome == "drift":
+        raise AssertionError(drift_message(one))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_terminal_summary(terminalreporter: "TerminalReporter", config: pytest.Config) -> None:
+    """Print the table of all that was compared."""
+    if FOUND not in config.stash:
+        return
+    found = config.stash[FOUND]
+    terminalreporter.section("drift")
+    terminalreporter.write_line(f"from {found.before.name} ({found.before.kind}) to {found.after.name}")
+    terminalreporter.write_line(drift_table(found))
+    terminalreporter.write_line(verdict_line(found))

@@ -1,0 +1,76 @@
+"""Damage to a pinned model is noticed, and retrainings are left alone: a tiny model, with everything as it is for real.
+
+`benchmarks/damage_study.py` does the same to a real model.
+"""
+
+import pytest
+from damages import save_peaked, study, write_reviews
+
+from bertsecrets.drift.comparison import compare
+from bertsecrets.drift.sides import Wanted
+from bertsecrets.report.drift import drift_message
+from bertsecrets.session import Session
+from bertsecrets.settings import load_settings
+
+SEEDS, NEW = (1, 2, 3, 4, 5), range(6, 16)
+WANTED = [Wanted(name, "sst2") for name in ("scores", "special-tokens", "attention-change")]
+LEARNS = {"epochs": 6, "learning_rate": 3e-3, "batch_size": 8}  # every seed answers all rightly
+MOST = 2  # false alarms of ten at 5 %: three would be seen by chance once in a hundred times
+# What must be noticed, by these measures: from the pin, or from the same checkpoint before it was damaged.
+NOTICED = {
+    "two layers swapped": ("itself", ("special-tokens", "attention-change")),
+    "a layer's attention uniform": ("itself", ("special-tokens",)),
+    "wrong casing": ("itself", ("scores", "special-tokens", "attention-change")),
+    "another seed's classifier": ("the pin", ("scores",)),
+    "the padding mask lost": ("the pin", ("scores", "special-tokens", "attention-change")),
+}
+# What is so small in this model that each number moves less than any effect of interest, or surely more.
+SMALL = ("one head's values zeroed", "a LayerNorm reset", "weights rounded to 8 bits")
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory):
+    """Two sessions on a tiny model and data that it learns; the second has a store of its own."""
+    place = tmp_path_factory.mktemp("damage")
+    model, glue = save_peaked(place / "model", factor=4.0), write_reviews(place / "glue", 128, 60)
+    settings = load_settings()
+    settings = settings.model_copy(update={"finetune": settings.finetune.model_copy(update=LEARNS)})
+    given = {"model": str(model), "glue": str(glue), "device": "cpu", "offline": True, "allow_unofficial_data": True}
+    return [Session(store=str(place / name), settings=settings, **given) for name in ("runs", "apart")]
+
+
+@pytest.fixture(scope="module")
+def pin(sessions):
+    return study.seeds_side(sessions[0], "the pin", WANTED, SEEDS)
+
+
+@pytest.fixture(scope="module")
+def found(sessions, pin, tmp_path_factory):
+    """For each damage, how the damaged checkpoint compares with the pin and with itself."""
+    itself = study.seeds_side(sessions[0], "itself", WANTED, [1])
+    judge, folder = sessions[0].settings.judge, tmp_path_factory.mktemp("damaged")
+    damaged = study.damaged_sides(sessions, WANTED, folder)
+    return {name: {base.name: compare(base, side, judge) for base in (pin, itself)} for name, side in damaged}
+
+
+@pytest.mark.parametrize("damage", NOTICED)
+def test_a_damage_is_noticed_by_what_it_touches(found, damage):
+    base, measures = NOTICED[damage]
+    drifted = {one.wanted.measure: one for one in found[damage][base].measures if one.outcome == "drift"}
+    assert set(measures) <= drifted.keys()
+    assert all("has drifted" in drift_message(one) for one in drifted.values())
+
+
+@pytest.mark.parametrize("damage", SMALL)
+def test_a_small_damage_is_noticed_or_shown_to_be_none(found, damage):
+    assert {one.outcome for one in found[damage]["itself"].measures} <= {"drift", "same"}
+
+
+def test_every_damage_is_either(found):
+    assert found.keys() == {*NOTICED, *SMALL}
+
+
+def test_ten_retrainings_with_new_seeds_raise_hardly_an_alarm(sessions, pin):
+    new = [study.seeds_side(sessions[0], f"seed {seed}", WANTED, [seed]) for seed in NEW]
+    alarms = [side.name for side in new if compare(pin, side, sessions[0].settings.judge).drifted]
+    assert len(alarms) <= MOST, alarms
