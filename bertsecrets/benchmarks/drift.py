@@ -4,12 +4,15 @@ This plugin takes the place of the claims where `--against` names a pin: one ben
 pin. All of them are judged together, since the false discovery rate is held over all their heads.
 """
 
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from bertsecrets.cli.crash import USER_ERROR
 from bertsecrets.cli.sides import model_side
 from bertsecrets.drift.comparison import Compared, Comparison, compare
 from bertsecrets.drift.pin import side_of_pin
@@ -25,19 +28,22 @@ PINNED = pytest.StashKey[Side]()
 SELECTED = pytest.StashKey[list[Part]]()
 FOUND = pytest.StashKey[Comparison]()
 GIVEN = pytest.StashKey[RunOptions]()
+End = Callable[[pytest.Session, str, int], object]
+END = pytest.StashKey[End]()
 OUTCOME = "verdict"  # a property of reports, and so of JUnit's XML
 
 
-def judge_against(config: pytest.Config, pin: Path, options: RunOptions) -> None:
+def judge_against(config: pytest.Config, pin: Path, options: RunOptions, end: End) -> None:
     """Let a run judge drift from a pin.
+
+    Args:
+        end: ends the run with a line and an exit code.
 
     Raises:
         UserError: the pin cannot be read, or is not one.
     """
-    from bertsecrets.benchmarks import drift
-
-    config.stash[PINNED], config.stash[GIVEN] = side_of_pin(pin), options
-    config.pluginmanager.register(drift, "bertsecrets.drift")
+    config.stash[PINNED], config.stash[GIVEN], config.stash[END] = side_of_pin(pin), options, end
+    config.pluginmanager.register(sys.modules[__name__], "bertsecrets.drift")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -83,11 +89,9 @@ def comparison(request: pytest.FixtureRequest) -> Comparison | UserError:
 @pytest.fixture
 def drifted(comparison: Comparison | UserError, request: pytest.FixtureRequest):
     """Return a function that takes a part of the pin and hands back what has become of it."""
-    from bertsecrets.benchmarks.plugin import end_run
-    from bertsecrets.cli.crash import USER_ERROR
-
     if isinstance(comparison, UserError):
-        end_run(request.session, one_line(comparison), USER_ERROR)
+        request.config.stash[END](request.session, one_line(comparison), USER_ERROR)
+        raise comparison
 
     def found(pinned: Part) -> Compared:
         one = next(one for one in comparison.measures if one.wanted.key == pinned.wanted.key)

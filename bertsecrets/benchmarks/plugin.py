@@ -88,7 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if (pin := config.getoption("against")) is not None:
             from bertsecrets.benchmarks.drift import judge_against
 
-            judge_against(config, pin, config.stash[OPTIONS])
+            judge_against(config, pin, config.stash[OPTIONS], end_run)
     except UserError as error:
         pytest.exit(str(error), returncode=USER_ERROR)
     for name in sorted({mark for case in implemented for mark in marks(case)}):

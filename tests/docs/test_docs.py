@@ -33,6 +33,7 @@ PYTESTS = [
     "--jobs",
     "--checkpoint",
     "--task",
+    "--against",
 ]
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
 LAUNCHERS = ("accelerate", "torchrun")

@@ -74,3 +74,8 @@ def test_ten_retrainings_with_new_seeds_raise_hardly_an_alarm(sessions, pin):
     new = [study.seeds_side(sessions[0], f"seed {seed}", WANTED, [seed]) for seed in NEW]
     alarms = [side.name for side in new if compare(pin, side, sessions[0].settings.judge).drifted]
     assert len(alarms) <= MOST, alarms
+
+
+def test_a_study_without_its_pin_ends_with_one_line(capsys, tmp_path):
+    assert study.main([str(tmp_path / "gone.yaml"), "--offline", "--store", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith("damage_study: cannot read the pin")
