@@ -29,6 +29,7 @@ from bertsecrets.drift.pin import side_of_pin
 from bertsecrets.drift.sides import Side, Wanted, measured_side
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_options
+from bertsecrets.provenance import run_facts
 from bertsecrets.session import Session
 from bertsecrets.store.entries import write_json
 from bertsecrets.types import Measurement, Subject
@@ -248,7 +249,13 @@ def study(place: Path, options: RunOptions, measures: Sequence[str] = (), damage
     pin, judge, first = side_of_pin(place), session.settings.judge, range(1, damaged + 1)
     pin = replace(pin, parts=tuple(part for part in pin.parts if not measures or part.wanted.measure in measures))
     wanted, seeds = [part.wanted for part in pin.parts], list(session.seeds)
-    result: dict[str, Any] = {"model": session.model, "pin": str(place), "damages": {}, "false_alarms": {}}
+    result: dict[str, Any] = {
+        "model": session.model,
+        "pin": str(place),
+        **run_facts(),
+        "damages": {},
+        "false_alarms": {},
+    }
     with tempfile.TemporaryDirectory() as temporary:
         apart = Session(replace(options, store=Path(temporary) / "store"))
         itself = seeds_side(session, "itself", wanted, first)

@@ -188,6 +188,17 @@ def test_gains_and_shares_are_compared_in_points_and_percent():
     assert sum(values.mean for values in shares.values()) == pytest.approx(np.full(6, 100.0))
 
 
+def test_words_are_compared_where_examples_have_them():
+    rng = np.random.default_rng(0)
+    verbs = rng.random((EXAMPLES, 2, 3))
+    verbs[::2] = np.nan
+    of = gridded("features", verb=verbs, cls=rng.random((EXAMPLES, 2, 3)))
+    of.samples["cls_row_verb"] = rng.random((EXAMPLES, 3))  # of one layer alone
+    values = side("a", [of]).parts[0].values
+    assert list(values) == ["verb"]
+    assert values["verb"].mean == pytest.approx(verbs[1::2].mean(0).ravel())
+
+
 def test_a_comparison_is_written_as_text_markdown_page_and_data():
     moved = np.zeros((LAYERS, HEADS))
     moved[0, 0] = 0.5
