@@ -64,8 +64,8 @@ class Claim(Section):
     make the published figure doubtful) and `second` (the second source).
     `over_tasks` says of how many of its tasks the claim speaks, where it speaks of them together; those on which it
     says the opposite are a claim of their own, whose variant ends in `not`.
-    `needs_shape` are the layers and heads of the only models for which a claim about numbered heads, or about a
-    published map, has a meaning; `relative` is the claim, if there is one, that asks the same of a model of any shape.
+    `needs_shape` are the layers and heads of the only models for which a claim about numbered heads, or about a map of
+    all heads, has a meaning; `relative` is the claim, if there is one, that asks the same of a model of any shape.
     """
 
     id: str = Field(pattern=r"^[A-I][0-9]+p?$")

@@ -1,0 +1,178 @@
+"""The gallery: one page of claims by models, from the verdicts and runs on record, and of the pins.
+
+`expected/evidence/verdicts-*.json` are files of `report --json`, with verdicts; `seeds-*.json` are runs on record:
+what every seed gave, without a verdict. They fill the cells that have none. `expected/variants/*.yaml` are pins.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ValidationError
+from scipy.stats import t as student
+
+from bertsecrets.claims.band import format_interval, format_number
+from bertsecrets.claims.estimand import decisive
+from bertsecrets.claims.record import Runs, runs_on_record
+from bertsecrets.claims.schema import Case, cases
+from bertsecrets.errors import UserError
+from bertsecrets.extras import from_extra
+from bertsecrets.formats import VerdictData, VerdictsFile
+from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
+from bertsecrets.report.changes import read_verdicts_file
+from bertsecrets.report.text import outcome_in_words, outcomes_in_words, task_title
+from bertsecrets.settings import in_words
+from bertsecrets.types import slug
+
+with from_extra("jinja2"):
+    from jinja2 import Environment, PackageLoader, select_autoescape
+
+RECORD = "no verdict"  # of what is on record by seed alone
+VERDICTS, PINS = "evidence/verdicts-*.json", "variants/*.yaml"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is known of one claim by one model: an outcome, the observed value with its interval, and why."""
+
+    outcome: str
+    said: str
+    observed: str
+    seeds: int
+    reason: str
+
+
+class PinnedQuantity(BaseModel):
+    """What a page shows of one pinned quantity: its means over seeds and their standard deviations, by head."""
+
+    what: str
+    unit: str
+    mean: Any
+    std: Any
+
+    @property
+    def shown(self) -> str:
+        """The mean over heads, with the spread over seeds."""
+        mean, std = (np.nanmean(np.asarray(part, dtype=np.float64)) for part in (self.mean, self.std))
+        return f"{format_number(float(mean))} ± {format_number(float(std))}"
+
+
+class PinnedMeasure(BaseModel):
+    """What a page shows of one pinned measure."""
+
+    measure: str
+    task: str
+    initialisation: str
+    seeds: list[int]
+    examples: int
+    quantities: dict[str, PinnedQuantity]
+
+
+class PinnedModel(BaseModel):
+    """What a page shows of a pin."""
+
+    name: str
+    model: str
+    reasons: list[dict[str, str]]
+    weights: str | None
+    device: str
+    precision: str
+    measures: list[PinnedMeasure]
+
+
+def page(folder: Path, files: Sequence[Path] = (), *, confidence: float) -> str:
+    """Return the page.
+
+    Args:
+        folder: `expected/`, with `evidence` and `variants`.
+        files: more files of verdicts, which `report --json` wrote.
+        confidence: of the intervals of runs on record.
+
+    Raises:
+        UserError: a file is not what it should be, or there is nothing to show.
+    """
+    runs = [read_verdicts_file(file) for file in (*sorted(folder.glob(VERDICTS)), *files)]
+    grid = _recorded(runs_on_record(), confidence)
+    for run in sorted(runs, key=lambda run: run.made):  # the newest verdict on a case stays
+        for verdict in run.verdicts:
+            grid.setdefault(run.model, {})[verdict.id] = _cell(verdict)
+    pins = [_read_pin(file) for file in sorted(folder.glob(PINS))]
+    if not any(grid.values()) and not pins:
+        raise UserError(f"nothing to show: {folder} has no evidence and no pins, and no file of verdicts is named")
+    rows = [case for case in cases() if any(str(case) in cells for cells in grid.values())]
+    environment = Environment(loader=PackageLoader("bertsecrets.report"), autoescape=select_autoescape(default=True))
+    return environment.get_template("gallery.html").render(
+        models=list(grid),
+        counts={model: _count(cells.values()) for model, cells in grid.items()},
+        rows=[(case, [cells.get(str(case)) for cells in grid.values()]) for case in rows],
+        pins=pins,
+        sources=_sources(runs),
+        confidence=f"{100 * confidence:g}",
+        task_title=task_title,
+        name=_name,
+        slug=slug,
+    )
+
+
+def _recorded(found: Iterable[tuple[str, Runs]], confidence: float) -> dict[str, dict[str, Cell]]:
+    """Return the cells of runs on record, by model and case."""
+    named = {(case.claim.name, case.task): str(case) for case in cases()}
+    grid: dict[str, dict[str, Cell]] = {}
+    for model, runs in found:
+        name = named.get((runs.claim, runs.task))
+        if name is None:  # of a claim that is gone
+            continue
+        part = decisive(np.mean(runs.values, axis=0), runs.extreme)
+        by_seed = np.array([parts[part] for parts in runs.values])
+        reach = student.ppf((1 + confidence) / 2, len(by_seed) - 1) * by_seed.std(ddof=1) / math.sqrt(len(by_seed))
+        mean = float(by_seed.mean())
+        shown = f"{format_number(mean)} {format_interval((mean - reach, mean + reach))}"
+        why = "on record by seed; the interval is that of the seeds alone, so it decides nothing"
+        grid.setdefault(model, {})[name] = Cell(RECORD, RECORD, shown, len(by_seed), why)
+    return grid
+
+
+def _cell(verdict: VerdictData) -> Cell:
+    interval = None
+    if verdict.interval is not None:
+        low, high = verdict.interval
+        interval = (-math.inf if low is None else low, math.inf if high is None else high)
+    observed = "" if verdict.observed is None else f"{format_number(verdict.observed)} {format_interval(interval)}"
+    why = "; ".join([verdict.reason, *verdict.remarks])
+    said = outcome_in_words(verdict.verdict, verdict.against)
+    return Cell(verdict.verdict, said, observed, len(verdict.seeds), why)
+
+
+def _count(cells: Iterable[Cell]) -> str:
+    return outcomes_in_words([cell.outcome for cell in cells if cell.outcome != RECORD]) or RECORD
+
+
+def _name(case: Case) -> str:
+    return case.claim.name
+
+
+def _sources(runs: Sequence[VerdictsFile]) -> list[str]:
+    """Return, for each file of verdicts, who made it and when, in words."""
+    return [
+        f"{run.model}: {run.made}, commit {(run.commit or 'unknown')[:12]}, "
+        f"bertsecrets {run.software.get('bertsecrets')}"
+        for run in runs
+    ]
+
+
+def _read_pin(file: Path) -> PinnedModel:
+    """Return what is shown of a pin.
+
+    Raises:
+        UserError: the file is none.
+    """
+    try:
+        _, data = read_yaml(read_text(file, YAML_LIMIT))
+        return PinnedModel.model_validate({**data, "name": file.stem} if isinstance(data, dict) else data)
+    except YamlError as error:
+        raise UserError(f"{file}, line {error.line}: {error}") from error
+    except ValidationError as error:
+        raise UserError(f"{file} is no pin: {in_words(error)}") from error
