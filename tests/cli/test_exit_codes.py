@@ -11,9 +11,12 @@ import pytest
 from bad_input import outcome
 from calls import run, told
 from measurements import measured, scored
+from tiny import SIZES, WIDE, vocabulary
+from transformers import AutoModelForSequenceClassification, BertConfig, SqueezeBertConfig
 
 from bertsecrets.claims.schema import cases
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.cli.main import main
 from bertsecrets.cli.report import Judged
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.attention_change import AttentionChange
@@ -22,6 +25,7 @@ from bertsecrets.store.measurements import keep
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
+WORDS = {"vocab_size": len(vocabulary()), "num_labels": 2, "pad_token_id": 0}
 CLAIMS = ("--task", "rte", "--claim", "C2", "--claim", "D2-rte", "--claim", "E1")
 
 
@@ -204,3 +208,27 @@ def test_a_known_deviation_does_not_excuse_a_model_that_has_collapsed():
         for outcome in ("deviates", "negligible", "degenerate")
     }
     assert codes == {"deviates": 0, "negligible": 0, "degenerate": 1}
+
+
+@pytest.mark.parametrize(
+    ("config", "claims", "reason"),
+    [
+        (BertConfig(**WORDS, **SIZES, max_position_embeddings=160), {"C1p"}, "cannot be padded to 200 tokens"),
+        (SqueezeBertConfig(**WORDS, **SIZES, **WIDE, embedding_size=32), {"C1p", "E1", "G1"}, "SqueezeBert"),
+    ],
+    ids=["few positions", "no heads to see or disable"],
+)
+def test_a_model_that_lacks_something_has_the_other_claims_judged(
+    capsys, shared, tmp_path, tiny_bert, config, claims, reason
+):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_bert, folder, ignore=shutil.ignore_patterns("config.json", "*.safetensors"))
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    chosen = [word for name in ("C1p", "D2-rte", "E1", "G1-rte", "D1-rte-pretrained") for word in ("--claim", name)]
+    more = ("--model", folder, "--grid-limit", 4, "--json", tmp_path / "v.json")
+    assert main([str(word) for word in ("report", "--task", "rte", *chosen, *shared, *more)]) in (0, 1)
+    found = {one["claim"]: one for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
+    assert set(found) == {"C1p", "D1", "D2", "E1", "G1"}
+    assert {name for name, one in found.items() if one["verdict"] == "not applicable"} == claims
+    assert all(reason in found[name]["reason"] for name in claims)
+    assert not [one for one in found.values() if one["verdict"] == "not measured"]
