@@ -49,7 +49,7 @@ def real_runs():
 
 def row(page: str, name: str) -> str:
     """The row of a claim on RTE as text, without tags."""
-    found = re.search(rf'<tr><th scope="row"><b>{name}</b>[^\n]*<td>RTE</td>.*?</tr>', page, re.S)
+    found = re.search(rf'<tr><th scope="row"><b>{name}</b>[^\n]*<td class="number">RTE</td>.*?</tr>', page, re.S)
     return " ".join(re.sub("<[^>]+>", " ", found[0]).split()) if found else ""
 
 
