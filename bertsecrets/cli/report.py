@@ -45,6 +45,7 @@ def add_parsers(commands) -> None:
         type=int,
         help="with --measurements: read none but those of this seed, and of the --task given; repeatable",
     )
+    parser.add_argument("--checkpoint", **CHECKPOINT)
     add_outputs(parser)
     parser.set_defaults(run=report)
 
@@ -62,7 +63,6 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         help="judge only this claim: an id or name, such as D1, D1-random or D1-rte-random; repeatable",
     )
     add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy"))
-    parser.add_argument("--checkpoint", **CHECKPOINT)
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
