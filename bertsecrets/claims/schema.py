@@ -284,28 +284,30 @@ def cases(measure: str | None = None) -> list[Case]:
     ]
 
 
-def find_claims(wanted: str) -> list[Claim]:
-    """Return all variants of the claim with an id, or the one with a name, such as `D1-untrained`.
+def find_cases(wanted: str) -> list[Case]:
+    """Return the cases that a name stands for, as any table or message of ours prints it, in any case of letters.
+
+    It is a case's id (`D1-rte-pretrained`), otherwise a claim's id (`D1`, with all its variants) or name
+    (`D1-pretrained`), or either with a task at its end (`D1-rte`, `D1-pretrained-RTE`).
 
     Raises:
-        UserError: no such claim.
+        UserError: nothing is called so.
     """
     name = wanted.lower()
-    variants = [claim for claim in load_claims() if name in (claim.id.lower(), claim.name.lower())]
-    if not variants:
-        ids = list(dict.fromkeys(claim.id for claim in load_claims()))
-        raise UserError(f"unknown claim {wanted!r}: {near_matches(wanted, ids)}")
-    return variants
-
-
-def find_cases(wanted: str) -> list[Case]:
-    """Return the case of a name (`D1-rte-random`), otherwise the cases of the claims of an id (`D1`) or a name.
-
-    Raises:
-        UserError: no such case and no such claim.
-    """
-    exact = [case for case in cases() if str(case).lower() == wanted.lower()]
-    return exact or [case for claim in find_claims(wanted) for case in claim.cases]
+    for task_name in TASKS.values():  # as tables spell it: STS-B, SST-2
+        name = f"{name}-".replace(f"-{task_name.title.lower()}-", f"-{task_name.name}-")[:-1]
+    named: dict[str, list[Case]] = {}
+    every = [case for claim in load_claims() for case in claim.cases]
+    for case in every:
+        claim = case.claim
+        for one in {claim.id, claim.name, f"{claim.id}-{case.task}", f"{claim.name}-{case.task}"}:
+            named.setdefault(one, []).append(case)
+    spelt = {one.lower(): one for one in named}
+    found = [case for case in every if str(case).lower() == name] or named.get(spelt.get(name, ""))
+    if not found:
+        hint = near_matches(wanted, dict.fromkeys([*(case.claim.id for case in every), *map(str, every), *named]))
+        raise UserError(f"unknown claim {wanted!r}: {hint} (bertsecrets claims lists all)")
+    return found
 
 
 def find_case(wanted: str, task_name: str | None = None) -> Case:
@@ -318,18 +320,17 @@ def find_case(wanted: str, task_name: str | None = None) -> Case:
     Raises:
         UserError: no implemented claim fits, or several do.
     """
-    name = wanted.lower()
     chosen = None if task_name is None else task_name if task_name == ALL_TASKS else task(task_name).name
-    known = [case for case in cases() if name in (case.claim.id.lower(), case.claim.name.lower(), str(case).lower())]
+    found = find_cases(wanted)
+    known = [case for case in found if case.claim.implemented]
+    if not known:
+        raise UserError(f"claim {found[0].claim.id} is not implemented: see bertsecrets claims for those that are")
     fitting = [case for case in known if chosen in (None, case.task)]
-    exact = [case for case in fitting if name in (case.claim.name.lower(), str(case).lower())]
+    exact = [case for case in fitting if case.claim.name.lower() == wanted.lower()]
     if len(exact) == 1:
         return exact[0]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         raise UserError(f"{wanted} could mean {', '.join(map(str, fitting))}: name one of them")
-    if known:
-        raise UserError(f"{wanted} is not about {task_name}: its cases are {', '.join(map(str, known))}")
-    claims = find_claims(wanted)
-    raise UserError(f"claim {claims[0].id} is not implemented: see bertsecrets claims for those that are")
+    raise UserError(f"{wanted} is not about {task_name}: its cases are {', '.join(map(str, known))}")

@@ -16,7 +16,7 @@ from bertsecrets.claims.judge import judge
 from bertsecrets.claims.plan import Bench, Wanted, plan
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed
-from bertsecrets.claims.schema import Case, find_claims
+from bertsecrets.claims.schema import Case, find_cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.measures.registry import get_measure
@@ -182,13 +182,14 @@ def chosen_cases(names: Sequence[str] | None, task_name: str) -> list[Case]:
     """
     chosen, found = task(task_name).name, []
     for name in names or DEFAULT_CLAIMS:
-        claim = next((one for one in find_claims(name) if one.name in OF_CLAIMS), None)
-        if claim is None:
+        cases = [case for case in find_cases(name) if case.claim.name in OF_CLAIMS]
+        if not cases:
             raise UserError(f"claim {name} has no specifications: give one of {', '.join(OF_CLAIMS)}")
-        if chosen in claim.tasks:
-            found.append(Case(claim, chosen))
-        elif names:
-            raise UserError(f"{claim.name} is not about {chosen}: its tasks are {', '.join(claim.tasks)}")
+        on_task = [case for case in cases if case.task == chosen]
+        found += on_task[:1]
+        if names and not on_task:
+            tasks = dict.fromkeys(case.task for case in cases)
+            raise UserError(f"{name} is not about {chosen}: its tasks are {', '.join(tasks)}")
     return found
 
 

@@ -15,7 +15,7 @@ def add_parsers(commands) -> None:
     one = commands.add_parser(
         "explain", help="print everything about one claim: figures, bands, known outcomes, last verdicts"
     )
-    one.add_argument("claim", help="its id or name, such as C1 or D1-random")
+    one.add_argument("claim", help="as any table prints it, such as C1, D1-random, C1-rte or D1-rte-random")
     add_options(one.add_argument, ("store",))
     one.set_defaults(run=explain)
 
@@ -34,13 +34,15 @@ def claims(options: argparse.Namespace) -> None:
 
 
 def explain(options: argparse.Namespace) -> None:
-    """Print everything about one claim, all its variants."""
-    from bertsecrets.claims.schema import find_claims
+    """Print everything about one claim: all its variants and tasks, or those that are named."""
+    from bertsecrets.claims.schema import find_cases
     from bertsecrets.report.text import claim_lines
     from bertsecrets.settings import load_settings
     from bertsecrets.store.verdicts import read_verdicts
 
-    root = RunOptions.of(options).store_folder
-    for claim in find_claims(options.claim):
-        for line in claim_lines(claim, load_settings().judge.confidence, read_verdicts(root, claim.case_ids)):
-            print(line)
+    root, confidence = RunOptions.of(options).store_folder, load_settings().judge.confidence
+    found = find_cases(options.claim)
+    for claim in dict.fromkeys(case.claim.name for case in found):
+        cases = [case for case in found if case.claim.name == claim]
+        kept = read_verdicts(root, {str(case): case.task for case in cases})
+        print("\n".join(claim_lines(cases, confidence, kept)))

@@ -60,7 +60,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--claim",
         action="append",
-        help="judge only this claim: an id or name, such as D1, D1-random or D1-rte-random; repeatable",
+        help="judge only this claim, named as tables do: D1, D1-random, D1-rte or D1-rte-random; repeatable",
     )
     add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy"))
 

@@ -319,19 +319,21 @@ def status(claim: Claim, model: str | None = None) -> str:
     return "; ".join(parts) or "unknown"
 
 
-def claim_lines(claim: Claim, confidence: float, kept: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
+def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
     """Yield all lines about one claim: its statement, figures, bands, known outcomes and last verdicts.
 
     Args:
-        kept: its verdicts in a store (`store.verdicts`).
+        cases: of one claim; nothing is said of its other tasks.
+        kept: their verdicts in a store (`store.verdicts`).
     """
+    claim, tasks = cases[0].claim, [case.task for case in cases]
     yield f"{_name(claim)}: {claim.statement}"
     facts = {"source": cite(claim.source), "measured as": claim.how, "note": claim.note, "measure": claim.measure,
              "quantity": claim.quantity, "arguments": claim.arguments, "status": status(claim)}  # fmt: skip
     for name, fact in facts.items():
         if fact:
             yield f"  {name}: {fact}"
-    for case in claim.cases:
+    for case in cases:
         figure = case.figure
         parts = [f"published {figure.published}" if figure.published is not None else "no published figure"]
         if figure.constant_answer:
@@ -341,6 +343,8 @@ def claim_lines(claim: Claim, confidence: float, kept: Sequence[Mapping[str, Any
         parts += [text for text in (figure.second, figure.note) if text]
         yield f"  {task_title(case.task)}: {'; '.join(parts)}"
     for known in claim.known:
+        if known.task not in tasks:
+            continue
         outcome = {"deviates": "known to deviate", "reproduces": "known to reproduce"}[known.status]
         yield f"  {outcome}: {known.model} on {task_title(known.task)}: {known.evidence}"
     for verdict in kept:

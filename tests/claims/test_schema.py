@@ -7,7 +7,7 @@ import pytest
 
 from bertsecrets.claims.band import band
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.claims.schema import Case, cases, find_claims, load_claims
+from bertsecrets.claims.schema import Case, cases, find_cases, load_claims
 from bertsecrets.errors import UserError
 from bertsecrets.published import published_figures
 from bertsecrets.report.text import status
@@ -102,7 +102,9 @@ def test_table_1_is_copied_right():
         "random-f1": {"mrpc": 81.2, "qqp": 0.0},
         "pretrained-f1": {"mrpc": 87.9, "qqp": 65.2},
     }
-    found = {claim.variant: {n: f.published for n, f in claim.tasks.items()} for claim in find_claims("D1")}
+    found = {
+        claim.variant: {n: f.published for n, f in claim.tasks.items()} for claim in load_claims() if claim.id == "D1"
+    }
     assert found == columns
 
 
@@ -112,11 +114,49 @@ def test_the_published_figures_have_the_models_shape():
         assert [len(row) for row in grid] == [12] * 12
 
 
-def test_claims_are_found_by_id_in_any_case():
-    assert [claim.name for claim in find_claims("c1P")] == ["C1p", "C1p-not"]
-    assert len(find_claims("d1")) == 8
-    with pytest.raises(UserError, match=r"unknown claim 'C11': did you mean C1"):
-        find_claims("C11")
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("g5", ["G5-qnli", "G5-mnli"]),
+        ("C1-rte", ["C1-rte"]),
+        ("D4-frozen", ["D4-stsb-frozen", "D4-qnli-frozen"]),
+        ("D1-rte-Pretrained", ["D1-rte-pretrained"]),
+        ("D1-pretrained-rte", ["D1-rte-pretrained"]),
+        ("a2-rte-with-block", ["A2-rte-with-block"]),
+        ("D4-STS-B", ["D4-stsb"]),
+        ("B4-SST-2-own", ["B4-sst2-own"]),
+        ("C1-qqp", ["C1-qqp-not"]),
+        ("D3-all", None),
+    ],
+)
+def test_claims_are_found_by_any_name_that_tables_print(name, found):
+    if found is None:
+        with pytest.raises(UserError, match=f"unknown claim '{name}': did you mean "):
+            find_cases(name)
+    else:
+        assert [str(case) for case in find_cases(name)] == found
+
+
+def test_an_id_stands_for_all_variants_on_all_tasks_or_on_one():
+    assert list(dict.fromkeys(case.claim.name for case in find_cases("c1P"))) == ["C1p", "C1p-not"]
+    assert len({case.claim.name for case in find_cases("d1")}) == 8
+    assert [str(case) for case in find_cases("D1-rte")] == [
+        "D1-rte-untrained", "D1-rte-frozen", "D1-rte-random", "D1-rte-pretrained",
+    ]  # fmt: skip
+
+
+def test_every_name_that_is_printed_is_understood():
+    for claim in load_claims():
+        assert set(claim.case_ids) <= {str(case) for case in find_cases(claim.name)}
+        for case in claim.cases:
+            assert find_cases(str(case)) == [case]
+
+
+@pytest.mark.parametrize(("wrong", "like"), [("C11", "C1"), ("D1-rte-pretraind", "D1-rte-pretrained"), ("Z9", "A1")])
+def test_what_is_no_claim_is_told_with_those_most_like_it(wrong, like):
+    with pytest.raises(UserError, match=rf"unknown claim '{wrong}': (did you mean|known:) {like}\b") as error:
+        find_cases(wrong)
+    assert "\n" not in str(error.value)
 
 
 def test_a_good_file_is_read(tmp_path):

@@ -22,6 +22,8 @@ def test_unknown_names_come_with_near_matches(capsys, shared):
     assert "did you mean scores" in told(capsys, "measure", "score", "--task", "rte", *shared)
     assert "did you mean C1" in told(capsys, "explain", "C11")
     assert "unknown claim 'Z9'" in told(capsys, "report", "--claim", "Z9", *shared)
+    for command in (["explain"], ["history"], ["report", "--claim"], ["specifications", "--task", "rte", "--claim"]):
+        assert "unknown claim 'C1-rt': did you mean C1-rte" in told(capsys, *command, "C1-rt")
     assert "did you mean minilm" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--model", "minilmm")
 
 
