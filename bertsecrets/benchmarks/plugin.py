@@ -480,12 +480,15 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     verdicts = config.stash[VERDICTS]
     if not verdicts:
         return
-    from bertsecrets.report.text import run_lines, verdict_table
+    from bertsecrets.report.terminal import NARROWEST, Screen, fold, verdict_table
+    from bertsecrets.report.text import run_lines
 
     terminalreporter.section("verdicts")
-    terminalreporter.write_line(verdict_table(verdicts))
+    width = config.get_terminal_writer().fullwidth if terminalreporter.isatty else NARROWEST
+    screen = Screen(max(NARROWEST, width), terminalreporter.hasmarkup)
+    terminalreporter.write_line(verdict_table(verdicts, screen, verbose=config.get_verbosity() > 0))
     for line in run_lines(verdicts, load_settings().judge.confidence):
-        terminalreporter.write_line(line)
+        terminalreporter.write_line(fold(line, screen.width))
     known = [verdict for verdict in verdicts if verdict.known_deviation]
     if known:
         terminalreporter.write_line(f"known to deviate: {', '.join(str(v.case) for v in known)}")

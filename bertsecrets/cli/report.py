@@ -1,6 +1,7 @@
 """The command that judges: `bertsecrets report --task rte --html report.html`."""
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -67,6 +68,9 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
     """Add the options that name the files to write, and what the exit code says."""
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also print each claim's statement, band, reason and remarks"
+    )
     parser.add_argument("--metrics", type=path, help="write outcomes and observed values to this JSON file")
     parser.add_argument("--plots", type=path, help="write the curves over layers to this JSON file")
     parser.add_argument("--html", type=path, help="write the report to this HTML file")
@@ -286,7 +290,8 @@ def _write(options: argparse.Namespace, judged: Judged) -> None:
     """Print the table of verdicts and what they say together, and write the files asked for."""
     from bertsecrets.report.json import as_file, badge, layer_rows, metrics
     from bertsecrets.report.markdown import summary
-    from bertsecrets.report.text import run_lines, verdict_table
+    from bertsecrets.report.terminal import Screen, fold, verdict_table
+    from bertsecrets.report.text import run_lines
     from bertsecrets.settings import load_settings
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import write_whole
@@ -294,8 +299,11 @@ def _write(options: argparse.Namespace, judged: Judged) -> None:
     verdicts, params = judged.verdicts, load_settings()
     settings = params.judge
     written = as_file(verdicts, judged.model, params, note=judged.note)
-    print(verdict_table(verdicts))
-    print("\n".join(run_lines(verdicts, settings.confidence)))
+    screen = Screen.of(sys.stdout)
+    print(verdict_table(verdicts, screen, verbose=options.verbose))
+    print("\n".join(fold(line, screen.width) for line in run_lines(verdicts, settings.confidence)))
+    if not options.verbose:
+        print("details: -v, or bertsecrets explain ID")
     if options.json:
         write_json(options.json, written.model_dump(mode="json"))
         print(f"verdicts: {options.json.resolve()}")

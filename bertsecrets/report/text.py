@@ -24,7 +24,16 @@ SAID = {  # of one claim, and of several
     "not measured": ("is not measured", "are not measured"),
     "not applicable": ("does not apply", "do not apply"),
 }
-HEADER = ("id", "task", "statement", "published", "band", "observed", "verdict")
+SECTIONS = {  # of K19, by the letters of claims' ids
+    "A": "4.1 Attention patterns",
+    "B": "4.2 Frame-semantic heads",
+    "C": "4.3 Change in attention after fine-tuning",
+    "D": "4.3 Effects of fine-tuning and of pre-training (table 1)",
+    "E": "4.4 Special tokens and linguistic features",
+    "F": "4.5 Token-to-token attention",
+    "G": "4.6 Disabling heads and layers",
+    "H": "The same questions on GPT-2 small",
+}
 NOT_DECIDABLE = "not decidable"  # instead of a band that holds nearly everything
 PAPERS = {  # by the short names that claims use
     "K19": "Kovaleva et al. 2019",
@@ -61,7 +70,7 @@ def describe(verdict: Verdict) -> str:
         f"{case} {verdict.outcome}: {case.claim.statement} ({cite(case.claim.source)})",
         f"  published {show_published(case, verdict.unit)}",
         f"  band      {show_band(case, verdict.band)}",
-        f"  observed  {_observed(verdict)}",
+        f"  observed  {', '.join(observed_lines(verdict))}",
         f"  because   {verdict.reason}",
     ]
     if verdict.against:
@@ -113,29 +122,28 @@ def show_band(case: Case, limits: tuple[float, float] | None) -> str:
 
 
 def verdict_row(verdict: Verdict) -> list[str]:
-    """Return one verdict as the cells of `HEADER`."""
+    """Return one verdict in cells: id, task, statement, published figure, band, what was observed, the outcome."""
     case = verdict.case
     remarks = verdict.remarks
     outcome = outcome_in_words(verdict.outcome, verdict.against)
-    if verdict.observed is None or not _shows(verdict):
+    if verdict.observed is None or not shows(verdict):
         outcome += f": {verdict.reason}"
     if remarks:
         outcome += f" ({'; '.join(remarks)})"
     return [
-        _name(case.claim),
+        claim_name(case.claim),
         task_title(case.task),
         case.claim.statement,
         show_published(case, verdict.unit),
         show_band(case, verdict.band),
-        _observed(verdict),
+        ", ".join(observed_lines(verdict)),
         outcome,
     ]
 
 
-def _observed(verdict: Verdict) -> str:
+def observed_lines(verdict: Verdict) -> list[str]:
     """Return what was observed, with its interval; under each reading, if it hangs on one."""
-    under = (f"{name} {in_figures(one)}" for name, one in verdict.readings.items())
-    return ", ".join(under) or in_figures(verdict)
+    return [f"{name} {in_figures(one)}" for name, one in verdict.readings.items()] or [in_figures(verdict)]
 
 
 def outcome_in_words(outcome: str, against: str) -> str:
@@ -147,7 +155,7 @@ def outcome_in_words(outcome: str, against: str) -> str:
     return f"{outcome} {'from' if outcome == 'deviates' else 'beside'} {against}" if against else outcome
 
 
-def _shows(verdict: Verdict) -> bool:
+def shows(verdict: Verdict) -> bool:
     """Return whether the interval decides; not where an order deviates although the interval holds its limit."""
     interval, limits = verdict.interval, verdict.band
     if verdict.outcome != "deviates" or interval is None or limits is None:
@@ -155,7 +163,12 @@ def _shows(verdict: Verdict) -> bool:
     return bool(np.isfinite(limits).all()) or not any(interval[0] <= limit <= interval[1] for limit in limits)
 
 
-def _name(claim: Claim) -> str:
+def section_title(claim: Claim) -> str:
+    """Return the section of the paper that a claim is of, with its number."""
+    return SECTIONS.get(claim.id[0], claim.id[0])
+
+
+def claim_name(claim: Claim) -> str:
     """Return a claim's id, with its variant where it has one."""
     return f"{claim.id}-{claim.variant}" if claim.variant else claim.id
 
@@ -169,30 +182,6 @@ def task_title(name: str) -> str:
     return name if name == ALL_TASKS else TASKS[name].title
 
 
-def verdict_table(verdicts: Sequence[Verdict]) -> str:
-    """Return verdicts as a table; below it, tasks side by side if there are several, and a count of the outcomes."""
-    from tabulate import tabulate
-
-    rows = [verdict_row(verdict) for verdict in verdicts]
-    widths = [None, None, 44, 12, 16, 22, 30]
-    table = tabulate(rows, HEADER, tablefmt="simple", maxcolwidths=widths, disable_numparse=True)
-    return "\n\n".join(filter(None, (table, task_grid(verdicts), count_line(verdicts))))
-
-
-def task_grid(verdicts: Sequence[Verdict]) -> str:
-    """Return a table of claims by tasks, with outcome and observed value; empty if there is only one task.
-
-    Claims that do not apply or were not measured are left out, and so are those of all tasks together.
-    """
-    from tabulate import tabulate
-
-    header, *rows = grid_rows(verdicts, MARKS)
-    if len(header) < 3:
-        return ""
-    grid = tabulate(rows, header, tablefmt="simple", disable_numparse=True)
-    return f"{grid}\n{', '.join(f'{mark} {outcome}' for outcome, mark in MARKS.items())}"
-
-
 def grid_rows(verdicts: Sequence[Verdict], marks: Mapping[str, str]) -> list[list[str]]:
     """Return a table of claims by tasks with a mark for each outcome and the observed value; its first row is a header.
 
@@ -202,7 +191,9 @@ def grid_rows(verdicts: Sequence[Verdict], marks: Mapping[str, str]) -> list[lis
     for verdict in verdicts:
         claim, name = verdict.case.claim, verdict.case.task
         if verdict.outcome in marks and name in TASKS:
-            cells.setdefault(_name(claim), {})[name] = f"{marks[verdict.outcome]} {format_number(verdict.observed)}"
+            cells.setdefault(claim_name(claim), {})[name] = (
+                f"{marks[verdict.outcome]} {format_number(verdict.observed)}"
+            )
     names = [name for name in TASKS if any(name in row for row in cells.values())]
     rows = [[claim, *(row.get(name, "") for name in names)] for claim, row in cells.items()]
     return [["id", *map(task_title, names)], *rows]
@@ -287,7 +278,7 @@ def claim_table(
 
     rows = [
         [
-            _name(claim),
+            claim_name(claim),
             ", ".join(task_title(name) for name in claim.tasks),
             claim.statement,
             claim.measure if claim.implemented else "-",
@@ -327,7 +318,7 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[Mapping
         kept: their verdicts in a store (`store.verdicts`).
     """
     claim, tasks = cases[0].claim, [case.task for case in cases]
-    yield f"{_name(claim)}: {claim.statement}"
+    yield f"{claim_name(claim)}: {claim.statement}"
     facts = {"source": cite(claim.source), "measured as": claim.how, "note": claim.note, "measure": claim.measure,
              "quantity": claim.quantity, "arguments": claim.arguments, "status": status(claim)}  # fmt: skip
     for name, fact in facts.items():

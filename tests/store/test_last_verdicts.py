@@ -13,14 +13,13 @@ from measurements import judged, of_id, scored
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
+from bertsecrets.report.terminal import task_grid, verdict_table
 from bertsecrets.report.text import (
     claim_table,
     kept_in_words,
     last_ones,
     status,
-    task_grid,
     verdict_row,
-    verdict_table,
     width_in_words,
 )
 from bertsecrets.store import verdicts as store
@@ -245,4 +244,5 @@ def test_several_tasks_stand_side_by_side():
     assert grid[2].split() == ["D2", "D", "-100.0", "R", "100.0"]
     assert grid[-1] == "R reproduced, D deviates, n negligible, i inconclusive, x degenerate"
     assert "\n".join(grid) in verdict_table(verdicts)
+    assert all(len(line) <= 80 for line in grid)
     assert task_grid(verdicts[:1]) == ""  # one task has its table

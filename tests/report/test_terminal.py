@@ -1,0 +1,137 @@
+"""The table of verdicts on a terminal: 80 columns, notes once below it, sections, colours beside words."""
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from measurements import of_id, scored
+
+from bertsecrets.claims.schema import load_claims
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.report.terminal import SIGNS, STYLES, Screen, verdict_table
+from bertsecrets.report.text import SECTIONS, describe
+from bertsecrets.settings import project_path
+
+LIMITED = {"limit": 48, "official_data": False}
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def verdict(name, outcome, observed=None, interval=None, reason="why", *, provenance=LIMITED, **more):
+    """A verdict on the case with an id, of a measurement with this provenance."""
+    measurement = replace(scored([1], [1]), provenance=provenance, reused=True)
+    return Verdict(of_id(name), outcome, reason, observed, interval, measurements=(measurement,), **more)
+
+
+@pytest.fixture
+def verdicts():
+    """One verdict of each outcome, with the longest names and figures."""
+    half = verdict("A4-rte-half", "inconclusive", 59.9, (57.5, 62.4))
+    other = verdict("A4-rte-half", "reproduced", 10.0, (9.16, 10.9))
+    return [
+        replace(half, readings={"special": half, "stripes": other}),
+        replace(verdict("B1-all", "not applicable", reason="the model has no layer 7: it has 6"), measurements=()),
+        verdict("D1-mrpc-untrained-f1", "deviates", 52.7, (-104.6, 104.6), band=(60.0, 70.0)),
+        verdict("D1-rte-untrained", "reproduced", 52.7, (45.2, 60.2), looks="looked after 1, 2 seeds"),
+        verdict("D2-rte", "degenerate", 0.0, (0.0, 0.0), "one answer for all"),
+        verdict("E1-rte", "negligible", 0.0001, (-0.001, 0.001), band=(0.0, float("inf"))),
+        verdict("E1-sst2", "not measured", reason="the weights are damaged"),
+        verdict("A3-all-across-tasks", "reproduced", 0.000123, (-0.0000804, 0.000212)),
+    ]
+
+
+def test_everything_fits_eighty_columns_and_uses_more_where_there_are(verdicts):
+    shown = verdict_table(verdicts)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "\x1b" not in shown
+    wide = verdict_table(verdicts, Screen(140))
+    assert "0.000123 [-8.04e-05, 0.000212] %  + reproduced" in wide
+    assert max(map(len, wide.splitlines())) <= 140
+
+
+def test_both_readings_are_shown(verdicts):
+    shown = [line.rstrip() for line in verdict_table(verdicts).splitlines()]
+    place = next(i for i, line in enumerate(shown) if line.startswith("A4-half"))
+    assert shown[place].split()[3:] == ["special", "59.9", "[57.5,", "62.4]", "%", "?", "inconclusive"]
+    assert shown[place + 1].split() == ["stripes", "10.0", "[9.16,", "10.9]", "%"]
+
+
+def test_what_all_share_is_said_once_and_other_notes_have_letters(verdicts):
+    shown = verdict_table(verdicts)
+    assert shown.count("stored") == shown.count("limit 48") == 1
+    assert "  all: limit 48; unofficial data; stored" in shown
+    row = next(line for line in shown.splitlines() if line.startswith("D1-untrained "))
+    constant, looks = row.split()[-1].split(",")
+    assert f"  {constant}: the published figure is that of a constant answer" in shown
+    assert f"  {looks}: looked after 1, 2 seeds" in shown
+
+
+def test_a_remark_that_some_share_is_said_once(verdicts):
+    some = [verdict("C1-rte", "reproduced", -0.1, (-0.2, -0.05), provenance={}), *verdicts]
+    shown = verdict_table(some)
+    assert shown.count("limit 48") == 1
+    assert re.search(r"^ +[a-z]: limit 48$", shown, re.M)
+    assert verdict_table(verdicts[-1:]).count("limit 48") == 1
+
+
+def test_claims_stand_under_the_sections_of_the_paper(verdicts):
+    lines = verdict_table(verdicts).splitlines()
+    places = [lines.index(SECTIONS[family]) for family in "ABDE"]
+    assert places == sorted(places)
+    assert all(lines.count(SECTIONS[family]) == 1 for family in "ABDE")
+
+
+def test_sections_are_titled_as_in_the_files_of_claims():
+    for file in sorted(project_path("expected").glob("*.yaml")):
+        title = file.read_text(encoding="utf-8").splitlines()[0]
+        assert SECTIONS[file.name[0]].removesuffix(" (table 1)").lstrip("0123456789. ").lower() in title.lower()
+    assert {claim.id[0] for claim in load_claims()} == set(SECTIONS)
+
+
+def test_colours_say_nothing_that_words_do_not(verdicts):
+    coloured = verdict_table(verdicts, Screen(colour=True))
+    assert COLOUR.search(coloured)
+    plain = COLOUR.sub("", coloured)
+    assert [line.rstrip() for line in plain.splitlines()] == verdict_table(verdicts).splitlines()
+    for one in verdicts:
+        assert f"{SIGNS[one.outcome]} {one.outcome}" in plain
+    assert len(set(SIGNS.values())) == len(SIGNS) == len(STYLES)
+
+
+def test_details_are_shown_on_request(verdicts):
+    shown = " ".join(verdict_table(verdicts, verbose=True).split())
+    for one in verdicts:
+        assert " ".join(describe(one).split()) in shown
+        assert one.case.claim.statement not in verdict_table(verdicts)
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    return monkeypatch
+
+
+def test_colour_is_for_terminals_whose_user_wants_it(environment):
+    assert Screen.of(Terminal()).colour
+    assert not Screen.of(io.StringIO()).colour
+    environment.setenv("NO_COLOR", "1")
+    assert not Screen.of(Terminal()).colour
+    environment.delenv("NO_COLOR")
+    environment.setenv("TERM", "dumb")
+    assert not Screen.of(Terminal()).colour
+
+
+def test_a_terminals_width_is_used_from_eighty_columns_on(environment):
+    environment.setenv("COLUMNS", "150")
+    assert (Screen.of(Terminal()).width, Screen.of(io.StringIO()).width) == (150, 80)
+    environment.setenv("COLUMNS", "40")
+    assert Screen.of(Terminal()).width == 80
