@@ -87,8 +87,8 @@ def pair(rng: random.Random) -> tuple[str, str, str, str]:
 def write_corpus(folder: Path, train_rows: int, dev_rows: int, seed: int = 2019) -> Path:
     """Write a GLUE folder whose RTE task is the corpus, and return it; the same arguments give the same bytes.
 
-    No validation pair is in the training set. A further column, `made_up`, says what each pair is about. An existing RTE
-    folder is left as it is.
+    No validation pair is in the training set. A further column, `made_up`, says what each pair is about. An existing
+    RTE folder is left as it is.
 
     Raises:
         UserError: the disk is full or the folder cannot be written.
