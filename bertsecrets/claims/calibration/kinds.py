@@ -73,11 +73,12 @@ class Kind:
 
 def growth(world: World, rng: np.random.Generator, scale: float = 0.02) -> Drawn:
     """Attention that grows: [SEP] in the last two layers, after fine-tuning and before."""
-    before = np.full((world.examples, 2, 1), 0.5)
+    before = np.full((world.examples, 3, 1), 0.5)
+    last = np.array([0, 1, 1])[:, None]
     grown = world.effect + scale * crossed(rng, world)
     by_seed = [
         {
-            "after": measured("special-tokens", "rte", seed, {"sep": before + of_seed[:, :, None]}),
+            "after": measured("special-tokens", "rte", seed, {"sep": before + last * of_seed[:, :, None]}),
             "before": measured("special-tokens", "rte", seed, {"sep": before}, "untrained"),
         }
         for seed, of_seed in enumerate(grown, start=1)
