@@ -87,7 +87,7 @@ def pair(rng: random.Random) -> tuple[str, str, str, str]:
 def write_corpus(folder: Path, train_rows: int, dev_rows: int, seed: int = 2019) -> Path:
     """Write a GLUE folder whose RTE task is the corpus, and return it; the same arguments give the same bytes.
 
-    No validation pair is in the training set. A further column, `made_up`, says what each pair is about. An existing
+    No validation pair is in the training set. A further column, `made_up`, names each pair's relation. An existing
     RTE folder is left as it is.
 
     Raises:
