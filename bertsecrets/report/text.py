@@ -7,7 +7,7 @@ import numpy as np
 
 from bertsecrets.claims.band import band, cited_spread, decidable, format_interval, format_number
 from bertsecrets.claims.many import OverTasks, Together, over_tasks, together
-from bertsecrets.claims.readings import in_figures
+from bertsecrets.claims.readings import in_figures, under_readings
 from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import FAILURES, Outcome
@@ -323,6 +323,12 @@ def status(claim: Claim, model: str | None = None) -> str:
     return "; ".join(parts) or "unknown"
 
 
+def _readings(case: Case) -> str:
+    """Return under which readings of the paper's words a claim is judged; empty if it hangs on none."""
+    names = " and ".join(f"the reading {name}" for name in under_readings(case))
+    return f"{names} of what is vertical; where they part, it is inconclusive" if names else ""
+
+
 def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
     """Yield all lines about one claim: its statement, figures, bands, known outcomes and last verdicts.
 
@@ -333,7 +339,8 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[Mapping
     claim, tasks = cases[0].claim, [case.task for case in cases]
     yield f"{claim_name(claim)}: {claim.statement}"
     facts = {"source": cite(claim.source), "measured as": claim.how, "note": claim.note, "measure": claim.measure,
-             "quantity": claim.quantity, "arguments": claim.arguments, "status": status(claim)}  # fmt: skip
+             "quantity": claim.quantity, "arguments": claim.arguments, "judged under": _readings(cases[0]),
+             "status": status(claim)}  # fmt: skip
     for name, fact in facts.items():
         if fact:
             yield f"  {name}: {fact}"

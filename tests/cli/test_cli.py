@@ -135,6 +135,11 @@ def test_claims_lists_all_and_says_what_is_not_implemented(capsys):
     assert "reproduced" not in out
 
 
+def test_explain_says_which_claims_hang_on_a_word(capsys):
+    assert "judged under: the reading special and the reading stripes" in run(capsys, "explain", "A4-rte-half")
+    assert "judged under" not in run(capsys, "explain", "C1-rte")
+
+
 def test_explain_prints_a_claim_whole(capsys):
     out = run(capsys, "explain", "c1P")
     assert "C1p: The last two layers change most, with maps padded" in out
