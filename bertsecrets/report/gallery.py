@@ -20,7 +20,7 @@ from bertsecrets.claims.record import Runs, runs_on_record
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.errors import UserError
 from bertsecrets.extras import from_extra
-from bertsecrets.formats import VerdictData, VerdictsFile
+from bertsecrets.formats import ReadingData, VerdictData, VerdictsFile
 from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
 from bertsecrets.report.changes import read_verdicts_file
 from bertsecrets.report.text import outcome_in_words, outcomes_in_words, task_title
@@ -36,11 +36,14 @@ VERDICTS, PINS = "evidence/verdicts-*.json", "variants/*.yaml"
 
 @dataclass(frozen=True)
 class Cell:
-    """What is known of one claim by one model: an outcome, the observed value with its interval, and why."""
+    """What is known of one claim by one model: an outcome, the observed value with its interval, and why.
+
+    Of a claim that hangs on how a word is read, `observed` has a line for each reading.
+    """
 
     outcome: str
     said: str
-    observed: str
+    observed: tuple[str, ...]
     seeds: int
     reason: str
 
@@ -129,21 +132,30 @@ def _recorded(found: Iterable[tuple[str, Runs]], confidence: float) -> dict[str,
         by_seed = np.array([parts[part] for parts in runs.values])
         reach = student.ppf((1 + confidence) / 2, len(by_seed) - 1) * by_seed.std(ddof=1) / math.sqrt(len(by_seed))
         mean = float(by_seed.mean())
-        shown = f"{format_number(mean)} {format_interval((mean - reach, mean + reach))}"
+        shown = f"{runs.reading} {format_number(mean)} {format_interval((mean - reach, mean + reach))}".lstrip()
+        known = grid.setdefault(model, {}).get(name)
         why = "on record by seed; the interval is that of the seeds alone, so it decides nothing"
-        grid.setdefault(model, {})[name] = Cell(RECORD, RECORD, shown, len(by_seed), why)
+        before = () if known is None else known.observed
+        grid[model][name] = Cell(RECORD, RECORD, (*before, shown), len(by_seed), why)
     return grid
 
 
 def _cell(verdict: VerdictData) -> Cell:
-    interval = None
-    if verdict.interval is not None:
-        low, high = verdict.interval
-        interval = (-math.inf if low is None else low, math.inf if high is None else high)
-    observed = "" if verdict.observed is None else f"{format_number(verdict.observed)} {format_interval(interval)}"
+    if verdict.readings:
+        observed = tuple(f"{name} {_observed(one)}" for name, one in verdict.readings.items())
+    else:
+        observed = () if verdict.observed is None else (_observed(verdict),)
     why = "; ".join([verdict.reason, *verdict.remarks])
     said = outcome_in_words(verdict.verdict, verdict.against)
     return Cell(verdict.verdict, said, observed, len(verdict.seeds), why)
+
+
+def _observed(found: VerdictData | ReadingData) -> str:
+    interval = None
+    if found.interval is not None:
+        low, high = found.interval
+        interval = (-math.inf if low is None else low, math.inf if high is None else high)
+    return f"{format_number(found.observed)} {format_interval(interval)}"
 
 
 def _count(cells: Iterable[Cell]) -> str:

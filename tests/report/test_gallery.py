@@ -64,6 +64,17 @@ def test_each_cell_has_a_verdict_with_its_interval(expected):
     assert "not applicable" in row(page, "G7")
 
 
+def test_a_claim_that_hangs_on_a_word_shows_every_reading(expected, monkeypatch):
+    def runs(reading, *values):
+        return record.Runs(claim="A2", task="rte", reading=reading, seeds=(1, 2), values=tuple((v,) for v in values))
+
+    monkeypatch.setattr(
+        gallery, "runs_on_record", lambda: (("third", runs("special", 55, 57)), ("third", runs("stripes", 12, 14)))
+    )
+    shown = row(gallery.page(expected, confidence=0.95), "A2")
+    assert "special 56.0 [43.3, 68.7] percent stripes 13.0 [0.294, 25.7] percent" in shown
+
+
 def test_the_page_needs_nothing_from_elsewhere(expected):
     page = gallery.page(expected, confidence=0.95)
     assert not re.search(r"(?:src|href|url)\s*[=(]|@import|<script", page)
