@@ -9,15 +9,7 @@ from bertsecrets.extras import from_extra
 from bertsecrets.report.drift import HEADER, headline, rows, summary_lines
 from bertsecrets.report.figures import figures_of
 from bertsecrets.report.json import unique
-from bertsecrets.report.text import (
-    cite,
-    count_line,
-    made_up_lines,
-    outcome_in_words,
-    run_lines,
-    task_title,
-    verdict_row,
-)
+from bertsecrets.report.text import cite, count_line, outcome_in_words, run_lines, task_title, verdict_row
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
@@ -37,7 +29,6 @@ def page(verdicts: Sequence[Verdict], model: str, settings: JudgeParams, *, note
     return _render(
         "page.html",
         note=note,
-        made_up=made_up_lines(verdicts),
         model=model,
         counts=count_line(verdicts),
         together=run_lines(verdicts, settings.confidence),
