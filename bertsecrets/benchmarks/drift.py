@@ -5,31 +5,37 @@ pin. All of them are judged together, since the false discovery rate is held ove
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bertsecrets.benchmarks.workers import worker
 from bertsecrets.cli.crash import USER_ERROR
 from bertsecrets.cli.sides import model_side
 from bertsecrets.drift.comparison import Compared, Comparison, compare
 from bertsecrets.drift.pin import side_of_pin
-from bertsecrets.drift.sides import Part, Side
+from bertsecrets.drift.sides import Part, Side, Wanted
 from bertsecrets.errors import UserError, one_line
 from bertsecrets.options import RunOptions
 from bertsecrets.report.drift import drift_message, drift_table, verdict_line
+from bertsecrets.types import Subject
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
+    from bertsecrets.session import Session as Run
+
 PINNED = pytest.StashKey[Side]()
 SELECTED = pytest.StashKey[list[Part]]()
-FOUND = pytest.StashKey[Comparison]()
+FOUND = pytest.StashKey[list[str]]()  # the lines of the summary
 GIVEN = pytest.StashKey[RunOptions]()
 End = Callable[[pytest.Session, str, int], object]
 END = pytest.StashKey[End]()
+SUMMARY = "bertsecrets.drift"  # what a worker of pytest-xdist hands to its controller
 OUTCOME = "verdict"  # a property of reports, and so of JUnit's XML
 
 
@@ -79,11 +85,26 @@ def comparison(request: pytest.FixtureRequest) -> Comparison | UserError:
     try:
         session = Session(config.stash[GIVEN])
         session.check_model()
-        after = model_side(session, session.model, [part.wanted for part in pin.parts])
-        config.stash[FOUND] = compare(pin, after, session.settings.judge)
+        wanted = [part.wanted for part in pin.parts]
+        _measure_share(session, wanted, *worker(config))
+        found = compare(pin, model_side(session, session.model, wanted), session.settings.judge)
     except UserError as error:
         return error
-    return config.stash[FOUND]
+    config.stash[FOUND] = [
+        f"from {found.before.name} ({found.before.kind}) to {found.after.name}",
+        drift_table(found),
+        verdict_line(found),
+    ]
+    return found
+
+
+def _measure_share(session: "Run", wanted: Sequence[Wanted], place: int, workers: int) -> None:
+    """Measure a worker's share of the seeds, which the others then find in the store."""
+    for seed in session.seeds[place::workers] if workers > 1 else ():
+        for one in wanted:
+            subject = Subject(session.model, one.task, one.initialisation, seed)
+            with suppress(UserError):  # which is met again, and then judged
+                session.measurement(one.measure, subject, **one.options)
 
 
 @pytest.fixture
@@ -116,13 +137,25 @@ def check_drift(one: Compared) -> None:
         raise AssertionError(drift_message(one))
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand what was found to the controller, in a worker of pytest-xdist."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None and FOUND in session.config.stash:
+        output[SUMMARY] = session.config.stash[FOUND]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take what a worker of pytest-xdist has found; all of them find the same."""
+    found = getattr(node, "workeroutput", {}).get(SUMMARY)
+    if found is not None:
+        node.config.stash[FOUND] = found
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter: "TerminalReporter", config: pytest.Config) -> None:
     """Print the table of all that was compared."""
-    if FOUND not in config.stash:
-        return
-    found = config.stash[FOUND]
-    terminalreporter.section("drift")
-    terminalreporter.write_line(f"from {found.before.name} ({found.before.kind}) to {found.after.name}")
-    terminalreporter.write_line(drift_table(found))
-    terminalreporter.write_line(verdict_line(found))
+    if FOUND in config.stash:
+        terminalreporter.section("drift")
+        for line in config.stash[FOUND]:
+            terminalreporter.write_line(line)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from bertsecrets.benchmarks.workers import worker
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
@@ -120,18 +121,12 @@ def _judging(options: RunOptions, config: pytest.Config) -> RunOptions:
 def _with_share(options: RunOptions, config: pytest.Config) -> RunOptions:
     """Return the options with each process's share of threads, where several processes measure."""
     jobs = config.getoption("jobs")
-    at_once = jobs if jobs is not None else _worker(config)[1]
+    at_once = jobs if jobs is not None else worker(config)[1]
     if at_once == 1:
         return options
     from bertsecrets.planning.prepare import with_share
 
     return with_share(options, at_once)
-
-
-def _worker(config: pytest.Config) -> tuple[int, int]:
-    """Return which worker of pytest-xdist this is, from 0, and of how many; the only one where there are none."""
-    given = getattr(config, "workerinput", None)
-    return (int(given["workerid"].removeprefix("gw")), given["workercount"]) if given else (0, 1)
 
 
 def marks(case: Case) -> list[str]:
@@ -228,7 +223,7 @@ def _prepared(config: pytest.Config, run: "Session", possible: list[Case]) -> "P
     from bertsecrets.planning.jobs import Prepared
     from bertsecrets.planning.prepare import prepare, prepare_share
 
-    jobs, (place, workers) = config.getoption("jobs"), _worker(config)
+    jobs, (place, workers) = config.getoption("jobs"), worker(config)
     if run.options.checkpoint is not None or (jobs is None and workers == 1 and run.options.keep == "full"):
         return Prepared(run)
     if jobs is None:
@@ -261,7 +256,7 @@ def judged(run_session, benchmark, request: pytest.FixtureRequest):
     from bertsecrets.report.text import describe
 
     bench, strict = request.config.stash[PREPARED], request.config.getoption("strict_verdicts")
-    if _worker(request.config)[1] > 1:
+    if worker(request.config)[1] > 1:
         benchmark.disabled = False  # as pytest-benchmark is under pytest-xdist, and then writes no JSON
 
     def measured(case: Case) -> list[dict[str, Needed]] | UserError:

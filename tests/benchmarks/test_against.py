@@ -52,6 +52,16 @@ def test_a_model_that_has_not_drifted_passes_and_no_claim_is_judged(model, pin, 
     assert "no drift: nothing differs at all, in 1 measure" in done.stdout
 
 
+def test_several_processes_share_the_seeds_and_the_summary_is_shown_once(model, pin, rest, tmp_path):
+    store = ["--store", tmp_path / "store"]  # an empty one: each process trains its own seeds
+    done = judged("-n", 2, "--model", model, "--against", pin, "--seeds", 2, "-k", "special", *rest, *store)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+    assert done.stdout.count("from " + str(pin)) == 1
+    assert " drift ===" in done.stdout
+    assert len(list((tmp_path / "store" / "checkpoints").glob("*pretrained*"))) == 2
+
+
 def test_a_damaged_model_fails_with_its_heads_and_exit_code_1(model, pin, rest, tmp_path):
     damaged = Path(shutil.copytree(model, tmp_path / "damaged"))
     study.attention_of_a_layer_uniform(damaged)
