@@ -56,7 +56,7 @@ from bertsecrets.store.locks import in_use
 from bertsecrets.store.measurements import load, save
 from bertsecrets.store.verdicts import keep_verdict
 from bertsecrets.texts.rows import TaskRows
-from bertsecrets.texts.tasks import ALL_TASKS, task
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 from bertsecrets.types import AUTO, Measurement, Subject, slug
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ class Session:
         self._used: dict[Subject, Path] = {}  # checkpoints
         self._needed: set[Subject] = set()  # those of which something could not be measured
         self._refs: dict[str, ModelRef] = {}
+        self._refused: dict[tuple[str, object], str | None] = {}  # why a test says that a model cannot be measured
 
     @property
     def model(self) -> str:
@@ -609,14 +610,41 @@ class Session:
         if not measure.on_task:
             folder = checkpoint or ref.folder()
         else:
-            folder = checkpoint or self._found_checkpoint(subject)
+            folder = checkpoint or self._found_checkpoint(subject, measure)
             if checkpoint is not None or kept(folder).keep != "none":
                 loading.open_checkpoint_config(folder, task(subject.task))
         return Run(subject, checked, self.resources, ref, folder)
 
-    def _found_checkpoint(self, subject: Subject) -> Path:
-        """Return the folder of a subject's checkpoint, trained now unless the store has it, if without its weights."""
-        return self.store.find("checkpoints", self._checkpoint_key(subject)) or self.checkpoint(subject)
+    def _found_checkpoint(self, subject: Subject, measure: Measure) -> Path:
+        """Return the folder of a subject's checkpoint, trained now unless the store has it, if without its weights.
+
+        Raises:
+            NotApplicableError: the measure is not possible on the model, so that nothing is trained for it.
+        """
+        found = self.store.find("checkpoints", self._checkpoint_key(subject))
+        if found is not None:
+            return found
+        self._check_possible(measure, subject.model)
+        return self.checkpoint(subject)
+
+    def _check_possible(self, measure: Measure, model: str) -> None:
+        """Make sure that a measure is possible on a model, tried on two short examples, once.
+
+        Raises:
+            NotApplicableError: it is not.
+        """
+        test = type(measure).check_model
+        if test is Measure.check_model:
+            return
+        if (model, test) not in self._refused:
+            self._refused[model, test] = None
+            try:
+                measure.check_model(loading.open_classifier(self.ref(model), TASKS["rte"], "untrained"))
+            except NotApplicableError as error:
+                self._refused[model, test] = str(error)
+        refusal = self._refused[model, test]
+        if refusal is not None:
+            raise NotApplicableError(refusal)
 
     def _measured(
         self, measure: Measure, run: Run, keys: dict[str, Key], own_checkpoint: bool

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import yaml
 from tiny import HEADS, LAYERS, save_bert
+from zoo import save_family
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.session import Session
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
@@ -273,3 +274,13 @@ def test_a_grid_limit_cuts_ablations_alone_and_is_part_of_the_key(runs, tiny_glu
     assert few.measurement("scores", subject).provenance["limit"] is None
     all_rows = opened(runs, tiny_glue)
     assert all_rows.measurement("layer-ablation", subject).examples == 24
+
+
+def test_nothing_is_trained_for_measures_that_a_model_does_not_allow(tmp_path, tiny_glue):
+    model = save_family("longformer", tmp_path / "longformer")
+    bench = opened(tmp_path / "store", tiny_glue, model=str(model))
+    for measure in ("special-tokens", "attention-change", "head-ablation"):
+        with pytest.raises(NotApplicableError, match="Longformer|longformer"):
+            bench.measurement(measure, bench.subject("rte"))
+    assert not list((tmp_path / "store").glob("checkpoints/*"))
+    assert bench.measurement("scores", bench.subject("rte")).value("accuracy") >= 0
