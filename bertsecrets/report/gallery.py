@@ -8,23 +8,20 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
 from scipy.stats import t as student
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import decisive
 from bertsecrets.claims.record import Runs, runs_on_record
 from bertsecrets.claims.schema import Case, cases
+from bertsecrets.drift.pin import PinnedQuantity, read_pin
 from bertsecrets.errors import UserError
 from bertsecrets.extras import from_extra
 from bertsecrets.formats import ReadingData, VerdictData, VerdictsFile
-from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
 from bertsecrets.report.changes import read_verdicts_file
 from bertsecrets.report.text import outcome_in_words, outcomes_in_words, task_title
-from bertsecrets.settings import in_words
 from bertsecrets.types import slug
 
 with from_extra("jinja2"):
@@ -48,44 +45,6 @@ class Cell:
     reason: str
 
 
-class PinnedQuantity(BaseModel):
-    """What a page shows of one pinned quantity: its means over seeds and their standard deviations, by head."""
-
-    what: str
-    unit: str
-    mean: Any
-    std: Any
-
-    @property
-    def shown(self) -> str:
-        """The mean over heads, with the spread over seeds."""
-        mean, std = (np.nanmean(np.asarray(part, dtype=np.float64)) for part in (self.mean, self.std))
-        return f"{format_number(float(mean))} ± {format_number(float(std))}"
-
-
-class PinnedMeasure(BaseModel):
-    """What a page shows of one pinned measure."""
-
-    measure: str
-    task: str
-    initialisation: str
-    seeds: list[int]
-    examples: int
-    quantities: dict[str, PinnedQuantity]
-
-
-class PinnedModel(BaseModel):
-    """What a page shows of a pin."""
-
-    name: str
-    model: str
-    reasons: list[dict[str, str]]
-    weights: str | None
-    device: str
-    precision: str
-    measures: list[PinnedMeasure]
-
-
 def page(folder: Path, files: Sequence[Path] = (), *, confidence: float) -> str:
     """Return the page.
 
@@ -102,7 +61,7 @@ def page(folder: Path, files: Sequence[Path] = (), *, confidence: float) -> str:
     for run in sorted(runs, key=lambda run: run.made):  # the newest verdict on a case stays
         for verdict in run.verdicts:
             grid.setdefault(run.model, {})[verdict.id] = _cell(verdict)
-    pins = [_read_pin(file) for file in sorted(folder.glob(PINS))]
+    pins = [(file.stem, read_pin(file)) for file in sorted(folder.glob(PINS))]
     if not any(grid.values()) and not pins:
         raise UserError(f"nothing to show: {folder} has no evidence and no pins, and no file of verdicts is named")
     rows = [case for case in cases() if any(str(case) in cells for cells in grid.values())]
@@ -112,10 +71,11 @@ def page(folder: Path, files: Sequence[Path] = (), *, confidence: float) -> str:
         counts={model: _count(cells.values()) for model, cells in grid.items()},
         rows=[(case, [cells.get(str(case)) for cells in grid.values()]) for case in rows],
         pins=pins,
+        shown=_shown,
         sources=_sources(runs),
         confidence=f"{100 * confidence:g}",
         task_title=task_title,
-        name=_name,
+        claim_name=_name,
         slug=slug,
     )
 
@@ -175,16 +135,7 @@ def _sources(runs: Sequence[VerdictsFile]) -> list[str]:
     ]
 
 
-def _read_pin(file: Path) -> PinnedModel:
-    """Return what is shown of a pin.
-
-    Raises:
-        UserError: the file is none.
-    """
-    try:
-        _, data = read_yaml(read_text(file, YAML_LIMIT))
-        return PinnedModel.model_validate({**data, "name": file.stem} if isinstance(data, dict) else data)
-    except YamlError as error:
-        raise UserError(f"{file}, line {error.line}: {error}") from error
-    except ValidationError as error:
-        raise UserError(f"{file} is no pin: {in_words(error)}") from error
+def _shown(quantity: PinnedQuantity) -> str:
+    """Return a pinned quantity's mean over heads, with the spread over seeds."""
+    mean, std = (np.nanmean(np.asarray(part, dtype=np.float64)) for part in (quantity.mean, quantity.std))
+    return f"{format_number(float(mean))} ± {format_number(float(std))}"

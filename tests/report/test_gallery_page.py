@@ -14,10 +14,12 @@ from bertsecrets.report import gallery
 
 PIN = {
     "format": 1, "model": "m", "reasons": [{"made": "2026-11-22T23:39:19Z", "reason": "the <first> of all"}],
-    "weights": "ab" * 32, "tokenizer": "cd" * 32, "device": "CPU", "precision": "float32", "measures": [{
+    "weights": "ab" * 32, "tokenizer": "cd" * 32, "device": "CPU", "precision": "float32",
+    "official_data": True, "commit": None, "software": {}, "measures": [{
         "measure": "special-tokens", "task": "rte", "initialisation": "pretrained", "seeds": [1, 2, 3], "examples": 277,
-        "quantities": {"cls": {
-            "what": "attention to [CLS]", "unit": "attention", "mean": [[0.1, 0.3], [0.2, 0.2]], "std": [[0.01, None]],
+        "data": "0", "settings": {}, "quantities": {"cls": {
+            "what": "attention to [CLS]", "unit": "attention",
+            "mean": [[0.1, 0.3], [0.2, 0.2]], "std": [[0.01, 0.01], [0.01, None]],
         }},
     }],
 }  # fmt: skip
@@ -120,5 +122,5 @@ def test_what_is_no_file_of_verdicts_or_no_pin_is_one_line(capsys, tmp_path, exp
     (expected / "variants" / "m.yaml").write_text("model: m")
     usual = settings.project_path
     monkeypatch.setattr(settings, "project_path", lambda name: expected if name == "expected" else usual(name))
-    assert "m.yaml is no pin: reasons" in told(capsys, "gallery", "--output", tmp_path / "g.html")
+    assert "m.yaml is not a pin (reasons" in told(capsys, "gallery", "--output", tmp_path / "g.html")
     assert not (tmp_path / "g.html").exists()
