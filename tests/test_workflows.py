@@ -16,7 +16,7 @@ from bertsecrets.cli.main import build_parser
 from bertsecrets.options import PARSING
 from bertsecrets.store.entries import write_json
 
-REPLICATION = {"MODEL": "bert-base-uncased", "TASKS": "rte", "SEEDS": "5", "BUDGET": "", "STRICT": "false"}
+REPLICATION = {"MODEL": "bert-base-uncased", "TASKS": "rte", "SEEDS": "5", "BUDGET": "", "PIN": "", "STRICT": "false"}
 # What each job may do beyond nothing.
 RIGHTS = {
     ("tests.yml", "lint"): {"contents": "read"},
@@ -142,6 +142,7 @@ def benchmarks_understand(arguments: list[str]) -> argparse.Namespace:
     for name, parsing in PARSING.items():
         parser.add_argument(f"--{name.replace('_', '-')}", **parsing)
     parser.add_argument("--strict-verdicts", action="store_true")
+    parser.add_argument("--against")
     parser.add_argument("--junitxml")
     parser.add_argument("-m")
     parser.add_argument("paths", nargs="+")
@@ -184,6 +185,18 @@ def test_the_replication_ends_with_the_code_of_the_suite(code, says, tmp_path):
     assert re.search(rf"^::error title=replication::.*{says}", done.output, re.M)
     assert done.summary == "made by --markdown"
     assert len(done.of("pytest")) == (code == 1)  # what could not be judged is not tried again
+
+
+@pytest.mark.parametrize("strict", ["false", "true"])
+def test_the_replication_judges_drift_from_a_pin_where_one_is_named(strict, tmp_path):
+    given = {**REPLICATION, "PIN": "expected/variants/my bert.yaml", "STRICT": strict}
+    done = run_step(step("replication.yml", "Measure and judge")["run"], given, tmp_path)
+    assert done.code == 0, done.output
+    claims, drift = map(benchmarks_understand, done.of("pytest"))
+    assert claims.against is None
+    assert (drift.against, drift.model, drift.seeds) == ("expected/variants/my bert.yaml", "bert-base-uncased", 5)
+    assert drift.strict_verdicts == (strict == "true")
+    assert (done.folder / "checkout" / "results" / "drift.xml").is_file()
 
 
 def test_the_comparison_calls_the_suite_with_options_that_there_are():
