@@ -20,15 +20,20 @@ def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: 
 
     Args:
         model: as the user named it.
+        settings: of the run; the precision is that in which the measured checkpoints were trained, where any were.
         note: what is missing, if the run ended early.
     """
     confidence = settings.judge.confidence
+    named = settings.model_dump(mode="json", include={"finetune", "scores", "attention", "judge"})
+    trained = {(m.provenance.get("training") or {}).get("precision") for v in verdicts for m in v.measurements}
+    precisions = ", ".join(sorted(filter(None, trained)))
+    named["finetune"]["precision"] = precisions or named["finetune"]["precision"]
     return VerdictsFile(
         format=FORMAT,
         format_version=VERSION,
         **run_facts(),
         model=model,
-        settings=settings.model_dump(mode="json", include={"finetune", "scores", "attention", "judge"}),
+        settings=named,
         incomplete=note or None,
         over_tasks={one.claim.name: one.data for one in over_tasks(verdicts, confidence)},
         together=together(verdicts, confidence).data,

@@ -1,6 +1,7 @@
 """The published format of verdicts: its schema, what it promises, and that everything written keeps to it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -10,6 +11,7 @@ from verdicts import beats, filed, of_every_outcome
 
 from bertsecrets.formats import Outcome, VerdictsFile, json_schema
 from bertsecrets.report.json import badge
+from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import read_json, write_json
 from bertsecrets.store.verdicts import keep_verdict
 
@@ -112,3 +114,14 @@ def test_a_badge_of_a_run_that_lacks_something_says_so():
         shown = badge(lacking)
         assert (shown["isError"], shown["color"]) == (True, "red")
         assert shown["message"].endswith(", incomplete")
+
+
+def test_the_precision_named_is_that_in_which_checkpoints_were_trained_not_that_of_the_settings():
+    verdict = beats("D2-rte", 80, 20)
+    assert filed([verdict]).settings["finetune"]["precision"] == load_settings().finetune.precision == "float32"
+    trained = [
+        replace(one, provenance={**one.provenance, "training": {"precision": "bfloat16"}})
+        for one in verdict.measurements
+    ]
+    shown = filed([replace(verdict, measurements=tuple(trained))])
+    assert shown.settings["finetune"]["precision"] == "bfloat16"
