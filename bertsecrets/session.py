@@ -178,6 +178,14 @@ class Session:
             return
         loading.open_config(self.ref(model or self.model))
 
+    def speaks_of(self, case: Case) -> bool:
+        """Return whether a case is about models of this one's architecture.
+
+        Raises:
+            UserError: the case is about particular architectures, and the model is not available.
+        """
+        return not case.claim.architectures or case.speaks_of(loading.open_config(self.ref(self.model)).model_type)
+
     # ------------------------------------------------------------------ in Python
 
     def subject(self, task_name: str | None, init: str = "pretrained", seed: int = 1) -> Subject:
@@ -683,6 +691,7 @@ class Session:
             **facts,
             "official_data": facts["official_data"] and (of_training.get("data") or {}).get("official", True),
             "train_limit": of_training.get("train_limit"),
+            "architecture": ModelRef.in_folder(run.folder).model_type() if run.folder else None,
             "checkpoint": run.folder.name if run.folder else None,
             "checkpoint_made_by": key.made_by if key else None,
             "training": manifest.get("training"),

@@ -177,7 +177,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         missing = [problem for name in names if (problem := run.resources.rows.missing(name))]
         if missing and len(missing) == len(names):
             raise UserError(missing[0])
-        possible = [case for case in selected if missing_for(run, case) is None]
+        possible = [case for case in selected if run.speaks_of(case) and missing_for(run, case) is None]
         session.config.stash[BUDGET] = Budget(run, possible, tell=tell)
         judges_one = run.options.checkpoint is not None
         if not judges_one and not hasattr(
@@ -283,6 +283,8 @@ def judged(run_session, benchmark, request: pytest.FixtureRequest):
         leave_open(case, reason)
 
     def run(case: Case) -> Verdict:
+        if not run_session.speaks_of(case):
+            pytest.skip(f"about {' and '.join(case.claim.architectures)} alone")
         reason = missing(run_session, case)
         if reason:
             lacking(case, reason)

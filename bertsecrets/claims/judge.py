@@ -76,7 +76,7 @@ def _judge(
     assert claim.quantity is not None
     assert claim.expect is not None
     measurements = tuple(measurement for needed in by_seed for measurement in all_of(needed))
-    problem = shape_problem(case, measurements[0])
+    problem = model_problem(case, measurements[0])
     try:
         quantity = QUANTITIES[claim.quantity]
         estimands = [] if problem else [quantity.read(needed, **claim.arguments) for needed in by_seed]
@@ -300,8 +300,11 @@ def _notes(estimands: Sequence[Estimand]) -> list[str]:
     return [f"seed {place}: {note}" for place, note in enumerate(by_seed, start=1) if note]
 
 
-def shape_problem(case: Case, measurement: Measurement) -> str | None:
-    """Return why a claim about particular layers or heads cannot be judged on the measured model; None if it can."""
+def model_problem(case: Case, measurement: Measurement) -> str | None:
+    """Return why a claim does not speak of models of this architecture or shape; None if it does."""
+    architecture = measurement.provenance.get("architecture")
+    if not case.speaks_of(architecture):
+        return f"is about {' and '.join(case.claim.architectures)}; the model is {architecture or 'unknown'}"
     wanted = case.claim.needs_shape
     if wanted is None:
         return None

@@ -207,7 +207,8 @@ def is_kept(shelf: Shelf, case: Case, model: str, seeds: Sequence[int]) -> bool:
     if missing(shelf, case) is not None:
         return False
     return all(
-        shelf.find(one.measure, subject, one.options) is not None
+        (found := shelf.find(one.measure, subject, one.options)) is not None
+        and case.speaks_of(found.provenance.get("architecture"))
         for of_seed in _subjects(plan(shelf, case), model, seeds)
         for one, subject in of_seed
     )

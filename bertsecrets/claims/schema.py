@@ -66,6 +66,7 @@ class Claim(Section):
     says the opposite are a claim of their own, whose variant ends in `not`.
     `needs_shape` are the layers and heads of the only models for which a claim about numbered heads, or about a map of
     all heads, has a meaning; `relative` is the claim, if there is one, that asks the same of a model of any shape.
+    `architectures` are those of which the claim speaks, as transformers names them (`gpt2`); by default every one.
     """
 
     id: str = Field(pattern=r"^[A-I][0-9]+p?$")
@@ -89,6 +90,7 @@ class Claim(Section):
     over_tasks: Literal["all", "most"] | None = None
     needs_shape: tuple[PositiveInt, PositiveInt] | None = None
     relative: str | None = None
+    architectures: tuple[str, ...] = ()
     known: tuple[Known, ...] = ()
     note: str = ""
 
@@ -195,6 +197,10 @@ class Case:
         """The unit of the claim, or that of its quantity."""
         quantity = self.claim.quantity
         return self.claim.unit or (QUANTITIES[quantity].unit if quantity else "")
+
+    def speaks_of(self, architecture: str | None) -> bool:
+        """Return whether the claim is about models of an architecture, named as transformers does."""
+        return not self.claim.architectures or architecture in self.claim.architectures
 
     def known_deviation(self, model: str) -> Known | None:
         """Return the deviation on record for this model, if any."""

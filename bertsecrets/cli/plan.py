@@ -82,7 +82,7 @@ def plan(options: argparse.Namespace) -> None:
         given = replace(given, keep_checkpoints="full")
     session = Session(given)
     bench = WithAllData(session)
-    problems = [(case, missing(bench, case)) for case in chosen]
+    problems = [(case, missing(bench, case)) for case in chosen if session.speaks_of(case)]
     possible = [case for case, problem in problems if problem is None]
     if not possible:
         reason = next((problem for _, problem in problems), "no implemented claim matches --task and --claim")

@@ -349,6 +349,8 @@ def open_session(options: RunOptions, chosen: list["Case"], names: Sequence[str]
     session = Session(options)
     if not chosen or any(reads_model(case) for case in chosen):
         session.check_model()
+    if chosen and not any(map(session.speaks_of, chosen)):
+        raise UserError(f"{chosen[0]} is about {' and '.join(chosen[0].claim.architectures)}: name one with --model")
     possible = _possible(session, chosen, names)
     if not possible:
         raise UserError(
@@ -383,12 +385,13 @@ def _possible(session: "Session", chosen: Sequence["Case"], names: Sequence[str]
 
 
 def asked_for(session: "Session", chosen: Sequence["Case"]) -> list["Case"]:
-    """Return the cases whose own task has data, and those that read none."""
+    """Return the cases about such models whose own task has data, and those that read none."""
     from bertsecrets.claims.plan import reads_rows
 
     reading = {case.task for case in chosen if reads_rows(case)}
     without = {name for name in reading if session.resources.rows.missing(name) is not None}
-    return [case for case in chosen if case.task not in without or not reads_rows(case)]
+    there = [case for case in chosen if case.task not in without or not reads_rows(case)]
+    return [case for case in there if session.speaks_of(case)]
 
 
 def _of_measurements(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> Judged:

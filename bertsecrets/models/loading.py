@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers.processors import Sequence, TemplateProcessing
 from torch import nn
 
 from bertsecrets.errors import NotApplicableError, RunError, UserError, first_line, shortened
@@ -152,6 +153,7 @@ def open_tokenizer(ref: ModelRef) -> Any:
         )
     if tokenizer.pad_token_id is None:  # GPT-2, Llama: padding is masked, so that any token will do
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    _separate_texts(tokenizer)
     try:
         tokenizer("A few words.", "And 2 more!")
     except Exception as error:  # tokenizers raises bare ones, such as for a vocabulary without the unknown token
@@ -159,6 +161,19 @@ def open_tokenizer(ref: ModelRef) -> Any:
     if not tokenizer.is_fast:
         raise UserError(f"{ref.name} has no fast tokenizer, which is needed to align words: save one as tokenizer.json")
     return tokenizer
+
+
+def _separate_texts(tokenizer: Any) -> None:
+    """Let a fast tokenizer that adds nothing to its texts put the token that ends a text before and between them.
+
+    So `<|endoftext|>` stands in GPT-2's inputs, which it has seen there in training; two texts would otherwise run on.
+    """
+    end, backend = tokenizer.eos_token, getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None or end is None or tokenizer.num_special_tokens_to_add(True):
+        return
+    template = TemplateProcessing(f"{end} $A", f"{end} $A {end} $B:1", [(end, tokenizer.eos_token_id)])
+    own = backend.post_processor
+    backend.post_processor = template if own is None else Sequence([own, template])
 
 
 def open_classifier(

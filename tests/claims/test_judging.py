@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from dataclasses import replace
 from functools import partial
 
 import measurements
@@ -15,7 +16,7 @@ from scipy import stats
 from bertsecrets.claims.band import band, format_interval, format_number, share_of_other_rows
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate
-from bertsecrets.claims.judge import decide_order, judge, shape_problem
+from bertsecrets.claims.judge import decide_order, judge, model_problem
 from bertsecrets.claims.plan import measure_case
 from bertsecrets.claims.quantity import REGISTERED
 from bertsecrets.claims.schema import Case
@@ -219,13 +220,23 @@ def test_a_constant_predictor_is_remarked():
 def test_a_claim_on_single_heads_fits_only_the_papers_shape():
     grid = made_up("heads-little-changed", needs_shape=(12, 12))
     fits, small = (measured("attention-change", {"cosine": np.ones(shape)}) for shape in ((12, 12), (6, 12)))
-    assert shape_problem(grid, fits) is None
-    assert shape_problem(grid, small) == "needs 12 layers x 12 heads; the model has 6 x 12"
+    assert model_problem(grid, fits) is None
+    assert model_problem(grid, small) == "needs 12 layers x 12 heads; the model has 6 x 12"
     named = made_up("heads-little-changed", needs_shape=(12, 12), relative="B4-own")
-    assert shape_problem(named, small).endswith("the model has 6 x 12; B4-own asks the same of any shape")
-    assert shape_problem(made_up(), small) is None
+    assert model_problem(named, small).endswith("the model has 6 x 12; B4-own asks the same of any shape")
+    assert model_problem(made_up(), small) is None
     verdict = judged(grid, small)
     assert (verdict.outcome, verdict.observed, verdict.band) == ("not applicable", None, None)
+
+
+def test_a_claim_about_an_architecture_is_judged_of_no_other():
+    of_gpt2 = made_up("heads-little-changed", architectures=("gpt2",))
+    seen = measured("attention-change", {"cosine": np.ones((2, 2))})
+    bert, gpt2 = (replace(seen, provenance={**seen.provenance, "architecture": name}) for name in ("bert", "gpt2"))
+    assert model_problem(of_gpt2, bert) == "is about gpt2; the model is bert"
+    assert model_problem(of_gpt2, seen) == "is about gpt2; the model is unknown"
+    assert model_problem(of_gpt2, gpt2) is None
+    assert model_problem(made_up("heads-little-changed"), gpt2) is None
 
 
 @pytest.mark.parametrize(
@@ -278,6 +289,8 @@ def maps(measure, **layers):
 def test_the_last_two_layers_against_the_least_of_the_others():
     assert read("last-two-layers", maps("attention-change", cosine=[0.9, 0.7, 0.8, 0.4, 0.5])) == pytest.approx(-0.2)
     assert read("last-two-layers", maps("attention-change", cosine=[0.9, 0.3, 0.4, 0.5])) == pytest.approx(0.5 - 0.3)
+    assert read("first-two-layers", maps("attention-change", cosine=[0.9, 0.7, 0.8, 0.4])) == pytest.approx(0.7 - 0.8)
+    assert read("first-two-layers", maps("attention-change", cosine=[0.9, 0.8, 0.3, 0.5])) == pytest.approx(0.8 - 0.5)
 
 
 def test_the_share_of_heads_that_changed_little():
@@ -309,6 +322,8 @@ def test_the_depth_of_two_tokens():
 def test_quantities_that_a_model_cannot_have():
     with pytest.raises(NotApplicableError, match="2 layers"):
         read("last-two-layers", maps("attention-change", cosine=[0.9, 0.7]))
+    with pytest.raises(NotApplicableError, match="none after the first two"):
+        read("first-two-layers", maps("attention-change", cosine=[0.9, 0.7]))
     with pytest.raises(NotApplicableError, match="one layer"):
         read("depth-gap", maps("special-tokens", cls=[0.1], sep=[0.1]))
     with pytest.raises(NotApplicableError, match=r"no \[CLS\]"):

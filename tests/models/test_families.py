@@ -1,5 +1,7 @@
 """Every architecture family against a plain reference, one example at a time, that shares no code with the suite."""
 
+import shutil
+
 import matrix
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from bertsecrets.measures.special_tokens import SpecialTokenObserver
 from bertsecrets.models.attention import Pass
 from bertsecrets.models.encoding import Batch, Encoded, predict, tokenize
 from bertsecrets.models.finetune import finetune
-from bertsecrets.models.loading import OpenModel, open_classifier, open_encoder, special_ids
+from bertsecrets.models.loading import OpenModel, open_classifier, open_encoder, open_tokenizer, special_ids
 from bertsecrets.models.locations import locate
 from bertsecrets.settings import load_settings
 from bertsecrets.texts.glue import load_folder
@@ -106,6 +108,29 @@ def test_any_heads_disabled_equal_the_plain_way(classifier, encoded, family):
     expected = plain(classifier.model, encoded, SETS)
     assert np.abs(expected - expected[3]).max((1, 2))[[i for i, heads in enumerate(SETS) if heads]].min() > 1e-6
     np.testing.assert_allclose(ablate(classifier, encoded, SETS), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "qwen2"])
+def test_the_token_that_ends_a_text_stands_before_the_first_and_between_two(folders, family, tmp_path):
+    folder = shutil.copytree(folders[family], tmp_path / family)
+    for _ in range(2):  # also of a tokenizer that was saved with it
+        tokenizer = open_tokenizer(locate(str(folder)))
+        end = tokenizer.eos_token_id
+        one, two = (tokenizer(*texts)["input_ids"] for texts in (["No ."], ["No .", "He was late ."]))
+        assert one[0] == end
+        assert one.count(end) == 1
+        assert [two[0], two[len(one)]] == [end, end]
+        assert two[: len(one)] == one
+        assert two.count(end) == 2
+        tokenizer.save_pretrained(folder)
+
+
+def test_disabling_any_layer_of_gpt2_changes_the_logits(folders):
+    classifier = open_classifier(locate(str(folders["gpt2"])), task("rte"))
+    encoded = tokenize(classifier.tokenizer, TEXTS, PAIRS, 64)[0]
+    layers = [frozenset((layer, head) for head in range(HEADS)) for layer in range(LAYERS)]
+    whole, *without = ablate(classifier, encoded, [frozenset(), *layers])
+    assert min(np.abs(logits - whole).max() for logits in without) > 1e-4
 
 
 @pytest.mark.parametrize("family", [*WITH_MAPS, *WITHOUT_MAPS])

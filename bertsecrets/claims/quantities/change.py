@@ -28,6 +28,20 @@ def last_two(change: Measurement) -> Estimand:
     return replace(Estimand.of(layers, pairs, clusters=clusters_of(change)), extreme="most")
 
 
+@quantity("first-two-layers", unit="cosine", change=CHANGE)
+def first_two(change: Measurement) -> Estimand:
+    """Return the smaller mean similarity of the first two layers minus the largest of all later layers."""
+    layers = by_layer(change, "cosine")
+    if layers.shape[1] < 3:
+        raise NotApplicableError(f"the model has {layers.shape[1]} layers, so none after the first two")
+
+    def pairs(mean: np.ndarray) -> np.ndarray:
+        apart = mean[..., :2, None] - mean[..., None, 2:]
+        return apart.reshape(*mean.shape[:-1], -1)
+
+    return replace(Estimand.of(layers, pairs, clusters=clusters_of(change)), extreme="least")
+
+
 @quantity("heads-little-changed", unit="percent", within=(0, 100), change=CHANGE)
 def little_changed(change: Measurement) -> Estimand:
     """Return the percentage of heads whose mean similarity is above 0.7; NaN if that of any head is."""
