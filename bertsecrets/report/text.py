@@ -325,7 +325,9 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[Mapping
     """
     claim, tasks = cases[0].claim, [case.task for case in cases]
     yield f"{claim_name(claim)}: {claim.statement}"
-    facts = {"source": cite(claim.source), "about": " and ".join(claim.architectures), "measured as": claim.how, "note": claim.note, "measure": claim.measure,
+    about = " and ".join(claim.architectures)
+    facts = {"source": cite(claim.source), "about": about, "measured as": claim.how, "note": claim.note,
+             "measure": claim.measure,
              "quantity": claim.quantity, "arguments": claim.arguments, "judged under": _readings(cases[0]),
              "status": status(claim)}  # fmt: skip
     for name, fact in facts.items():
