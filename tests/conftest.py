@@ -17,6 +17,7 @@ from jaxtyping import install_import_hook
 
 install_import_hook("bertsecrets", "shapes.check")  # before anything of the package is imported
 
+import gc
 import shutil
 from pathlib import Path
 
@@ -45,6 +46,13 @@ def same_threads():
     yield
     if torch.get_num_threads() != before:
         torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_old_is_collected_again():
+    """Every training ends with a collection, which need not look at what earlier modules have imported."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
