@@ -36,6 +36,7 @@ demo: $(VENV)/installed $(VENV)/maps
 	$(BIN)/bertsecrets report --model minilm --task rte --glue $(DEMO)/glue --allow-unofficial-data --offline --seeds 1 \
 		--store $(DEMO) --json $(DEMO)/verdicts.json --html $(DEMO)/report.html --markdown $(DEMO)/summary.md \
 		|| [ $$? -eq 1 ]  # some claims deviate on this corpus
+	@echo "to look at it: open $(DEMO)/report.html; to go on: source $(BIN)/activate"
 
 # The demo as a DVC pipeline (docs/dvc.md); its values stay in params.yaml.
 pipeline-demo: $(VENV)/installed

@@ -34,6 +34,10 @@ SECTIONS = {  # of K19, by the letters of claims' ids
     "G": "4.6 Disabling heads and layers",
     "H": "The same questions on GPT-2 small",
 }
+MADE_UP = (
+    "these sentence pairs are made up by the suite: the verdicts show that it works, and say nothing about the paper"
+)
+NEXT = "next, your model on GLUE's RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
 NOT_DECIDABLE = "not decidable"  # instead of a band that holds nearly everything
 PAPERS = {  # by the short names that claims use
     "K19": "Kovaleva et al. 2019",
@@ -234,9 +238,18 @@ def seeds_in_words(seeds: Iterable[int]) -> str:
 
 
 def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
-    """Return what the verdicts of a run say together, in lines: claims over tasks, false alarms, what survives them."""
+    """Return what the verdicts of a run say together, in lines.
+
+    These are: claims over tasks, false alarms, what survives them, and that the data are made up, where they are.
+    """
     of_tasks = [_over_tasks_line(one, confidence) for one in over_tasks(verdicts, confidence)]
-    return [*of_tasks, *_together_lines(together(verdicts, confidence))]
+    return [*of_tasks, *_together_lines(together(verdicts, confidence)), *made_up_lines(verdicts)]
+
+
+def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return that verdicts come from the suite's own corpus, and what to run next; nothing where none do."""
+    measured = [one for verdict in verdicts for one in verdict.measurements]
+    return [MADE_UP, NEXT] if any(one.provenance.get("made_up_data") for one in measured) else []
 
 
 def _over_tasks_line(found: OverTasks, confidence: float) -> str:

@@ -26,6 +26,7 @@ from bertsecrets.texts.tasks import Task
 GLUE_HUB = "nyu-mll/glue"
 GLUE_REVISION = "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
 SPLITS = ("train", "dev")
+MADE_UP = "made_up"  # a column of the suite's own corpus, which no data set of GLUE's has
 FETCHED = "fetched.json"  # in a GLUE folder that `fetch --output` wrote: what its splits were
 SCORE = re.compile(r"[0-9]{1,3}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")  # float() also takes 1_0 and other digits
 
@@ -70,7 +71,8 @@ class Split:
     """One split of one task, in file order.
 
     `labels` are class names, or scores from 0 to 5 for STS-B. `official` says whether it is GLUE's own, as far as that
-    is known; results from other data are marked as unofficial. `fingerprint` is a sha256 over texts and labels, so that
+    is known; results from other data are marked as unofficial. `made_up` says whether it is the suite's own corpus.
+    `fingerprint` is a sha256 over texts and labels, so that
     the hub and a local copy of the same rows agree.
     """
 
@@ -81,6 +83,7 @@ class Split:
     labels: Sequence[str] | Sequence[float]
     origin: str
     official: bool
+    made_up: bool = False
 
     def __len__(self) -> int:
         return len(self.sentence1)
@@ -221,7 +224,13 @@ def load_folder(glue: Path, task: Task, name: str) -> Split:
     if not firsts:
         raise UserError(f"{path} has no rows under its header: it should hold {task.title}'s {name} split")
     second_column = seconds if task.sentence2 else None
-    return Split(task, name, firsts, second_column, labels, str(path), official=True)
+    return Split(task, name, firsts, second_column, labels, str(path), official=True, made_up=_made_up(path))
+
+
+def _made_up(path: Path) -> bool:
+    """Return whether a file's header says that the suite wrote its rows."""
+    with path.open(encoding="utf-8") as file:
+        return MADE_UP in file.readline().rstrip("\n").split("\t")
 
 
 def _rows(path: Path, task: Task) -> Iterator[tuple[int, tuple[str, str, str]]]:

@@ -12,7 +12,7 @@ from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.html import page
 from bertsecrets.report.json import as_file, metrics
-from bertsecrets.report.text import count_line, describe, run_lines, verdict_row
+from bertsecrets.report.text import MADE_UP, NEXT, count_line, describe, run_lines, verdict_row
 from bertsecrets.settings import load_settings
 from bertsecrets.types import Measurement, Subject
 
@@ -59,6 +59,14 @@ def test_a_run_in_which_nothing_was_judged_says_nothing_more():
 def test_a_run_without_deviations_says_how_many_there_could_be():
     (line,) = run_lines([verdict("C2-rte", "reproduced", 1.0, 0.001)], 0.95)
     assert line == "1 claim was judged at 95 %: if all are true, up to 0.05 of them deviate by chance"
+
+
+def test_made_up_data_are_named_last(run):
+    (measurement,) = run[0].measurements
+    made_up = replace(measurement, provenance=measurement.provenance | {"made_up_data": True})
+    verdicts = [replace(run[0], measurements=(made_up,)), *run[1:]]
+    assert run_lines(verdicts, 0.95)[-2:] == [MADE_UP, NEXT]
+    assert MADE_UP not in run_lines(run, 0.95)
 
 
 def test_programs_and_readers_are_told_the_same(run):

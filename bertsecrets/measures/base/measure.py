@@ -232,7 +232,7 @@ class Measure(ABC):
         return Key(self.inputs(run), self.made_by(run.resources.device))
 
     def data_facts(self, run: Run) -> dict[str, Any]:
-        """Return origin, fingerprint, official status and limit of the data, for the provenance.
+        """Return origin, fingerprint, status and limit of the data, for the provenance.
 
         The limit is the number of rows, if limits of the run leave some out.
         """
@@ -242,6 +242,7 @@ class Measure(ABC):
             "data": public_origin(rows),
             "data_fingerprint": rows.fingerprint,
             "official_data": rows.official,
+            "made_up_data": rows.made_up,
             "limit": len(rows) if len(rows) < unlimited else None,
         }
 

@@ -37,7 +37,7 @@ CHANGES = {
     "a seed below zero": ("seed: 2019", "seed: -1", "judge.seed"),
     "a seed too large": ("seed: 2019", "seed: 4294967296", "judge.seed"),
     "a date that is none": ("epochs: 3", "epochs: 2019-99-99", "month must be in"),
-    "a billion rows": ("train_rows: 800", "train_rows: 1000000000", "corpus.train_rows"),
+    "a billion rows": ("train_rows: 1600", "train_rows: 1000000000", "corpus.train_rows"),
     "an unknown initialisation": ("[pretrained, random, untrained]", "[pretrainde]", "sets.demo.grid.init.0"),
     "a tab": ("  epochs: 3", "\tepochs: 3", "not valid YAML"),
     "Python code": ("epochs: 3", "epochs: !!python/object/apply:os.system ['true']", "not valid YAML"),
