@@ -361,10 +361,10 @@ def balance(glue):
     """Give a corpus RTE's official class counts, so that its results count as whole; its labels mean nothing then."""
     for name, yes in {"train": 1249, "dev": 146}.items():
         file = glue / "RTE" / f"{name}.tsv"
-        header, *rows = file.read_text().splitlines()
-        texts = [row.rsplit("\t", 1)[0] for row in rows]
+        rows = file.read_text().splitlines()[1:]
+        texts = ["\t".join(row.split("\t")[:3]) for row in rows]  # without label and relation
         labelled = [f"{text}\t{'entailment' if i < yes else 'not_entailment'}" for i, text in enumerate(texts)]
-        file.write_text("\n".join([header, *labelled]) + "\n")
+        file.write_text("\n".join(["index\tsentence1\tsentence2\tlabel", *labelled]) + "\n")
 
 
 def test_k_selects_by_task_claim_and_family():

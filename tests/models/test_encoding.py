@@ -117,10 +117,10 @@ def test_a_cased_copy_leaves_capitals_and_the_vocabulary_alone(tiny_vocabulary):
     assert lower_cases(tiny_vocabulary)
     other = cased(tiny_vocabulary)
     assert not lower_cases(other)
-    assert tiny_vocabulary.tokenize("Never were") == ["never", "were"]
-    assert other.tokenize("Never were") == ["[UNK]", "were"]
+    assert tiny_vocabulary.tokenize("Sold keys") == ["sold", "keys"]
+    assert other.tokenize("Sold keys") == ["[UNK]", "keys"]
     assert other.get_vocab() == tiny_vocabulary.get_vocab()
-    assert tiny_vocabulary.tokenize("Never") == ["never"]  # the original is as it was
+    assert tiny_vocabulary.tokenize("Sold") == ["sold"]  # the original is as it was
 
 
 @pytest.mark.parametrize(

@@ -176,10 +176,10 @@ def test_half_layers_keep_about_half_for_the_backward_pass():
 def test_memory_that_holds_a_training_in_half_layers_only_is_enough_for_it(tiny_bert, tiny_glue, tmp_path, monkeypatch):
     split = load_folder(tiny_glue, task("rte"), "train")
     model = open_classifier(locate(str(tiny_bert)), task("rte")).model
-    whole, half = (memory.training_bytes(model, 64, 40, precision) for precision in ("float32", "bfloat16"))
+    whole, half = (memory.training_bytes(model, 64, 16, precision) for precision in ("float32", "bfloat16"))
     monkeypatch.setattr(memory, "available_bytes", lambda: (whole + half) // 2)
     monkeypatch.setattr(memory.Budget, "of", classmethod(lambda cls, device, width: cls(2048, 2048)))
-    changes = {"batch_size": 64, "max_length": 40, "epochs": 1}
+    changes = {"batch_size": 64, "max_length": 16, "epochs": 1}
     with pytest.raises(UserError, match="needs about"):
         train(tiny_bert, split, tmp_path / "whole", **changes)
     assert train(tiny_bert, split, tmp_path / "half", **changes, precision="bfloat16")["attention"] == "half layers"

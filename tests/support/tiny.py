@@ -2,6 +2,7 @@
 
 import re
 import string
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -27,13 +28,17 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def vocabulary() -> list[str]:
-    """Special tokens, the letters as whole and continuing pieces, and every word of the suite's own corpus."""
+    """Every word of the suite's own corpus, and the pieces of all others."""
     lists = (corpus.PEOPLE, corpus.THINGS, corpus.PLACES, corpus.DAYS, corpus.DEEDS, corpus.TRANSFERS, corpus.NUMBERS)
     texts = [text for part in lists for text in part]
-    words = sorted({*re.findall("[a-z]+", " ".join(texts).lower()), "but", "not", "to"} - set(string.ascii_lowercase))
+    return pieces({*re.findall("[a-z]+", " ".join(texts).lower()), "but", "not", "to"} - set(string.ascii_lowercase))
+
+
+def pieces(words: Iterable[str]) -> list[str]:
+    """Special tokens, the letters as whole and continuing pieces, and words."""
     letters = list(string.ascii_lowercase + string.digits)
     assert not set(letters) & set(words)
-    return [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *".,'\"!?", *words]
+    return [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *".,'\"!?", *sorted(words)]
 
 
 def save_tokenizer(folder: Path, words: list[str] | None = None) -> BertTokenizerFast:
