@@ -9,6 +9,7 @@ else
 TORCH ?= torch==2.13.0
 endif
 DEMO ?= runs/demo
+SEEDS ?= 1
 # `make LOCKED=yes ...` installs the versions of requirements-dev.txt, checked by their sha256, instead of the newest.
 LOCKED ?=
 LOCK := requirements-dev.txt
@@ -33,10 +34,15 @@ $(VENV)/maps: data/patterns.dvc $(VENV)/installed
 
 demo: $(VENV)/installed $(VENV)/maps
 	$(BIN)/bertsecrets corpus $(DEMO)/glue
-	$(BIN)/bertsecrets report --model minilm --task rte --glue $(DEMO)/glue --allow-unofficial-data --offline --seeds 1 \
+	$(BIN)/bertsecrets report --model minilm --task rte --glue $(DEMO)/glue --allow-unofficial-data --offline --seeds $(SEEDS) \
 		--store $(DEMO) --json $(DEMO)/verdicts.json --html $(DEMO)/report.html --markdown $(DEMO)/summary.md \
 		|| [ $$? -eq 1 ]  # some claims deviate on this corpus
-	@echo "to look at it: open $(DEMO)/report.html; to go on: source $(BIN)/activate"
+	@echo
+	@echo "Made-up sentence pairs: these verdicts show that the suite works, and say nothing about the paper."
+	@echo "Look at the page:  $(abspath $(DEMO))/report.html"
+	@echo "Go on:             source $(BIN)/activate"
+	@echo "                   bertsecrets explain G1"
+	@echo "                   pytest benchmarks -k rte --model NAME-OR-FOLDER --glue FOLDER"
 
 # The demo as a DVC pipeline (docs/dvc.md); its values stay in params.yaml.
 pipeline-demo: $(VENV)/installed
