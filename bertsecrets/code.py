@@ -16,7 +16,7 @@ from bertsecrets.errors import UserError
 
 PACKAGE = __name__.partition(".")[0]
 # Parts of the package that compute nothing: messages, files, keys, reports, commands.
-NOT_COMPUTING = ("errors", "extras", "code", "store", "hub", "provenance", "report", "options", "cli")
+NOT_COMPUTING = ("errors", "progress", "extras", "code", "store", "hub", "provenance", "report", "options", "cli")
 AT_START = {path: path.stat().st_mtime_ns for path in Path(__file__).parent.rglob("*.py")}
 TYPES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # what may have a docstring
 

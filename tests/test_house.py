@@ -16,6 +16,7 @@ PACKAGE = Path(bertsecrets.__file__).parent
 ORDER = (
     *(
         "errors",
+        "progress",
         "reading",
         "types",
         "formats",

@@ -16,7 +16,7 @@ from pydantic import Field, PositiveInt, ValidationError, model_validator
 from bertsecrets.claims.figure import Cited, TaskFigure
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError, near_matches
-from bertsecrets.measures.registry import get_measure, measure_names
+from bertsecrets.measures.registry import is_seedless, measure_names
 from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
 from bertsecrets.settings import Section, in_words, project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
@@ -157,7 +157,7 @@ class Claim(Section):
     def seedless(self) -> bool:
         """True if nothing that the claim needs is trained, so that seeds make no difference."""
         assert self.quantity is not None
-        return all(get_measure(need.measure).seedless for need in QUANTITIES[self.quantity].needs.values())
+        return all(is_seedless(need.measure) for need in QUANTITIES[self.quantity].needs.values())
 
     @property
     def name(self) -> str:

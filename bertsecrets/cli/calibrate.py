@@ -3,11 +3,12 @@
 import argparse
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
 from bertsecrets.options import path
+from bertsecrets.progress import progress
 
 if TYPE_CHECKING:
     from bertsecrets.claims.calibration.rates import Cell, Rates
@@ -88,18 +89,25 @@ def _all_rates(wanted: Sequence["Cell"], worlds: int, settings: "JudgeParams", j
     """Return the rates of all cells, which several processes may count."""
     from functools import partial
 
-    from tqdm.auto import tqdm
-
     from bertsecrets.claims.calibration.rates import rates
 
     one = partial(rates, worlds=worlds, settings=settings)
-    show = partial(tqdm, total=len(wanted), desc="cells", disable=bool(os.environ.get("TQDM_DISABLE")))
     if jobs == 1:
-        return list(show(map(one, wanted)))
+        return _counted(map(one, wanted), len(wanted))
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")  # of each process
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        return list(show(pool.map(one, wanted)))
+        return _counted(pool.map(one, wanted), len(wanted))
+
+
+def _counted(found: "Iterable[Rates]", total: int) -> list["Rates"]:
+    """Return what comes, showing how much has."""
+    every = []
+    with progress("cells", total, "cell") as shown:
+        for one in found:
+            every.append(one)
+            shown.advance()
+    return every

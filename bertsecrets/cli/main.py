@@ -117,7 +117,11 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
     except UserError as error:
         return _tell(error)
     except KeyboardInterrupt as signalled:
-        return _tell("interrupted; finished results are in the store", interrupted(signalled))
+        return _tell(
+            f"interrupted; what is finished is kept in {RunOptions.of(options).store_folder}: "
+            "the same command goes on from there",
+            interrupted(signalled),
+        )
     except BrokenPipeError:
         _drop_output()
     except Exception as error:

@@ -1,10 +1,12 @@
-"""What a run says beside its results: the suite's own warnings, one line each, and progress bars on terminals alone."""
+"""What a run says beside its results: the suite's own warnings, one line each, and bars on terminals alone."""
 
 import os
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from bertsecrets.progress import IN_LOGS, SWITCH
 
 
 @contextmanager
@@ -31,17 +33,18 @@ def tell(line: str) -> None:
 
 @contextmanager
 def bars_on_terminals() -> Iterator[None]:
-    """Leave out all progress bars inside the block if standard error is no terminal: in a log each would be many lines.
+    """Leave out libraries' progress bars inside the block if standard error is no terminal: in a log each would be many
+    lines. Our own progress is a line now and then there (`progress`).
 
     tqdm reads the variable when it is first imported, and processes that are started here hand it on. Set by the user,
-    it leaves the bars out on a terminal too.
+    it leaves all of them out.
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
-    if terminal or "TQDM_DISABLE" in os.environ:
+    if terminal or SWITCH in os.environ:
         yield
         return
-    os.environ["TQDM_DISABLE"] = "1"
+    os.environ[SWITCH] = IN_LOGS
     try:
         yield
     finally:
-        os.environ.pop("TQDM_DISABLE", None)
+        os.environ.pop(SWITCH, None)

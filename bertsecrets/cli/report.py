@@ -110,6 +110,7 @@ class Judged:
     Args:
         cases: those that can be measured.
         asked: all that were asked for, of tasks that have data.
+        tell: is given a line on each verdict as soon as there is one.
     """
 
     model: str
@@ -118,6 +119,7 @@ class Judged:
     verdicts: list["Verdict"] = field(default_factory=list)
     ended: BaseException | None = None
     crash: Exception | None = None
+    tell: Callable[[str], None] | None = None
 
     def run(self, judge: Callable[["Case"], "Verdict"], cases: Sequence["Case"]) -> None:
         """Judge cases, all or some of them once more; one that fails does not take the others with it."""
@@ -139,10 +141,14 @@ class Judged:
             self.ended = error
 
     def _keep(self, verdict: "Verdict") -> None:
-        """Keep a verdict, instead of an earlier one on the same case."""
-        places = {str(one.case): place for place, one in enumerate(self.verdicts)}
-        place = places.get(str(verdict.case), len(self.verdicts))
-        self.verdicts[place : place + 1] = [verdict]
+        """Keep a verdict, instead of an earlier one on the same case; all are in the order of the cases."""
+        from bertsecrets.report.terminal import verdict_line
+
+        if self.tell is not None:
+            self.tell(verdict_line(verdict))
+        places = {str(case): place for place, case in enumerate(self.cases)}
+        others = [one for one in self.verdicts if str(one.case) != str(verdict.case)]
+        self.verdicts = sorted([*others, verdict], key=lambda one: places[str(one.case)])
 
     @property
     def note(self) -> str:
@@ -220,6 +226,8 @@ def judged_by(
 ) -> Judged:
     """Return the verdicts on cases; a session that adds seeds adds them for the cases that are still open.
 
+    Claims for which nothing has to be made come first. Where anything has, each verdict is told as soon as it is there.
+
     Args:
         bench: makes what cases need on some seeds, and returns the source of it.
         jobs: at a time.
@@ -232,20 +240,25 @@ def judged_by(
     from bertsecrets.claims.plan import measure_case
     from bertsecrets.planning.budget import Budget
     from bertsecrets.planning.disk import announce
+    from bertsecrets.planning.prepare import stored_first
 
     judged, chosen = Judged(session.model, possible, asked), possible
     budget = Budget(session, at_once=jobs, tell=tell)
 
     def look(seeds: Sequence[int]) -> None:
-        if session.options.checkpoint is None:
-            announce(session, chosen, seeds, at_once=trained_at_once, tell=tell)
-        source = bench(chosen, seeds)
-
-        def judge(case: "Case") -> "Verdict":
+        def judge(source: "Bench", case: "Case") -> "Verdict":
             measured = measure_case(source, case, session.model, seeds)
             return session.verdict(case, measured, first=len(seeds))
 
-        judged.run(judge, chosen)
+        own = session.options.checkpoint is not None
+        ready, waiting = ([], chosen) if own else stored_first(session, chosen, seeds)
+        judged.tell = tell if waiting else judged.tell
+        judged.run(partial(judge, session), ready)
+        if not waiting or judged.ended is not None:
+            return
+        if not own:
+            announce(session, waiting, seeds, at_once=trained_at_once, tell=tell)
+        judged.run(partial(judge, bench(waiting, seeds)), waiting)
 
     look(session.looks[0])
     try:

@@ -8,7 +8,6 @@ the opposite direction (target -> core element) are measured too, because the pa
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import EncoderMeasure, Resources, Results, Run
@@ -18,6 +17,7 @@ from bertsecrets.measures.base.observers import PairObserver
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, all_pairs, encode_words, zipped_pairs
 from bertsecrets.models.attention import Pass
+from bertsecrets.progress import progress
 from bertsecrets.store.files import file_sha256, folder_digest
 from bertsecrets.texts.framenet import FrameSentence
 from bertsecrets.texts.framenet_xml import open_frames
@@ -65,8 +65,8 @@ class FrameHeads(EncoderMeasure):
         length = encoder.fit(run.resources.settings.attention.max_length)
         encoded, alignment = encode_words(encoder.tokenizer, [s.sentence for s in sentences], max_length=length)
         observer = frame_observer(alignment, sentences, encoder.layers, encoder.heads)
-        with tqdm(total=len(encoded), desc=f"frames of {run.subject.model}", unit="sentence") as bar:
-            Pass(encoder).feed(encoded, [observer], bar.update)
+        with progress(f"frames of {run.subject.model}", len(encoded), "sentence") as shown:
+            Pass(encoder).feed(encoded, [observer], shown.advance)
         return {self.name: observer.compute()}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:

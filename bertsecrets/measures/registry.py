@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound="type[Measure]")
 _REGISTERED: dict[str, "Measure"] = {}
+SEEDLESS = ("example-sentence", "frame-heads")  # those of the suite that are, known before they are imported
 
 
 def measure(name: str, *, title: str, source: str, version: int = 1) -> Callable[[M], M]:
@@ -82,3 +83,8 @@ def get_measure(name: str) -> "Measure":
             raise UserError(f"unknown measure {name!r}: {near_matches(name, measure_names())}")
         importlib.import_module(f"bertsecrets.measures.{name.replace('-', '_')}")
     return _REGISTERED[name]
+
+
+def is_seedless(name: str) -> bool:
+    """Return whether no seed changes a measure's results; one of the suite is not imported for this."""
+    return _REGISTERED[name].seedless if name in _REGISTERED else name in SEEDLESS

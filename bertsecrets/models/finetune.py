@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from tqdm.auto import tqdm
 from transformers import DataCollatorWithPadding
 from transformers.trainer_pt_utils import get_length_grouped_indices, get_parameter_names
 from transformers.trainer_utils import align_special_tokens, set_seed
@@ -37,6 +36,7 @@ from bertsecrets.models.memory import (
 )
 from bertsecrets.models.processes import ALONE, Processes
 from bertsecrets.models.training_state import State, keep, newest, random_state, set_random_state, tell
+from bertsecrets.progress import progress
 from bertsecrets.provenance import best_precision
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts.glue import Split
@@ -245,15 +245,14 @@ class Training:
                 tell(f"{title}: continued at step {self.step} of {self.steps}")
         logged = max(1, self.steps // RECORDED)
         first = self.step
-        with tqdm(total=self.steps, initial=first, desc=title, unit="step") as bar:
+        with progress(title, self.steps, "step", done=first) as shown:
             while self.step < self.steps:
                 self.take_step()
                 if self.step % logged == 0:
                     self.record(logged, states)
                 rate = (self.step - first) * self.settings.batch_size / max(time.monotonic() - began, 1e-9)
                 loss = f"{self.losses[-1]:.3f}" if self.losses else "-"
-                bar.set_postfix_str(f"loss {loss}, {rate:.0f} examples/s", refresh=False)
-                bar.update()
+                shown.advance(note=f"loss {loss}, {rate:.0f} examples/s")
                 due = self.step < self.steps and time.monotonic() - saved >= interval
                 if states is not None and due and (self.processes.count == 1 or not self.unchecked):
                     self.check(states)

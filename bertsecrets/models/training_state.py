@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from tqdm.auto import tqdm
 
 from bertsecrets.errors import UserError
 from bertsecrets.store.entries import damage, read_json, read_manifest, write_manifest
@@ -115,5 +114,5 @@ def set_random_state(tensors: Tensors, facts: dict[str, Any], device: torch.devi
 
 
 def tell(line: str) -> None:
-    """Write a line to standard error, above any progress bar."""
-    tqdm.write(line, file=sys.stderr)
+    """Write a line to standard error."""
+    print(line, file=sys.stderr, flush=True)

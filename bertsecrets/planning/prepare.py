@@ -103,6 +103,14 @@ def prepare_share(session: Session, cases: Sequence[Case], seeds: Sequence[int],
     return Prepared(session, _in_turn(session, [one for one in own if states[one.job] != "stored"], bars=of == 1))
 
 
+def stored_first(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
+    """Return the cases for which nothing has to be made on some seeds, and the others."""
+    needs = {str(case): steps_of(session, [case], session.model, seeds) for case in cases}
+    states = Estimator(session).states(list(dict.fromkeys(step for steps in needs.values() for step in steps)))
+    ready = {name for name, steps in needs.items() if all(states[step.job] == "stored" for step in steps)}
+    return [case for case in cases if str(case) in ready], [case for case in cases if str(case) not in ready]
+
+
 def prepare_in_turn(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Prepared | Session:
     """Make what cases need subject by subject in this process, where weights are let go of in between.
 

@@ -83,6 +83,15 @@ def verdict_table(verdicts: Sequence[Verdict], screen: Screen | None = None, *, 
     return "\n\n".join(filter(None, parts))
 
 
+def verdict_line(verdict: Verdict) -> str:
+    """Return a verdict in one line."""
+    parts = [f"{verdict.case}: {SIGNS[verdict.outcome]} {verdict.outcome}"]
+    if verdict.observed is not None:
+        parts.append(f"{', '.join(observed_lines(verdict))} {UNITS.get(verdict.unit, verdict.unit)}")
+        parts.append(f"{len(verdict.seeds)} seed{'s' if len(verdict.seeds) > 1 else ''}")
+    return ", ".join(parts)
+
+
 def task_grid(verdicts: Sequence[Verdict], screen: Screen | None = None) -> str:
     """Return a table of claims by tasks, with outcome and observed value; empty if there is only one task.
 

@@ -1,4 +1,4 @@
-"""Progress bars are for people who watch: none in a log or where TQDM_DISABLE is set, in commands and in pytest."""
+"""Bars are for people who watch: none in a log or where TQDM_DISABLE is set, in commands and in pytest."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TQDM_"))}
-BAR = "%|"  # of every bar of tqdm
+BAR = "\N{BOX DRAWINGS HEAVY HORIZONTAL}"  # of every bar
 
 
 def told(words, *, terminal: bool, **environment: str) -> str:
@@ -49,6 +49,8 @@ def test_bars_are_drawn_on_a_terminal(options, quick_params):
     said = told(words, terminal=True, BERTSECRETS_PARAMS=str(quick_params))
     assert [title for title in ("fine-tuning", "attention of", "disabling heads") if title not in said] == []
     assert BAR in said
+    assert "examples/s" in said
+    assert "100%" in said
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,7 @@ def test_bars_are_left_out_in_a_log_and_where_the_user_says_so(words, terminal, 
     said = told([*words, *options], terminal=terminal, BERTSECRETS_PARAMS=str(quick_params), **off)
     assert BAR not in said
     assert "\r" not in said.replace("\r\n", "\n")
+    assert "\x1b" not in said
 
 
 def test_a_calibration_draws_no_bar_against_the_users_will():

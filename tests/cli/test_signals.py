@@ -33,6 +33,7 @@ def interrupted(name, *more):
 builtins.__import__ = interrupted
 sys.exit(main(["claims"]))
 """
+GOES_ON = ": the same command goes on from there"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
@@ -53,7 +54,7 @@ def test_an_interrupted_training_leaves_nothing_behind(shared, tmp_path, number,
         process.send_signal(number)
         _, told = process.communicate(timeout=60)
     assert process.returncode == code
-    assert told == "bertsecrets: interrupted; finished results are in the store\n"
+    assert told == f"bertsecrets: interrupted; what is finished is kept in {tmp_path / 'runs'}{GOES_ON}\n"
     assert [path for path in (tmp_path / "runs" / "checkpoints").iterdir() if path.is_dir()] == []
 
 
@@ -72,4 +73,4 @@ def test_a_closed_terminal_does_not_end_what_nohup_started():
 def test_an_interrupt_while_the_commands_are_imported_is_one_line():
     done = subprocess.run([sys.executable, "-c", AT_ONCE], env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 130
-    assert done.stderr == "bertsecrets: interrupted; finished results are in the store\n"
+    assert done.stderr == f"bertsecrets: interrupted; what is finished is kept in runs{GOES_ON}\n"

@@ -225,7 +225,8 @@ def test_an_interrupted_run_ends_its_processes_and_leaves_nothing_behind(shared,
             time.sleep(0.1)
         assert alive(process.pid) == []
     assert process.returncode == code, errors
-    assert errors.splitlines()[-1] == "bertsecrets: interrupted; finished results are in the store"
+    last = f"bertsecrets: interrupted; what is finished is kept in {store}: the same command goes on from there"
+    assert errors.splitlines()[-1] == last
     assert [path for path in (store / "checkpoints").iterdir() if path.is_dir()] == []
 
 

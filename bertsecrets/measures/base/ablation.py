@@ -7,7 +7,6 @@ In bfloat16 predictions differ here and there. How many do is counted on a sampl
 """
 
 import hashlib
-import os
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from jaxtyping import Shaped
-from tqdm.auto import tqdm
 
 from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.grid import Grid
@@ -25,6 +23,7 @@ from bertsecrets.measures.base.measure import Measure, Result, Results, Run
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.models.encoding import Encoded, check_finite, encode
 from bertsecrets.models.loading import OpenModel
+from bertsecrets.progress import progress
 from bertsecrets.settings import Params
 from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import Split
@@ -126,7 +125,7 @@ def set_ablation(
     Args:
         folder: keeps finished portions, so that an interrupted run continues and several processes share the work.
         about: what else finished portions are bound to, besides weights and inputs.
-        title: of a progress bar over the sets; without a title there is no bar.
+        title: of the progress over the sets; without a title none is shown.
         precision: in which the model, which is opened in float32, is run. In bfloat16 it stays so.
 
     Returns:
@@ -144,20 +143,18 @@ def set_ablation(
         opened.model.to(torch.bfloat16)
     engine = Engine.open(opened, device)
 
-    def compute(portion: Sequence[HeadSet], progress: Callable[[float], Any]) -> Shaped[np.ndarray, "sets examples"]:
-        return _answers(task, ablate(engine, encoded, portion, progress=progress))
+    def compute(portion: Sequence[HeadSet], advance: Callable[[float], Any]) -> Shaped[np.ndarray, "sets examples"]:
+        return _answers(task, ablate(engine, encoded, portion, progress=advance))
 
-    hidden = title is None or bool(os.environ.get("TQDM_DISABLE"))  # which an argument of tqdm would override
-    with tqdm(total=len(everything), desc=title, unit="set", disable=hidden) as bar:
-        progress = _whole_steps(bar)
+    with progress(title, len(everything), "set") as shown:
         if folder is None:
-            predicted = compute(everything, progress)
+            predicted = compute(everything, shown.advance)
         else:
             inputs = {"weights": weights_digest(opened), "task": task.name, "inputs": digest(encoded.input_ids)}
             grid = Grid.open(
                 folder, everything, layers=opened.layers, size=opened.heads, about={**(about or {}), **inputs}
             )
-            predicted = grid.fill(compute, progress)
+            predicted = grid.fill(compute, shown.advance)
     truth = np.asarray(targets)
     scores = np.array([score(task.metric, of_set, truth) for of_set in predicted])
     checked: dict[str, Any] = {}
@@ -188,15 +185,3 @@ def weights_digest(opened: OpenModel) -> str:
         sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         sha.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
     return sha.hexdigest()
-
-
-def _whole_steps(bar: tqdm) -> Callable[[float], None]:
-    """Return a function that takes progress in fractions of a set and shows whole sets."""
-    done = 0.0
-
-    def progress(more: float) -> None:
-        nonlocal done
-        done += more
-        bar.update(int(done + 1e-6) - bar.n)
-
-    return progress

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from pydantic import PositiveInt
-from tqdm.auto import tqdm
 
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base.measure import Measure, MeasureOptions, Results, Run
@@ -18,6 +17,7 @@ from bertsecrets.models.alignment import Alignment, encode_words
 from bertsecrets.models.attention import Observer, Pass
 from bertsecrets.models.encoding import Encoded, cased, encode
 from bertsecrets.models.loading import OpenModel
+from bertsecrets.progress import progress
 from bertsecrets.settings import Params
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.parsing import Parses, parse_pairs
@@ -150,8 +150,8 @@ class AttentionMeasure(Measure):
             assert isinstance(companion, AttentionMeasure)
             if name != self.name and companion.joins(view):
                 observers[name] = companion.observer(view)
-        with tqdm(total=len(view.rows), desc=f"attention of {run.subject}", unit="example") as bar:
-            Pass(view.tuned, view.twin, view.padded_to).feed(view.encoded, list(observers.values()), bar.update)
+        with progress(f"attention of {run.subject}", len(view.rows), "example") as shown:
+            Pass(view.tuned, view.twin, view.padded_to).feed(view.encoded, list(observers.values()), shown.advance)
         return {name: observer.compute() for name, observer in observers.items()}, len(view.rows)
 
     def _view(self, run: Run) -> AttentionRun:

@@ -1,0 +1,124 @@
+"""How far work is, on standard error: a bar on a terminal, a line now and then in a log, nothing if told so."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+SWITCH = "TQDM_DISABLE"  # the variable that hides progress; the libraries that we use heed it too
+IN_LOGS = "lines"  # its value where standard error is no terminal: libraries draw nothing, and we write lines
+EVERY = 30.0  # seconds between two lines of a log
+SHARE, SOONEST = 0.1, 10.0  # a line may come earlier: with this share of the work, after these seconds
+
+
+class Progress(Protocol):
+    """Work that goes on."""
+
+    def advance(self, more: float = 1.0, note: str = "") -> None:
+        """Say that more is done, and what else there is to tell, such as the loss."""
+
+
+@contextmanager
+def progress(title: str | None, total: int, unit: str, *, done: float = 0) -> Iterator[Progress]:
+    """Show how far work is inside the block: what, how far, how fast, how long it still takes.
+
+    Args:
+        title: what is done; with None nothing is shown.
+        unit: what is counted, as one of them is called.
+        done: how many are done at the start.
+    """
+    switch = os.environ.get(SWITCH)
+    if title is None or switch not in (None, "", IN_LOGS):
+        yield Silence()
+    elif _on_terminal():
+        with _bar(title, total, unit, done) as bar:
+            yield bar
+    else:
+        yield Lines(title, total, unit, done)
+
+
+class Silence:
+    """Progress that nobody sees."""
+
+    def advance(self, more: float = 1.0, note: str = "") -> None:
+        """Do nothing."""
+
+
+class Lines:
+    """Progress in a log: a line now and then, and none of what is done within seconds."""
+
+    def __init__(self, title: str, total: int, unit: str, done: float = 0):
+        self.title, self.total, self.unit = title, total, unit
+        self.done = self.first = self.told = done
+        self.began = self.last = time.monotonic()
+
+    def advance(self, more: float = 1.0, note: str = "") -> None:
+        """Count, and write a line if it is time for one."""
+        self.done += more
+        now = time.monotonic()
+        waited, further = now - self.last, self.done - self.told
+        if waited < SOONEST or (waited < EVERY and further < SHARE * self.total):
+            return
+        speed = (self.done - self.first) / (now - self.began)
+        left = f"{_clock((self.total - self.done) / speed)} left" if speed else "nothing done yet"
+        facts = ", ".join(filter(None, (f"{speed:.3g} {self.unit}s/s", left, note)))
+        share = f"{self.done / self.total:.0%}, {int(self.done + 1e-6)} of {self.total} {self.unit}s"
+        print(f"bertsecrets: {self.title}: {share}, {facts}", file=sys.stderr, flush=True)
+        self.last, self.told = now, self.done
+
+
+def _clock(seconds: float) -> str:
+    """Return a time in hours, minutes and seconds.
+
+    >>> _clock(75), _clock(3700)
+    ('1:15', '1:01:40')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _on_terminal() -> bool:
+    """Return whether standard error is a terminal on which a line can be drawn again."""
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+
+
+@contextmanager
+def _bar(title: str, total: int, unit: str, done: float) -> Iterator[Progress]:
+    """Draw a bar inside the block; other lines go above it."""
+    from rich.console import Console  # these are not needed before something is drawn
+    from rich.progress import BarColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+    from rich.table import Column
+    from rich.text import Text
+
+    class Facts(TextColumn):
+        def __init__(self) -> None:
+            super().__init__("", table_column=Column(no_wrap=True))
+
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            facts = (
+                f"{int(task.completed + 1e-6)}/{total}",
+                f"{speed:.3g} {unit}s/s" if speed else "",
+                task.fields["note"],
+            )
+            return Text("  ".join(filter(None, facts)))
+
+    columns = (
+        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        BarColumn(bar_width=10),
+        TextColumn("{task.percentage:>3.0f}%"),
+        Facts(),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+    )
+    with Bar(*columns, console=Console(stderr=True), expand=True, redirect_stdout=False) as drawn:
+        task = drawn.add_task(title, total=total, completed=done, note="")
+
+        class Drawn:
+            def advance(self, more: float = 1.0, note: str = "") -> None:
+                drawn.update(task, advance=more, **({"note": note} if note else {}))
+
+        yield Drawn()

@@ -1,0 +1,74 @@
+"""Progress in a log: a line now and then, which says what, how far, how fast and how long, and nothing else."""
+
+import pytest
+
+from bertsecrets import progress as module
+from bertsecrets.progress import IN_LOGS, SWITCH, progress
+
+
+@pytest.fixture
+def passing(monkeypatch):
+    """A function that lets time pass."""
+    monkeypatch.delenv(SWITCH, raising=False)
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+
+    def seconds(count: float) -> None:
+        now[0] += count
+
+    return seconds
+
+
+def lines(capsys) -> list[str]:
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "\r" not in captured.err
+    assert "\x1b" not in captured.err
+    return captured.err.splitlines()
+
+
+def test_a_line_says_what_how_far_how_fast_and_how_long(passing, capsys):
+    with progress("fine-tuning", 200, "step", done=20) as shown:
+        passing(15)
+        shown.advance(30, note="loss 0.5")
+    assert lines(capsys) == ["bertsecrets: fine-tuning: 25%, 50 of 200 steps, 2 steps/s, 1:15 left, loss 0.5"]
+
+
+def test_what_is_done_within_seconds_has_no_line(passing, capsys):
+    with progress("quick", 100, "row") as shown:
+        for _ in range(100):
+            passing(0.09)
+            shown.advance()
+    assert lines(capsys) == []
+
+
+def test_long_work_has_a_line_for_each_tenth(passing, capsys):
+    with progress("long", 1000, "row") as shown:
+        for _ in range(1000):
+            passing(0.2)
+            shown.advance()
+    assert [line.split(":")[2].split("%")[0].strip() for line in lines(capsys)] == [str(n) for n in range(10, 101, 10)]
+
+
+def test_slow_work_has_a_line_in_half_a_minute(passing, capsys):
+    with progress("slow", 100_000, "row") as shown:
+        for _ in range(100):
+            passing(1)
+            shown.advance()
+    assert len(lines(capsys)) == 3
+
+
+@pytest.mark.parametrize(("switch", "shown"), [("1", 0), (IN_LOGS, 1), ("", 1)])
+def test_the_user_can_have_none(passing, capsys, monkeypatch, switch, shown):
+    monkeypatch.setenv(SWITCH, switch)
+    with progress("long", 2, "row") as of:
+        passing(31)
+        of.advance()
+    assert len(lines(capsys)) == shown
+
+
+def test_work_without_a_title_is_not_shown(passing, capsys):
+    with progress(None, 2, "row") as shown:
+        passing(60)
+        shown.advance()
+    assert lines(capsys) == []
