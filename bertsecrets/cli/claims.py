@@ -1,6 +1,7 @@
 """The commands that show claims: `claims` lists all of them, `explain` shows one with its bands and verdicts."""
 
 import argparse
+import sys
 
 from bertsecrets.options import RunOptions, add_options
 
@@ -9,6 +10,7 @@ def add_parsers(commands) -> None:
     """Add the commands' options to the command line."""
     listing = commands.add_parser("claims", help="list every claim with its status")
     listing.add_argument("--model", help="show only known outcomes and verdicts of this model")
+    listing.add_argument("-v", "--verbose", action="store_true", help="also print source and measure of each claim")
     add_options(listing.add_argument, ("store",))
     listing.set_defaults(run=claims)
 
@@ -23,14 +25,16 @@ def add_parsers(commands) -> None:
 def claims(options: argparse.Namespace) -> None:
     """Print every claim with its status."""
     from bertsecrets.claims.schema import load_claims
-    from bertsecrets.report.text import claim_table
+    from bertsecrets.report.terminal import Screen, claim_table
     from bertsecrets.store.verdicts import read_verdicts
 
     listed, root = load_claims(), RunOptions.of(options).store_folder
     kept = [read_verdicts(root, claim.case_ids, options.model) for claim in listed]
-    print(claim_table(listed, options.model, kept))
+    print(claim_table(listed, Screen.of(sys.stdout), model=options.model, kept=kept, verbose=options.verbose))
     ready = sum(claim.implemented for claim in listed)
     print(f"\n{len(listed)} claims, {ready} implemented, {len(listed) - ready} not implemented")
+    if not options.verbose:
+        print("details: -v, or bertsecrets explain ID")
 
 
 def explain(options: argparse.Namespace) -> None:

@@ -13,21 +13,27 @@ from rich.table import Table
 from rich.text import Text
 
 from bertsecrets.claims.band import format_number
+from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.text import (
     MARKS,
+    cite,
     claim_name,
     count_line,
     describe,
     grid_rows,
+    last_ones,
     observed_lines,
     section_title,
     shows,
+    status,
     task_title,
 )
+from bertsecrets.texts.tasks import TASKS
 
 HEADER = ("id", "task", "published", "observed", "verdict")
 GAP = 2  # between columns
+TASKS_WIDTH = 16  # of the column of a claim's tasks, at most
 NARROWEST = 80  # columns; also those of a file or a pipe
 SIGNS = {  # before the outcome's word, so that a column of them is read at a glance
     "reproduced": "+",
@@ -81,6 +87,50 @@ def verdict_table(verdicts: Sequence[Verdict], screen: Screen | None = None, *, 
     parts += [_table(verdicts, notes, screen), "\n".join(_legend(everywhere, notes, screen))]
     parts += [task_grid(verdicts, screen), fold(count_line(verdicts), screen.width)]
     return "\n\n".join(filter(None, parts))
+
+
+def claim_table(
+    claims: Sequence[Claim],
+    screen: Screen | None = None,
+    *,
+    model: str | None = None,
+    kept: Sequence[Sequence[dict[str, Any]]] = (),
+    verbose: bool = False,
+) -> str:
+    """Return a table of claims, by section of the paper: tasks, statement and what is known of each.
+
+    Args:
+        model: only its known outcomes are shown.
+        kept: for each claim, its verdicts in a store (`store.verdicts`).
+        verbose: also say of each claim its source, what measures it, and that nothing is known; name all tasks.
+    """
+    screen = screen or Screen()
+    sections: dict[str, list[list[Text]]] = {}
+    for claim, of_claim in zip(claims, kept or [[]] * len(claims), strict=True):
+        cells = _claim_cells(claim, model, of_claim, verbose=verbose)
+        sections.setdefault(section_title(claim), []).append(cells)
+    rows = [cells for of_section in sections.values() for cells in of_section]
+    names, tasks = (max(len(cells[place].plain) for cells in rows) for place in (0, 1))
+    tasks = min(tasks, TASKS_WIDTH)
+    widths = [names, tasks, screen.width - names - tasks - 2 * GAP]
+    shown: list[RenderableType] = [_rows([("id", "tasks", "claim")], widths, GAP, style="bold"), "─" * screen.width]
+    for title, cells in sections.items():
+        shown += [Text(title, style="bold"), _rows(cells, widths, GAP), ""]
+    return _rendered(shown, screen)
+
+
+def _claim_cells(claim: Claim, model: str | None, kept: Sequence[dict[str, Any]], *, verbose: bool) -> list[Text]:
+    """Return one claim as the cells of a table."""
+    tasks = ", ".join(task_title(name) for name in claim.tasks)
+    known = status(claim, model)
+    more = [f"{cite(claim.source)}; {claim.measure}, {claim.quantity}"] if verbose and claim.implemented else []
+    more += [known] if verbose or known != "unknown" else []
+    more += [line] if (line := last_ones(kept)) else []
+    return [
+        Text(claim_name(claim)),
+        Text(tasks if verbose or len(claim.tasks) < len(TASKS) else f"each of {len(TASKS)}"),
+        Text(claim.statement).append("".join(f"\n{one}" for one in more), style="dim"),
+    ]
 
 
 def verdict_line(verdict: Verdict) -> str:

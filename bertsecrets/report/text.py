@@ -279,30 +279,6 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def claim_table(
-    claims: Sequence[Claim], model: str | None = None, kept: Sequence[Sequence[dict[str, Any]]] = ()
-) -> str:
-    """Return a table of claims with the status of each: `not implemented`, known outcomes, and the last verdicts.
-
-    Args:
-        kept: for each claim, its verdicts in a store (`store.verdicts`).
-    """
-    from tabulate import tabulate
-
-    rows = [
-        [
-            claim_name(claim),
-            ", ".join(task_title(name) for name in claim.tasks),
-            claim.statement,
-            claim.measure if claim.implemented else "-",
-            "; ".join(filter(None, (status(claim, model), last_ones(of_claim)))),
-        ]
-        for claim, of_claim in zip(claims, kept or [[]] * len(claims), strict=True)
-    ]
-    header = ("id", "tasks", "statement", "measure", "status")
-    return tabulate(rows, header, tablefmt="simple", maxcolwidths=[None, 24, 50, None, 30], disable_numparse=True)
-
-
 def last_ones(kept: Sequence[dict[str, Any]]) -> str:
     """Return the number of a claim's last verdicts with each outcome, in words; empty if there are none."""
     outcomes = [f"{data['verdict']} (limited run)" if data["limited"] else data["verdict"] for data in kept]

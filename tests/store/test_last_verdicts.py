@@ -13,9 +13,8 @@ from measurements import judged, of_id, scored
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
-from bertsecrets.report.terminal import task_grid, verdict_table
+from bertsecrets.report.terminal import claim_table, task_grid, verdict_table
 from bertsecrets.report.text import (
-    claim_table,
     kept_in_words,
     last_ones,
     status,
