@@ -14,7 +14,7 @@ SEEDS ?= 1
 LOCKED ?=
 LOCK := requirements-dev.txt
 
-.PHONY: demo pipeline-demo test attack gpu gpu-evidence gpu-wheels lint audit lock docs clean
+.PHONY: demo notebook pipeline-demo test attack gpu gpu-evidence gpu-wheels lint audit lock docs clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +43,14 @@ demo: $(VENV)/installed $(VENV)/maps
 	@echo "Go on:             source $(BIN)/activate"
 	@echo "                   bertsecrets explain G1"
 	@echo "                   pytest benchmarks -k rte --model NAME-OR-FOLDER --glue FOLDER"
+
+# Runs the example notebook again, on the demo's corpus and store, and keeps its output.
+notebook: $(VENV)/installed
+	$(BIN)/bertsecrets corpus $(DEMO)/glue_data
+	cp docs/example.ipynb $(DEMO)
+	cd $(DEMO) && BERTSECRETS_STORE=. TQDM_DISABLE=1 "$(abspath $(BIN))/jupyter-execute" --inplace \
+		--NotebookClient.record_timing=False example.ipynb
+	cp $(DEMO)/example.ipynb docs
 
 # The demo as a DVC pipeline (docs/dvc.md); its values stay in params.yaml.
 pipeline-demo: $(VENV)/installed

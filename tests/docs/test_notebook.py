@@ -1,0 +1,61 @@
+"""The example notebook runs, and the outputs that it is shown with are of the same kind as those that it gives."""
+
+import re
+import shutil
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from pages import DOCS, PROJECT
+
+NOTEBOOK = DOCS / "example.ipynb"
+
+
+def kinds(notebook) -> dict[str, list]:
+    """What each cell shows: the forms of each output and, of what is drawn, the kinds of elements.
+
+    What is written on the way, such as how far a training is, does not count.
+    """
+    shown = {}
+    for cell in notebook.cells:
+        outputs = [one for one in cell.get("outputs", []) if one.output_type != "stream"]
+        shown[cell.id] = [
+            (one.output_type, {form: elements(text) for form, text in one.get("data", {}).items()}) for one in outputs
+        ]
+    return shown
+
+
+def elements(text: str) -> set[str]:
+    """Whether a text draws and has tables."""
+    return set(re.findall(r"<(svg|canvas|script|img|table)\b", text))
+
+
+@pytest.fixture
+def ran(tiny_bert, tiny_glue, quick_params, tmp_path, monkeypatch):
+    """The notebook, executed on the tiny model and the suite's own corpus."""
+    shutil.copytree(tiny_glue, tmp_path / "glue_data")
+    for name, value in {"PARAMS": quick_params, "STORE": tmp_path / "runs"}.items():
+        monkeypatch.setenv(f"BERTSECRETS_{name}", str(value))
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    for cell in notebook.cells:
+        cell.source = cell.source.replace('"minilm"', repr(str(tiny_bert)))
+    resources = {"metadata": {"path": str(tmp_path)}}
+    return NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+
+
+def test_the_notebook_runs_and_shows_what_it_is_shown_with(ran):
+    shown = nbformat.read(NOTEBOOK, as_version=4)
+    assert kinds(ran) == kinds(shown)
+    assert [cell.id for cell in shown.cells if kinds(shown)[cell.id]] == ["change", "layers", "claim"]
+
+
+def test_the_notebook_names_no_place_of_a_machine():
+    text = NOTEBOOK.read_text(encoding="utf-8")
+    assert re.findall(r"(?<![\w.<])/(?:home|root|tmp|Users|work|mnt|opt|var)\b[^\"\\<]*", text) == []
+
+
+def test_the_notebook_is_five_lines():
+    cells = [cell for cell in nbformat.read(NOTEBOOK, as_version=4).cells if cell.cell_type == "code"]
+    lines = [line for cell in cells for line in cell.source.splitlines() if line and line != "change"]
+    assert len(lines) == 5
