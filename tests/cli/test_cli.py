@@ -140,6 +140,17 @@ def test_explain_says_which_claims_hang_on_a_word(capsys):
     assert "judged under" not in run(capsys, "explain", "C1-rte")
 
 
+def test_explaining_a_claim_and_listing_all_needs_no_torch(tmp_path):
+    code = (
+        f"import sys; from bertsecrets.cli.main import main; main(['explain', 'D1', '--store', {str(tmp_path)!r}]);"
+        f"main(['explain', 'B1', '--store', {str(tmp_path)!r}]); main(['claims', '--store', {str(tmp_path)!r}]);"
+        "heavy = {'torch', 'transformers', 'matplotlib', 'datasets'} & sys.modules.keys();"
+        "sys.exit(f'imported {sorted(heavy)}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_explain_prints_a_claim_whole(capsys):
     out = run(capsys, "explain", "c1P")
     assert "C1p: The last two layers change most, with maps padded" in out

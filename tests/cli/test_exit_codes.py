@@ -22,6 +22,7 @@ from bertsecrets.cli.report import Judged
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.attention_change import AttentionChange
 from bertsecrets.measures.scores import Scores
+from bertsecrets.report.terminal import SIGNS
 from bertsecrets.store.measurements import keep
 from bertsecrets.types import Subject
 
@@ -107,6 +108,17 @@ def test_an_interrupted_report_has_what_was_judged(report, monkeypatch, tmp_path
     )
     assert set(verdicts) == {"C2-rte"}
     assert "1 of 3 claims were judged before the run ended (it was interrupted)" in (tmp_path / "r.html").read_text()
+
+
+def test_what_the_store_has_is_judged_and_told_before_anything_is_measured(report, monkeypatch):
+    report("--task", "rte", "--claim", "D2-rte")
+    with monkeypatch.context() as patch:
+        patch.setattr(AttentionChange, "run", raising(KeyboardInterrupt()))
+        code, errors, verdicts = report("--task", "rte", "--claim", "C2", "--claim", "D2-rte")
+    assert code == 130
+    assert list(verdicts) == ["D2-rte"]
+    assert f"bertsecrets: D2-rte: {SIGNS[verdicts['D2-rte']['verdict']]} {verdicts['D2-rte']['verdict']}, " in errors
+    assert list(report("--task", "rte", "--claim", "C2", "--claim", "D2-rte")[2]) == ["C2-rte", "D2-rte"]
 
 
 def test_a_bug_in_one_measure_is_told_last_with_its_own_code(report, monkeypatch, runs):

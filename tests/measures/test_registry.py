@@ -9,7 +9,7 @@ from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import Measure
-from bertsecrets.measures.registry import get_measure, measure, measure_names
+from bertsecrets.measures.registry import SEEDLESS, get_measure, measure, measure_names
 
 
 def test_names_are_known_without_importing_a_measure():
@@ -54,3 +54,7 @@ def test_the_options_of_every_claim_are_those_of_its_measures():
             for need in QUANTITIES[claim.quantity].needs.values():
                 options = {**(claim.options if need.measure == claim.measure else {}), **need.options}
                 get_measure(need.measure).check_options(options)
+
+
+def test_what_no_seed_changes_is_known_before_it_is_imported():
+    assert [name for name in measure_names() if get_measure(name).seedless] == sorted(SEEDLESS)

@@ -9,7 +9,7 @@ from measurements import of_id, scored
 
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.report.terminal import SIGNS, STYLES, Screen, verdict_table
+from bertsecrets.report.terminal import SIGNS, STYLES, Screen, claim_table, verdict_line, verdict_table
 from bertsecrets.report.text import SECTIONS, describe
 from bertsecrets.settings import project_path
 
@@ -135,3 +135,27 @@ def test_a_terminals_width_is_used_from_eighty_columns_on(environment):
     assert (Screen.of(Terminal()).width, Screen.of(io.StringIO()).width) == (150, 80)
     environment.setenv("COLUMNS", "40")
     assert Screen.of(Terminal()).width == 80
+
+
+def test_all_claims_fit_eighty_columns_by_the_papers_sections():
+    claims = load_claims()
+    lines = claim_table(claims).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line in SECTIONS.values()] == list(SECTIONS.values())
+    names = [line.split()[0] for line in lines if line[:1].isalpha() and line not in SECTIONS.values()]
+    assert names == ["id", *(claim.name for claim in claims)]
+
+
+def test_details_of_claims_are_shown_on_request():
+    (claim,) = [one for one in load_claims() if one.name == "C1"]
+    assert "attention-change" not in claim_table([claim])
+    shown = " ".join(claim_table([claim], Screen(200), verbose=True).split())
+    assert f"{claim.statement} K19" in shown
+    assert "attention-change, last-two-layers unknown" in shown
+    assert all(title in shown for title in ("MRPC", "STS-B", "QNLI"))
+
+
+def test_a_verdict_in_one_line(verdicts):
+    lines = [verdict_line(one) for one in verdicts]
+    assert lines[1] == "B1-all: . not applicable"
+    assert lines[2] == "D1-mrpc-untrained-f1: - deviates, 52.7 [-104.6, 104.6] points, 1 seed"
