@@ -89,10 +89,14 @@ class Block:
         return context, self.value(x.mean(1)).unflatten(-1, (self.heads, -1))
 
     def deltas(
-        self, context: PerHead, value: PerHead, heads: list[int]
+        self, context: PerHead, instead: Float[torch.Tensor, "_ heads _ _"], heads: list[int]
     ) -> Float[torch.Tensor, "chosen rows tokens width"]:
-        """Return what disabling each of `heads` adds to the output projection: W_o[h] (mean of V - context_h)."""
-        change = value[:, heads].mean(2, keepdim=True) - context[:, heads]
+        """Return what disabling each of `heads` adds to the output projection: W_o[h] (instead_h - context_h).
+
+        Args:
+            instead: what a disabled head hands on: for uniform attention, the mean of its values.
+        """
+        change = instead[:, heads] - context[:, heads]
         parts = self.output.weight.unflatten(1, (self.heads, -1))[:, heads]  # [width, chosen, size]
         rows, _, tokens, size = change.shape
         flat = change.transpose(0, 1).reshape(len(heads), rows * tokens, size)

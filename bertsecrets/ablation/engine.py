@@ -1,9 +1,10 @@
 """A classifier's logits with heads disabled, for every set of heads: exact, and without doing any work twice.
 
 A disabled head's attention weights are the constant 1/L over the L real tokens (1/(i+1) in a causal model, 1/window
-where a head sees only a window). Examples of one length are computed together, so nothing is ever padded. Two paths
-give the same logits: a fast one (`shared_prefix`) for models built like BERT, and a general one for every architecture
-whose layers weigh every token for every token, which starts each run at the lowest layer with a disabled head.
+where a head sees only a window); other kinds of ablation replace what it hands on (`kinds`). Examples of one length
+are computed together, so nothing is ever padded. Two paths give the same logits: a fast one (`shared_prefix`) for
+models built like BERT, and a general one for every architecture whose layers weigh every token for every token, which
+starts each run at the lowest layer with a disabled head.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,8 @@ from jaxtyping import Bool, Float, Int
 from bertsecrets.ablation import shared_prefix
 from bertsecrets.ablation.bert_layer import Block
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet, check_sets, lowest_layer, single_heads, whole_layers
-from bertsecrets.ablation.layers import Skeleton, probe
+from bertsecrets.ablation.kinds import UNIFORM, Ablation, Instead
+from bertsecrets.ablation.layers import Skeleton, Vectors, probe
 from bertsecrets.errors import MisreadError, UserError
 from bertsecrets.models.encoding import Encoded, check_finite, collate
 from bertsecrets.models.loading import OpenModel
@@ -34,6 +36,7 @@ class Engine:
     skeleton: Skeleton
     blocks: Sequence[Block] | None
     budget: Budget
+    ablation: Ablation = UNIFORM
 
     @classmethod
     def open(
@@ -42,10 +45,12 @@ class Engine:
         device: torch.device | str = "cpu",
         path: Route = "auto",
         budget: Budget | None = None,
+        ablation: Ablation = UNIFORM,
     ) -> "Engine":
         """Return the engine of a classifier, after a test of both paths on a probe.
 
         Args:
+            ablation: what disabling a head means; by default, uniform attention.
             path: `auto` takes the fast path if it agrees with the general one.
             budget: how much is computed at a time; by default, what fits into half of the free memory.
 
@@ -56,7 +61,7 @@ class Engine:
         model = classifier.model.to(device)
         skeleton = Skeleton(model, classifier.layers, classifier.heads)
         budget = budget or Budget.of(torch.device(device), model.config.hidden_size)
-        slow = cls(skeleton, None, budget)
+        slow = cls(skeleton, None, budget, ablation)
         if model.dtype == torch.float32:  # in half precision a small change may be rounded away
             slow.check_layers()
         skeleton.resumes = slow.resumes()
@@ -89,7 +94,7 @@ class Engine:
         )
         try:
             disabled = _disabled([BASELINE, *whole_layers(layers, heads)], layers, heads).to(ids.device)
-            self.skeleton.run(ids, disabled=disabled)
+            self.skeleton.run(ids, disabled=disabled, vectors=self._other_vectors(ids[:1]))
         finally:
             handle.remove()
         plain, *without_layer = last[-1].float()
@@ -116,7 +121,17 @@ class Engine:
         sets = [BASELINE, *whole_layers(layers, heads), *single_heads(layers, heads)[:: heads + 1]]
         sets = list(dict.fromkeys(sets))
         ids = probe(self.skeleton.model)
-        return self._close(self.logits(sets, ids, None).float(), other.logits(sets, ids, None).float())
+        vectors = self._other_vectors(ids)
+        ours, others = (engine.logits(sets, ids, None, vectors) for engine in (self, other))
+        return self._close(ours.float(), others.float())
+
+    def _other_vectors(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[Vectors] | None:
+        """Return what disabled heads hand on in a test on a probe: vectors of its tokens in reverse, if any."""
+        return self.skeleton.vectors(ids.flip(1)) if self.ablation.replaces else None
+
+    def instead(self, encoded: Encoded) -> Instead:
+        """Return what disabled heads hand on, for rows of `encoded`, by the engine's kind of ablation."""
+        return self.ablation.instead(self.skeleton, encoded, self.budget.tokens)
 
     def check_longest(self, encoded: Encoded) -> None:
         """Make sure that with no head disabled the longest example gets the model's own logits.
@@ -147,14 +162,19 @@ class Engine:
         sets: Sequence[HeadSet],
         ids: Int[torch.Tensor, "rows tokens"],
         segments: Int[torch.Tensor, "rows tokens"] | None,
+        vectors: list[Vectors] | None = None,
     ) -> Float[torch.Tensor, "sets rows outputs"]:
-        """Return the logits of rows of equal length under each of the sets, which must be different."""
+        """Return the logits of rows of equal length under each of the sets, which must be different.
+
+        Args:
+            vectors: what disabled heads hand on, layer by layer; by default their attention is made uniform.
+        """
+        skeleton, tokens = self.skeleton, self.budget.tokens
         if self.blocks is not None:
             return shared_prefix.run(
-                self.skeleton, self.blocks, sets, ids=ids, segments=segments, tokens=self.budget.tokens
+                skeleton, self.blocks, sets, ids=ids, segments=segments, tokens=tokens, vectors=vectors
             )
-        skeleton = self.skeleton
-        return _general(skeleton, sets, ids, segments, tokens=self.budget.tokens, resume=skeleton.resumes)
+        return _general(skeleton, sets, ids, segments, tokens=tokens, resume=skeleton.resumes, vectors=vectors)
 
 
 def ablate(
@@ -163,6 +183,7 @@ def ablate(
     sets: Sequence[HeadSet],
     *,
     device: torch.device | str = "cpu",
+    instead: Instead | None = None,
     progress: Callable[[float], Any] | None = None,
 ) -> Float[np.ndarray, "sets examples outputs"]:
     """Return the logits of every example under every set of disabled heads, in the given orders (K19 section 4.6).
@@ -174,6 +195,7 @@ def ablate(
         engine: an engine, or the classifier that one is made for.
         sets: heads as (layer, head), counted from 0; a set may occur more than once.
         device: where the engine is made, if a classifier is given.
+        instead: what disabled heads hand on; by default that of the engine's kind of ablation over these examples.
         progress: called with the number of sets (or parts of sets) done since the last call, in all `len(sets)`.
 
     Raises:
@@ -189,6 +211,8 @@ def ablate(
     layers = len(engine.skeleton.layers)
     different = sorted(set(sets), key=lambda heads: (lowest_layer(heads, layers), sorted(heads)))
     place_of = {heads: i for i, heads in enumerate(different)}
+    if instead is None:
+        instead = engine.instead(encoded)
     result = np.zeros((len(different), len(encoded), engine.skeleton.model.config.num_labels), dtype=np.float32)
 
     def put(rows: np.ndarray, portion: slice, logits: torch.Tensor) -> None:
@@ -196,19 +220,23 @@ def ablate(
         if progress:
             progress(len(sets) * logits.shape[0] / len(different) * len(rows) / len(encoded))
 
-    for rows, portion in _portions(encoded, len(different), engine.budget):
-        _cover(engine, encoded, different, rows=rows, portion=portion, put=put)
+    for rows, portion in _portions(encoded, len(different), engine.budget, engine.ablation.states(layers)):
+        _cover(engine, encoded, different, rows=rows, portion=portion, instead=instead, put=put)
     return result[[place_of[heads] for heads in sets]]
 
 
-def _portions(encoded: Encoded, sets: int, budget: Budget) -> Iterator[tuple[np.ndarray, slice]]:
-    """Yield all work in portions: examples of one length, as many as fit into memory, and a slice of the sets."""
+def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterator[tuple[np.ndarray, slice]]:
+    """Yield all work in portions: examples of one length, as many as fit into memory, and a slice of the sets.
+
+    Args:
+        more: hidden states that are kept besides one for each set.
+    """
     lengths = encoded.lengths
     for length in np.unique(lengths):
         examples = np.flatnonzero(lengths == length)
         start = 0
         while start < len(examples):
-            stop = start + max(1, min(budget.tokens // length, budget.kept // (length * sets)))
+            stop = start + max(1, min(budget.tokens // length, budget.kept // (length * (sets + more))))
             rows = examples[start:stop]
             first = 0
             while first < sets:
@@ -225,12 +253,13 @@ def _cover(
     *,
     rows: np.ndarray,
     portion: slice,
+    instead: Instead,
     put: Callable[[np.ndarray, slice, torch.Tensor], None],
 ) -> None:
     """Compute the rows under a portion of the sets; if memory runs out, in halves."""
     batch = collate(encoded, rows).to(engine.skeleton.model.device)
     try:
-        put(rows, portion, engine.logits(sets[portion], batch.input_ids, batch.segments))
+        put(rows, portion, engine.logits(sets[portion], batch.input_ids, batch.segments, instead(rows)))
         return
     except (MemoryError, RuntimeError) as error:
         engine.budget.halve(error)
@@ -244,11 +273,11 @@ def _cover(
     else:
         halves = [(rows, portion)]
     for half_rows, half_portion in halves:
-        _cover(engine, encoded, sets, rows=half_rows, portion=half_portion, put=put)
+        _cover(engine, encoded, sets, rows=half_rows, portion=half_portion, instead=instead, put=put)
 
 
 def _general(
-    skeleton: Skeleton, sets, ids, segments, *, tokens: int, resume: bool
+    skeleton: Skeleton, sets, ids, segments, *, tokens: int, resume: bool, vectors: list[Vectors] | None = None
 ) -> Float[torch.Tensor, "sets rows outputs"]:
     """Return the logits on the path for every architecture: each set is run from its lowest layer on.
 
@@ -283,6 +312,7 @@ def _general(
                 None if segments is None else segments.repeat(len(chunk), 1),
                 disabled.repeat_interleave(rows, 0),
                 skip,
+                vectors,
             )
             logits[chunk] = answers.unflatten(0, (len(chunk), rows))
     return logits

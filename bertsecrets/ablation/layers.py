@@ -8,9 +8,12 @@ ways:
   has equal logits, so its softmax is exactly 1/L over the tokens that it may attend to, in a fused kernel too.
 - `written`: where attention does not go through that interface, or its logits have a term for positions that no query
   changes, the model runs with eager attention, and what its softmax returns for a disabled head is overwritten.
+
+Other kinds of ablation (`kinds`) replace the vectors that a head hands to the output projection. They are what
+attention returns in the first way, and the product of weights and values in the second.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from itertools import count
@@ -33,9 +36,32 @@ MASKED = 5000  # a logit so far below the largest of its row is that of a masked
 Way = Literal["zeroed", "written"]
 Hidden = Float[torch.Tensor, "rows tokens width"]
 Enter = Callable[[int, Hidden], tuple[Hidden, bool]]
-See = Callable[[], Bool[torch.Tensor, "rows heads"] | None]
+PerHead = Float[torch.Tensor, "rows heads tokens size"]
+Vectors = Float[torch.Tensor, "_ _ _ _"]  # as PerHead, but one of a dimension where all are alike
+PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.Tensor.bmm)
 
-_see: ContextVar[See] = ContextVar("see")
+
+class Watch:
+    """What is done at each call of attention; this one counts the calls.
+
+    `reads_vectors` says whether `vectors` is called too.
+    """
+
+    def __init__(self, reads_vectors: bool = False):
+        self.seen, self.read, self.reads_vectors = 0, 0, reads_vectors
+
+    def keep(self) -> Bool[torch.Tensor, "rows heads"] | None:
+        """Return which heads keep their weights, as attention begins; None for all."""
+        self.seen += 1
+        return None
+
+    def vectors(self, context: PerHead) -> PerHead:
+        """Return what goes to the output projection in place of the heads' vectors."""
+        self.read += 1
+        return context
+
+
+_watch: ContextVar[Watch] = ContextVar("watch")
 
 
 class PositionTermError(Exception):
@@ -48,7 +74,8 @@ def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
     Raises:
         PositionTermError: the logits have a term besides query times key.
     """
-    keep = _see.get()()
+    watch = _watch.get()
+    keep = watch.keep()
     additive = attention_mask is not None and attention_mask.dtype != torch.bool
     if any(kwargs.get(name) is not None for name in LOGIT_TERMS) or (
         additive and bool(((attention_mask != 0) & (attention_mask > -1e4)).any())
@@ -56,7 +83,10 @@ def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
         raise PositionTermError
     if keep is not None:
         query = query * keep[:, :, None, None]
-    return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    context, weights = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    if watch.reads_vectors:
+        context = watch.vectors(context.transpose(1, 2)).transpose(1, 2).contiguous()
+    return context, weights
 
 
 AttentionInterface.register(NAME, uniform_where_disabled)
@@ -66,29 +96,81 @@ AttentionMaskInterface.register(NAME, sdpa_mask)  # without this, transformers m
 class WrittenWeights(TorchFunctionMode):
     """Within the block, the attention weights of disabled heads are overwritten where softmax returns them.
 
-    Weights are what a softmax over the last of the dimensions (rows, heads, tokens, tokens) returns. `see` is called at
-    each, and says which heads are kept.
+    Weights are what a softmax over the last of the dimensions (rows, heads, tokens, tokens) returns. `watch` says at
+    each which heads are kept. It may also replace the next product of these weights, which is the heads' vectors.
     """
 
-    def __init__(self, see: See, shape: tuple[int, ...]):
+    def __init__(self, watch: Watch, shape: tuple[int, ...]):
         super().__init__()
-        self.see, self.shape = see, shape
+        self.watch, self.shape = watch, shape
+        self._weights: torch.Tensor | None = None  # whose product is still to come
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         """Call the function, and if it is a softmax that returns weights, write those of disabled heads."""
         kwargs = kwargs or {}
-        weights = func(*args, **kwargs)
-        if func not in SOFTMAXES or tuple(weights.shape) != self.shape:
-            return weights
+        result = func(*args, **kwargs)
+        if self._weights is not None and func in PRODUCTS and args and args[0].data_ptr() == self._weights.data_ptr():
+            self._weights = None
+            return self.watch.vectors(result.reshape(*self.shape[:3], -1)).reshape(result.shape)
+        if func not in SOFTMAXES or tuple(result.shape) != self.shape:
+            return result
         if (args[1] if len(args) > 1 else kwargs.get("dim")) not in (-1, len(self.shape) - 1):
-            return weights
-        keep = self.see()
-        if keep is None:
-            return weights
-        logits = args[0] if args else kwargs["input"]
-        allowed = logits > logits.amax(-1, keepdim=True) - MASKED
-        uniform = allowed / allowed.sum(-1, keepdim=True)
-        return torch.where(keep[:, :, None, None], weights, uniform.to(weights.dtype))
+            return result
+        weights, keep = result, self.watch.keep()
+        if keep is not None:
+            logits = args[0] if args else kwargs["input"]
+            allowed = logits > logits.amax(-1, keepdim=True) - MASKED
+            uniform = allowed / allowed.sum(-1, keepdim=True)
+            weights = torch.where(keep[:, :, None, None], result, uniform.to(result.dtype))
+        if self.watch.reads_vectors:
+            self._weights = weights
+        return weights
+
+
+class _Run(Watch):
+    """A run of the layers that disables heads: `layer` is the one that computes."""
+
+    def __init__(self, disabled: Bool[torch.Tensor, "rows layers heads"] | None, vectors: Sequence[Vectors] | None):
+        super().__init__(reads_vectors=vectors is not None)
+        self.layer, self.expected = -1, 0
+        self._disabled, self._vectors = disabled, vectors
+
+    def keep(self) -> Bool[torch.Tensor, "rows heads"] | None:
+        """Return which heads keep their weights: all, where vectors are replaced."""
+        super().keep()
+        return None if self._disabled is None or self.reads_vectors else ~self._disabled[:, self.layer]
+
+    def vectors(self, context: PerHead) -> PerHead:
+        """Return the vectors, with those of disabled heads replaced."""
+        super().vectors(context)
+        if self._disabled is None or self._vectors is None:
+            return context
+        return put(context, self._disabled[:, self.layer], self._vectors[self.layer])
+
+
+class _Read(_Run):
+    """A run that keeps all heads' vectors, layer by layer."""
+
+    def __init__(self) -> None:
+        super().__init__(None, [])
+        self.found: list[PerHead] = []
+
+    def vectors(self, context: PerHead) -> PerHead:
+        """Keep the vectors, and return them as they are."""
+        self.found.append(context.clone())
+        return super().vectors(context)
+
+
+def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: Vectors) -> PerHead:
+    """Return each head's vectors, with those of disabled heads replaced.
+
+    Args:
+        context: of several sets, one after the other, with the same rows in each.
+        vectors: of these rows, or of one row, head or token for all.
+    """
+    rows = vectors.shape[0]
+    kept, mask = context.unflatten(0, (-1, rows)), disabled.unflatten(0, (-1, rows))
+    return torch.where(mask[..., None, None], vectors, kept).flatten(0, 1)
 
 
 class Skeleton:
@@ -157,33 +239,34 @@ class Skeleton:
             stack.pop()
             self._fields[module] = len(output) if isinstance(output, tuple) else None
 
-        def see() -> None:
-            frames.append(list(stack))
+        class Note(Watch):
+            def keep(self) -> None:
+                frames.append(list(stack))
 
         handles = []
         for module in self.model.modules():
             handles += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
         try:
-            self._forward(ids, None, see)
+            self._forward(ids, None, Note())
         finally:
             for handle in handles:
                 handle.remove()
         return frames
 
-    def _forward(self, ids, segments, see: See) -> Float[torch.Tensor, "rows outputs"]:
+    def _forward(self, ids, segments, watch: Watch) -> Float[torch.Tensor, "rows outputs"]:
         more = {} if segments is None else {"token_type_ids": segments}
         if getattr(self.model.config, "use_cache", False):
             more["use_cache"] = False
         rows, tokens = ids.shape
-        written = WrittenWeights(see, (rows, self.heads, tokens, tokens)) if self.way == "written" else nullcontext()
+        written = WrittenWeights(watch, (rows, self.heads, tokens, tokens)) if self.way == "written" else nullcontext()
         before = self.model.config._attn_implementation
-        token = _see.set(see)
+        token = _watch.set(watch)
         try:
             self.model.set_attn_implementation(NAME if self.way == "zeroed" else "eager")
             with torch.inference_mode(), written:
                 return self.model(input_ids=ids, attention_mask=torch.ones_like(ids), **more).logits
         finally:
-            _see.reset(token)
+            _watch.reset(token)
             self.model.set_attn_implementation(before)
 
     def run(
@@ -192,36 +275,47 @@ class Skeleton:
         segments: Int[torch.Tensor, "rows tokens"] | None = None,
         disabled: Bool[torch.Tensor, "rows layers heads"] | None = None,
         enter: Enter | None = None,
+        vectors: Sequence[Vectors] | None = None,
     ) -> Float[torch.Tensor, "rows outputs"]:
         """Return the logits of rows without padding.
 
         Args:
-            disabled: the heads whose attention is made uniform, row by row.
+            disabled: the heads that are disabled, row by row.
             enter: called with each layer's number and input. It returns what takes the place of the input, and whether
                 the layer computes; if not, that is the layer's output.
+            vectors: what disabled heads hand on, layer by layer; by default their attention is made uniform.
 
         Raises:
             MisreadError: attention was not called once in every layer that ran.
+            NotApplicableError: the vectors cannot be replaced.
         """
-        layer, expected, seen = -1, 0, 0
-        keep = None if disabled is None else ~disabled
+        return self._run(ids, segments, _Run(disabled, vectors), enter)
 
-        def see() -> torch.Tensor | None:
-            nonlocal seen
-            seen += 1
-            return None if keep is None else keep[:, layer]
+    def vectors(
+        self, ids: Int[torch.Tensor, "rows tokens"], segments: Int[torch.Tensor, "rows tokens"] | None = None
+    ) -> list[PerHead]:
+        """Return what every head hands to the output projection, layer by layer, for rows without padding.
 
+        Raises:
+            MisreadError, NotApplicableError: as `run`.
+        """
+        read = _Read()
+        self._run(ids, segments, read)
+        return read.found
+
+    def _run(self, ids, segments, run: _Run, enter: Enter | None = None) -> Float[torch.Tensor, "rows outputs"]:
         def enter_next(hidden: Hidden) -> tuple[Hidden, bool]:
-            nonlocal layer, expected
-            layer += 1
-            state, computes = enter(layer, hidden) if enter else (hidden, True)
-            expected += computes
+            run.layer += 1
+            state, computes = enter(run.layer, hidden) if enter else (hidden, True)
+            run.expected += computes
             return state, computes
 
         with self._entered(enter_next):
-            logits = self._forward(ids, segments, see)
-        if seen != expected or layer != len(self.layers) - 1:
-            raise MisreadError(f"attention was called {seen} times in {expected} of {layer + 1} layers")
+            logits = self._forward(ids, segments, run)
+        if run.seen != run.expected or run.layer != len(self.layers) - 1:
+            raise MisreadError(f"attention was called {run.seen} times in {run.expected} of {run.layer + 1} layers")
+        if run.reads_vectors and run.read != run.expected:
+            raise self._refusal("the product of its weights and values is not seen, so only kind=uniform is possible")
         return logits
 
     @contextmanager

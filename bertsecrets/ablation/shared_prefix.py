@@ -2,7 +2,8 @@
 
 Up to the first layer in which two sets differ, they are the same run of the model. So the runs form a tree: one state
 (the hidden vectors of all tokens) enters layer 0, and every layer splits a state into one for each choice of its own
-heads. The attention of a state that splits is computed once, and each choice only adds W_o[h] (mean of V - context_h).
+heads. The attention of a state that splits is computed once, and each choice only adds W_o[h] (mean of V - context_h),
+or with another kind of ablation what takes the place of the mean.
 In the last layer only the first token is computed, because the classifier reads nothing else. Rows have equal
 lengths, so there is no padding and no mask.
 """
@@ -16,7 +17,7 @@ from jaxtyping import Float, Int
 
 from bertsecrets.ablation.bert_layer import Block
 from bertsecrets.ablation.head_sets import HeadSet
-from bertsecrets.ablation.layers import Skeleton
+from bertsecrets.ablation.layers import Skeleton, Vectors, put
 
 Choice = tuple[int, ...]  # the heads that are disabled in one layer
 
@@ -70,11 +71,13 @@ def run(
     ids: Int[torch.Tensor, "rows tokens"],
     segments: Int[torch.Tensor, "rows tokens"] | None,
     tokens: int,
+    vectors: Sequence[Vectors] | None = None,
 ) -> Float[torch.Tensor, "sets rows outputs"]:
     """Return the logits of rows of equal length under each set.
 
     Args:
         tokens: about this many tokens are computed at a time.
+        vectors: what disabled heads hand on, layer by layer; by default the mean of their values.
     """
     steps, ends = plan(sets, len(blocks))
     at_once = max(1, tokens // ids.numel())
@@ -82,39 +85,55 @@ def run(
         embedded = _embed(skeleton, ids, segments)
         states = embedded.new_empty(len(sets), *embedded.shape)
         states[0] = embedded
-        for block, step in zip(blocks[:-1], steps[:-1], strict=True):
-            _pass(block, step, states, at_once)
-        last = _pass_last(blocks[-1], steps[-1], states, at_once)[ends]
+        of_layers: Sequence[Vectors | None] = vectors or [None] * len(blocks)
+        for block, step, instead in zip(blocks[:-1], steps[:-1], of_layers[:-1], strict=True):
+            _pass(block, step, states, at_once, instead)
+        last = _pass_last(blocks[-1], steps[-1], states, at_once, of_layers[-1])[ends]
         logits = _classify(skeleton, last.flatten(0, 1), ids, segments)
     return logits.unflatten(0, (len(sets), -1))
 
 
-def _pass(block: Block, step: Step, states: Float[torch.Tensor, "sets rows tokens width"], at_once: int) -> None:
+def _pass(
+    block: Block,
+    step: Step,
+    states: Float[torch.Tensor, "sets rows tokens width"],
+    at_once: int,
+    instead: Vectors | None,
+) -> None:
     """Run all states through a layer, in place."""
     unsplit = [(entering, leaving[entering]) for entering, leaving in step.splits.items() if len(leaving) == 1]
     for chunk in _chunks(unsplit, at_once):
         places = [place for place, _ in chunk]
         x = states[places].flatten(0, 1)
-        context, _ = block.attend(x, _keep(block, [choice for _, choice in chunk], states))
+        keep = _keep(block, [choice for _, choice in chunk], states)
+        context, _ = block.attend(x, keep if instead is None else None)
+        if instead is not None and keep is not None:
+            context = put(context, ~keep, instead)
         states[places] = block.finish(block.project(context).add_(x)).unflatten(0, (len(chunk), -1))
     for entering, leaving in step.splits.items():
         if len(leaving) > 1:
-            _split(block, states, entering=entering, leaving=leaving, at_once=at_once)
+            _split(block, states, entering=entering, leaving=leaving, at_once=at_once, instead=instead)
 
 
-def _split(block: Block, states, *, entering: int, leaving: dict[int, Choice], at_once: int) -> None:
+def _split(
+    block: Block, states, *, entering: int, leaving: dict[int, Choice], at_once: int, instead: Vectors | None
+) -> None:
     """Run one state through a layer under several choices of heads."""
     context, value = block.attend(states[entering])
     plain = block.project(context).add_(states[entering])
     disabled = sorted({head for choice in leaving.values() for head in choice})
-    deltas = block.deltas(context, value, disabled).flatten(1)
+    if instead is None:
+        instead = value.mean(2, keepdim=True)
+    deltas = block.deltas(context, instead, disabled).flatten(1)
     for chunk in _chunks(list(leaving.items()), at_once):
         member = deltas.new_tensor([[head in choice for head in disabled] for _, choice in chunk])
         mixed = (member @ deltas).view(len(chunk), *plain.shape).add_(plain)
         states[[place for place, _ in chunk]] = block.finish(mixed)
 
 
-def _pass_last(block: Block, step: Step, states, at_once: int) -> Float[torch.Tensor, "sets rows width"]:
+def _pass_last(
+    block: Block, step: Step, states, at_once: int, instead: Vectors | None
+) -> Float[torch.Tensor, "sets rows width"]:
     """Return the first token of every state after the last layer, by place."""
     after = states.new_empty(states.shape[0], states.shape[1], states.shape[3])
     for chunk in _chunks(list(step.splits.items()), at_once):
@@ -123,7 +142,8 @@ def _pass_last(block: Block, step: Step, states, at_once: int) -> Float[torch.Te
         parent = [number for number, (_, leaving) in enumerate(chunk) for _ in leaving]
         choices = [choice for _, leaving in chunk for choice in leaving.values()]
         disabled = torch.tensor(_table(block, choices), device=x.device)[:, None, :, None]
-        mixed = torch.where(disabled, mean[parent], context[parent]).flatten(2)
+        replaced = mean[parent] if instead is None else instead[:, :, 0]
+        mixed = torch.where(disabled, replaced, context[parent]).flatten(2)
         after[[place for _, leaving in chunk for place in leaving]] = block.finish(
             block.output(mixed).add_(x[:, :, 0][parent])
         )

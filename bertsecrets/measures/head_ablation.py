@@ -8,7 +8,7 @@ from pydantic import field_validator
 
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, label, parse_sets, single_heads
-from bertsecrets.measures.base import AblationMeasure, MeasureOptions, Run
+from bertsecrets.measures.base import AblationMeasure, AblationOptions, Run
 from bertsecrets.measures.base.figures import Figure, HeadMap, RankedHeads
 from bertsecrets.measures.registry import measure
 from bertsecrets.texts.tasks import TASKS
@@ -23,7 +23,7 @@ class HeadAblation(AblationMeasure):
     `baseline_predicted` and `target` [example].
     """
 
-    class Options(MeasureOptions):
+    class Options(AblationOptions):
         """`heads` names sets of heads, counted from 1: `1.2 1.2+7.6 5 pairs:3 nested:1.2,7.6`."""
 
         heads: str | None = None

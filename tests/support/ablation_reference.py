@@ -53,6 +53,68 @@ def plain_logits(model, encoded, sets) -> np.ndarray:
     return np.array(found).reshape(len(sets), len(encoded), -1)
 
 
+PROJECTIONS = (
+    *("attention.output.dense", "attention.out_lin", "attention.dense", "attn.o", "attn.Wo"),
+    *("attn.c_proj", "self_attn.o_proj", "attention.wo"),
+)
+
+
+def logits_from_other_vectors(model, encoded, sets, kind: str, draw: int = 1) -> np.ndarray:
+    """[set, example, output], with one forward pass for every set and example: what the projections get is replaced.
+
+    Whole rows are kept: `mean` and `resampled` are worked out from them as their definitions say.
+    """
+    names = dict(model.named_modules())
+    outputs = [names[name] for name in names if name.endswith(PROJECTIONS) and ".bottleneck." not in name]
+    layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
+    assert len(outputs) in (1, layers)  # ALBERT's layers share theirs
+
+    def run(i, change) -> torch.Tensor:
+        layer = -1
+
+        def hook(_module, inputs):
+            nonlocal layer
+            layer += 1
+            by_head = inputs[0].unflatten(-1, (heads, -1)).clone()
+            change(layer, by_head[0])
+            return (by_head.flatten(2), *inputs[1:])
+
+        inputs = {"input_ids": torch.tensor([encoded.input_ids[i]])}
+        if encoded.segments is not None:
+            inputs["token_type_ids"] = torch.tensor([encoded.segments[i]])
+        with ExitStack() as hooks, torch.no_grad():
+            for module in outputs:
+                hooks.callback(module.register_forward_pre_hook(hook).remove)
+            logits = model(**inputs).logits[0]
+        assert layer == layers - 1
+        return logits
+
+    rows: list[list[torch.Tensor]] = []  # of each example, [token, head, size] of each layer
+    for i in range(len(encoded)):
+        rows.append([])
+        run(i, lambda _layer, vectors, kept=rows[-1]: kept.append(vectors.clone()))
+    order = np.random.default_rng(draw).permutation(len(rows)).tolist()
+
+    def other(i: int, layer: int) -> torch.Tensor:
+        if kind == "zero":
+            return torch.zeros_like(rows[i][layer])
+        if kind == "mean":
+            return torch.cat([row[layer] for row in rows]).mean(0).expand_as(rows[i][layer])
+        taken = rows[order[(order.index(i) + 1) % len(order)]][layer]
+        length = len(rows[i][layer])
+        return torch.stack([taken[int(place * (len(taken) - 1) / (length - 1))] for place in range(length)])
+
+    def disable(i: int, disabled):
+        def change(layer, vectors):
+            for at, head in disabled:
+                if at == layer:
+                    vectors[:, head] = other(i, layer)[:, head]
+
+        return run(i, change).numpy()
+
+    return np.array([[disable(i, disabled) for i in range(len(encoded))] for disabled in sets])
+
+
 VALUES = ("v", "value", "value_proj", "v_lin", "in_proj")
 OUTPUTS = ("attn.o", "attention.output.dense", "attention.out_lin", "attention.dense")
 

@@ -1,7 +1,8 @@
 """Measures of the effect that disabling heads has on a task's score (K19 section 4.6, figures 8 and 9).
 
-A disabled head attends to each of the L real tokens with the constant weight 1/L. Predictions are kept for every set of
-heads and every example; paired tests and intervals are computed from them.
+A disabled head attends to each of the L real tokens with the constant weight 1/L, unless the option `kind` names
+another kind of ablation (`bertsecrets.ablation.kinds`). Predictions are kept for every set of heads and every example;
+paired tests and intervals are computed from them.
 
 In bfloat16 predictions differ here and there. How many do is counted on a sample, which is computed in float32 too.
 """
@@ -15,11 +16,14 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from jaxtyping import Shaped
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.grid import Grid
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet
-from bertsecrets.measures.base.measure import Measure, Result, Results, Run
+from bertsecrets.ablation.kinds import UNIFORM, Ablation, Kind
+from bertsecrets.measures.base.measure import Measure, MeasureOptions, Result, Results, Run
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.models.encoding import Encoded, check_finite, encode
 from bertsecrets.models.loading import OpenModel
@@ -35,9 +39,24 @@ SAMPLE = 32  # examples, the first, that are computed in float32 as well, with a
 APART = 0.1  # points; similarity scores further apart than this count as different
 
 
+class AblationOptions(MeasureOptions):
+    """What a disabled head hands on, and for `resampled` the seed that draws the rows it takes that from."""
+
+    kind: Kind = "uniform"
+    draw: int = Field(default=1, ge=1)
+
+    @field_validator("draw")
+    @classmethod
+    def _drawn(cls, draw: int, checked: Any) -> int:
+        if draw != 1 and checked.data.get("kind") != "resampled":
+            raise PydanticCustomError("draw", "only kind=resampled draws anything")
+        return draw
+
+
 class AblationMeasure(Measure):
     """A measure of scores with sets of heads disabled; several processes can share the work."""
 
+    Options = AblationOptions
     shared: ClassVar[bool] = True
 
     @abstractmethod
@@ -91,6 +110,7 @@ class AblationMeasure(Measure):
         encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.scores.max_length))
         shape = (opened.layers, opened.heads)
         sets, called = self.sets(run, *shape)
+        ablation = Ablation(run.options.kind, run.options.draw)
         values, samples = set_ablation(
             opened,
             encoded,
@@ -100,7 +120,8 @@ class AblationMeasure(Measure):
             device=run.resources.device,
             folder=run.grid,
             about={"measure": self.name, "made_by": self.made_by(run.resources.device)},
-            title=f"disabling {called}",
+            title=f"disabling {called}" + ("" if ablation == UNIFORM else f" ({ablation.kind})"),
+            ablation=ablation,
             precision=run.resources.grid_precision,
         )
         self.finish(run, values, sets, shape)
@@ -118,6 +139,7 @@ def set_ablation(
     folder: Path | None = None,
     about: dict[str, Any] | None = None,
     title: str | None = None,
+    ablation: Ablation = UNIFORM,
     precision: Precision = "float32",
 ) -> Result:
     """Return the score with each set of heads disabled.
@@ -126,6 +148,7 @@ def set_ablation(
         folder: keeps finished portions, so that an interrupted run continues and several processes share the work.
         about: what else finished portions are bound to, besides weights and inputs.
         title: of the progress over the sets; without a title none is shown.
+        ablation: what disabling a head means; rows it takes vectors from are those of `encoded`.
         precision: in which the model, which is opened in float32, is run. In bfloat16 it stays so.
 
     Returns:
@@ -139,18 +162,26 @@ def set_ablation(
     everything = [BASELINE, *sets]
     exact: np.ndarray | None = None
     if precision == "bfloat16":
-        exact = _answers(task, ablate(opened, encoded.head(SAMPLE), everything, device=device))
+        whole = Engine.open(opened, device, ablation=ablation)
+        exact = _answers(task, ablate(whole, encoded.head(SAMPLE), everything, instead=whole.instead(encoded)))
         opened.model.to(torch.bfloat16)
-    engine = Engine.open(opened, device)
+    engine = Engine.open(opened, device, ablation=ablation)
+    instead = engine.instead(encoded)
 
     def compute(portion: Sequence[HeadSet], advance: Callable[[float], Any]) -> Shaped[np.ndarray, "sets examples"]:
-        return _answers(task, ablate(engine, encoded, portion, progress=advance))
+        return _answers(task, ablate(engine, encoded, portion, instead=instead, progress=advance))
 
     with progress(title, len(everything), "set") as shown:
         if folder is None:
             predicted = compute(everything, shown.advance)
         else:
-            inputs = {"weights": weights_digest(opened), "task": task.name, "inputs": digest(encoded.input_ids)}
+            inputs: dict[str, Any] = {
+                "weights": weights_digest(opened),
+                "task": task.name,
+                "inputs": digest(encoded.input_ids),
+            }
+            if ablation != UNIFORM:
+                inputs |= {"ablation": [ablation.kind, ablation.draw]}
             grid = Grid.open(
                 folder, everything, layers=opened.layers, size=opened.heads, about={**(about or {}), **inputs}
             )

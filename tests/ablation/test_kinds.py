@@ -1,0 +1,140 @@
+"""Kinds of ablation other than 1/L give what replacing the heads' vectors by hand gives, in any family."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from ablation_models import EAGER, FAMILIES, tiny, tokens
+from ablation_reference import logits_from_other_vectors, plain_logits
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertsecrets.ablation.engine import Engine, ablate
+from bertsecrets.ablation.head_sets import BASELINE, single_heads, whole_layers
+from bertsecrets.ablation.kinds import Ablation, partners, stretched
+from bertsecrets.errors import NotApplicableError, UserError
+from bertsecrets.measures.base.ablation import set_ablation
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.models.memory import Budget
+from bertsecrets.texts.tasks import task
+
+SETS = [BASELINE, *single_heads(3, 4), *whole_layers(3, 4), frozenset({(0, 1), (1, 0), (1, 2), (2, 3)})]
+FAST = {"Bert", "Roberta", "Electra", "Ernie", "DistilBert", "Albert", "BigBird", "RemBert"}
+KINDS = ("zero", "mean", "resampled")
+ROWS = tokens((5, 9, 5, 3, 12))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", [*FAMILIES, *EAGER])
+def test_every_kind_equals_the_plain_way_in_every_family(family, kind):
+    classifier = tiny(family)
+    expected = logits_from_other_vectors(classifier.model, ROWS, SETS, kind)
+    for path in ("fast", "general") if family in FAST else ("auto",):
+        found = ablate(Engine.open(classifier, path=path, ablation=Ablation(kind)), ROWS, SETS)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
+    assert np.abs(expected[1:] - expected[0]).max((1, 2)).min() > 1e-5
+    assert (Engine.open(classifier, ablation=Ablation(kind)).blocks is not None) == (family in FAST)
+
+
+@pytest.mark.parametrize("path", ["fast", "general"])
+def test_the_kinds_are_four_different_things(path):
+    """Whatever is disabled, no two kinds agree; and 1/L is still what the plain way with written weights gives."""
+    classifier = tiny("Bert")
+    found = {kind: ablate(Engine.open(classifier, path=path, ablation=Ablation(kind)), ROWS, SETS) for kind in KINDS}
+    found["uniform"] = ablate(Engine.open(classifier, path=path), ROWS, SETS)
+    np.testing.assert_allclose(found["uniform"], plain_logits(classifier.model, ROWS, SETS), rtol=0, atol=1e-5)
+    for one in found:
+        for other in found:
+            if one < other:
+                assert np.abs(found[one] - found[other])[1:].max((1, 2)).min() > 1e-4
+
+
+def test_another_draw_takes_vectors_of_other_rows():
+    classifier = tiny("Bert")
+    first, again, second = (
+        ablate(Engine.open(classifier, ablation=Ablation("resampled", draw)), ROWS, SETS) for draw in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_allclose(
+        second, logits_from_other_vectors(classifier.model, ROWS, SETS, "resampled", 2), rtol=0, atol=2e-5
+    )
+    assert np.abs(first - second)[1:].max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_portions_give_what_large_ones_give(kind):
+    """How much fits into memory decides neither the mean nor the partners."""
+    engine = Engine.open(tiny("Bert"), ablation=Ablation(kind))
+    small = replace(engine, budget=Budget(tokens=12, kept=40))
+    np.testing.assert_allclose(ablate(small, ROWS, SETS), ablate(engine, ROWS, SETS), rtol=0, atol=1e-5)
+
+
+@given(rows=st.integers(2, 60), draw=st.integers(1, 99))
+def test_every_row_is_the_partner_of_one_other(rows, draw):
+    chosen = partners(rows, draw)
+    assert (chosen != np.arange(rows)).all()
+    assert Counter(chosen.tolist()) == Counter(range(rows))
+
+
+@given(length=st.integers(2, 60), partner=st.integers(1, 60))
+def test_a_partner_is_stretched_from_its_first_token_to_its_last(length, partner):
+    places = stretched(length, partner)
+    assert (places[0], places[-1], len(places)) == (0, partner - 1, length)
+    assert (np.diff(places) >= 0).all()
+
+
+def test_a_single_row_has_no_partner():
+    with pytest.raises(UserError, match="one row has no other to take vectors from"):
+        ablate(Engine.open(tiny("Bert"), ablation=Ablation("resampled")), tokens((6,)), SETS)
+
+
+def test_a_model_whose_vectors_are_not_seen_is_refused_instead_of_measured():
+    """Its weights are overwritten as before; but no product of them is found that could be replaced."""
+    classifier = tiny("MPNet")
+    for layer in classifier.model.mpnet.encoder.layer:
+        layer.attention.attn.dropout.register_forward_hook(lambda _m, _i, weights: weights * 1.0)
+    assert Engine.open(classifier).skeleton.way == "written"
+    with pytest.raises(NotApplicableError, match="only kind=uniform is possible"):
+        Engine.open(classifier, ablation=Ablation("zero"))
+
+
+def test_the_measure_has_a_key_of_its_own_for_every_kind():
+    measure = get_measure("head-ablation")
+    given_options = [measure.check_options(o).given() for o in ({}, {"kind": "uniform"}, {"kind": "zero"})]
+    assert given_options == [{}, {}, {"kind": "zero"}]
+    assert measure.check_options({"kind": "resampled", "draw": "3"}).given() == {"kind": "resampled", "draw": 3}
+    with pytest.raises(UserError, match="--kind of measure layer-ablation: input should be 'uniform', 'zero', 'mean'"):
+        get_measure("layer-ablation").check_options({"kind": "noise"})
+    with pytest.raises(UserError, match="--draw of measure head-ablation: only kind=resampled draws anything"):
+        measure.check_options({"draw": 2})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_in_float32_takes_its_vectors_from_all_rows(kind, monkeypatch):
+    """The mean, and the partners, of the sample are those of the measurement itself."""
+    from bertsecrets.measures.base import ablation
+
+    monkeypatch.setattr(ablation, "SAMPLE", 2)
+    asked = []
+
+    def noted(engine, encoded, sets, *, instead, **more):
+        asked.append((len(encoded), instead(np.array([1]))))
+        return ablate(engine, encoded, sets, instead=instead, **more)
+
+    monkeypatch.setattr(ablation, "ablate", noted)
+    set_ablation(
+        tiny("Bert"), ROWS, task("mnli"), [0, 1, 2, 1, 0], SETS[1:5], ablation=Ablation(kind), precision="bfloat16"
+    )
+    (rows, sample), (all_rows, whole) = asked
+    assert (rows, all_rows) == (2, 5)
+    for one, other in zip(sample, whole, strict=True):
+        torch.testing.assert_close(one, other.float(), rtol=0.1, atol=0.1)
+
+
+def test_a_grid_of_one_kind_is_not_taken_for_that_of_another(tmp_path):
+    arguments = (tiny("Bert"), ROWS, task("mnli"), [0, 1, 2, 1, 0], SETS[1:5])
+    set_ablation(*arguments, folder=tmp_path / "grid", ablation=Ablation("zero"))
+    with pytest.raises(UserError, match="another grid"):
+        set_ablation(*arguments, folder=tmp_path / "grid", ablation=Ablation("mean"))
