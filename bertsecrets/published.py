@@ -5,11 +5,12 @@ K19 is the paper, Kovaleva et al. 2019; P20 is the same group's later study, Pra
 
 import json
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from bertsecrets.settings import project_path
 
 P20_SEEDS = 5
+Setting = Literal["scores", "scores_without_attention"]
 
 
 @cache
@@ -20,17 +21,20 @@ def published_figures() -> dict[str, Any]:
 
 @cache
 def p20() -> dict[str, Any]:
-    """Return P20's results: `scores`, `pattern_shares` and `surviving_heads`, each by task."""
+    """Return P20's results by task: `scores`, `scores_without_attention`, `pattern_shares` and `surviving_heads`."""
     return _read("p20.json")
 
 
-def p20_score(task_name: str, metric: str) -> tuple[float, float] | None:
+def p20_score(task_name: str, metric: str, setting: Setting = "scores") -> tuple[float, float] | None:
     """Return mean and standard deviation, in points, of P20's fine-tuned models; None where P20 has none.
+
+    Args:
+        setting: of the models as they are, or with uniform attention in every layer.
 
     >>> p20_score("rte", "accuracy")
     (63.249, 2.772)
     """
-    found = p20()["scores"].get(task_name, {}).get(metric)
+    found = p20()[setting].get(task_name, {}).get(metric)
     return None if found is None else (round(100 * found[0], 3), round(100 * found[1], 3))
 
 

@@ -44,6 +44,7 @@ def parse_sets(text: str, layers: int, heads: int) -> list[HeadSet]:
 
     `1.2 7.6 1.2+7.6 5` is head 2 of layer 1, head 6 of layer 7, both together, and all heads of layer 5. `pairs:3` is
     every pair of heads of layer 3. `nested:1.2,7.6,2` is 1.2, then 1.2+7.6, then layer 2's heads are added one by one.
+    `all` is all heads of all layers together.
 
     Args:
         layers, heads: number of layers of the model, and of heads in each.
@@ -51,8 +52,8 @@ def parse_sets(text: str, layers: int, heads: int) -> list[HeadSet]:
     Raises:
         UserError: the text is anything else, or names a head that the model does not have.
 
-    >>> [label(heads) for heads in parse_sets("1.2 1.2+2.1 2", layers=2, heads=2)]
-    ['1.2', '1.2+2.1', '2.1+2.2']
+    >>> [label(heads) for heads in parse_sets("1.2 1.2+2.1 2 all", layers=2, heads=2)]
+    ['1.2', '1.2+2.1', '2.1+2.2', '1.1+1.2+2.1+2.2']
     """
     sets = list(dict.fromkeys(head_set for item in text.split() for head_set in _parse_item(item, layers, heads)))
     if not sets:
@@ -63,6 +64,8 @@ def parse_sets(text: str, layers: int, heads: int) -> list[HeadSet]:
 
 
 def _parse_item(item: str, layers: int, heads: int) -> list[HeadSet]:
+    if item == "all":
+        return [frozenset(itertools.product(range(layers), range(heads)))]
     kind, colon, rest = item.partition(":")
     if not colon:
         return [frozenset(head for part in item.split("+") for head in _parse(part, layers, heads))]
@@ -74,7 +77,7 @@ def _parse_item(item: str, layers: int, heads: int) -> list[HeadSet]:
             return pairs
         raise UserError(f"{item!r} has no pairs: a layer of this model has only one head")
     raise UserError(
-        f"{item[:60]!r} is not a set of heads: write 1.2, 1.2+7.6, 5 for a layer, pairs:5, or nested:1.2,7.6"
+        f"{item[:60]!r} is not a set of heads: write 1.2, 1.2+7.6, 5 for a layer, all, pairs:5, or nested:1.2,7.6"
     )
 
 

@@ -12,7 +12,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 
 from bertsecrets.claims.paper import SEVEN_TASKS
 from bertsecrets.errors import near_matches
-from bertsecrets.published import P20_SEEDS, p20_score, p20_shares
+from bertsecrets.published import P20_SEEDS, Setting, p20_score, p20_shares
 from bertsecrets.settings import Section
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
@@ -20,7 +20,15 @@ P20 = "P20"  # its mean over five seeds and, as a spread, their standard deviati
 P20_MEAN = "P20 mean"  # as a spread: the standard error of that mean
 BETWEEN = "between sources"  # as a spread: how far the second source lies from the first, root mean square over tasks
 F1_QUANTITIES = ("f1", "figure-8-score")
-SCORE_QUANTITIES = (*F1_QUANTITIES, "score", "score-difference", "mean-score-difference", "cased-loss")
+WITHOUT_ATTENTION = "score-without-attention"
+SCORE_QUANTITIES = (
+    *F1_QUANTITIES,
+    WITHOUT_ATTENTION,
+    "score",
+    "score-difference",
+    "mean-score-difference",
+    "cased-loss",
+)
 
 
 class TaskFigure(Section):
@@ -134,7 +142,8 @@ class Cited:
             more, fewer = (p20_shares(name)["heterogeneous"] for name in ("qqp", "mrpc"))
             return round(more - fewer, 1), None
         kind = TASKS[task_name].metric if task_name in TASKS else ""
-        score = p20_score(task_name, "accuracy" if kind == "f1" and not self._f1 else kind)
+        setting: Setting = "scores_without_attention" if self.quantity == WITHOUT_ATTENTION else "scores"
+        score = p20_score(task_name, "accuracy" if kind == "f1" and not self._f1 else kind, setting)
         if score is None or self.quantity not in SCORE_QUANTITIES:
             raise ValueError(f"P20 has no {self.quantity} on {task_name}")
         return score

@@ -9,6 +9,7 @@ from pydantic import field_validator
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, label, parse_sets, single_heads
 from bertsecrets.measures.base import AblationMeasure, AblationOptions, Run
+from bertsecrets.measures.base.ablation import kind_in_words
 from bertsecrets.measures.base.figures import Figure, HeadMap, RankedHeads
 from bertsecrets.measures.registry import measure
 from bertsecrets.texts.tasks import TASKS
@@ -24,7 +25,7 @@ class HeadAblation(AblationMeasure):
     """
 
     class Options(AblationOptions):
-        """`heads` names sets of heads, counted from 1: `1.2 1.2+7.6 5 pairs:3 nested:1.2,7.6`."""
+        """`heads` names sets of heads, counted from 1: `1.2 1.2+7.6 5 all pairs:3 nested:1.2,7.6`."""
 
         heads: str | None = None
 
@@ -56,7 +57,8 @@ class HeadAblation(AblationMeasure):
         reach = max(float(np.abs(points).max(initial=0)), 1e-9)
         metric = TASKS[measurement.subject.task].metric
         yield HeadMap(
-            f"What disabling each head changes, in points of {metric}: {{who}} (figure 8 of the paper)",
+            f"What disabling each head{kind_in_words(measurement)} changes, in points of {metric}: {{who}} "
+            "(figure 8 of the paper)",
             points,
             unit="points",
             title=f"baseline {measurement.value('baseline'):.3f}",

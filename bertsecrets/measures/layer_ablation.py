@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, whole_layers
 from bertsecrets.measures.base import AblationMeasure, Run
+from bertsecrets.measures.base.ablation import kind_in_words
 from bertsecrets.measures.base.figures import Figure, LayerBars
 from bertsecrets.measures.registry import measure
 from bertsecrets.texts.tasks import TASKS
@@ -27,7 +28,8 @@ class LayerAblation(AblationMeasure):
         block, gains = gains_of(measurement)
         metric = TASKS[measurement.subject.task].metric
         yield LayerBars(
-            f"What disabling each layer changes, in points of {metric}: {{who}} (figure 9 of the paper)",
+            f"What disabling each layer{kind_in_words(measurement)} changes, in points of {metric}: {{who}} "
+            "(figure 9 of the paper)",
             block,
             gains,
             unit="points",

@@ -71,7 +71,8 @@ def _need(need: Need) -> str:
     whose = {"own": "", "against": " of the model that the claim compares with"}.get(need.whose, f" ({need.whose})")
     where = f" on {TASKS[need.task].title}" if need.task and need.task != ALL_TASKS else ""
     several = f" on {len(need.tasks)} tasks" if need.tasks else ""
-    return f"`{need.measure}`{whose}{where}{several}"
+    options = "".join(f" with `{name}={value}`" for name, value in need.options.items())
+    return f"`{need.measure}`{whose}{where}{several}{options}"
 
 
 def claims(family: str) -> str:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from measurements import estimand, gridded, measured, read, verdict
+from measurements import estimand, gridded, measured, of_id, read, verdict
 
 from bertsecrets.ablation.gains import all_gains, gains_of
 from bertsecrets.bootstrap import resampled_means
@@ -195,3 +195,67 @@ def test_the_correlation_with_figure_8():
     assert verdict("G7-rte", like).outcome == "reproduced"
     assert verdict("G7-rte", unlike).outcome == "deviates"
     assert "Pearson correlation 0.999, Spearman 1.000, 0.273 by shuffled heads at 95%" in verdict("G7-rte", like).reason
+
+
+# ---------------------------------------------------------------------- kinds of ablation
+
+
+def test_a_claim_over_kinds_is_about_the_least_of_them():
+    """Means over two heads, baseline 60: +5, +1, -3 and +10; the worst of two: 0, -4, -8 and +5."""
+    kinds = [heads(shares, (1, 2)) for shares in ([60, 70], [56, 66], [52, 62], [65, 75])]
+    of_kinds = estimand("mean-head-gain-of-kinds", *kinds)
+    assert of_kinds.value == pytest.approx(-3)
+    assert of_kinds.parts.tolist() == pytest.approx([read("mean-head-gain", one) for one in kinds])
+    assert of_kinds.notes == ("uniform +5.00, zero +1.00, mean -3.00, resampled +10.00",)
+    assert read("worst-head-gain-of-kinds", *kinds) == pytest.approx(5, abs=1.5)  # the most: it must be below 0
+    assert estimand("best-head-gain-of-kinds", *kinds).parts.tolist() == pytest.approx(
+        [read("best-head-gain", one) for one in kinds]
+    )
+
+
+def test_one_kind_that_says_otherwise_decides():
+    """G9 holds where all four kinds say so, and deviates where one surely says the opposite."""
+    helps, hurts = heads([75, 70], (1, 2), rows=900), heads([45, 50], (1, 2), rows=900)
+    assert verdict("G9-rte-mean", helps, helps, helps, helps).outcome == "reproduced"
+    assert verdict("G9-rte-mean", helps, helps, hurts, helps).outcome == "deviates"
+    assert verdict("G9-rte-worst", hurts, hurts, hurts, hurts).outcome == "reproduced"
+    assert verdict("G9-rte-worst", hurts, hurts, hurts, helps).outcome == "deviates"
+    assert verdict("G9-rte-best", helps, helps, helps, helps).outcome == "reproduced"
+    layer = [heads([shares], (1,), rows=900) for shares in (75, 70, 72, 66)]
+    assert verdict("G9-rte-layer", *layer).observed == pytest.approx(6, abs=0.2)
+    assert verdict("G9-rte-layer", *layer).outcome == "reproduced"
+
+
+def test_the_most_harmful_heads_of_all_kinds_are_compared_with_those_of_uniform_weights():
+    shares = np.linspace(59, 20, 40)
+    same, reverse = heads(shares, (4, 10), rows=2000), heads(shares[::-1], (4, 10), rows=2000)
+    # the two worst have 0 and 1 of 40 heads before them, or where the order is reversed 39 and 38
+    found = estimand("shared-harm-rank-of-kinds", same, same, reverse, same)
+    assert found.parts.tolist() == pytest.approx([1.25, 96.25, 1.25])
+    assert found.value == pytest.approx(96.25)
+    assert found.notes[0] == "uniform: most harmful layer 4 head 10 and layer 4 head 9"
+    assert found.notes[2] == "mean 96.2: most harmful layer 1 head 1 and layer 1 head 2"
+    assert verdict("G9-rte-pair", same, same, same, same).outcome == "reproduced"
+    assert verdict("G9-rte-pair", same, same, reverse, same).outcome == "deviates"
+
+
+def test_without_attention_the_score_is_that_of_all_heads_disabled_at_once():
+    """Right on 48.8 % where P20's five seeds are; the target is 1 throughout."""
+    as_published = heads([48.8], (1,), rows=1000)
+    found = verdict("G8-rte", as_published)
+    assert (found.observed, found.outcome) == (pytest.approx(48.8), "reproduced")
+    assert "60.0 with all heads, 100.0 for the most frequent class" in found.reason
+    assert verdict("G8-rte", heads([63], (1,), rows=1000)).outcome == "deviates"
+
+
+def test_p20s_scores_without_attention_are_the_published_ones():
+    """As the study's repository gives them, in points: mean and standard deviation over five seeds."""
+    cited = {
+        "mrpc": (31.7, 0.1), "stsb": (6.1, 2.5), "sst2": (64.1, 5.3), "qqp": (63.1, 0.3),
+        "rte": (48.8, 3.2), "qnli": (52.7, 1.7), "mnli": (36.3, 0.6),
+    }  # fmt: skip
+    for task_name, (mean, std) in cited.items():
+        figure = of_id(f"G8-{task_name}").figure
+        assert figure.published == pytest.approx(mean, abs=0.06)
+        assert figure.seed_std == pytest.approx(std, abs=0.06)
+        assert figure.doubt == pytest.approx(std / np.sqrt(5), abs=0.03)

@@ -9,18 +9,21 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from bertsecrets.ablation.gains import all_gains, gains_of, metric_of
-from bertsecrets.claims.estimand import Estimand, Number, both, clusters_of, halves
+from bertsecrets.ablation.gains import Block, all_gains, gains_of, metric_of
+from bertsecrets.claims.estimand import Estimand, Extreme, Number, both, clusters_of, halves
 from bertsecrets.claims.heads import name_of, place, top
 from bertsecrets.claims.paper import FRAME_HEADS, HARMFUL_HEADS
 from bertsecrets.claims.published import likeness, panels
+from bertsecrets.claims.quantities.scores import in_points, score_range
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
+from bertsecrets.texts.metrics import METRICS, moments
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
 FLIPS, SEED, AT_ONCE = 2000, 2019, 100  # draws of the null distribution
 HEADS, LAYERS = Need("head-ablation"), Need("layer-ablation")
+KINDS = ("uniform", "zero", "mean", "resampled")
 STSB_AND_RTE = Need("head-ablation", tasks=("stsb", "rte"))
 
 
@@ -132,6 +135,109 @@ def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estiman
 def own_frame_heads(ablation: Measurement, frames: Measurement) -> Estimand:
     """Return the smallest gain of disabling one of the model's own two best frame heads."""
     return named_heads(ablation, top(frames, 2, "max_weight"))
+
+
+def _of_kinds(measure: str) -> dict[str, Need]:
+    """Return the needs of a quantity that is read off every kind of ablation, by its name."""
+    return {kind: Need(measure, options={} if kind == "uniform" else {"kind": kind}) for kind in KINDS}
+
+
+def _over_kinds(read: Callable[[Measurement], Estimand], extreme: Extreme, kinds: tuple[Measurement, ...]) -> Estimand:
+    """Return a quantity read off each kind of ablation: the least or the most of them, on the same examples."""
+    found = [read(ablation) for ablation in kinds]
+    block, split = _side_by_side([estimand.blocks[0] for estimand in found])
+
+    def statistic(mean: np.ndarray) -> Number:
+        return np.stack([one.statistic(part) for one, part in zip(found, split(mean), strict=True)], axis=-1)
+
+    note = ", ".join(f"{kind} {estimand.value:+.2f}" for kind, estimand in zip(KINDS, found, strict=True))
+    return replace(Estimand.of(block, statistic, note, clusters=clusters_of(kinds[0])), extreme=extreme)
+
+
+def _side_by_side(
+    blocks: Sequence[Block],
+) -> tuple[Float[np.ndarray, "examples all"], Callable[[np.ndarray], list[np.ndarray]]]:
+    """Return blocks of the same examples as one, and the function that divides means of its columns again."""
+    ends = np.cumsum([block.shape[1] for block in blocks])[:-1]
+    return np.hstack(blocks), lambda mean: np.split(mean, ends, axis=-1)
+
+
+@quantity("best-head-gain-of-kinds", unit="points", **_of_kinds("head-ablation"))
+def best_head_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
+    """Return the gain of the best head, as `best-head-gain`, under that kind of ablation where it is least."""
+    return _over_kinds(lambda ablation: _cross_fitted(ablation, np.argmax), "least", (uniform, zero, mean, resampled))
+
+
+@quantity("mean-head-gain-of-kinds", unit="points", **_of_kinds("head-ablation"))
+def mean_gain_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
+    """Return the gain of disabling a head, averaged over all heads, under that kind of ablation where it is least."""
+    return _over_kinds(mean_gain, "least", (uniform, zero, mean, resampled))
+
+
+@quantity("worst-head-gain-of-kinds", unit="points", **_of_kinds("head-ablation"))
+def worst_head_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
+    """Return the gain of the most harmful head, as `worst-head-gain`, under that kind where it is largest."""
+    return _over_kinds(worst_head, "most", (uniform, zero, mean, resampled))
+
+
+@quantity("first-layer-gain-of-kinds", unit="points", **_of_kinds("layer-ablation"))
+def first_layer_of_kinds(
+    uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement
+) -> Estimand:
+    """Return the gain of disabling the first layer under that kind of ablation where it is least."""
+    return _over_kinds(first_layer, "least", (uniform, zero, mean, resampled))
+
+
+@quantity("shared-harm-rank-of-kinds", unit="percent", within=(0, 100), **_of_kinds("head-ablation"))
+def shared_harm_of_kinds(
+    uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement, count: int = 2
+) -> Estimand:
+    """Return the rank, under another kind of ablation, of the heads that are most harmful to make uniform.
+
+    It is the percentage of heads that are more harmful to lose there; the mean over these heads and both directions,
+    for that kind where it is largest. Chance gives 50. Each resample finds anew which heads they are.
+    """
+    kinds = (uniform, zero, mean, resampled)
+    sets = len(uniform.sample("predicted"))
+    if sets <= 2 * count:
+        raise NotApplicableError(f"the model has too few heads to compare {count} of them with the others")
+    blocks, gains = zip(*map(gains_of, kinds), strict=True)
+    block, split = _side_by_side(blocks)
+
+    def statistic(mean: np.ndarray) -> Number:
+        on_first, *on_others = (of(part) for of, part in zip(gains, split(mean), strict=True))
+        first = on_first.argsort(-1, kind="stable")[..., :count]
+        by_kind = []
+        for on_second in on_others:
+            second = on_second.argsort(-1, kind="stable")[..., :count]
+            by_kind.append((_ranks(on_first, second).mean(-1) + _ranks(on_second, first).mean(-1)) / 2)
+        return np.stack(by_kind, axis=-1)
+
+    notes = [note.partition(": ")[2] for note in _most_harmful(kinds, count)]
+    parts = statistic(block.mean(0))
+    said = [f"{kind} {part:.1f}: {note}" for kind, part, note in zip(KINDS[1:], parts, notes[1:], strict=True)]
+    estimand = Estimand.of(block, statistic, f"uniform: {notes[0]}", *said, clusters=clusters_of(uniform))
+    return replace(estimand, extreme="most")
+
+
+@quantity("score-without-attention", unit="points", within=score_range, ablation=HEADS)
+def without_attention(ablation: Measurement) -> Estimand:
+    """Return accuracy, or Pearson's correlation, with all heads of all layers disabled (option `heads`: `all`).
+
+    The notes give the score with all heads, and that of the most frequent class.
+    """
+    regression = TASKS[ablation.subject.task].regression
+    metric = "pearson" if regression else "accuracy"
+    target = ablation.sample("target")
+    with_all, without = (
+        moments(metric, ablation.sample(name).reshape(-1, len(target))[0], target)
+        for name in ("baseline_predicted", "predicted")
+    )
+    points = in_points(METRICS[metric])
+    note = f"{float(points(with_all.mean(0))):.1f} with all heads"
+    if not regression:
+        note += f", {100 * float(np.bincount(target.astype(int)).max()) / len(target):.1f} for the most frequent class"
+    return Estimand.of(without, points, note, clusters=clusters_of(ablation))
 
 
 def _ranks(

@@ -128,6 +128,12 @@ class AblationMeasure(Measure):
         return {self.name: (values, samples)}, len(encoded)
 
 
+def kind_in_words(measurement: Measurement) -> str:
+    """Return what a measurement's figures say of the kind of ablation: nothing of uniform weights, which are K19's."""
+    kind = measurement.options.get("kind", UNIFORM.kind)
+    return "" if kind == UNIFORM.kind else f" ({kind} vectors)"
+
+
 def set_ablation(
     opened: OpenModel,
     encoded: Encoded,
