@@ -15,6 +15,7 @@ from typing import NoReturn
 from bertsecrets import __version__
 from bertsecrets.cli import (
     calibrate,
+    check_ablation,
     claims,
     compare,
     doctor,
@@ -70,6 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
         patterns,
         store,
         calibrate,
+        check_ablation,
         doctor,
     ):
         group.add_parsers(commands)

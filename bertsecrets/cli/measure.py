@@ -50,7 +50,7 @@ def add_parsers(commands) -> None:
     parser.add_argument(
         "--heads",
         metavar="SETS",
-        help="for head-ablation: the sets to disable, such as 1.2 1.2+7.6 5 (a layer) pairs:5 nested:1.2,7.6, "
+        help="for head-ablation: the sets to disable, such as 1.2 1.2+7.6 5 (a layer) all pairs:5 nested:1.2,7.6, "
         "counted from 1",
     )
     parser.add_argument(

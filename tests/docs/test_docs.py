@@ -212,7 +212,7 @@ def test_a_documented_claim_is_sound(block, monkeypatch):
 
 
 def test_every_python_block_is_run_by_a_test():
-    run = {"README.md", "python.md", "patterns-data-card.md"}
+    run = {"README.md", "check-ablation.md", "python.md", "patterns-data-card.md"}
     for block in all_blocks("python"):
         assert block.page.name in run or block.page.parent.name == "adding", block
 
