@@ -15,7 +15,7 @@ from bertsecrets.claims.heads import name_of, place, top
 from bertsecrets.claims.paper import FRAME_HEADS, HARMFUL_HEADS
 from bertsecrets.claims.published import likeness, panels
 from bertsecrets.claims.quantities.scores import in_points, score_range
-from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.claims.quantity import ANY, Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.metrics import METRICS, moments
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
@@ -162,25 +162,25 @@ def _side_by_side(
     return np.hstack(blocks), lambda mean: np.split(mean, ends, axis=-1)
 
 
-@quantity("best-head-gain-of-kinds", unit="points", **_of_kinds("head-ablation"))
+@quantity("best-head-gain-of-kinds", unit="points", within=ANY, **_of_kinds("head-ablation"))
 def best_head_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
     """Return the gain of the best head, as `best-head-gain`, under that kind of ablation where it is least."""
     return _over_kinds(lambda ablation: _cross_fitted(ablation, np.argmax), "least", (uniform, zero, mean, resampled))
 
 
-@quantity("mean-head-gain-of-kinds", unit="points", **_of_kinds("head-ablation"))
+@quantity("mean-head-gain-of-kinds", unit="points", within=ANY, **_of_kinds("head-ablation"))
 def mean_gain_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
     """Return the gain of disabling a head, averaged over all heads, under that kind of ablation where it is least."""
     return _over_kinds(mean_gain, "least", (uniform, zero, mean, resampled))
 
 
-@quantity("worst-head-gain-of-kinds", unit="points", **_of_kinds("head-ablation"))
+@quantity("worst-head-gain-of-kinds", unit="points", within=ANY, **_of_kinds("head-ablation"))
 def worst_head_of_kinds(uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement) -> Estimand:
     """Return the gain of the most harmful head, as `worst-head-gain`, under that kind where it is largest."""
     return _over_kinds(worst_head, "most", (uniform, zero, mean, resampled))
 
 
-@quantity("first-layer-gain-of-kinds", unit="points", **_of_kinds("layer-ablation"))
+@quantity("first-layer-gain-of-kinds", unit="points", within=ANY, **_of_kinds("layer-ablation"))
 def first_layer_of_kinds(
     uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement
 ) -> Estimand:
@@ -214,7 +214,7 @@ def shared_harm_of_kinds(
         return np.stack(by_kind, axis=-1)
 
     notes = [note.partition(": ")[2] for note in _most_harmful(kinds, count)]
-    parts = statistic(block.mean(0))
+    parts = np.atleast_1d(statistic(block.mean(0)))
     said = [f"{kind} {part:.1f}: {note}" for kind, part, note in zip(KINDS[1:], parts, notes[1:], strict=True)]
     estimand = Estimand.of(block, statistic, f"uniform: {notes[0]}", *said, clusters=clusters_of(uniform))
     return replace(estimand, extreme="most")
