@@ -69,7 +69,7 @@ class Claim(Section):
     `architectures` are those of which the claim speaks, as transformers names them (`gpt2`); by default every one.
     """
 
-    id: str = Field(pattern=r"^[A-I][0-9]+p?$")
+    id: str = Field(pattern=r"^[A-J][0-9]+p?$")
     source: str
     statement: str
     how: str = ""

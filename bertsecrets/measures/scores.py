@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from pydantic import Field
 from scipy import stats
 
 from bertsecrets.errors import MisreadError
@@ -22,6 +23,7 @@ from bertsecrets.models.loading import OpenModel
 from bertsecrets.settings import Params
 from bertsecrets.texts.metrics import decide, is_constant
 from bertsecrets.texts.metrics import scores as all_scores
+from bertsecrets.texts.shuffling import shuffled
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import Measurement
 
@@ -40,9 +42,13 @@ class Scores(Measure):
     """
 
     class Options(MeasureOptions):
-        """`cased` switches off the tokenizer's lower-casing (claim D6)."""
+        """`cased` switches off the tokenizer's lower-casing (claim D6).
+
+        `shuffle` puts the words of each text in a random order drawn with this seed (claims J6); 0 leaves them alone.
+        """
 
         cased: bool = False
+        shuffle: int = Field(default=0, ge=0)
 
     common: ClassVar[bool] = True
 
@@ -63,6 +69,8 @@ class Scores(Measure):
             UserError: the model does not answer with numbers.
         """
         opened, rows = run.open("sdpa"), self.rows(run)
+        if run.options.shuffle:
+            rows = shuffled(rows, run.options.shuffle)
         tokenizer = cased(opened.tokenizer) if run.options.cased else opened.tokenizer
         encoded = encode(rows, tokenizer, opened.fit(run.resources.settings.scores.max_length))
         logits = predict(opened.model, encoded, run.resources.device)

@@ -33,6 +33,7 @@ SECTIONS = {  # of K19, by the letters of claims' ids
     "F": "4.5 Token-to-token attention",
     "G": "4.6 Disabling heads and layers",
     "H": "The same questions on GPT-2 small",
+    "J": "Open questions beyond the paper",
 }
 MADE_UP = (
     "these sentence pairs are made up by the suite: the verdicts show that it works, and say nothing about the paper"
@@ -42,6 +43,7 @@ NOT_DECIDABLE = "not decidable"  # instead of a band that holds nearly everythin
 PAPERS = {  # by the short names that claims use
     "K19": "Kovaleva et al. 2019",
     "P20": "Prasanna et al. 2020",
+    "R20": "Rogers et al. 2020",
 }
 
 

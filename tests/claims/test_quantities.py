@@ -176,6 +176,7 @@ def last_row():
         ("score-difference", [answers(), answers()], {}),
         ("mean-score-difference", [(answers(), answers("sst2")), (answers(), answers("sst2"))], {}),
         ("cased-loss", [answers(), answers(lower_cases=True)], {}),
+        ("shuffling-loss", [answers(), answers()], {}),
         ("score-over-majority", [answers()], {}),
         ("last-two-layers", [maps("cosine", measure="attention-change")], {}),
         ("heads-little-changed", [maps("cosine", measure="attention-change")], {}),
@@ -199,6 +200,12 @@ def last_row():
         ("named-heads-gain", [heads_of()], {"heads": [(1, 1), (2, 2)]}),
         ("named-heads-harm-rank", [(heads_of(), heads_of("mrpc"))], {"heads": [(1, 1), (2, 2)]}),
         ("shared-harm-rank", [(heads_of(), heads_of("mrpc"))], {}),
+        ("best-head-gain-of-kinds", [heads_of()] * 4, {}),
+        ("worst-head-gain-of-kinds", [heads_of()] * 4, {}),
+        ("mean-head-gain-of-kinds", [heads_of()] * 4, {}),
+        ("first-layer-gain-of-kinds", [heads_of()] * 4, {}),
+        ("shared-harm-rank-of-kinds", [heads_of()] * 4, {}),
+        ("score-without-attention", [heads_of()], {}),
     ],
 )
 def test_rows_that_share_a_text_stay_together_in_every_quantity(name, found, arguments):
@@ -282,6 +289,14 @@ def test_the_mean_gap_can_pass_and_fail():
     assert (as_published.outcome, as_published.observed) == ("reproduced", pytest.approx(35.9))
     assert judged(case, *found(440)).outcome == "reproduced"
     assert judged(case, *found(550)).outcome == "deviates"
+
+
+def test_what_shuffled_words_cost():
+    """Right on 3 of 4 in order and on 1 of 4 shuffled: 50 points; a model that gains by it has a negative loss."""
+    target = [1, 1, 0, 0]
+    found = estimand("shuffling-loss", scored([1, 1, 0, 1], target), scored([0, 1, 1, 1], target))
+    assert (found.value, found.notes) == (50, ("75.0 in order, 25.0 shuffled",))
+    assert read("shuffling-loss", scored([0, 1, 1, 1], target), scored(target, target)) == -75
 
 
 def test_what_a_cased_tokenization_costs():

@@ -140,7 +140,7 @@ def test_a_documented_file_of_dvc_is_there(arguments):
 def test_a_documented_selection_names_claims_and_tasks_that_there_are(block):
     shown = {claim.id for claim in load_claims()} | _ids_that_pages_add()
     for command in block.commands:
-        for claim in re.findall(r"\b([A-I]\d+p?)\b", " ".join(command)):
+        for claim in re.findall(r"\b([A-J]\d+p?)\b", " ".join(command)):
             assert claim in shown, (block, claim)
 
 

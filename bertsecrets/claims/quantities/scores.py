@@ -109,6 +109,14 @@ def cased_loss(scores: Measurement, cased: Measurement, nothing: float | None = 
     return replace(difference(scores, cased), nothing=nothing, nothing_is="no loss at all")
 
 
+@quantity("shuffling-loss", unit="points", scores=SCORES, shuffled=Need("scores", options={"shuffle": 1}))
+def shuffling_loss(scores: Measurement, shuffled: Measurement) -> Estimand:
+    """Return a checkpoint's score minus its score with the words of each text in a random order."""
+    found = difference(scores, shuffled)
+    before, after = (float(score(one).value) for one in (scores, shuffled))
+    return replace(found, notes=(f"{before:.1f} in order, {after:.1f} shuffled",))
+
+
 @quantity("score-over-majority", unit="points", scores=SCORES)
 def over_majority(scores: Measurement) -> Estimand:
     """Return accuracy minus that of always answering the most frequent class; a correlation is returned as it is.
