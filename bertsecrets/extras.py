@@ -8,7 +8,7 @@ from bertsecrets.errors import MissingError
 
 # By package: the module that it brings, its extra, and what it is needed for.
 PACKAGES = {
-    "scikit-learn": ("sklearn", "patterns-training", "training pattern classifiers"),
+    "scikit-learn": ("sklearn", "patterns-training", "training pattern classifiers and the measure word-baselines"),
     "pillow": ("PIL", "patterns-training", "drawing contact sheets and pictures of maps"),
     "matplotlib": ("matplotlib", "report", "drawing figures"),
     "jinja2": ("jinja2", "report", "writing a report page"),

@@ -284,3 +284,27 @@ def test_nothing_is_trained_for_measures_that_a_model_does_not_allow(tmp_path, t
             bench.measurement(measure, bench.subject("rte"))
     assert not list((tmp_path / "store").glob("checkpoints/*"))
     assert bench.measurement("scores", bench.subject("rte")).value("accuracy") >= 0
+
+
+def test_kinds_of_ablation_and_shuffled_words_are_measurements_of_their_own(bench, subject):
+    """Each is made once and stored under its own key; another kind never stands in for it."""
+    kinds = [{}, {"kind": "zero"}, {"kind": "mean"}, {"kind": "resampled"}, {"kind": "resampled", "draw": 2}]
+    made = [bench.measurement("layer-ablation", subject, **options) for options in kinds]
+    assert [one.options for one in made] == kinds
+    assert not any(one.reused for one in made)
+    again = [bench.measurement("layer-ablation", subject, **options) for options in kinds]
+    assert all(one.reused for one in again)
+    for one, other in zip(made, again, strict=True):
+        np.testing.assert_array_equal(one.sample("predicted"), other.sample("predicted"))
+        np.testing.assert_array_equal(one.sample("baseline_predicted"), made[0].sample("baseline_predicted"))
+    plain, mixed = (bench.measurement("scores", subject, **options) for options in ({}, {"shuffle": 1}))
+    assert (plain.options, mixed.options, mixed.reused) == ({}, {"shuffle": 1}, False)
+    np.testing.assert_array_equal(plain.sample("target"), mixed.sample("target"))
+
+
+def test_baselines_of_words_are_the_same_for_every_model_and_seed(bench, subject):
+    one = bench.measurement("word-baselines", subject)
+    other = bench.measurement("word-baselines", Subject(subject.model, "rte", seed=3))
+    assert (one.reused, other.reused) == (False, True)
+    assert one.provenance["data_fingerprint"] == other.provenance["data_fingerprint"]
+    assert len(one.sample("second_predicted")) == one.examples

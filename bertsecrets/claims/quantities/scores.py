@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -27,9 +28,12 @@ def _plain_metric(scores: Measurement) -> Metric:
     return pearson if "pearson" in scores.values else accuracy
 
 
+def _kind(scores: Measurement) -> str:
+    return "pearson" if "pearson" in scores.values else "accuracy"
+
+
 def _moments(scores: Measurement) -> Float[np.ndarray, "examples k"]:
-    kind = "pearson" if "pearson" in scores.values else "accuracy"
-    return moments(kind, scores.sample("predicted"), scores.sample("target"))
+    return moments(_kind(scores), scores.sample("predicted"), scores.sample("target"))
 
 
 def score_range(task: str) -> tuple[float, float]:
@@ -115,6 +119,37 @@ def shuffling_loss(scores: Measurement, shuffled: Measurement) -> Estimand:
     found = difference(scores, shuffled)
     before, after = (float(score(one).value) for one in (scores, shuffled))
     return replace(found, notes=(f"{before:.1f} in order, {after:.1f} shuffled",))
+
+
+WORDS = Need("word-baselines")
+
+
+def _of_words(words: Measurement, texts: str) -> Measurement:
+    """Return a baseline's predictions as those of a model."""
+    return replace(words, samples={**words.samples, "predicted": words.sample(f"{texts}_predicted")})
+
+
+@quantity("lead-over-words", unit="points", scores=SCORES, words=WORDS)
+def lead_over_words(scores: Measurement, words: Measurement, texts: Literal["words", "second"] = "words") -> Estimand:
+    """Return a model's score minus that of counts of words, on the same examples.
+
+    Args:
+        texts: `words` of all texts, or of the `second` text alone.
+    """
+    baseline = replace(_of_words(words, texts), values=scores.values)
+    return replace(difference(scores, baseline), notes=(f"counts of words {float(score(baseline).value):.1f}",))
+
+
+@quantity("words-over-majority", unit="points", words=WORDS)
+def words_over_majority(words: Measurement, texts: Literal["words", "second"] = "words") -> Estimand:
+    """Return the accuracy of counts of words minus that of the most frequent class; a correlation is returned as it is.
+
+    Args:
+        texts: `words` of all texts, or of the `second` text alone.
+    """
+    baseline = _of_words(words, texts)
+    regression = TASKS[words.subject.task].regression
+    return over_majority(replace(baseline, values={"pearson" if regression else "accuracy": 0.0}))
 
 
 @quantity("score-over-majority", unit="points", scores=SCORES)
