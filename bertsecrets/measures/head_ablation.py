@@ -25,7 +25,10 @@ class HeadAblation(AblationMeasure):
     """
 
     class Options(AblationOptions):
-        """`heads` names sets of heads, counted from 1: `1.2 1.2+7.6 5 all pairs:3 nested:1.2,7.6`."""
+        """`kind` says what a disabled head hands on: `uniform`, `zero`, `mean` or `resampled` (seed: `draw`).
+
+        `heads` names sets of heads, counted from 1: `1.2 1.2+7.6 5 all pairs:3 nested:1.2,7.6`.
+        """
 
         heads: str | None = None
 

@@ -96,6 +96,8 @@ def _expected(claim: Claim) -> str:
         return "-"
     if claim.expect.kind == "around":
         return "within the band"
+    if claim.expect.kind == "equal":
+        return f"{format_number(claim.expect.value)}, up to the smallest effect of interest"
     return f"{'>' if claim.expect.kind == 'above' else '<'} {format_number(claim.expect.value)}"
 
 

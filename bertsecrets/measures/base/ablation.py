@@ -40,7 +40,7 @@ APART = 0.1  # points; similarity scores further apart than this count as differ
 
 
 class AblationOptions(MeasureOptions):
-    """What a disabled head hands on, and for `resampled` the seed that draws the rows it takes that from."""
+    """`kind` says what a disabled head hands on: `uniform`, `zero`, `mean` or `resampled` (seed: `draw`)."""
 
     kind: Kind = "uniform"
     draw: int = Field(default=1, ge=1)
