@@ -10,7 +10,8 @@ from bertsecrets.errors import MissingError
 PACKAGES = {
     "scikit-learn": ("sklearn", "patterns-training", "training pattern classifiers and the measure word-baselines"),
     "pillow": ("PIL", "patterns-training", "drawing contact sheets and pictures of maps"),
-    "matplotlib": ("matplotlib", "report", "drawing figures"),
+    "altair": ("altair", "report", "drawing figures"),
+    "vl-convert-python": ("vl_convert", "report", "drawing figures"),
     "jinja2": ("jinja2", "report", "writing a report page"),
     "ray": ("ray", "ray", "running on a Ray cluster"),
     "accelerate": ("accelerate", "accelerate", "training in several processes together"),

@@ -1,56 +1,156 @@
 """The report as one self-contained HTML page: verdicts, figures, provenance."""
 
+import functools
+import shlex
 from collections.abc import Sequence
+from typing import Any
 
+from bertsecrets import __version__
+from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.units import smallest
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.drift.comparison import Comparison
 from bertsecrets.extras import from_extra
+from bertsecrets.provenance import run_facts
+from bertsecrets.report.cards import ASIDE, SIGNS, Row, cards_of, columns, matrix, tally
 from bertsecrets.report.drift import HEADER, headline, rows, summary_lines
-from bertsecrets.report.figures import figures_of
+from bertsecrets.report.figures import CONFIG, figures_of, strip_spec, svg
 from bertsecrets.report.json import unique
-from bertsecrets.report.text import cite, count_line, outcome_in_words, run_lines, task_title, verdict_row
+from bertsecrets.report.paper import COLUMNS, paper_figures, table_1
+from bertsecrets.report.text import (
+    cite,
+    claim_name,
+    observed_lines,
+    outcome_in_words,
+    outcome_sentence,
+    run_lines,
+    section_title,
+    seeds_in_words,
+    show_band,
+    show_published,
+    task_title,
+    verdict_row,
+)
 from bertsecrets.settings import JudgeParams
+from bertsecrets.texts.tasks import ALL_TASKS
 from bertsecrets.types import Measurement
 
 with from_extra("jinja2"):
     from jinja2 import Environment, PackageLoader, select_autoescape
+    from jinja2.utils import htmlsafe_json_dumps
+    from markupsafe import Markup
 
 
-def page(verdicts: Sequence[Verdict], model: str, settings: JudgeParams, *, note: str = "") -> str:
-    """Return the page that shows these verdicts, with the figures of their measurements.
+def page(
+    verdicts: Sequence[Verdict],
+    model: str,
+    settings: JudgeParams,
+    *,
+    note: str = "",
+    command: Sequence[str] = (),
+    rerun: Sequence[str] = (),
+) -> str:
+    """Return the page that shows these verdicts, and the paper's figures beside those of their measurements.
 
     Args:
         model: as the user named it, for the heading.
         settings: of the intervals in the figures, and of what the verdicts say together.
         note: what is missing from the page, if it is incomplete.
+        command: that the page comes from, in words.
+        rerun: words of a command that judges again what `--claim` names.
     """
     measurements = unique([measurement for verdict in verdicts for measurement in verdict.measurements])
+    cards, figures = cards_of(verdicts, model, rerun), paper_figures(measurements, settings)
+    drawn = _Drawn({"strip": strip_spec()})
     return _render(
         "page.html",
-        note=note,
         model=model,
-        counts=count_line(verdicts),
+        note=note,
+        command=shlex.join(command),
+        facts=run_facts(),
+        version=__version__,
+        confidence=f"{100 * settings.confidence:g}",
+        tasks=[title for title in dict.fromkeys(task_title(one.case.task) for one in verdicts) if title != ALL_TASKS],
+        seeds=seeds_in_words(seed for verdict in verdicts for seed in verdict.seeds),
+        unofficial=[one for one in measurements if not one.provenance.get("official_data", True)],
+        limits=sorted({limit for one in verdicts for limit in one.data.limits.items()}),
+        sentence=outcome_sentence(verdicts),
+        tally=tally(verdicts),
+        signs=SIGNS,
+        columns=columns(verdicts, model),
+        sections=_by_section(matrix(cards)),
+        cards=[card for card in cards if card.verdict.outcome != ASIDE],
+        aside=[card for card in cards if card.verdict.outcome == ASIDE],
         together=run_lines(verdicts, settings.confidence),
-        rows=[(verdict_row(verdict), verdict) for verdict in verdicts],
-        figures=[figure for measurement in measurements for figure in figures_of(measurement, settings)],
+        figures=figures,
+        table_1=table_1(measurements),
+        score_columns=COLUMNS,
         measurements=measurements,
+        chart=drawn.place,
+        drawn=drawn.as_json,
+        vega=_vega,
+        config=CONFIG,
         task_title=task_title,
+        claim_name=claim_name,
+        cite=cite,
+        observed_lines=observed_lines,
         outcome_in_words=outcome_in_words,
+        show_published=show_published,
+        show_band=show_band,
+        format_number=format_number,
+        format_interval=format_interval,
     )
+
+
+class _Drawn:
+    """The charts of a page, by the name of the place where each is drawn."""
+
+    def __init__(self, known: dict[str, Any]):
+        self.charts = dict(known)
+
+    def place(self, chart: Any) -> str:
+        """Keep a chart, and return its name."""
+        name = f"c{len(self.charts)}"
+        self.charts[name] = chart
+        return name
+
+    def as_json(self) -> Markup:
+        """Return all charts as JSON that can stand inside a script element."""
+        return htmlsafe_json_dumps(self.charts, separators=(",", ":"), allow_nan=False)
+
+
+@functools.cache
+def _vega() -> Markup:
+    """Return the script that draws charts: Vega, Vega-Lite and vega-embed, with all that they need."""
+    with from_extra("vl-convert-python"):
+        import vl_convert
+
+    return Markup(vl_convert.javascript_bundle().replace("</script", "<\\/script"))  # nosec B704  # the library's own
+
+
+def _by_section(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    sections: dict[str, list[Row]] = {}
+    for row in rows:
+        sections.setdefault(section_title(row.claim), []).append(row)
+    return sections
 
 
 def measurement_part(measurement: Measurement, settings: JudgeParams) -> str:
     """Return a measurement as a piece of HTML: its values, figures and provenance."""
-    return _render("measurement.html", m=measurement, figures=figures_of(measurement, settings))
+    return _render("measurement.html", m=measurement, figures=_pictures([measurement], settings))
 
 
 def verdict_part(verdict: Verdict, settings: JudgeParams) -> str:
     """Return a verdict as a piece of HTML: its row, its reason, and the figures of its measurements."""
-    measurements = unique(verdict.measurements)
-    figures = [figure for measurement in measurements for figure in figures_of(measurement, settings)]
+    figures = _pictures(unique(verdict.measurements), settings)
     shown = {"row": verdict_row(verdict), "verdict": verdict, "figures": figures}
     return _render("verdict.html", **shown, cite=cite, outcome_in_words=outcome_in_words)
+
+
+def _pictures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[tuple[str, str]]:
+    """Return the figures of measurements as pairs of caption and SVG text, for where no script runs."""
+    charts = [chart for measurement in measurements for chart in figures_of(measurement, settings)]
+    return [(chart.caption, svg(chart)) for chart in charts]
 
 
 def comparison_page(comparison: Comparison) -> str:

@@ -227,6 +227,16 @@ def outcomes_in_words(outcomes: Sequence[str], always: Collection[str] = ()) -> 
     return ", ".join(f"{count} {SAID[outcome][count != 1]}" for outcome, count in named.items())
 
 
+def outcome_sentence(verdicts: Sequence[Verdict]) -> str:
+    """Return what became of the claims of a run, in one sentence."""
+    outcomes = [verdict.outcome for verdict in verdicts]
+    aside = outcomes.count("not applicable")
+    asked = [outcome for outcome in outcomes if outcome != "not applicable"]
+    found = outcomes_in_words(asked, ("reproduced", "deviates"))
+    rest = f"; {outcomes_in_words(['not applicable'] * aside)} to this model" if aside else ""
+    return f"Of {len(asked)} claim{'' if len(asked) == 1 else 's'}, {found}{rest}."
+
+
 def seeds_in_words(seeds: Iterable[int]) -> str:
     """Return seeds in words.
 

@@ -1,0 +1,235 @@
+"""Verdicts as the report page shows them: cells of a matrix of claims by tasks, and a card for each."""
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+
+from bertsecrets.claims.band import format_interval, format_number
+from bertsecrets.claims.estimand import decisive
+from bertsecrets.claims.schema import Claim
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.formats import Outcome
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.report.text import claim_name, seeds_in_words, task_title
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS
+from bertsecrets.types import Measurement
+
+SIGNS = {
+    "reproduced": "✓",
+    "deviates": "✗",
+    "negligible": "≈",
+    "inconclusive": "?",
+    "degenerate": "⊘",
+    "not measured": "!",
+    "not applicable": "–",
+}
+ASIDE = "not applicable"  # these claims are folded away
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the matrix: a task, of a model where several were measured."""
+
+    model: str
+    task: str
+
+    @property
+    def title(self) -> str:
+        """The task's usual name."""
+        return "all tasks" if self.task == ALL_TASKS else task_title(self.task)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A verdict with what the page says of it besides.
+
+    Args:
+        rerun: the command that judges the claim again.
+        strip: what is drawn of it on one axis (`figures.strip_spec`); empty if nothing was observed.
+    """
+
+    verdict: Verdict
+    column: Column
+    rerun: str
+    strip: list[dict[str, Any]]
+    evidence: list[str]
+
+    @property
+    def id(self) -> str:
+        """The name of the card's place on the page."""
+        many = "" if not self.column.model else f"-{self.column.model}"
+        return "".join(c if c.isalnum() else "-" for c in f"{self.verdict.case}{many}")
+
+    @property
+    def sign(self) -> str:
+        """The outcome as a sign."""
+        return SIGNS[self.verdict.outcome]
+
+    @property
+    def number(self) -> str:
+        """The observed value; under the first reading, if the claim hangs on one."""
+        observed = self.verdict.observed
+        return "" if observed is None or not math.isfinite(observed) else format_number(observed)
+
+    @property
+    def kind(self) -> str:
+        """The outcome as a name for styles."""
+        return self.verdict.outcome.replace(" ", "-")
+
+    @property
+    def by_seed(self) -> dict[str, list[tuple[int, str]]]:
+        """What was observed on every seed, by reading; the name is empty if the claim hangs on none."""
+        return {
+            name: [(seed, format_number(value)) for seed, value in zip(one.seeds, _of_seeds(one), strict=False)]
+            for name, one in (self.verdict.readings or {"": self.verdict}).items()
+            if one.by_seed
+        }
+
+
+@dataclass(frozen=True)
+class Row:
+    """A claim with its cards, by column."""
+
+    claim: Claim
+    cells: dict[Column, Card]
+
+
+def columns(verdicts: Sequence[Verdict], model: str) -> list[Column]:
+    """Return the columns of the matrix; they name models only if there are several."""
+    return sorted(
+        dict.fromkeys(column_of(verdict, verdicts, model) for verdict in verdicts),
+        key=lambda column: (column.model, [*TASKS, ALL_TASKS].index(column.task)),
+    )
+
+
+def column_of(verdict: Verdict, verdicts: Sequence[Verdict], model: str) -> Column:
+    """Return the column that a verdict stands in."""
+    several = {_model_of(one, model) for one in verdicts} != {_model_of(verdict, model)}
+    return Column(_model_of(verdict, model) if several else "", verdict.case.task)
+
+
+def _model_of(verdict: Verdict, model: str) -> str:
+    named = {one.subject.model for one in verdict.measurements if get_measure(one.measure).reads_model}
+    return named.pop() if len(named) == 1 else model
+
+
+def cards_of(verdicts: Sequence[Verdict], model: str, rerun: Sequence[str] = ()) -> list[Card]:
+    """Return a card for each verdict.
+
+    Args:
+        rerun: words of a command that judges again what `--claim` names.
+    """
+    return [
+        Card(
+            verdict,
+            column_of(verdict, verdicts, model),
+            shlex.join([*(rerun or _command(verdict, model)), "--claim", str(verdict.case)]),
+            strip_rows(verdict),
+            evidence_lines(verdict),
+        )
+        for verdict in verdicts
+    ]
+
+
+def _command(verdict: Verdict, model: str) -> list[str]:
+    """Return a command that judges again, as far as a verdict knows it."""
+    seeds, data = verdict.seeds, verdict.data
+    limits = [word for name, rows in data.limits.items() for word in (f"--{name.replace('_', '-')}", str(rows))]
+    whole = seeds == tuple(range(1, len(seeds) + 1))
+    return ["bertsecrets", "report", "--model", model, *(["--seeds", str(len(seeds))] if seeds and whole else []), *limits]
+
+
+def matrix(cards: Sequence[Card]) -> list[Row]:
+    """Return the cards by claim and column, without claims that cannot apply anywhere."""
+    rows: dict[str, Row] = {}
+    for card in cards:
+        claim = card.verdict.case.claim
+        rows.setdefault(claim_name(claim), Row(claim, {})).cells[card.column] = card
+    return [row for row in rows.values() if any(card.verdict.outcome != ASIDE for card in row.cells.values())]
+
+
+def tally(verdicts: Sequence[Verdict]) -> dict[str, int]:
+    """Return how many verdicts have each outcome, in the order of `formats.Outcome`; outcomes without any are left out."""
+    outcomes = [verdict.outcome for verdict in verdicts]
+    return {outcome: outcomes.count(outcome) for outcome in get_args(Outcome) if outcome in outcomes}
+
+
+# ---------------------------------------------------------------------- the card's parts
+
+
+def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
+    """Return a verdict's numbers as rows for `figures.strip_spec`; none if nothing was observed."""
+    shown = verdict.readings or {"": verdict}
+    observed = [one for one in shown.values() if one.observed is not None and math.isfinite(one.observed)]
+    if not observed:
+        return []
+    unit, published = verdict.unit, verdict.case.figure.published
+    ends = [end for one in observed for pair in (one.interval, one.band) if pair is not None for end in pair]
+    seeds = [value for one in observed for value in _of_seeds(one)]
+    numbers = [*ends, *seeds, *(one.observed for one in observed), *([] if published is None else [published])]
+    finite = [float(number) for number in numbers if number is not None and math.isfinite(number)]
+    margin = 0.08 * (max(finite) - min(finite)) or 0.1 * abs(max(finite)) or 1.0
+    low, high = min(finite) - margin, max(finite) + margin
+
+    def row(kind: str, name: str, start: float, end: float | None = None, said: str = "") -> dict[str, Any]:
+        end = start if end is None else end
+        return {"kind": kind, "row": name, "low": max(low, start), "high": min(high, end), "said": said or f"{format_number(start)} {unit}"}
+
+    rows = [row("published", "published", published)] if published is not None else []
+    for name, one in shown.items():
+        if one.observed is None or not math.isfinite(one.observed):
+            continue
+        if one.interval is not None:
+            rows.append(row("interval", name or "observed", *one.interval, said=format_interval(one.interval)))
+        rows.append(row("observed", name or "observed", one.observed))
+        if len(one.by_seed) > 1:
+            seed_row = f"{name}, seeds" if name else "seeds"
+            rows += [
+                row("seed", seed_row, value, said=f"{format_number(value)} {unit}, seed {seed}")
+                for seed, value in zip(one.seeds, _of_seeds(one), strict=False)
+                if math.isfinite(value)
+            ]
+    names = list(dict.fromkeys(one["row"] for one in rows))
+    rows += [row("extent", name, end) for name in names for end in (low, high)]
+    limits = observed[0].band
+    if limits is not None:
+        rows.append(row("band", "band", *limits, said=format_interval(limits)))
+        rows += [row("limit", "band", limit) for limit in limits if math.isfinite(limit)]
+    return rows
+
+
+def _of_seeds(verdict: Verdict) -> list[float]:
+    """Return what was observed on every seed: the part that decides, where the quantity is an extreme of several."""
+    if not verdict.by_seed:
+        return []
+    part = decisive(np.mean(verdict.by_seed, axis=0), verdict.extreme)
+    return [float(parts[part]) for parts in verdict.by_seed]
+
+
+def evidence_lines(verdict: Verdict) -> list[str]:
+    """Return what a verdict rests on, in words: measurements that differ in their seeds alone in one line."""
+    groups: dict[str, list[Measurement]] = {}
+    for one in verdict.measurements:
+        subject = one.subject
+        options = "".join(f", {name.replace('_', ' ')} {value}" for name, value in sorted(one.options.items()))
+        kind = f"{one.measure}{options} of {subject.model} ({subject.initialisation})"
+        groups.setdefault(f"{kind} on {task_title(subject.task)}", []).append(one)
+    lines = []
+    for kind, found in groups.items():
+        provenance = found[0].provenance
+        made_by = provenance.get("made_by") or {}
+        facts = [
+            seeds_in_words(one.subject.seed for one in found),
+            f"{found[0].examples} examples",
+            provenance.get("data") or "",
+            f"sha256 {provenance['data_fingerprint'][:12]}" if provenance.get("data_fingerprint") else "",
+            made_by.get("device") or "",
+            f"torch {made_by['software']['torch']}" if (made_by.get("software") or {}).get("torch") else "",
+        ]
+        lines.append(f"{kind}: {', '.join(filter(None, facts))}")
+    known = [one for one in verdict.case.claim.known if one.task == verdict.case.task and one.model in (*verdict.models, "any")]
+    return lines + [f"on record for {one.model}, {one.status}: {one.evidence}" for one in known]
