@@ -10,6 +10,7 @@ from bertsecrets.errors import MissingError
 PACKAGES = {
     "scikit-learn": ("sklearn", "patterns-training", "training pattern classifiers and the measure word-baselines"),
     "pillow": ("PIL", "patterns-training", "drawing contact sheets and pictures of maps"),
+    "matplotlib": ("matplotlib", "patterns-training", "drawing maps in their colours"),
     "altair": ("altair", "report", "drawing figures"),
     "vl-convert-python": ("vl_convert", "report", "drawing figures"),
     "jinja2": ("jinja2", "report", "writing a report page"),

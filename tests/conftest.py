@@ -126,3 +126,19 @@ def as_documented(tiny_bert, tiny_glue, quick, tmp_path, monkeypatch):
         )
 
     return translate
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A Chromium without a window; tests that need it are skipped where none is installed."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip(f"no browser: install one of {', '.join(BROWSERS)}")
+    with sync_api.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()

@@ -61,6 +61,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--strict-verdicts", action="store_true", help="fail a claim that is not decided, instead of skipping it"
     )
     parser.getgroup("bertsecrets").addoption(
+        "--report",
+        dest="report_folder",
+        type=path,
+        metavar="DIR",
+        help="write the report (report.html) and the verdicts (verdicts.json) to this folder",
+    )
+    parser.getgroup("bertsecrets").addoption(
         "--against", type=path, metavar="PIN", help="judge drift from this pin (bertsecrets pin), instead of the claims"
     )
 
@@ -493,3 +500,23 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     if failed:
         names = ", ".join(str(v.case) for v in failed)
         terminalreporter.write_line(f"{len(failed)} of {len(verdicts)} claims could not be measured: {names}")
+    if (folder := config.getoption("report_folder")) is not None:
+        try:
+            _write_report(folder, verdicts, config)
+            terminalreporter.write_line(f"report: {folder.resolve() / 'report.html'}")
+        except UserError as error:
+            terminalreporter.write_line(f"no report: {error}", red=True)
+
+
+def _write_report(folder: Path, verdicts: list[Verdict], config: pytest.Config) -> None:
+    """Write the report page and the verdicts as data."""
+    from bertsecrets.report.html import page
+    from bertsecrets.report.json import as_file
+    from bertsecrets.store.entries import write_json
+    from bertsecrets.store.files import write_whole
+
+    settings = load_settings()
+    model = config.stash[OPTIONS].judged or settings.model
+    command = ["pytest", *map(str, config.invocation_params.args)]
+    write_json(folder / "verdicts.json", as_file(verdicts, model, settings).model_dump(mode="json"))
+    write_whole(folder / "report.html", page(verdicts, model, settings.judge, command=command))

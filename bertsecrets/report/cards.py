@@ -140,7 +140,14 @@ def _command(verdict: Verdict, model: str) -> list[str]:
     seeds, data = verdict.seeds, verdict.data
     limits = [word for name, rows in data.limits.items() for word in (f"--{name.replace('_', '-')}", str(rows))]
     whole = seeds == tuple(range(1, len(seeds) + 1))
-    return ["bertsecrets", "report", "--model", model, *(["--seeds", str(len(seeds))] if seeds and whole else []), *limits]
+    return [
+        "bertsecrets",
+        "report",
+        "--model",
+        model,
+        *(["--seeds", str(len(seeds))] if seeds and whole else []),
+        *limits,
+    ]
 
 
 def matrix(cards: Sequence[Card]) -> list[Row]:
@@ -177,7 +184,13 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
 
     def row(kind: str, name: str, start: float, end: float | None = None, said: str = "") -> dict[str, Any]:
         end = start if end is None else end
-        return {"kind": kind, "row": name, "low": max(low, start), "high": min(high, end), "said": said or f"{format_number(start)} {unit}"}
+        return {
+            "kind": kind,
+            "row": name,
+            "low": max(low, start),
+            "high": min(high, end),
+            "said": said or f"{format_number(start)} {unit}",
+        }
 
     rows = [row("published", "published", published)] if published is not None else []
     for name, one in shown.items():
@@ -231,5 +244,9 @@ def evidence_lines(verdict: Verdict) -> list[str]:
             f"torch {made_by['software']['torch']}" if (made_by.get("software") or {}).get("torch") else "",
         ]
         lines.append(f"{kind}: {', '.join(filter(None, facts))}")
-    known = [one for one in verdict.case.claim.known if one.task == verdict.case.task and one.model in (*verdict.models, "any")]
+    known = [
+        one
+        for one in verdict.case.claim.known
+        if one.task == verdict.case.task and one.model in (*verdict.models, "any")
+    ]
     return lines + [f"on record for {one.model}, {one.status}: {one.evidence}" for one in known]

@@ -46,29 +46,51 @@ def _ordered(curve: Curve) -> Sequence[Specification]:
 
 def draw_curve(curve: Curve) -> str:
     """Return a curve as SVG text: values with their intervals, and below which choices were made in the other way."""
-    with from_extra("matplotlib"):
-        from bertsecrets.report.figures import Figure, svg
+    with from_extra("altair"):
+        import altair as alt
+
+        from bertsecrets.report.figures import INK, plain, rounded, svg_of
 
     ordered, names = _ordered(curve), list(curve.specifications[0].ways)
-    figure = Figure(figsize=(3 + 0.14 * len(ordered), 2.6 + 0.22 * len(names)), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, max(1, 0.35 * len(names))])
+    unit, expect = QUANTITIES[curve.case.claim.quantity or ""].unit, curve.case.claim.expect
+    points, choices = [], []
     for place, one in enumerate(ordered):
-        colour = COLOURS.get(one.verdict.outcome, "#888888")
-        if one.verdict.interval is not None:
-            above.plot([place, place], one.verdict.interval, color=colour, linewidth=1)
-        if one.verdict.observed is not None:
-            above.plot(place, one.verdict.observed, "o", color=colour, markersize=3)
-        for row, name in enumerate(names):
-            other = one.ways[name] is CHOICES[name].other
-            below.plot(place, row, "s", color="#222222" if other else "#dddddd", markersize=4)
-    expect = curve.case.claim.expect
-    above.axhline(expect.value if expect is not None else 0, color="#222222", linewidth=0.6)
-    above.set_ylabel(QUANTITIES[curve.case.claim.quantity or ""].unit)
-    above.set_title(f"{curve.case}: dark squares are choices made as named", fontsize=9)
-    below.set_yticks(range(len(names)), [CHOICES[name].other.name for name in names], fontsize=8)
-    below.set_ylim(len(names) - 0.4, -0.6)
-    below.set_xticks([])
-    return svg(figure)
+        ends = one.verdict.interval or (float("nan"), float("nan"))
+        low, high = (rounded(end) for end in ends)
+        observed = rounded(float("nan") if one.verdict.observed is None else one.verdict.observed)
+        points.append(
+            {
+                "place": place,
+                "value": observed,
+                "low": low,
+                "high": high,
+                "colour": COLOURS.get(one.verdict.outcome, "#888888"),
+            }
+        )
+        choices += [
+            {
+                "place": place,
+                "choice": CHOICES[name].other.name,
+                "opacity": 1.0 if one.ways[name] is CHOICES[name].other else 0.12,
+            }
+            for name in names
+        ]
+    x = alt.X("place:O", axis=None)
+    colour = alt.Color("colour:N", scale=None)
+    base = alt.Chart(alt.InlineData(values=points)).encode(x=x, color=colour)
+    limit = alt.Chart(alt.InlineData(values=[{}])).mark_rule(opacity=0.6)
+    above = alt.layer(
+        limit.encode(y=alt.datum(expect.value if expect is not None else 0)),
+        base.mark_rule().encode(y=alt.Y("low:Q", title=unit), y2="high:Q"),
+        base.mark_circle(size=24, opacity=1).encode(y="value:Q"),
+    ).properties(width=alt.Step(11), height=190, title=f"{curve.case}: dark squares are choices made as named")
+    below = (
+        alt.Chart(alt.InlineData(values=choices))
+        .mark_square(size=50, color=INK)
+        .encode(x=x, y=alt.Y("choice:N", title=None, sort=None), opacity=alt.Opacity("opacity:Q", scale=None))
+        .properties(width=alt.Step(11), height=alt.Step(15))
+    )
+    return svg_of(plain(alt.vconcat(above, below, spacing=8)))
 
 
 assert set(COLOURS) <= set(MARKS)

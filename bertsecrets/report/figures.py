@@ -4,6 +4,9 @@ Layers and heads count from 1. Colours are told apart by the colour-blind; text 
 """
 
 import functools
+import hashlib
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,12 +54,23 @@ CONFIG = {
     "title": {"color": INK, "fontSize": 12, "fontWeight": 500, "anchor": "start"},
     "axis": {
         **dict.fromkeys(("labelColor", "titleColor", "tickColor", "domainColor", "gridColor"), INK),
-        **{"tickOpacity": 0.3, "domainOpacity": 0.3, "gridOpacity": 0.12, "titleFontWeight": 400, "titleFontSize": 11},
+        "tickOpacity": 0.3,
+        "domainOpacity": 0.3,
+        "gridOpacity": 0.12,
+        "titleFontWeight": 400,
+        "titleFontSize": 11,
     },
-    "legend": {"labelColor": INK, "titleColor": INK, "titleFontWeight": 400, "titleFontSize": 11, "gradientThickness": 9},
+    "legend": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "titleFontWeight": 400,
+        "titleFontSize": 11,
+        "gradientThickness": 9,
+    },
     "text": {"color": INK},
     "rule": {"color": INK},
 }
+NAMED = re.compile(r"(?<=[\"#])(gradient|clip)_?\d+")  # what Vega counts on from picture to picture
 CELL, BAR = 21, 26  # pixels: of a heat map's cells, of a layer in the other charts
 
 Number = float | int | str | None
@@ -206,13 +220,16 @@ def ranked_heads(
         {"place": place, "head": name, "value": value, "low": below, "high": above}
         for place, (name, value, below, above) in enumerate(table)
     ]
-    ends = [*range(min(5, len(table))), *range(max(5, len(table) - 5), len(table))]
+    first, last = range(0, min(6, len(table)), 2), range(len(table) - 1, max(5, len(table) - 6), -2)
+    ends = [*first, *last]  # every second one, since names are wider than the space between dots
     named = " : ".join(f"datum.value == {i} ? '{table[i][0]}'" for i in ends) + " : ''"
     base = alt.Chart(alt.InlineData(values=points)).encode(
         x=alt.X(
             "place:Q",
             title="head (layer.head)",
-            axis=alt.Axis(values=ends, labelExpr=named, labelAngle=-90, labelFlush=False, labelOverlap=False, grid=False),
+            axis=alt.Axis(
+                values=ends, labelExpr=named, labelAngle=-90, labelFlush=False, labelOverlap=False, grid=False
+            ),
             scale=alt.Scale(domain=[-1, len(table)], nice=False),
         ),
         tooltip=["head:N", *_interval_tooltip(unit)],
@@ -262,7 +279,10 @@ def layer_scores(
         y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=False, nice=True)),
         tooltip=["layer:O", alt.Tooltip("value:Q", title=unit)],
     )
-    layers: list[alt.Chart] = [base.mark_line(color=ACCENT, opacity=0.35), base.mark_point(color=ACCENT, filled=True, size=45)]
+    layers: list[alt.Chart] = [
+        base.mark_line(color=ACCENT, opacity=0.35),
+        base.mark_point(color=ACCENT, filled=True, size=45),
+    ]
     if baseline is not None:
         line = alt.Chart(alt.InlineData(values=[{"baseline": rounded(baseline)}]))
         layers.append(line.mark_rule(strokeDash=[4, 3], opacity=0.7).encode(y="baseline:Q", tooltip="baseline:Q"))
@@ -297,20 +317,27 @@ def stacked_shares(shares: Mapping[str, Float[np.ndarray, " layers"]], caption: 
 def figure_2(task_name: str, names: Sequence[str]) -> Float[np.ndarray, " classes"]:
     """Return the shares of classes in K19's figure 2, in percent, in the order of their names."""
     bars = published_figures()["fig2"]
-    shares = dict(zip(bars["order"], bars[TASKS[task_name].title], strict=True))
+    shares = dict(zip(bars["order"], bars[TASKS[task_name].folder], strict=True))
     return np.array([shares[FIGURE_2[name]] for name in names])
 
 
-def shares_beside(
-    shares: Mapping[str, Float[np.ndarray, " classes"]], names: Sequence[str], caption: str
-) -> Chart:
+def shares_beside(shares: Mapping[str, Float[np.ndarray, " classes"]], names: Sequence[str], caption: str) -> Chart:
     """Return one bar per source, stacked from the shares of the classes, in percent, with their numbers."""
     parts = []
     for source, values in shares.items():
         begun = 0.0
         for name, value in zip(names, values, strict=True):
             said = f"{value:.0f}" if value >= 4 else ""
-            parts.append({"source": source, "class": name, "from": begun, "to": begun + value, "value": rounded(value), "said": said})
+            parts.append(
+                {
+                    "source": source,
+                    "class": name,
+                    "from": begun,
+                    "to": begun + value,
+                    "value": rounded(value),
+                    "said": said,
+                }
+            )
             begun += float(value)
     base = alt.Chart(alt.InlineData(values=parts)).encode(
         y=alt.Y("source:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=240)),
@@ -364,7 +391,9 @@ def layer_curves(curves: Mapping[str, Float[np.ndarray, " layers"]], caption: st
         for i, value in enumerate(values)
     ]
     deepest = max(len(values) for values in curves.values())
-    lines = alt.Color("name:N", title=None, sort=None, scale=alt.Scale(range=["#3b7dd8", "#d9822b", "#8a63c7", "#5b9a6f"]))
+    lines = alt.Color(
+        "name:N", title=None, sort=None, scale=alt.Scale(range=["#3b7dd8", "#d9822b", "#8a63c7", "#5b9a6f"])
+    )
     chart = (
         alt.Chart(alt.InlineData(values=points))
         .mark_line(point=True)
@@ -403,14 +432,18 @@ def strip_spec() -> dict[str, Any]:
 
     chart = alt.layer(
         of("extent").mark_point(opacity=0).encode(x=x, y=y),  # first: it says in which order rows stand
-        of("band").mark_rect(color=ACCENT, opacity=0.16).encode(x=x, x2="high:Q", tooltip=alt.Tooltip("said:N", title="band")),
+        of("band")
+        .mark_rect(color=ACCENT, opacity=0.16)
+        .encode(x=x, x2="high:Q", tooltip=alt.Tooltip("said:N", title="band")),
         of("limit").mark_rule(color=ACCENT, opacity=0.6).encode(x=x),
         of("interval").mark_rule(strokeWidth=2).encode(x=x, x2="high:Q", y=y, tooltip=told),
         of("seed").mark_point(size=36, color=INK, opacity=0.75, strokeWidth=1.2).encode(x=x, y=y, tooltip=told),
         of("observed").mark_circle(size=80, color=INK, opacity=1).encode(x=x, y=y, tooltip=told),
-        of("published").mark_point(size=90, shape="diamond", filled=True, color=ACCENT, opacity=1).encode(x=x, y=y, tooltip=told),
+        of("published")
+        .mark_point(size=90, shape="diamond", filled=True, color=ACCENT, opacity=1)
+        .encode(x=x, y=y, tooltip=told),
     ).properties(width=440, height=alt.Step(24))
-    return _plain(chart)
+    return plain(chart)
 
 
 def _axis(field: str, title: str) -> alt.X:
@@ -431,10 +464,10 @@ def rounded(value: float | np.floating) -> float | None:
 
 
 def _chart(chart: alt.Chart | alt.LayerChart, caption: str, header: tuple[str, ...], rows: Iterable) -> Chart:
-    return Chart(caption, _plain(chart), header, tuple(tuple(row) for row in rows))
+    return Chart(caption, plain(chart), header, tuple(tuple(row) for row in rows))
 
 
-def _plain(chart: alt.Chart | alt.LayerChart) -> dict[str, Any]:
+def plain(chart: alt.TopLevelMixin) -> dict[str, Any]:
     """Return a chart as data, without what the page says once for all of them."""
     spec = chart.to_dict()
     return {name: part for name, part in spec.items() if name not in ("$schema", "config")}
@@ -445,7 +478,18 @@ def _plain(chart: alt.Chart | alt.LayerChart) -> dict[str, Any]:
 
 def svg(chart: Chart) -> str:
     """Return a chart as SVG text, the same for the same chart."""
+    return svg_of(chart.spec)
+
+
+def svg_of(spec: dict[str, Any]) -> str:
+    """Return what a Vega-Lite specification draws, as SVG text in the colour of the text around it.
+
+    Names inside it are its own, so that several pictures can stand on one page.
+    """
     with from_extra("vl-convert-python"):
         import vl_convert
 
-    return vl_convert.vegalite_to_svg({**chart.spec, "config": CONFIG})
+    own = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:8]
+    names: dict[str, str] = {}
+    drawn = vl_convert.vegalite_to_svg({**spec, "config": CONFIG})
+    return NAMED.sub(lambda found: names.setdefault(found[0], f"{found[1]}-{own}-{len(names)}"), drawn)

@@ -103,7 +103,7 @@ class Group:
 
     def mean(self, name: str) -> np.ndarray:
         """Return the mean of a value over seeds."""
-        return np.mean([np.asarray(one.value(name), dtype=np.float64) for one in self.measurements], axis=0)
+        return np.asarray(np.mean([np.asarray(one.value(name), np.float64) for one in self.measurements], axis=0))
 
 
 def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[PaperFigure]:
@@ -148,7 +148,7 @@ def _others(group: Group, number: str, settings: JudgeParams) -> list[Chart]:
 
 
 def _published(name: str, task_name: str) -> Any:
-    return published_figures()[name][TASKS[task_name].title]
+    return published_figures()[name][TASKS[task_name].folder]
 
 
 def _figure_2(group: Group) -> Iterator[Chart]:
@@ -218,7 +218,9 @@ def _figure_8(group: Group) -> Iterator[Chart]:
     unit = TASKS[group.task].metric
     theirs = 100 * np.array(_published("fig8_head", group.task))
     low, high = (100 * end for end in _published("fig8_colorbar", group.task))
-    yield heat_map(theirs, f"{PAPER}, figure 8: score with each head off (its baseline is not given)", (low, high), unit=unit)
+    yield heat_map(
+        theirs, f"{PAPER}, figure 8: score with each head off (its baseline is not given)", (low, high), unit=unit
+    )
     baseline = format_number(100 * float(group.mean("baseline")))
     reach = (float(ours.min()), float(ours.max()))
     yield heat_map(ours, f"{group.who}: score with each head off (all heads on: {baseline})", reach, unit=unit)
@@ -322,7 +324,9 @@ def _published_score(task_name: str, initialisation: str, metric: str) -> Score 
     if initialisation == "frozen":
         return None
     name = f"D1-{initialisation}{'-f1' if metric == 'f1' else ''}"
-    figure = next((claim.tasks[task_name] for claim in load_claims() if claim.name == name and task_name in claim.tasks), None)
+    figure = next(
+        (claim.tasks[task_name] for claim in load_claims() if claim.name == name and task_name in claim.tasks), None
+    )
     if figure is None or figure.published is None:
         return None
     return Score(f"{figure.published:.1f}", figure.constant_answer)

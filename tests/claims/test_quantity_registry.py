@@ -145,7 +145,7 @@ def test_claims_are_shown_without_what_computes(tmp_path, arguments):
         import sys
         from bertsecrets.cli.main import main
         assert main([*{arguments!r}, "--store", {str(tmp_path)!r}]) == 0
-        heavy = {{"torch", "scipy", "transformers", "sklearn", "matplotlib", "spacy"}} & set(sys.modules)
+        heavy = {{"torch", "scipy", "transformers", "sklearn", "altair", "spacy"}} & set(sys.modules)
         assert not heavy, heavy
         """
     )

@@ -29,7 +29,7 @@ try:
     main(["--help"])
 except SystemExit as stop:
     assert stop.code == 0
-heavy = {"torch", "transformers", "scipy", "datasets", "pydantic", "matplotlib"} & set(sys.modules)
+heavy = {"torch", "transformers", "scipy", "datasets", "pydantic", "altair"} & set(sys.modules)
 assert not heavy, heavy
 """
     done = subprocess.run(

@@ -63,7 +63,7 @@ def test_a_history_as_data_has_verdicts_and_steps(capsys, store):
 def test_a_history_needs_no_torch(store):
     code = (
         f"import sys; from bertsecrets.cli.main import main; main(['history', 'D2', '--store', {str(store)!r}]);"
-        "heavy = {'torch', 'transformers', 'scipy', 'matplotlib'} & sys.modules.keys();"
+        "heavy = {'torch', 'transformers', 'scipy', 'altair'} & sys.modules.keys();"
         "sys.exit(f'imported {sorted(heavy)}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

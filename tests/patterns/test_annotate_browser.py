@@ -1,6 +1,5 @@
 """The annotation page in a real browser: keys label, undo and move, and what is painted is the map."""
 
-import shutil
 import threading
 from pathlib import Path
 
@@ -14,19 +13,7 @@ from bertsecrets.patterns.annotation.server import Server
 from bertsecrets.patterns.annotation.session import Annotation
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PIXEL = "([x, y]) => [...document.getElementById('map').getContext('2d').getImageData(x, y, 1, 1).data].slice(0, 3)"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.skip(f"no browser: install one of {', '.join(BROWSERS)}")
-    with sync_api.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from bertsecrets.measures.patterns import key
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
-from bertsecrets.report.figures import figures_of, heat_map, layer_curves
+from bertsecrets.report.figures import GAIN, LOSS, figures_of, heat_map, svg
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement, Subject
 
@@ -49,32 +49,36 @@ def ablated(baseline, score):
     ids=lambda each: each.measure if isinstance(each, Measurement) else "",
 )
 def test_a_measurement_gets_its_figure(measurement, told):
-    ((caption, svg),) = draw(measurement)
-    assert all(part in caption for part in told)
-    assert svg.startswith("<svg")
-    assert "{" not in caption
-    assert draw(measurement) == [(caption, svg)]  # the same numbers give the same file
+    (chart,) = draw(measurement)
+    assert all(part in chart.caption for part in told)
+    assert "{" not in chart.caption
+    assert chart.header[0] == "layer"
+    assert [row[0] for row in chart.rows] == [1, 2]
+    assert draw(measurement) == [chart]  # the same numbers give the same figure
 
 
 def test_heads_are_drawn_as_a_map_and_in_order_of_their_harm():
-    (by_place, one), (in_order, other) = draw(found("head-ablation", baseline=0.5, score=GRID))
-    assert all(part in by_place for part in ("each head", "points of accuracy", "figure 8", "RTE"))
-    assert "95 % interval" in in_order
-    names = [name for name in ("2.2", "1.1", "1.3", "2.3", "1.2", "2.1") if f"<!-- {name} -->" in other]
-    places = [other.index(f"<!-- {name} -->") for name in names]
-    assert len(names) == 6
-    assert places == sorted(places)  # by gain, the most harmful to lose first
-    assert one != other
+    by_place, in_order = draw(found("head-ablation", baseline=0.5, score=GRID))
+    assert all(part in by_place.caption for part in ("each head", "points of accuracy", "figure 8", "RTE"))
+    assert by_place.rows == ((1, 0.0, 10.0, 5.0), (2, 20.0, -10.0, 5.0))
+    assert "95 % interval" in in_order.caption
+    assert [row[0] for row in in_order.rows] == [
+        "2.2",
+        "1.1",
+        "1.3",
+        "2.3",
+        "1.2",
+        "2.1",
+    ]  # the most harmful to lose first
+    assert all(low <= value <= high for _, value, low, high in in_order.rows)
 
 
 def test_frame_heads_are_drawn_as_a_map_and_with_their_intervals():
-    (by_place, one), (in_order, other) = draw(found("frame-heads", "all", max_weight=GRID))
-    assert all(part in by_place for part in ("target", "figure 3", "here/tiny, without a task"))
-    assert "95 % interval over sentences" in in_order
-    assert one.startswith("<svg")
+    by_place, in_order = draw(found("frame-heads", "all", max_weight=GRID))
+    assert all(part in by_place.caption for part in ("target", "figure 3", "here/tiny, without a task"))
+    assert "95 % interval over sentences" in in_order.caption
     names = [f"{place // GRID.shape[1] + 1}.{place % GRID.shape[1] + 1}" for place in GRID.argsort(None, kind="stable")]
-    places = [other.index(f"<!-- {name} -->") for name in names]
-    assert places == sorted(places)  # the smallest first
+    assert [row[0] for row in in_order.rows] == names  # the smallest first
 
 
 def test_patterns_are_drawn_by_layer_and_by_head():
@@ -83,23 +87,29 @@ def test_patterns_are_drawn_by_layer_and_by_head():
     values |= {f"corrected_{key(name)}": 0.2 for name in CLASSES}
     under = {f"{reading}_{name}": value for reading in READINGS for name, value in values.items()}
     samples = {f"{reading}_predicted": np.tile(values["majority"], (9, 1, 1)) for reading in READINGS}
-    (_, beside), *drawn = draw(replace(found("patterns", **under), samples=samples))
-    assert all(f"<!-- {source} -->" in beside for source in ("K19, figure 2", *READINGS))
+    beside, *drawn = draw(replace(found("patterns", **under), samples=samples))
+    assert [row[0] for row in beside.rows] == ["K19, figure 2", *READINGS]
     assert len(drawn) == 4 * len(READINGS)
-    assert all("95 % interval" in caption for caption, _ in drawn[2:4])
-    for (by_layer, one), (by_head, other), reading in zip(drawn[::4], drawn[1::4], READINGS, strict=True):
-        assert "by layer" in by_layer
-        assert "each head" in by_head
-        assert f"reading {reading}" in by_layer
-        for name in CLASSES:
-            assert all(f"<!-- {name} -->" in svg for svg in (beside, one, other))
+    assert all("95 % interval" in chart.caption for chart in drawn[2:4])
+    for by_layer, by_head, reading in zip(drawn[::4], drawn[1::4], READINGS, strict=True):
+        assert "by layer" in by_layer.caption
+        assert "each head" in by_head.caption
+        assert f"reading {reading}" in by_layer.caption
+        assert by_layer.header == ("layer", *CLASSES)
+        assert by_head.rows[0] == (1, *CLASSES[:3])
 
 
 def test_gains_and_losses_differ_in_the_picture():
-    ((_, up),) = draw(found("layer-ablation", baseline=0.5, score=np.array([0.6, 0.6])))
-    ((_, down),) = draw(found("layer-ablation", baseline=0.5, score=np.array([0.4, 0.4])))
-    assert ("#2166ac" in up, "#b2182b" in up) == (True, False)
-    assert ("#2166ac" in down, "#b2182b" in down) == (False, True)
+    (up,) = draw(found("layer-ablation", baseline=0.5, score=np.array([0.6, 0.6])))
+    (down,) = draw(found("layer-ablation", baseline=0.5, score=np.array([0.4, 0.4])))
+    assert (GAIN in svg(up), LOSS in svg(up)) == (True, False)
+    assert (GAIN in svg(down), LOSS in svg(down)) == (False, True)
+
+
+def test_a_picture_is_the_same_for_the_same_figure_and_takes_the_colour_of_the_text_around_it():
+    (chart,) = draw(found("attention-change", cosine=GRID))
+    assert svg(chart) == svg(chart)
+    assert "currentColor" in svg(chart)
 
 
 def test_what_has_no_figure_gets_none():
@@ -111,7 +121,8 @@ def test_what_has_no_figure_gets_none():
         assert draw(measurement) == []
 
 
-@pytest.mark.parametrize("text", [r"$\frac$", "$x", "a_{b}^c$$"])
-def test_a_dollar_sign_in_a_title_or_unit_is_no_formula(text):
-    assert heat_map(GRID, text, 0.0, 1.0, unit=text).startswith("<svg")
-    assert layer_curves({text: GRID[0]}, text).startswith("<svg")
+@pytest.mark.parametrize("text", [r"$\frac$", "datum.x", "</svg><b>"])
+def test_a_title_or_unit_is_shown_as_it_is(text):
+    chart = heat_map(GRID, text, (0.0, 1.0), title=text, unit=text)
+    assert "<b>" not in svg(chart)
+    assert text.replace("<", "&lt;").replace(">", "&gt;") in svg(chart)

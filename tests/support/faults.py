@@ -22,7 +22,7 @@ LIMIT = 120  # seconds, after which a command counts as hanging
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
-        *("torch", "accelerate", "transformers", "transformers.models.bert.modeling_bert", "matplotlib.pyplot"),
+        *("torch", "accelerate", "transformers", "transformers.models.bert.modeling_bert", "altair"),
         *("bertsecrets.cli.main", "bertsecrets.session", "bertsecrets.models.finetune", "bertsecrets.report.html"),
     ]
 )

@@ -5,6 +5,7 @@ import functools
 import numpy as np
 from jaxtyping import Float, UInt8
 
+from bertsecrets.extras import from_extra
 from bertsecrets.patterns.brightness import cell_brightness
 
 PALETTE = "magma"
@@ -19,7 +20,8 @@ def shades(values: Float[np.ndarray, "tokens tokens"]) -> UInt8[np.ndarray, "tok
 @functools.cache
 def palette() -> list[tuple[int, int, int]]:
     """Return the 256 colours, from dark to bright, as (red, green, blue) from 0 to 255."""
-    from matplotlib import colormaps
+    with from_extra("matplotlib"):
+        from matplotlib import colormaps
 
     return [(int(r), int(g), int(b)) for r, g, b in np.round(255 * colormaps[PALETTE](np.arange(256))[:, :3])]
 

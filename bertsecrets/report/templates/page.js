@@ -11,6 +11,7 @@ function draw(place) {
     ? { ...charts.strip, width: Math.max(160, Math.min(460, (place.clientWidth || 600) - 140)), data: { name: "rows", values: known.strip } }
     : known;
   place.drawn = vegaEmbed(place, spec, { mode: "vega-lite", renderer: "svg", actions: false, logLevel: 1, config, tooltip: { theme: "custom" } });
+  place.drawn.then(() => place.querySelector("svg").setAttribute("aria-hidden", "true")); // the place says what it shows
   return place.drawn;
 }
 const seen = new IntersectionObserver(

@@ -1,0 +1,183 @@
+"""The report page: what was asked and what came of it, on the first screen; why, card by card; the paper's figures."""
+
+import json
+import re
+from dataclasses import replace
+from html import unescape
+
+import pytest
+from markupsafe import escape
+from measurements import SETTINGS, of_id
+from reported import GRID, MODEL, of, of_figures, verdicts
+
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.cli.report import CHOOSING, without
+from bertsecrets.report.cards import cards_of, strip_rows
+from bertsecrets.report.html import page
+from bertsecrets.report.paper import paper_figures, table_1
+
+COMMAND = ["bertsecrets", "report", "--model", MODEL, "--task", "rte", "--html", "my report.html"]
+
+
+@pytest.fixture(scope="module")
+def shown() -> str:
+    return page(verdicts(), MODEL, SETTINGS, command=COMMAND, rerun=["bertsecrets", "report", "--offline"])
+
+
+def visible(html: str) -> str:
+    """A page's text, without scripts and styles."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", re.sub(r"<(script|style).*?</\1>", "", html, flags=re.S)))
+
+
+def test_the_first_screen_says_what_was_asked_and_what_came_of_it(shown):
+    head = unescape(visible(shown[: shown.index('<section id="overview"')]))
+    assert "Of 8 claims, 2 hold, 1 deviates, 1 is negligible, 1 is degenerate, 2 are not decided" in head
+    assert "1 is not measured; 1 does not apply to this model." in head
+    for fact in (
+        MODEL,
+        "RTE, SST-2, QNLI, MNLI-m",
+        "seeds 1, 2",
+        "GLUE’s own",
+        "UTC",
+        "commit",
+        "--html 'my report.html'",
+    ):
+        assert fact in head, fact
+
+
+def test_a_cell_has_sign_number_and_outcome_so_that_it_needs_no_colour(shown):
+    cells = dict(re.findall(r'class="cell [\w-]+" href="#([\w-]+)"(.*?)</a>', shown))
+    assert all(part in cells["C1p-rte"] for part in ("✓", "-0.2", "reproduced"))
+    assert all(part in cells["D2-sst2"] for part in ("✗", "deviates"))
+    assert all(part in cells["C1-rte"] for part in ("!", "not measured"))
+    assert all(f'id="{place}"' in shown for place in cells)
+
+
+def test_a_claim_that_cannot_apply_is_folded_away_with_its_reason(shown):
+    (aside,) = re.findall(r'<details class="aside">(.*?)</details>', shown, re.S)
+    assert "1 claim cannot apply" in aside
+    assert "G7-rte" in aside
+    assert "needs 12 layers x 12 heads" in aside
+    assert 'id="G7-rte"' not in shown
+
+
+def test_a_card_says_why_under_each_reading_and_how_to_judge_again(shown):
+    (card,) = re.findall(r'<details class="card" id="A2-rte".*?(?=<details class="card"|</section>)', shown, re.S)
+    said = visible(card)
+    for part in ("Published 35.0 percent", "special 40.0 [30.0, 50.0]; stripes 70.0 [65.0, 75.0]", "in between",
+                 "3 more seeds", "stripes deviates", "bertsecrets report --offline --claim A2-rte"):  # fmt: skip
+        assert part in said, part
+
+
+def test_evidence_is_said_once_for_all_seeds(shown):
+    assert "attention-change, padded to 200 of m (pretrained) on RTE: seeds 1, 2, 20 examples, RTE/dev.tsv" in shown
+
+
+def test_a_claim_is_drawn_on_one_axis_with_open_ends_cut():
+    card = next(card for card in cards_of(verdicts(), MODEL) if str(card.verdict.case) == "C1p-rte")
+    rows = {
+        kind: [one for one in card.strip if one["kind"] == kind]
+        for kind in ("published", "band", "interval", "seed", "extent")
+    }
+    assert [one["low"] for one in rows["published"]] == [-0.251]
+    assert [(one["low"], one["high"]) for one in rows["interval"]] == [(-0.3, -0.1)]
+    assert [one["low"] for one in rows["seed"]] == [-0.21, -0.19]
+    ((low, high),) = [(one["low"], one["high"]) for one in rows["band"]]
+    assert low == min(one["low"] for one in rows["extent"]) < -0.3
+    assert high == 0.0
+    assert [one["row"] for one in rows["extent"]][::2] == ["published", "observed", "seeds"]
+
+
+def test_what_was_not_observed_is_not_drawn():
+    assert strip_rows(Verdict(of_id("G7-rte"), "not applicable", "why", observed=float("nan"))) == []
+
+
+def test_nothing_comes_from_elsewhere_and_the_file_is_small(shown):
+    assert len(shown.encode()) < 5_000_000
+    assert re.findall(r'(?:src|href)="(?!#)[^"]*"', shown[: shown.index('<script type="application/json"')]) == []
+    assert re.findall(r"@import|url\(", shown[: shown.index("</style>")]) == []
+
+
+def test_texts_that_are_markup_stay_texts():
+    name = "</script><b>x</b>"
+    one = Verdict(of_id("C1-rte"), "inconclusive", name, 0.1, (0.0, 0.2), (float("-inf"), 0.0), measurements=(
+        replace(of("attention-change", {"cosine": GRID}), subject=replace(of("scores", {}).subject, model=name)),))  # fmt: skip
+    shown = page([one], name, SETTINGS)
+    assert "<b>x</b>" not in shown
+    assert str(escape(name)) in shown
+
+
+def test_data_that_are_not_glues_are_a_banner(shown):
+    assert "say nothing of the paper" not in shown
+    whole = verdicts()[1]
+    made_up = [replace(one, provenance={**one.provenance, "official_data": False}) for one in whole.measurements]
+    assert "The verdicts say nothing of the paper" in page(
+        [replace(whole, measurements=tuple(made_up))], MODEL, SETTINGS
+    )
+
+
+def test_an_incomplete_page_says_so():
+    assert "3 of 9 claims were judged" in page(verdicts(), MODEL, SETTINGS, note="3 of 9 claims were judged")
+
+
+def test_several_models_have_columns_of_their_own():
+    one = verdicts()[1]
+    other = replace(
+        one, measurements=tuple(replace(m, subject=replace(m.subject, model="b")) for m in one.measurements)
+    )
+    shown = page([one, other], MODEL, SETTINGS)
+    assert re.findall(r'<th scope="col" data-task="rte">RTE<small>(.*?)</small>', shown) == ["b", MODEL]
+    assert len(set(re.findall(r'<details class="card" id="(.*?)"', shown))) == 2
+
+
+# ---------------------------------------------------------------------- the paper's figures
+
+
+def test_every_figure_of_the_paper_stands_beside_ours():
+    figures = {one.number: one for one in paper_figures([*of_figures(1), *of_figures(2)], SETTINGS)}
+    assert list(figures) == ["2", "3", "5", "6", "7", "8", "9"]
+    for one in figures.values():
+        captions = " ".join(chart.caption for beside in one.on_tasks for chart in beside.panels)
+        assert "K19" in captions
+        assert "mean of seeds 1, 2" in captions
+    theirs, padded, cropped = figures["5"].on_tasks[0].panels
+    assert "200 tokens" in padded.caption
+    assert [row[1:] for row in cropped.rows] == [tuple(row) for row in GRID]
+    assert theirs.rows[0][:2] == (1, 0.98)  # RTE, layer 1, head 1
+    assert cropped.header == ("layer", "head 1", "head 2", "head 3")
+    sep, _, cls, _ = figures["6"].on_tasks[0].panels
+    assert ("[SEP]" in sep.caption, "[CLS]" in cls.caption) == (True, True)
+
+
+def test_ours_is_the_mean_over_seeds():
+    pair = [of("attention-change", {"cosine": GRID + shift}, seed=seed) for seed, shift in ((1, 0.0), (2, 0.1))]
+    (figure,) = paper_figures(pair, SETTINGS)
+    assert figure.on_tasks[0].panels[1].rows[0][1] == pytest.approx(0.55)
+
+
+def test_figures_that_need_samples_are_left_out_where_there_are_none():
+    light = [replace(one, samples={}) for one in of_figures()]
+    assert {one.number for one in paper_figures(light, SETTINGS)} >= {"5", "6", "8", "9"}
+
+
+def test_constant_answers_are_marked_in_table_1(shown):
+    (row,) = table_1([*of_figures(1), *of_figures(2)])
+    theirs, ours = row.scores["untrained"]
+    assert (theirs.shown, theirs.constant, ours.shown, ours.constant) == ("52.7", True, "53.0 ± 0.0", True)
+    assert [one.constant for one in row.scores["pretrained"]] == [False, False]
+    assert row.scores["frozen"] == (None, None)
+    assert row.majority == "53.0"
+    assert shown.count('class="constant" title') == 6  # SST-2 and QNLI too
+
+
+def test_charts_are_drawn_from_data_in_the_page(shown):
+    (text,) = re.findall(r'<script type="application/json" id="charts">(.*?)</script>', shown, re.S)
+    charts = json.loads(text)
+    places = re.findall(r'data-chart="(\w+)"', shown)
+    assert set(places) == set(charts) - {"strip"}
+    assert len(places) == len(set(places))
+
+
+def test_the_command_that_judges_again_leaves_out_what_was_chosen_and_written():
+    words = ["report", "--task", "rte", "--claim=C1", "--glue", "g", "--html", "x", "--strict", "--seeds", "2"]
+    assert without(words, CHOOSING) == ["report", "--glue", "g", "--seeds", "2"]

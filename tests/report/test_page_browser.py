@@ -1,0 +1,175 @@
+"""The report page in a real browser: filters, cards, charts, colours, narrow screens, print, and who cannot see."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+from measurements import SETTINGS
+from reported import MODEL, verdicts
+
+from bertsecrets.report.html import page as report_page
+
+NARROW = {"width": 400, "height": 800}
+GREY = "() => getComputedStyle(document.body).backgroundColor"
+WIDER = """() => [...document.querySelectorAll('body *')]
+  .filter((part) => part.getBoundingClientRect().right > innerWidth + 1 && !part.closest('.scroll, nav, .unseen'))
+  .map((part) => part.outerHTML.slice(0, 80))"""
+
+# While it is printed: how many cards are folded up, and how many charts are missing.
+AS_PRINTED = """() => matchMedia('print').addEventListener('change', (event) => {
+  if (event.matches) window.printed = [document.querySelectorAll('.card:not([open])').length,
+    [...document.querySelectorAll('.chart')].filter((place) => !place.querySelector('svg')).length];
+})"""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory) -> str:
+    """The page as a file on the disk, as people open it."""
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    command = [
+        "bertsecrets",
+        "report",
+        "--model",
+        MODEL,
+        "--glue",
+        "a/rather/long/path/to/glue",
+        "--html",
+        "report.html",
+    ]
+    file.write_text(report_page(verdicts(), MODEL, SETTINGS, command=command), encoding="utf-8")
+    return file.as_uri()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Opens the page, and fails on any message in its console and on any request to elsewhere."""
+    pages, problems = [], []
+
+    def start(place: str = "", **options):
+        page = browser.new_page(**{"viewport": {"width": 1280, "height": 900}, **options})
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on(
+            "request", lambda asked: None if asked.url.startswith((address, "blob:")) else problems.append(asked.url)
+        )
+        page.goto(address + place)
+        pages.append(page)
+        return page
+
+    yield start
+    for page in pages:
+        page.close()
+    assert problems == []
+
+
+def shown(page, selector: str) -> int:
+    return page.locator(f"{selector}:visible").count()
+
+
+def draw_all(page) -> None:
+    """Unfold everything and wait until every chart is drawn."""
+    page.evaluate("() => { document.querySelectorAll('details').forEach((part) => { part.open = true }) }")
+    page.evaluate("() => Promise.all([...document.querySelectorAll('.chart')].map(draw)).then(() => null)")
+
+
+def test_filters_leave_what_was_asked_for(visit):
+    page = visit()
+    said = page.locator("output")
+    assert said.inner_text() == "8 of 8 shown"
+    page.get_by_label("Outcome").select_option("reproduced")
+    assert said.inner_text() == "2 of 8 shown"
+    assert (shown(page, "tr.claim"), shown(page, ".card")) == (2, 2)
+    page.get_by_label("Section").select_option("4.3 Change in attention after fine-tuning")
+    assert said.inner_text() == "1 of 8 shown"
+    page.get_by_role("button", name="Show all").click()
+    page.wait_for_function("() => document.querySelector('output').textContent === '8 of 8 shown'")
+    page.get_by_label("Task").select_option("sst2")
+    assert (said.inner_text(), shown(page, "tr.claim"), shown(page, ".matrix thead th")) == ("1 of 8 shown", 1, 2)
+    assert shown(page, ".beside") == 0
+
+
+def test_a_cell_opens_its_card_by_mouse_and_by_keyboard(visit):
+    page = visit()
+    page.locator('a.cell[href="#C1p-rte"]').click()
+    card = page.locator("#C1p-rte")
+    card.locator(".body").wait_for(state="visible")
+    card.locator(".chart svg").wait_for()
+    assert card.locator(".chart svg text", has_text="seeds").count() == 1
+    page.locator('a.cell[href="#A2-rte"]').focus()
+    page.keyboard.press("Enter")
+    page.locator("#A2-rte .body").wait_for(state="visible")
+    assert page.evaluate("() => document.activeElement.closest('.card').id") == "A2-rte"
+    page.keyboard.press("Enter")
+    page.locator("#A2-rte .body").wait_for(state="hidden")
+
+
+def test_an_address_with_a_claim_opens_its_card(visit):
+    assert visit("#A2-rte").locator("#A2-rte .body").is_visible()
+
+
+def test_every_chart_is_drawn_and_says_its_values_when_pointed_at(visit):
+    page = visit()
+    draw_all(page)
+    charts = page.locator(".chart")
+    assert charts.count() > 20
+    assert page.locator(".chart svg").count() == charts.count()
+    cell = page.locator("#figure-5 .panels .chart").nth(2).locator(".mark-rect path").nth(3)
+    cell.hover()
+    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for()
+    assert re.sub(r"\s+", " ", tooltip.inner_text()) == "layer 2 head 1 cosine similarity 0.7"
+
+
+def test_a_figure_is_saved_as_svg_and_as_csv(visit):
+    page = visit()
+    draw_all(page)
+    figure = page.locator("#figure-5 figure").nth(2)
+    saved = {}
+    for kind in ("SVG", "CSV"):
+        with page.expect_download() as download:
+            figure.get_by_role("button", name=f"Save {kind}").click()
+        saved[kind] = Path(download.value.path()).read_text(encoding="utf-8")
+    assert saved["SVG"].startswith("<svg")
+    assert saved["CSV"].splitlines()[:2] == ['"layer","head 1","head 2","head 3"', '"1","0.5","0.6","0.55"']
+
+
+def test_colours_follow_the_system_and_the_switch(visit):
+    light = visit(color_scheme="light")
+    dark = visit(color_scheme="dark")
+    colours = {name: page.evaluate(GREY) for name, page in (("light", light), ("dark", dark))}
+    assert colours["light"] != colours["dark"]
+    light.get_by_role("button", name="Change to dark colours").click()
+    assert light.evaluate(GREY) == colours["dark"]
+    light.get_by_role("button", name="Change to light colours").click()
+    assert light.evaluate(GREY) == colours["light"]
+
+
+def test_a_telephone_shows_it_without_scrolling_sideways(visit):
+    page = visit(viewport=NARROW)
+    draw_all(page)
+    assert page.evaluate(WIDER) == []
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 400
+
+
+def test_print_unfolds_everything_and_draws_every_chart(visit):
+    page = visit()
+    page.evaluate(AS_PRINTED)
+    pdf = page.pdf(format="A4")
+    assert pdf.startswith(b"%PDF")
+    assert page.evaluate("() => window.printed") == [0, 0]
+    page.emulate_media(media="print")
+    assert (shown(page, "nav"), shown(page, ".filters")) == (0, 0)
+
+
+@pytest.mark.parametrize(("colours", "rules"), [("light", None), ("dark", ["color-contrast"])])
+def test_nothing_keeps_people_from_reading_it(visit, colours, rules):
+    found = importlib.util.find_spec("axe_playwright_python")
+    if found is None or found.origin is None:
+        pytest.skip("no axe: pip install axe-playwright-python")
+    page = visit(color_scheme=colours)
+    draw_all(page)
+    page.evaluate((Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8"))
+    options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
+    faults = page.evaluate("(options) => axe.run({ exclude: ['.chart > *'] }, options)", options)["violations"]
+    assert [f"{one['impact']}: {one['id']}: {one['nodes'][0]['html'][:120]}" for one in faults] == []

@@ -1,0 +1,86 @@
+"""Verdicts for a report page: of every outcome, on several tasks, with a measurement for each of the paper's figures."""
+
+from dataclasses import replace
+
+import numpy as np
+from measurements import of_id
+from verdicts import of_every_outcome
+
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.measures.patterns import key
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.readings import READINGS
+from bertsecrets.texts.tasks import ALL_TASKS
+from bertsecrets.types import Measurement, Subject
+
+MODEL = "m"  # as in `measurements`
+SHAPE = (2, 3)  # layers, heads
+PROVENANCE = {
+    "data": "RTE/dev.tsv",
+    "data_fingerprint": "0123456789abcdef",
+    "official_data": True,
+    "seconds": 1.5,
+    "made_by": {"software": {"torch": "2.13.0"}, "device": "CPU, 1 thread"},
+}
+GRID = np.array([[0.5, 0.6, 0.55], [0.7, 0.4, 0.55]])
+
+
+def of(
+    measure: str, values, samples=None, task="rte", *, seed=1, initialisation="pretrained", **options
+) -> Measurement:
+    """A measurement of the model, with its provenance."""
+    subject = Subject(MODEL, task, initialisation, seed)
+    return Measurement(measure, subject, 20, values, samples or {}, options=options, provenance=PROVENANCE)
+
+
+def ablated(measure: str, score: np.ndarray, seed: int) -> Measurement:
+    """Scores of RTE without heads or layers."""
+    right = [(np.arange(20) < round(20 * share)).astype(int) for share in score.ravel()]
+    samples = {"predicted": np.stack(right), "baseline_predicted": np.arange(20) % 2, "target": np.ones(20)}
+    return of(measure, {"baseline": 0.5, "score": score}, samples, seed=seed)
+
+
+def of_figures(seed: int = 1) -> list[Measurement]:
+    """A measurement for each of the paper's figures, and the scores of table 1."""
+    patterns = {"majority": np.array([[0, 1, 2], [3, 4, 0]]), "agreement": np.full(SHAPE, 0.9)}
+    patterns |= {f"share_{key(name)}": np.full(SHAPE, 0.2) for name in CLASSES}
+    patterns |= {f"corrected_{key(name)}": 0.2 for name in CLASSES}
+    under = {f"{reading}_{name}": value for reading in READINGS for name, value in patterns.items()}
+    predicted = {f"{reading}_predicted": np.tile(patterns["majority"], (9, 1, 1)) for reading in READINGS}
+    weights = np.stack([GRID - 0.1, GRID + 0.1])
+    kinds = ("noun", "verb", "cls", "sep")
+    scores = {"untrained": (0.53, True), "random": (0.53, True), "pretrained": (0.61, False)}
+    return [
+        of("patterns", under, predicted, seed=seed),
+        of("frame-heads", {"max_weight": GRID}, {"max_weight": weights}, ALL_TASKS, seed=seed),
+        of("attention-change", {"cosine": GRID}, {"cosine": weights}, seed=seed),
+        of("attention-change", {"cosine": GRID + 0.2}, {"cosine": weights}, seed=seed, padded_to=200),
+        of("special-tokens", {"cls": GRID, "sep": GRID / 2, "sep_sum": GRID}, seed=seed),
+        of("features", dict.fromkeys(kinds, GRID) | {f"cls_row_{name}": GRID[1] for name in kinds}, seed=seed),
+        ablated("head-ablation", GRID, seed),
+        ablated("layer-ablation", GRID[:, 0], seed),
+        *(
+            of("scores", {"accuracy": share, "constant": one, "majority": 0.53}, seed=seed, initialisation=init)
+            for init, (share, one) in scores.items()
+        ),
+    ]
+
+
+def verdicts() -> list[Verdict]:
+    """Verdicts of every outcome; one rests on all measurements of two seeds, one was judged under two readings."""
+    whole = Verdict(
+        of_id("C1p-rte"),
+        "reproduced",
+        "lies below the limit",
+        observed=-0.2,
+        interval=(-0.3, -0.1),
+        band=(float("-inf"), 0.0),
+        measurements=(*of_figures(1), *of_figures(2)),
+        by_seed=((-0.21,), (-0.19,)),
+    )
+    first = Verdict(
+        of_id("A2-rte"), "inconclusive", "in between", 40.0, (30.0, 50.0), (20.0, 60.0), power="3 more seeds"
+    )
+    second = replace(first, outcome="deviates", observed=70.0, interval=(65.0, 75.0))
+    read = replace(first, readings={"special": first, "stripes": second}, by_seed=((39.0,), (41.0,)))
+    return [read, whole, *of_every_outcome()]
