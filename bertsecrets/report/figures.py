@@ -463,7 +463,7 @@ def rounded(value: float | np.floating) -> float | None:
     return float(f"{value:.4g}") if np.isfinite(value) else None
 
 
-def _chart(chart: alt.Chart | alt.LayerChart, caption: str, header: tuple[str, ...], rows: Iterable) -> Chart:
+def _chart(chart: alt.TopLevelMixin, caption: str, header: tuple[str, ...], rows: Iterable) -> Chart:
     return Chart(caption, plain(chart), header, tuple(tuple(row) for row in rows))
 
 

@@ -268,7 +268,7 @@ FIGURES: dict[str, tuple[str, str, str, Callable[[Group], Iterator[Chart]]]] = {
     "7": (
         "features",
         "What [CLS] attends to in the last layer",
-        "The attention of [CLS] to each kind of token, by head of the last layer, averaged over the inputs that have it.",
+        "The attention of [CLS] to each kind of token, by head of the last layer, averaged over inputs that have it.",
         _figure_7,
     ),
     "8": (
@@ -280,7 +280,7 @@ FIGURES: dict[str, tuple[str, str, str, Callable[[Group], Iterator[Chart]]]] = {
     "9": (
         "layer-ablation",
         "Scores with one layer switched off",
-        "All heads of a layer are made to attend uniformly, one layer at a time. Mind that each plot has an axis of its own.",
+        "All heads of a layer are made to attend uniformly, layer by layer. Mind that each plot has an axis of its own.",
         _figure_9,
     ),
 }

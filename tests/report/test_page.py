@@ -100,8 +100,9 @@ def test_nothing_comes_from_elsewhere_and_the_file_is_small(shown):
 
 def test_texts_that_are_markup_stay_texts():
     name = "</script><b>x</b>"
-    one = Verdict(of_id("C1-rte"), "inconclusive", name, 0.1, (0.0, 0.2), (float("-inf"), 0.0), measurements=(
-        replace(of("attention-change", {"cosine": GRID}), subject=replace(of("scores", {}).subject, model=name)),))  # fmt: skip
+    measured = of("attention-change", {"cosine": GRID})
+    measured = replace(measured, subject=replace(measured.subject, model=name))
+    one = Verdict(of_id("C1-rte"), "inconclusive", name, 0.1, (0.0, 0.2), (float("-inf"), 0.0), (measured,))
     shown = page([one], name, SETTINGS)
     assert "<b>x</b>" not in shown
     assert str(escape(name)) in shown

@@ -77,14 +77,14 @@ def test_filters_leave_what_was_asked_for(visit):
     page = visit()
     said = page.locator("output")
     assert said.inner_text() == "8 of 8 shown"
-    page.get_by_label("Outcome").select_option("reproduced")
+    page.locator("select[name=outcome]").select_option("reproduced")
     assert said.inner_text() == "2 of 8 shown"
     assert (shown(page, "tr.claim"), shown(page, ".card")) == (2, 2)
-    page.get_by_label("Section").select_option("4.3 Change in attention after fine-tuning")
+    page.locator("select[name=family]").select_option("4.3 Change in attention after fine-tuning")
     assert said.inner_text() == "1 of 8 shown"
     page.get_by_role("button", name="Show all").click()
     page.wait_for_function("() => document.querySelector('output').textContent === '8 of 8 shown'")
-    page.get_by_label("Task").select_option("sst2")
+    page.locator("select[name=task]").select_option("sst2")
     assert (said.inner_text(), shown(page, "tr.claim"), shown(page, ".matrix thead th")) == ("1 of 8 shown", 1, 2)
     assert shown(page, ".beside") == 0
 

@@ -1,4 +1,4 @@
-"""Verdicts for a report page: of every outcome, on several tasks, with a measurement for each of the paper's figures."""
+"""Verdicts for a report page: of every outcome, on several tasks, with measurements for all of the paper's figures."""
 
 from dataclasses import replace
 
