@@ -160,7 +160,7 @@ def matrix(cards: Sequence[Card]) -> list[Row]:
 
 
 def tally(verdicts: Sequence[Verdict]) -> dict[str, int]:
-    """Return how many verdicts have each outcome, in the order of `formats.Outcome`; outcomes without any are left out."""
+    """Return how many verdicts have each outcome, in the order of `formats.Outcome`; none that has none."""
     outcomes = [verdict.outcome for verdict in verdicts]
     return {outcome: outcomes.count(outcome) for outcome in get_args(Outcome) if outcome in outcomes}
 

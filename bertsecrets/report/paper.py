@@ -74,7 +74,7 @@ class Score:
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """A row of table 1: a task's scores under one metric, by initialisation, published and ours; and the constant one."""
+    """A row of table 1: a task's scores under one metric, by initialisation, published and ours."""
 
     task: str
     model: str
@@ -274,13 +274,13 @@ FIGURES: dict[str, tuple[str, str, str, Callable[[Group], Iterator[Chart]]]] = {
     "8": (
         "head-ablation",
         "Scores with one head switched off",
-        "Each head is made to attend uniformly, one at a time. Mind that each map has colours of its own.",
+        "Each head is made to attend uniformly, one at a time. Mind that each map has its own colours.",
         _figure_8,
     ),
     "9": (
         "layer-ablation",
         "Scores with one layer switched off",
-        "All heads of a layer are made to attend uniformly, layer by layer. Mind that each plot has an axis of its own.",
+        "All heads of a layer are made to attend uniformly, layer by layer. Mind that each plot has its own axis.",
         _figure_9,
     ),
 }
