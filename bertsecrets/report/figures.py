@@ -71,7 +71,7 @@ CONFIG = {
     "rule": {"color": INK},
 }
 NAMED = re.compile(r"(?<=[\"#])(gradient|clip)_?\d+")  # what Vega counts on from picture to picture
-CELL, BAR = 21, 26  # pixels: of a heat map's cells, of a layer in the other charts
+CELL, BAR = 20, 26  # pixels: of a heat map's cells, of a layer in the other charts
 
 Number = float | int | str | None
 
@@ -423,7 +423,7 @@ def strip_spec() -> dict[str, Any]:
     each seed a ring.
     """
     y = alt.Y("row:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=160, labelPadding=8))
-    x = alt.X("low:Q", title=None, scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=6, format=".4~g"))
+    x = alt.X("low:Q", title=None, scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(tickCount=6, format=".4~g"))
     told = [alt.Tooltip("said:N", title="value"), alt.Tooltip("row:N", title="what")]
     base = alt.Chart(alt.NamedData(name="rows"))
 

@@ -93,9 +93,19 @@ def first(tmp_path_factory, tiny_glue, tiny_bert, quick_params):
     (room / "crashing.py").write_text(CRASHING)
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", CHOSEN, "--allow-unofficial-data", "--junitxml", room / "j.xml",
-        "--benchmark-json", room / "b.json", BERTSECRETS_PARAMS=str(quick_params),
+        "--benchmark-json", room / "b.json", "--report", room / "report", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     return room, code, output
+
+
+def test_a_run_writes_the_report_that_it_is_asked_for(first):
+    room, _, output = first
+    assert f"report: {room / 'report' / 'report.html'}" in output
+    page = (room / "report" / "report.html").read_text()
+    assert "The verdicts say nothing of the paper" in page  # on the suite's own corpus
+    ids = [one["id"] for one in json.loads((room / "report" / "verdicts.json").read_text())["verdicts"]]
+    assert ids
+    assert all(f'id="{name}"' in page or f"<dt>{name}</dt>" in page for name in ids)
 
 
 def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny_bert, quick_params):
