@@ -119,6 +119,8 @@ def _bar(title: str, total: int, unit: str, done: float) -> Iterator[Progress]:
 
         class Drawn:
             def advance(self, more: float = 1.0, note: str = "") -> None:
-                drawn.update(task, advance=more, **({"note": note} if note else {}))
+                if note:
+                    drawn.update(task, note=note)
+                drawn.advance(task, more)
 
         yield Drawn()

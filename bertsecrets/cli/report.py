@@ -276,7 +276,7 @@ def judged_by(
             return session.verdict(case, measured, first=len(seeds))
 
         own = session.options.checkpoint is not None
-        ready, waiting = ([], chosen) if own else stored_first(session, chosen, seeds)
+        ready, waiting = ([], list(chosen)) if own else stored_first(session, chosen, seeds)
         judged.tell = tell if waiting else judged.tell
         judged.run(partial(judge, session), ready)
         if not waiting or judged.ended is not None:
