@@ -244,15 +244,13 @@ class Training:
             if self.processes.main:
                 tell(f"{title}: continued at step {self.step} of {self.steps}")
         logged = max(1, self.steps // RECORDED)
-        first = self.step
-        with progress(title, self.steps, "step", done=first) as shown:
+        with progress(title, self.steps, "step", done=self.step) as shown:
             while self.step < self.steps:
                 self.take_step()
                 if self.step % logged == 0:
                     self.record(logged, states)
-                rate = (self.step - first) * self.settings.batch_size / max(time.monotonic() - began, 1e-9)
                 loss = f"{self.losses[-1]:.3f}" if self.losses else "-"
-                shown.advance(note=f"loss {loss}, {rate:.0f} examples/s")
+                shown.advance(note=f"loss {loss}")
                 due = self.step < self.steps and time.monotonic() - saved >= interval
                 if states is not None and due and (self.processes.count == 1 or not self.unchecked):
                     self.check(states)
