@@ -49,7 +49,7 @@ def test_bars_are_drawn_on_a_terminal(options, quick_params):
     said = told(words, terminal=True, BERTSECRETS_PARAMS=str(quick_params))
     assert [title for title in ("fine-tuning", "attention of", "disabling heads") if title not in said] == []
     assert BAR in said
-    assert "examples/s" in said
+    assert "sets/s" in said
     assert "100%" in said
 
 
