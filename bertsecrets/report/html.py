@@ -125,7 +125,7 @@ def _vega() -> Markup:
     with from_extra("vl-convert-python"):
         import vl_convert
 
-    return Markup(vl_convert.javascript_bundle(None).replace("</script", "<\\/script"))  # nosec B704  # the library's own
+    return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script"))  # nosec B704  # the library's own
 
 
 def _by_section(rows: Sequence[Row]) -> dict[str, list[Row]]:
