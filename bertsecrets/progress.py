@@ -115,7 +115,8 @@ def _bar(title: str, total: int, unit: str, done: float) -> Iterator[Progress]:
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
     )
     with Bar(*columns, console=Console(stderr=True), expand=True, redirect_stdout=False) as drawn:
-        task = drawn.add_task(title, total=total, completed=done, note="")
+        task = drawn.add_task(title, total=total, note="")
+        drawn.update(task, completed=done)
 
         class Drawn:
             def advance(self, more: float = 1.0, note: str = "") -> None:

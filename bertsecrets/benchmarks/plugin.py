@@ -154,6 +154,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for case in cases():
         if options.checkpoint_task not in (None, case.task):
             continue
+        if case.claim.on_request and not _names(metafunc.config, case.claim.id):
+            continue
         applied = [getattr(pytest.mark, name) for name in marks(case)]
         known = case.known_deviation(model)
         if known:
@@ -161,6 +163,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             applied.append(pytest.mark.xfail(raises=AssertionError, reason=reason, strict=options.whole))
         params.append(pytest.param(case, id=str(case), marks=applied))
     metafunc.parametrize("case", params)
+
+
+def _names(config: pytest.Config, claim: str) -> bool:
+    """Return whether `-k`, `-m` or an argument names a claim."""
+    return any(claim in word for word in (config.option.keyword, config.option.markexpr, *config.args))
 
 
 @pytest.hookimpl(trylast=True)

@@ -66,6 +66,7 @@ class Claim(Section):
     says the opposite are a claim of their own, whose variant ends in `not`.
     `needs_shape` are the layers and heads of the only models for which a claim about numbered heads, or about a map of
     all heads, has a meaning; `relative` is the claim, if there is one, that asks the same of a model of any shape.
+    `on_request` says that the claim costs so much that it is judged only where a command names it.
     `architectures` are those of which the claim speaks, as transformers names them (`gpt2`); by default every one.
     """
 
@@ -91,6 +92,7 @@ class Claim(Section):
     needs_shape: tuple[PositiveInt, PositiveInt] | None = None
     relative: str | None = None
     architectures: tuple[str, ...] = ()
+    on_request: bool = False
     known: tuple[Known, ...] = ()
     note: str = ""
 

@@ -310,7 +310,8 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
     wanted = {str(case) for name in options.claim or () for case in find_cases(name)}
     names = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
     of_tasks = [case for case in cases() if not names or case.task in names]
-    return [case for case in of_tasks if not wanted or str(case) in wanted], names
+    usual = [case for case in of_tasks if not case.claim.on_request]
+    return [case for case in of_tasks if str(case) in wanted] if wanted else usual, names
 
 
 def conclude(options: argparse.Namespace, judged: Judged) -> int:

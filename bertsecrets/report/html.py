@@ -72,6 +72,7 @@ def page(
         confidence=f"{100 * settings.confidence:g}",
         tasks=[title for title in dict.fromkeys(task_title(one.case.task) for one in verdicts) if title != ALL_TASKS],
         seeds=seeds_in_words(seed for verdict in verdicts for seed in verdict.seeds),
+        made_up=any(one.provenance.get("made_up_data") for one in measurements),
         unofficial=[one for one in measurements if not one.provenance.get("official_data", True)],
         limits=sorted({limit for one in verdicts for limit in one.data.limits.items()}),
         sentence=outcome_sentence(verdicts),

@@ -109,13 +109,13 @@ def claim_table(
     for claim, of_claim in zip(claims, kept or [[]] * len(claims), strict=True):
         cells = _claim_cells(claim, model, of_claim, verbose=verbose)
         sections.setdefault(section_title(claim), []).append(cells)
-    rows = [cells for of_section in sections.values() for cells in of_section]
+    rows = [cells for part in sections.values() for cells in part]
     names, tasks = (max(len(cells[place].plain) for cells in rows) for place in (0, 1))
     tasks = min(tasks, TASKS_WIDTH)
     widths = [names, tasks, screen.width - names - tasks - 2 * GAP]
     shown: list[RenderableType] = [_rows([("id", "tasks", "claim")], widths, GAP, style="bold"), "─" * screen.width]
-    for title, cells in sections.items():
-        shown += [Text(title, style="bold"), _rows(cells, widths, GAP), ""]
+    for title, of_section in sections.items():
+        shown += [Text(title, style="bold"), _rows(of_section, widths, GAP), ""]
     return _rendered(shown, screen)
 
 

@@ -1,4 +1,4 @@
-"""Claims about one architecture are judged of its models alone."""
+"""Which claims are judged: those about one architecture of its models alone, those that cost much where named."""
 
 import json
 
@@ -35,3 +35,10 @@ def test_they_are_not_judged_of_another_architecture(capsys, tiny_bert, rest, tm
     assert [one["id"] for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]] == ["C2-rte"]
     line = told(capsys, "report", "--model", tiny_bert, "--task", "rte", "--claim", "H2", *rest)
     assert line == "bertsecrets: H2-rte is about gpt2: name one with --model"
+
+
+def test_what_costs_much_is_judged_only_where_it_is_named(capsys, tiny_bert, rest):
+    planned = ("plan", "--model", tiny_bert, "--task", "rte", "--seeds", 1, "--json")
+    of_kinds = '"kind": "resampled"'
+    assert of_kinds not in run(capsys, *planned, *rest)
+    assert of_kinds in run(capsys, *planned, "--claim", "G9", *rest)
