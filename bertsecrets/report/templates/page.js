@@ -69,7 +69,7 @@ label();
 // Files of a figure.
 all("[data-save]").forEach((button) => button.addEventListener("click", async () => {
   const figure = button.closest("figure");
-  const csv = () => all("tr", figure).map((row) => [...row.cells].map((cell) => JSON.stringify(cell.textContent)).join(",")).join("\n");
+  const csv = () => all("tr", figure).map((row) => [...row.cells].map((cell) => `"${cell.textContent.trim().replaceAll('"', '""')}"`).join(",")).join("\n");
   const kind = button.dataset.save;
   const text = kind === "csv" ? csv() : await (await draw(figure.querySelector(".chart"))).view.toSVG();
   const link = document.createElement("a");
