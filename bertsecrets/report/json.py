@@ -25,8 +25,8 @@ def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: 
     """
     confidence = settings.judge.confidence
     named = settings.model_dump(mode="json", include={"finetune", "scores", "attention", "judge"})
-    trained = {(m.provenance.get("training") or {}).get("precision") for v in verdicts for m in v.measurements}
-    precisions = ", ".join(sorted(filter(None, trained)))
+    trainings = [m.provenance.get("training") or {} for v in verdicts for m in v.measurements]
+    precisions = ", ".join(sorted({one["precision"] for one in trainings if one.get("steps")}))
     named["finetune"]["precision"] = precisions or named["finetune"]["precision"]
     return VerdictsFile(
         format=FORMAT,

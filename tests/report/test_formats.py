@@ -120,8 +120,11 @@ def test_the_precision_named_is_that_in_which_checkpoints_were_trained_not_that_
     verdict = beats("D2-rte", 80, 20)
     assert filed([verdict]).settings["finetune"]["precision"] == load_settings().finetune.precision == "float32"
     trained = [
-        replace(one, provenance={**one.provenance, "training": {"precision": "bfloat16"}})
+        replace(one, provenance={**one.provenance, "training": {"precision": "bfloat16", "steps": 3}})
         for one in verdict.measurements
     ]
     shown = filed([replace(verdict, measurements=tuple(trained))])
+    assert shown.settings["finetune"]["precision"] == "bfloat16"
+    none = replace(trained[0], provenance={"training": {"precision": "float32", "steps": 0}})  # of an untrained model
+    shown = filed([replace(verdict, measurements=(trained[0], none))])
     assert shown.settings["finetune"]["precision"] == "bfloat16"
