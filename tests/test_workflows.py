@@ -250,7 +250,8 @@ def test_targets_of_make_that_are_called_are_in_the_makefile():
     assert {word for words in called for word in words if "=" not in word} <= set(targets)
     recipe = re.search(r"^demo:.*\n((?:\t.*\n)+)", makefile, re.M)[1]
     (report,) = (line for line in recipe.replace("\\\n", " ").splitlines() if "bertsecrets report" in line)
-    demo = understood(report.split("#")[0].split("||")[0].replace("$(DEMO)", "runs/demo").split()[1:])
+    words = report.split("#")[0].split("||")[0].replace("$(DEMO)", "runs/demo").replace("$(SEEDS)", "1")
+    demo = understood(words.split()[1:])
     assert [str(path) for path in (demo.json, demo.html, demo.markdown)] == [
         *("runs/demo/verdicts.json", "runs/demo/report.html", "runs/demo/summary.md")
     ]

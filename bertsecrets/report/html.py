@@ -16,7 +16,7 @@ from bertsecrets.report.cards import ASIDE, SIGNS, Row, cards_of, columns, matri
 from bertsecrets.report.drift import HEADER, headline, rows, summary_lines
 from bertsecrets.report.figures import CONFIG, figures_of, strip_spec, svg
 from bertsecrets.report.json import unique
-from bertsecrets.report.paper import COLUMNS, paper_figures, table_1
+from bertsecrets.report.paper import COLUMNS, other_figures, paper_figures, table_1
 from bertsecrets.report.text import (
     cite,
     claim_name,
@@ -84,6 +84,7 @@ def page(
         aside=[card for card in cards if card.verdict.outcome == ASIDE],
         together=run_lines(verdicts, settings.confidence),
         figures=figures,
+        others=other_figures(measurements, settings),
         table_1=table_1(measurements),
         score_columns=COLUMNS,
         measurements=measurements,

@@ -123,6 +123,14 @@ def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) ->
     return found
 
 
+def other_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
+    """Return what measures show that none of the paper's figures does, such as somebody's own, of the first seed."""
+    shown = {measure for measure, *_ in FIGURES.values()}
+    others = dict.fromkeys(one.measure for one in measurements if one.measure not in shown)
+    groups = [group for measure in others for group in _groups(measurements, measure)]
+    return [chart for group in groups for chart in figures_of(group.measurements[0], settings)]
+
+
 def _groups(measurements: Sequence[Measurement], measure: str) -> list[Group]:
     groups: dict[tuple, list[Measurement]] = {}
     for one in measurements:

@@ -6,6 +6,8 @@ import pytest
 from calls import run, told
 from zoo import save_family
 
+from bertsecrets.cli.main import main
+
 pytestmark = pytest.mark.usefixtures("quick")
 
 
@@ -19,14 +21,16 @@ def rest(tiny_glue, runs):
     return ("--glue", tiny_glue, "--store", runs, "--device", "cpu", "--offline", "--allow-unofficial-data")
 
 
-def test_the_claims_about_gpt2_run_on_gpt2(capsys, gpt2, rest, tmp_path):
-    claims = [word for name in ("H1-pretrained", "H2", "H5") for word in ("--claim", name)]
-    run(capsys, "report", "--model", gpt2, "--task", "rte", "--seeds", 1, *claims, "--json", tmp_path / "v.json", *rest)
+def test_the_claims_about_gpt2_run_on_gpt2(gpt2, rest, tmp_path):
+    claims = [word for name in ("H1-whole", "H2", "H5") for word in ("--claim", name)]
+    words = ["report", "--model", gpt2, "--task", "rte", "--seeds", 1, *claims, "--json", tmp_path / "v.json", *rest]
+    assert main(list(map(str, words))) in (0, 1)  # a claim may deviate
     of = {one["id"]: one for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
-    assert set(of) == {"H1-rte-pretrained", "H2-rte", *(f"H5-rte-{name}" for name in ("best", "mean", "worst"))} | {
+    assert set(of) == {"H1-rte-whole", "H2-rte", *(f"H5-rte-{name}" for name in ("best", "mean", "worst"))} | {
         "H5-rte-first-layer"
     }
-    assert all(one["observed"] is not None for one in of.values())
+    assert of["H2-rte"]["observed"] is not None
+    assert {one["verdict"] for one in of.values()}.isdisjoint({"not applicable", "not measured"})
 
 
 def test_they_are_not_judged_of_another_architecture(capsys, tiny_bert, rest, tmp_path):

@@ -34,6 +34,7 @@ PYTESTS = [
     "--checkpoint",
     "--task",
     "--against",
+    "--report",
 ]
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
 LAUNCHERS = ("accelerate", "torchrun")

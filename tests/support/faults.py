@@ -199,7 +199,7 @@ def content(path: Path) -> Any:
         with np.load(path) as arrays:
             return {name: (str(a.dtype), a.shape, hashlib.sha256(a).hexdigest()) for name, a in arrays.items()}
     if path.suffix == ".html":
-        data = re.sub(rb"[\d.]+( s</small>|</td></tr>)|(; )?stored", rb"\1", data)  # the seconds
+        data = re.sub(rb"[\d.]+( s</small>|</td></tr>)|(; )?stored|<time.*?</time>", rb"\1", data)  # seconds and date
     return hashlib.sha256(data).hexdigest()
 
 
