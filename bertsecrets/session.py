@@ -645,13 +645,13 @@ class Session:
         if test is Measure.check_model:
             return
         if (model, test) not in self._refused:
-            self._refused[model, test] = None
+            refusal: str | None = None
             try:
                 measure.check_model(loading.open_classifier(self.ref(model), TASKS["rte"], "untrained"))
             except NotApplicableError as error:
-                self._refused[model, test] = str(error)
-        refusal = self._refused[model, test]
-        if refusal is not None:
+                refusal = str(error)
+            self._refused[model, test] = refusal
+        if (refusal := self._refused[model, test]) is not None:
             raise NotApplicableError(refusal)
 
     def _measured(

@@ -9,6 +9,7 @@ from typing import Any
 
 from bertsecrets.errors import UserError, one_line, shortened
 from bertsecrets.options import RunOptions, add_options
+from bertsecrets.progress import progress
 
 
 def add_parsers(commands) -> None:
@@ -33,8 +34,6 @@ def check_ablation(options: argparse.Namespace) -> int:
         UserError: there is no such function, or it fails.
     """
     disable = _function(options.function)
-    from tqdm.auto import tqdm
-
     from bertsecrets.ablation.checking import AblationCheck, summary
     from bertsecrets.measures.base.probe import probe_inputs
     from bertsecrets.models.loading import open_classifier
@@ -46,9 +45,11 @@ def check_ablation(options: argparse.Namespace) -> int:
     name = run.model or load_settings().model
     classifier = open_classifier(locate(name, offline=run.offline), TASKS["rte"], "untrained")
     check = AblationCheck(classifier, probe_inputs(classifier))
-    hidden = bool(os.environ.get("TQDM_DISABLE"))
-    heads = tqdm(check.heads(), desc="checking heads", unit="head", disable=hidden)
-    findings = [check.check(disable, head) for head in heads]
+    heads, findings = check.heads(), []
+    with progress("checking heads", len(heads), "head") as shown:
+        for head in heads:
+            findings.append(check.check(disable, head))
+            shown.advance()
     for line in summary(findings):
         print(line)
     return int(any(finding.outcome != "right" for finding in findings))

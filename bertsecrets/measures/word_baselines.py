@@ -4,18 +4,17 @@ The second text alone is Gururangan et al.'s (2018) hypothesis-only baseline: wh
 rows were made. Counts of words know no order. Both are scikit-learn's, with its defaults.
 """
 
-import os
 from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Shaped
-from tqdm.auto import tqdm
 
 from bertsecrets.extras import extra_problem, from_extra
 from bertsecrets.measures.base import Measure, Results, Run
 from bertsecrets.measures.base.needs import Requirement
 from bertsecrets.measures.base.resources import Resources
 from bertsecrets.measures.registry import measure
+from bertsecrets.progress import progress
 from bertsecrets.settings import Params
 from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import Split
@@ -68,10 +67,12 @@ class WordBaselines(Measure):
         values: dict[str, Any] = {}
         samples: dict[str, np.ndarray] = {"target": target}
         kinds = ["words"] + (["second"] if dev.sentence2 is not None else [])
-        for kind in tqdm(kinds, desc="counting words", unit="baseline", disable=bool(os.environ.get("TQDM_DISABLE"))):
-            predicted = learned(run.task, _texts(train, kind), train.targets(), _texts(dev, kind))
-            samples[f"{kind}_predicted"] = predicted
-            values |= {f"{kind}_{name}": number for name, number in scores(run.task, predicted, target).items()}
+        with progress("counting words", len(kinds), "baseline") as shown:
+            for kind in kinds:
+                predicted = learned(run.task, _texts(train, kind), train.targets(), _texts(dev, kind))
+                samples[f"{kind}_predicted"] = predicted
+                values |= {f"{kind}_{name}": number for name, number in scores(run.task, predicted, target).items()}
+                shown.advance()
         return {self.name: (values, samples)}, len(dev)
 
     def degenerate(self, measurement: Measurement) -> str | None:

@@ -17,29 +17,30 @@ CHANGE = Need("attention-change")
 @quantity("last-two-layers", unit="cosine", change=CHANGE)
 def last_two(change: Measurement) -> Estimand:
     """Return the larger mean similarity of the last two layers minus the smallest of all earlier layers."""
-    layers = by_layer(change, "cosine")
-    if layers.shape[1] < 3:
-        raise NotApplicableError(f"the model has {layers.shape[1]} layers, so none before the last two")
-
-    def pairs(mean: np.ndarray) -> np.ndarray:
-        apart = mean[..., -2:, None] - mean[..., None, :-2]
-        return apart.reshape(*mean.shape[:-1], -1)
-
-    return replace(Estimand.of(layers, pairs, clusters=clusters_of(change)), extreme="most")
+    return replace(_two_minus_others(change, slice(-2, None), slice(None, -2), "before the last two"), extreme="most")
 
 
 @quantity("first-two-layers", unit="cosine", change=CHANGE)
 def first_two(change: Measurement) -> Estimand:
     """Return the smaller mean similarity of the first two layers minus the largest of all later layers."""
+    return replace(_two_minus_others(change, slice(None, 2), slice(2, None), "after the first two"), extreme="least")
+
+
+def _two_minus_others(change: Measurement, two: slice, others: slice, where: str) -> Estimand:
+    """Return the mean similarity of each of two layers minus that of each other layer.
+
+    Raises:
+        NotApplicableError: the model has no other layers.
+    """
     layers = by_layer(change, "cosine")
     if layers.shape[1] < 3:
-        raise NotApplicableError(f"the model has {layers.shape[1]} layers, so none after the first two")
+        raise NotApplicableError(f"the model has {layers.shape[1]} layers, so none {where}")
 
     def pairs(mean: np.ndarray) -> np.ndarray:
-        apart = mean[..., :2, None] - mean[..., None, 2:]
+        apart = mean[..., two, None] - mean[..., None, others]
         return apart.reshape(*mean.shape[:-1], -1)
 
-    return replace(Estimand.of(layers, pairs, clusters=clusters_of(change)), extreme="least")
+    return Estimand.of(layers, pairs, clusters=clusters_of(change))
 
 
 @quantity("heads-little-changed", unit="percent", within=(0, 100), change=CHANGE)
