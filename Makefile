@@ -56,8 +56,10 @@ notebook: $(VENV)/installed
 pipeline-demo: $(VENV)/installed
 	PATH="$(abspath $(BIN)):$$PATH" dvc exp run -S 'pipeline=$${sets.demo}'
 
+# Half as many again as there are cores, since tests often wait: for processes that end, for disks, for each other.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(1, 3 * os.cpu_count() // 2))')
 test: $(VENV)/installed $(VENV)/maps
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:benchmark -n auto --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:benchmark -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The long form of the attacks that `make test` makes in short (docs/faults.md).
 attack: $(VENV)/installed $(VENV)/maps

@@ -39,6 +39,27 @@ hypothesis.settings.load_profile("attack" if os.environ.get("BERTSECRETS_ATTACK"
 FAST = {"epochs": 1, "learning_rate": 1.0e-3}
 
 
+# Files that take minutes, the longest first: what starts last should be short, or the other workers wait for it.
+LONGEST = (
+    "benchmarks/test_benchmarks.py",
+    "test_dvc.py",
+    "planning/test_run.py",
+    "docs/test_adding.py",
+    "benchmarks/test_against.py",
+    "cli/test_bars.py",
+    "attack/test_flips.py",
+    "attack/test_kills.py",
+    "planning/test_plan.py",
+    "models/test_kept.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that take longest."""
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
 @pytest.fixture(autouse=True)
 def same_threads():
     """Whatever number of threads a test asks for, the others compute with their own, which is part of every key."""
