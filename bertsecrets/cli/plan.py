@@ -97,7 +97,8 @@ def plan(options: argparse.Namespace) -> None:
         gpu = session.resources.device.type == "cuda"
         print(slurm_script(estimates, given, gpu=gpu) if options.slurm else shell_script(estimates, given), end="")
         return
-    needed = disk(session, [one.step for one in estimates], options.jobs)
+    states = {one.step.job: one.state for one in estimates}
+    needed = disk(session, [one.step for one in estimates], options.jobs, states)
     rows = session.resources.rows
     absent = sorted(name for name in {case.task for case in possible} if rows.missing(name))
     reasons = dict.fromkeys(problem for _, problem in problems if problem)

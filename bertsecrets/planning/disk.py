@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import RunError
 from bertsecrets.models.kept import checkpoints
-from bertsecrets.planning.estimates import Estimator
-from bertsecrets.planning.jobs import Step, steps_of
+from bertsecrets.planning.estimates import Estimator, State
+from bertsecrets.planning.jobs import Job, Step, steps_of
 from bertsecrets.session import Session
 from bertsecrets.store.amounts import in_bytes
 from bertsecrets.store.keep import KEEPS, Keep
@@ -76,14 +76,17 @@ class Disk:
         return {"checkpoints": self.trainings, "by_keep_checkpoints": kept, "free_bytes": self.free}
 
 
-def disk(session: Session, steps: Sequence[Step], at_once: int | None = 1) -> Disk | None:
+def disk(
+    session: Session, steps: Sequence[Step], at_once: int | None = 1, states: Mapping[Job, State] | None = None
+) -> Disk | None:
     """Return what a plan's jobs that are left write; None where the model's size or the free disk is not known.
 
     Args:
         at_once: jobs at a time; None if all trainings may come first.
+        states: what the store has, where that is known already.
     """
     estimator = Estimator(session)
-    states = estimator.states(steps)
+    states = estimator.states(steps) if states is None else states
     left = [step.job for step in steps if states[step.job] != "stored"]
     trainings = [job for job in left if job.measure is None]
     free = _free(session.store.root)

@@ -1,7 +1,7 @@
 """What a plan costs: for each job the seconds, memory and disk that it takes, and whether the store has it already."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -99,7 +99,9 @@ class Estimator:
 
         A checkpoint whose weights were dropped is to be trained again where a measurement of the plan needs them.
         """
-        states = {step.job: self.state(step) for step in steps}
+        states: dict[Job, State] = {}
+        for step in sorted(steps, key=lambda step: step.job.measure is not None):  # what others need comes first
+            states[step.job] = self.state(step, states)
         for step in steps:
             if step.needs in states and states[step.job] != "stored" and not self._has_weights(step.needs):
                 states[step.needs] = "to do"
@@ -113,15 +115,19 @@ class Estimator:
         except UserError:
             return False
 
-    def state(self, step: Step) -> State:
-        """Return whether the store has a job's result; without the model or the data it counts as missing."""
+    def state(self, step: Step, known: Mapping[Job, State]) -> State:
+        """Return whether the store has a job's result; without the model or the data it counts as missing.
+
+        Args:
+            known: the same of other jobs.
+        """
         job, session = step.job, self.session
         try:
             if job.measure is None:
                 if _about(job) not in self.held:
                     return "to do"
                 return "stored" if session.stored_checkpoint(job.subject) else "to do"
-            if step.needs is not None and self.state(Step(step.needs)) != "stored":
+            if step.needs is not None and (known.get(step.needs) or self.state(Step(step.needs), known)) != "stored":
                 return "not yet"
             if _about(job) not in self.held:
                 return "to do"
