@@ -6,24 +6,36 @@ before it uses them.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import nn
 
-from bertsecrets.models.families import ACTIVATION, BERT_LAYOUTS
+from bertsecrets.models.families import ACTIVATION, BERT_LAYOUTS, POSITION_TERMS
 
 Hidden = Float[torch.Tensor, "rows tokens width"]
 PerHead = Float[torch.Tensor, "rows heads tokens size"]
+Term = Callable[[Hidden], Float[torch.Tensor, "1 heads tokens tokens"]]
+
+
+def position_term(model: Any) -> Term | None:
+    """Return the function for what a model's layers add to their attention logits; None if they add nothing."""
+    name = POSITION_TERMS.get(model.config.model_type)
+    term: Term | None = attrgetter(name)(model.base_model) if name else None
+    return term
 
 
 @dataclass(frozen=True)
 class Block:
-    """One post-norm transformer layer: `norm(outer(activation(inner(y))) + y)`, `y` being the normed attention sum."""
+    """One post-norm transformer layer: `norm(outer(activation(inner(y))) + y)`, `y` being the normed attention sum.
+
+    `term` returns what positions add to the attention logits, from one row of hidden vectors; None adds nothing.
+    """
 
     heads: int
     query: nn.Linear
@@ -35,9 +47,10 @@ class Block:
     activation: Any
     outer: nn.Linear
     norm: nn.LayerNorm
+    term: Term | None = None
 
     @classmethod
-    def of(cls, module: nn.Module, heads: int) -> "Block | None":
+    def of(cls, module: nn.Module, heads: int, term: Term | None = None) -> "Block | None":
         """Return the module as a block; None if it lacks a part."""
         for names in BERT_LAYOUTS.values():
             try:
@@ -46,7 +59,7 @@ class Block:
                 continue
             weights = parts[:ACTIVATION] + parts[ACTIVATION + 1 :]
             if all(type(part) in (nn.Linear, nn.LayerNorm) for part in weights):
-                return cls(heads, *parts)
+                return replace(cls(heads, *parts), term=term)
         return None
 
     @property
@@ -58,16 +71,14 @@ class Block:
         """Return projected tokens, head by head."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
-    def attend(self, x: Hidden, keep: Bool[torch.Tensor, "rows heads"] | None = None) -> tuple[PerHead, PerHead]:
-        """Return each head's context and its values; heads that are not kept attend uniformly."""
-        query = self.split(self.query(x))
-        if keep is not None:
-            query = query * keep[:, :, None, None]
-        value = self.split(self.value(x))
-        return F.scaled_dot_product_attention(query, self.split(self.key(x)), value, scale=self.scale), value
+    def attend(self, x: Hidden) -> tuple[PerHead, PerHead]:
+        """Return each head's context and its values."""
+        query, key, value = (self.split(part(x)) for part in (self.query, self.key, self.value))
+        term = None if self.term is None else self.term(x[:1])
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=term, scale=self.scale), value
 
     def attend_first(
-        self, x: Hidden, keep: Bool[torch.Tensor, "rows heads"] | None = None
+        self, x: Hidden
     ) -> tuple[Float[torch.Tensor, "rows heads size"], Float[torch.Tensor, "rows heads size"]]:
         """Return the first token's context and the mean of the values, head by head.
 
@@ -78,10 +89,11 @@ class Block:
         key = self.key.weight.unflatten(0, (self.heads, -1))  # [heads, size, width]
         value = self.value.weight.unflatten(0, (self.heads, -1))
         query = self.query(x[:, 0]).unflatten(-1, (self.heads, -1)) * self.scale
-        if keep is not None:
-            query = query * keep[:, :, None]
         absorbed = torch.bmm(query.transpose(0, 1), key).transpose(0, 1)  # [rows, heads, width]
-        weights = torch.bmm(absorbed, x.transpose(1, 2)).softmax(-1, dtype=torch.float32).to(x.dtype)
+        logits = torch.bmm(absorbed, x.transpose(1, 2))
+        if self.term is not None:
+            logits = logits + self.term(x[:1])[:, :, 0]
+        weights = logits.softmax(-1, dtype=torch.float32).to(x.dtype)
         attended = torch.bmm(weights, x)
         context = torch.bmm(attended.transpose(0, 1), value.transpose(1, 2)).transpose(0, 1)
         if self.value.bias is not None:

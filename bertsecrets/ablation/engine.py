@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from bertsecrets.ablation import shared_prefix
-from bertsecrets.ablation.bert_layer import Block
+from bertsecrets.ablation.bert_layer import Block, position_term
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet, check_sets, lowest_layer, single_heads, whole_layers
 from bertsecrets.ablation.kinds import UNIFORM, Ablation, Instead
 from bertsecrets.ablation.layers import Skeleton, Vectors, probe
@@ -65,8 +65,9 @@ class Engine:
         if model.dtype == torch.float32:  # in half precision a small change may be rounded away
             slow.check_layers()
         skeleton.resumes = slow.resumes()
+        term = position_term(model)
         recognised = [
-            next(filter(None, (Block.of(module, classifier.heads) for module in modules)), None)
+            next(filter(None, (Block.of(module, classifier.heads, term) for module in modules)), None)
             for modules in skeleton.layers
         ]
         blocks = [block for block in recognised if block is not None]

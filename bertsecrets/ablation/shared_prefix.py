@@ -105,10 +105,10 @@ def _pass(
     for chunk in _chunks(unsplit, at_once):
         places = [place for place, _ in chunk]
         x = states[places].flatten(0, 1)
-        keep = _keep(block, [choice for _, choice in chunk], states)
-        context, _ = block.attend(x, keep if instead is None else None)
-        if instead is not None and keep is not None:
-            context = put(context, ~keep, instead)
+        disabled = _disabled(block, [choice for _, choice in chunk], states)
+        context, value = block.attend(x)
+        if disabled is not None:
+            context = put(context, disabled, value.mean(2, keepdim=True) if instead is None else instead)
         states[places] = block.finish(block.project(context).add_(x)).unflatten(0, (len(chunk), -1))
     for entering, leaving in step.splits.items():
         if len(leaving) > 1:
@@ -158,12 +158,11 @@ def _table(block: Block, choices: Sequence[Choice]) -> np.ndarray:
     return table
 
 
-def _keep(block: Block, choices: Sequence[Choice], states) -> torch.Tensor | None:
-    """Return a table [choice x row, head] that says whether the head is kept; None if all are."""
+def _disabled(block: Block, choices: Sequence[Choice], states) -> torch.Tensor | None:
+    """Return a table [choice x row, head] that says whether the head is disabled; None if none is."""
     if not any(choices):
         return None
-    keep = torch.tensor(~_table(block, choices), device=states.device)
-    return keep.repeat_interleave(states.shape[1], 0)
+    return torch.tensor(_table(block, choices), device=states.device).repeat_interleave(states.shape[1], 0)
 
 
 def _chunks(items: list, size: int):

@@ -154,7 +154,13 @@ BERT_LAYOUTS = {
         "attention.query", "attention.key", "attention.value", "attention.dense", "attention.LayerNorm", "ffn",
         "activation", "ffn_output", "full_layer_layer_norm",
     ),
+    "MPNet": (
+        "attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o", "attention.LayerNorm",
+        "intermediate.dense", "intermediate.intermediate_act_fn", "output.dense", "output.LayerNorm",
+    ),
 }  # fmt: skip
+# The function of such a model that returns what its layers add to their attention logits, from any hidden vectors.
+POSITION_TERMS = {"mpnet": "encoder.compute_position_bias"}
 ACTIVATION = 6  # place of the activation, the only part that is neither a Linear nor a LayerNorm
 
 

@@ -170,7 +170,7 @@ def test_families_outside_the_attention_interface_equal_the_plain_way(family):
     classifier = tiny(family)
     engine = Engine.open(classifier)
     assert (engine.skeleton.way, engine.skeleton.resumes) == ("zeroed" if family == "MobileBert" else "written", True)
-    assert (engine.blocks is not None) == (family in ("BigBird", "RemBert"))  # as built like BERT as BERT is
+    assert (engine.blocks is not None) == (family in ("BigBird", "RemBert", "MPNet"))  # as built like BERT as BERT is
     encoded = tokens((5, 9, 5), segments=family not in ("MPNet", "Deberta", "DebertaV2"))
     expected = logits_from_mean_values(classifier.model, encoded, EVERY_KIND)
     assert np.abs(expected - expected[3]).max((1, 2))[[i for i, s in enumerate(EVERY_KIND) if s]].min() > 1e-4

@@ -21,7 +21,7 @@ from bertsecrets.models.memory import Budget
 from bertsecrets.texts.tasks import task
 
 SETS = [BASELINE, *single_heads(3, 4), *whole_layers(3, 4), frozenset({(0, 1), (1, 0), (1, 2), (2, 3)})]
-FAST = {"Bert", "Roberta", "Electra", "Ernie", "DistilBert", "Albert", "BigBird", "RemBert"}
+FAST = {"Bert", "Roberta", "Electra", "Ernie", "DistilBert", "Albert", "BigBird", "RemBert", "MPNet"}
 KINDS = ("zero", "mean", "resampled")
 ROWS = tokens((5, 9, 5, 3, 12))
 
