@@ -62,7 +62,12 @@ from bertsecrets.types import AUTO, Measurement, Subject, slug
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-OTHERWISE_TRAINED = {"random": "a model trained from random weights", "frozen": "a model trained on a frozen encoder"}
+OTHERWISE_TRAINED = {
+    "random": "a model trained from random weights",
+    "frozen": "a model trained on a frozen encoder",
+    "last-two-new": "a model trained with its last two layers drawn anew",
+    "last-two-trained": "a model of which the last two layers alone were trained",
+}
 
 notebook.show_in_notebooks()
 
@@ -444,7 +449,7 @@ class Session:
 
     def _trainers(self, subject: Subject) -> Processes:
         """Return the processes that train a subject's checkpoint: all, if whole models are trained."""
-        return self.processes if subject.initialisation in ("pretrained", "random") else ALONE
+        return ALONE if subject.initialisation in ("frozen", "untrained") else self.processes
 
     def _train(self, subject: Subject, folder: Path, states: Path) -> dict[str, Any]:
         """Train a subject's checkpoint into a folder, on from a saved state if there is one; returns its manifest."""

@@ -50,12 +50,16 @@ class Alignment:
                 marks[example, : len(ids)] = np.asarray(ids) == wanted
         return marks
 
-    def links(self, spans: Sequence[Sequence[tuple[Span, Span]]], part: int = 0) -> "TokenPairs":
-        """Return the token pairs of linked spans: every token of the first span with every token of the second."""
+    def links(self, spans: Sequence[Sequence[tuple[Span, Span]]], part: int = 0, to: int | None = None) -> "TokenPairs":
+        """Return the token pairs of linked spans: every token of the first span with every token of the second.
+
+        Args:
+            part: the text that both spans are in, or the first one alone if `to` says where the second one is.
+        """
         flat = [(i, *first, *second) for i, of_example in enumerate(spans) for first, second in of_example]
         table = np.array(flat, dtype=np.int64).reshape(-1, 5)
         link, source = np.nonzero(self._hits(table[:, 0], table[:, 1:3], part))
-        place, target = np.nonzero(self._hits(table[link, 0], table[link, 3:5], part))
+        place, target = np.nonzero(self._hits(table[link, 0], table[link, 3:5], part if to is None else to))
         return TokenPairs.of(table[link[place], 0], source[place], target)
 
     def _hits(

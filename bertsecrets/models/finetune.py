@@ -25,7 +25,7 @@ from bertsecrets.models.encoding import Encoded, encode, predict
 from bertsecrets.models.frozen import EncodedTexts
 from bertsecrets.models.gpu_training import GpuSteps, Graphs, Recorder, TextsOnDevice, layers_of, moved
 from bertsecrets.models.half_training import HalfTraining
-from bertsecrets.models.loading import OpenModel, freeze_encoder, open_classifier
+from bertsecrets.models.loading import OpenModel, freeze_but_last_layers, freeze_encoder, open_classifier
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.memory import (
     check_memory,
@@ -45,6 +45,7 @@ from bertsecrets.types import Initialisation, Subject
 
 # Weights without decay: those of LayerNorms, and all whose name matches (as in transformers' Trainer).
 WITHOUT_DECAY = (r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)")
+FREEZING = {"frozen": freeze_encoder, "last-two-trained": freeze_but_last_layers}
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what AdamW remembers of each weight
 SHAPE = 32  # tokens; batches for a GPU in bfloat16 are padded to a multiple
 RECORDED = 50  # losses that a manifest lists
@@ -132,8 +133,8 @@ def finetune(
     facts: dict[str, Any] = {
         "steps": 0, "loss": [], "device": str(device), "precision": "float32", "attention": kernel,
     }  # fmt: skip
-    if initialisation == "frozen":
-        freeze_encoder(model)
+    if initialisation in FREEZING:
+        FREEZING[initialisation](model)
     if train is not None:
         with processes.at_one():
             encoded = encode(train, classifier.tokenizer, classifier.fit(settings.max_length))
@@ -201,8 +202,9 @@ class Training:
         self.peak: float = getattr(settings, self.rate_setting)
         self.per_epoch = -(-len(encoded) // settings.batch_size)
         self.steps = self.per_epoch * settings.epochs
+        whole = self.model.get_input_embeddings().weight.requires_grad
         self.half: HalfTraining | None = None
-        if self.precision == "bfloat16" and device.type == "cpu" and not frozen:
+        if self.precision == "bfloat16" and device.type == "cpu" and whole:
             self.half = HalfTraining.of(self.model, encoded, processes.seed(seed))
         self.frozen = frozen
         self.texts: EncodedTexts | None = None
@@ -218,7 +220,7 @@ class Training:
         self.optimizer = torch.optim.AdamW(groups, lr=self.peak, fused=True)
 
         self.on_gpu: GpuSteps | None = None
-        alone = device.type == "cuda" and processes.count == 1
+        alone = device.type == "cuda" and processes.count == 1 and (whole or frozen)
         if alone and multiple is not None and classifier.tokenizer.padding_side == "right":
             self.use_programs(Graphs(device), multiple, classifier.tokenizer.pad_token_type_id)
 

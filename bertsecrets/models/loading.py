@@ -186,13 +186,15 @@ def open_classifier(
 ) -> OpenModel:
     """Return a model with a new classifier for `task`, before any training (K19 section 3, table 1).
 
-    The classifier's weights, and with `random` all weights, are drawn with this seed in the way that the architecture
-    initialises them (from a normal distribution with the config's `initializer_range`).
+    The classifier's weights, with `random` all weights, and with `last-two-new` those of the last two layers are drawn
+    with this seed in the way that the architecture initialises them (from a normal distribution with the config's
+    `initializer_range`).
 
     Args:
         attention: the implementation, `eager` or `sdpa`; only `eager` exposes attention weights.
 
     Raises:
+        NotApplicableError: the model has no last two layers.
         UserError: the model is not available, has pickled weights, or cannot classify sequences.
     """
     from transformers import AutoModelForSequenceClassification
@@ -224,6 +226,10 @@ def open_classifier(
         if not drawn.issuperset(head):  # the folder has a classifier of its own, which the new one replaces
             weights = new_model().state_dict()
             model.load_state_dict({key: weights[key] for key in head}, strict=False)
+        if initialisation == "last-two-new":
+            torch.manual_seed(seed)
+            for layer, drawn_layer in zip(last_layers(model), last_layers(new_model()), strict=True):
+                layer.load_state_dict(drawn_layer.state_dict())
     return OpenModel(model.eval(), tokenizer, ref.identity())
 
 
@@ -445,8 +451,34 @@ def _order_classes(model: Any, task: Task, folder: Path) -> None:
 
 def freeze_encoder(model: Any) -> None:
     """Make only the classifier trainable, not the encoder (the `frozen` initialisation)."""
-    for parameter in model.base_model.parameters():
-        parameter.requires_grad_(False)
+    model.base_model.requires_grad_(False)
+
+
+def freeze_but_last_layers(model: Any) -> None:
+    """Make nothing of the encoder trainable but its last two layers and its pooler (`last-two-trained`).
+
+    Raises:
+        NotApplicableError: it has no last two layers.
+    """
+    layers = last_layers(model)
+    freeze_encoder(model)
+    for module in (*layers, getattr(model.base_model, "pooler", None)):
+        if module is not None:
+            module.requires_grad_(True)
+
+
+def last_layers(model: Any, number: int = 2) -> list[nn.Module]:
+    """Return a model's last layers.
+
+    Raises:
+        NotApplicableError: it has not so many, or layers that share their weights.
+    """
+    depth = model.config.num_hidden_layers
+    stacks = (m for m in model.base_model.modules() if isinstance(m, nn.ModuleList) and len(m) == depth)
+    stack = next(stacks, None)
+    if stack is None or depth < number:
+        raise NotApplicableError(f"{_architecture(model.config)} has no last {number} layers with weights of their own")
+    return list(stack)[-number:]
 
 
 def same_shape(one: OpenModel, other: OpenModel) -> str | None:

@@ -120,7 +120,8 @@ def training_bytes(model: Any, rows: int, tokens: int, precision: str = "float32
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     if not any(weight.requires_grad for weight in model.base_model.parameters()):
         return 4 * 3 * trained  # no backward pass through the layers
-    half = precision == "bfloat16" and device == "cpu" and bool(layers_like_berts(model))
+    whole = model.get_input_embeddings().weight.requires_grad
+    half = precision == "bfloat16" and device == "cpu" and whole and bool(layers_like_berts(model))
     hidden, map_cell = (2 * 24, 2 * 3) if half else (4 * 23, 4 * 3)  # bytes for a unit, for two tokens and a head
     layer = rows * tokens * (hidden * config.hidden_size + map_cell * config.num_attention_heads * tokens)
     needed = 4 * 3 * trained + config.num_hidden_layers * layer

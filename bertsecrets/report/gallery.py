@@ -45,6 +45,42 @@ class Cell:
     reason: str
 
 
+@dataclass(frozen=True)
+class Grid:
+    """What is known of claims by models.
+
+    Attributes:
+        runs: the files of verdicts.
+        cells: by model, and then by the name of a case.
+    """
+
+    runs: list[VerdictsFile]
+    cells: dict[str, dict[str, Cell]]
+
+    @classmethod
+    def of(cls, folder: Path, files: Sequence[Path] = (), *, confidence: float) -> "Grid":
+        """Return what is on record in a folder such as `expected/` and in more files of verdicts.
+
+        Args:
+            confidence: of the intervals of runs on record.
+
+        Raises:
+            UserError: a file is not what it should be.
+        """
+        runs = [read_verdicts_file(file) for file in (*sorted(folder.glob(VERDICTS)), *files)]
+        cells = _recorded(runs_on_record(), confidence)
+        for run in sorted(runs, key=lambda run: run.made):  # the newest verdict on a case stays
+            for verdict in run.verdicts:
+                cells.setdefault(run.model, {})[verdict.id] = _cell(verdict)
+        return cls(runs, cells)
+
+    @property
+    def rows(self) -> list[tuple[Case, list[Cell | None]]]:
+        """The cases of which something is known, each with a cell for every model that has one."""
+        rows = [(case, [cells.get(str(case)) for cells in self.cells.values()]) for case in cases()]
+        return [(case, cells) for case, cells in rows if any(cells)]
+
+
 def page(folder: Path, files: Sequence[Path] = (), *, confidence: float) -> str:
     """Return the page.
 
@@ -56,23 +92,18 @@ def page(folder: Path, files: Sequence[Path] = (), *, confidence: float) -> str:
     Raises:
         UserError: a file is not what it should be, or there is nothing to show.
     """
-    runs = [read_verdicts_file(file) for file in (*sorted(folder.glob(VERDICTS)), *files)]
-    grid = _recorded(runs_on_record(), confidence)
-    for run in sorted(runs, key=lambda run: run.made):  # the newest verdict on a case stays
-        for verdict in run.verdicts:
-            grid.setdefault(run.model, {})[verdict.id] = _cell(verdict)
+    grid = Grid.of(folder, files, confidence=confidence)
     pins = [(file.stem, read_pin(file)) for file in sorted(folder.glob(PINS))]
-    if not any(grid.values()) and not pins:
+    if not any(grid.cells.values()) and not pins:
         raise UserError(f"nothing to show: {folder} has no evidence and no pins, and no file of verdicts is named")
-    rows = [case for case in cases() if any(str(case) in cells for cells in grid.values())]
     environment = Environment(loader=PackageLoader("bertsecrets.report"), autoescape=select_autoescape(default=True))
     return environment.get_template("gallery.html").render(
-        models=list(grid),
-        counts={model: _count(cells.values()) for model, cells in grid.items()},
-        rows=[(case, [cells.get(str(case)) for cells in grid.values()]) for case in rows],
+        models=list(grid.cells),
+        counts={model: _count(cells.values()) for model, cells in grid.cells.items()},
+        rows=grid.rows,
         pins=pins,
         shown=_shown,
-        sources=_sources(runs),
+        sources=_sources(grid.runs),
         confidence=f"{100 * confidence:g}",
         task_title=task_title,
         claim_name=_name,

@@ -17,6 +17,8 @@ from bertsecrets.cli.main import build_parser
 from bertsecrets.formats import VerdictData
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.options import PARSING
+from bertsecrets.report.gallery import Cell, Grid
+from bertsecrets.settings import load_settings, project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 PLACE = re.compile(r"^<!-- table: (\w+)(?: (\w+))? -->$", re.M)
@@ -119,6 +121,26 @@ def options() -> str:
     return _table(("option", "keyword in Python", "meaning"), rows)
 
 
+def models(task: str) -> str:
+    """Return a row for every claim on a task that is on record, with a column for every model that was judged."""
+    grid = Grid.of(project_path("expected"), confidence=load_settings().judge.confidence)
+    judged = {run.model for run in grid.runs}
+    columns = [place for place, model in enumerate(grid.cells) if model in judged]
+    rows = [
+        (case.claim.name, *(_cell(cells[place]) for place in columns))
+        for case, cells in grid.rows
+        if case.task == task and any(cells[place] for place in columns)
+    ]
+    return _table(("claim", *(list(grid.cells)[place] for place in columns)), rows)
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None:
+        return "-"
+    seeds = f"{cell.seeds} seed{'s' if cell.seeds != 1 else ''}" if cell.seeds else ""
+    return "; ".join(filter(None, (cell.said, " / ".join(cell.observed), seeds)))
+
+
 def fields() -> str:
     """Return a row for every field of a verdict as data."""
     rows = [(f"`{name}`", field.description or "") for name, field in VerdictData.model_fields.items()]
@@ -155,4 +177,5 @@ TABLES: dict[str, Callable[..., str]] = {
     "options": options,
     "commands": commands,
     "fields": fields,
+    "models": models,
 }

@@ -5,6 +5,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from zoo import save_family
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import encode, predict
@@ -60,6 +61,44 @@ def test_a_frozen_encoder_stays_as_it_was(tiny_bert, tiny_glue, tmp_path):
     before = open_classifier(locate(str(tiny_bert)), task("rte"), "frozen", 1).model.state_dict()
     changed = {name for name in after if not torch.equal(after[name], before[name])}
     assert changed == {"classifier.weight", "classifier.bias"}
+
+
+def test_the_last_two_layers_can_be_trained_alone(tiny_bert, tiny_glue, tmp_path):
+    _, after = train(tiny_bert, tiny_glue, tmp_path / "x", "last-two-trained")
+    before = open_classifier(locate(str(tiny_bert)), task("rte"), "pretrained", 1).model.state_dict()
+    changed = {name for name in after if not torch.equal(after[name], before[name])}
+    trained = ("bert.encoder.layer.1.", "bert.encoder.layer.2.", "bert.pooler.", "classifier.")
+    assert changed == {name for name in after if name.startswith(trained)}
+
+
+def test_in_bfloat16_too(tiny_bert, tiny_glue, tmp_path):
+    facts, after = train(tiny_bert, tiny_glue, tmp_path / "x", "last-two-trained", precision="bfloat16")
+    before = open_classifier(locate(str(tiny_bert)), task("rte"), "pretrained", 1).model.state_dict()
+    assert facts["precision"] == "bfloat16"
+    changed = {name.split(".")[3] for name in after if "layer" in name and not torch.equal(after[name], before[name])}
+    assert changed == {"1", "2"}
+    assert torch.equal(
+        after["bert.embeddings.word_embeddings.weight"], before["bert.embeddings.word_embeddings.weight"]
+    )
+
+
+def test_the_last_two_layers_can_be_drawn_anew_before_training(tiny_bert):
+    opened = (open_classifier(locate(str(tiny_bert)), task("rte"), "last-two-new", seed) for seed in (1, 1, 2))
+    one, same, other = (classifier.model.state_dict() for classifier in opened)
+    plain = open_classifier(locate(str(tiny_bert)), task("rte"), "pretrained", 1).model.state_dict()
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    drawn = {name for name in one if not torch.equal(one[name], plain[name])}
+    matrices = {name for name in one if ".layer.1." in name or ".layer.2." in name if one[name].ndim == 2}
+    assert {name for name in drawn if one[name].ndim == 2} == matrices
+    assert all(name.startswith(("bert.encoder.layer.1.", "bert.encoder.layer.2.")) for name in drawn)
+    assert all(not torch.equal(one[name], other[name]) for name in matrices)
+
+
+@pytest.mark.parametrize("initialisation", ["last-two-new", "last-two-trained"])
+def test_layers_that_share_their_weights_have_no_last_two(initialisation, tiny_glue, tmp_path):
+    model = save_family("albert", tmp_path / "albert")
+    with pytest.raises(UserError, match="Albert has no last 2 layers with weights of their own"):
+        train(model, tiny_glue, tmp_path / "x", initialisation)
 
 
 def test_untrained_takes_no_step(tiny_bert, tiny_glue, tmp_path):

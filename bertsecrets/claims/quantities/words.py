@@ -33,6 +33,7 @@ FIGURE_7 = {
 RELATIONS = ("verb_subject", "noun_pronoun")
 DIAGONAL = ("diagonal", "vertical-diagonal")
 FEATURES = Need("features")
+SURFACE = Need("surface-words")
 
 
 def _means(block: Float[np.ndarray, "examples k"]) -> Float[np.ndarray, " k"]:
@@ -128,6 +129,42 @@ def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
     note = ", ".join(f"{name} {weight:.3f}" for name, weight in by_kind)
     leads = lambda mean: mean[..., :1] - mean[..., 1:]  # noqa: E731
     return replace(Estimand.of(block, leads, note, *notes, clusters=clusters_of(features)), extreme="least")
+
+
+@quantity("final-punctuation-lead", unit="attention", words=SURFACE)
+def final_punctuation(words: Measurement) -> Estimand:
+    """Return the attention to the mark that ends a text minus that to the most attended other mark or word.
+
+    The mean over heads, on inputs that end with one; of each kind the token with the largest attention counts.
+    """
+    kinds = ("final", "other", "word")
+    block = np.stack([flat(words, kind).mean(1) for kind in kinds], axis=1)
+    block[np.isnan(block[:, 0])] = np.nan
+    kept = [place for place in (1, 2) if (~np.isnan(block[:, place])).sum() >= FEWEST] or [2]
+    note = ", ".join(f"{kinds[place]} {weight:.3f}" for place, weight in enumerate(_means(block)))
+    leads = lambda mean: mean[..., :1] - mean[..., 1:]  # noqa: E731
+    return replace(Estimand.of(block[:, [0, *kept]], leads, note, clusters=clusters_of(words)), extreme="least")
+
+
+@quantity(
+    "equal-word-attention",
+    unit="attention",
+    words=SURFACE,
+    ablations=Need("head-ablation", tasks=("stsb", "rte")),
+)
+def equal_words(words: Measurement, ablations: tuple[Measurement, ...], count: int = 2) -> Estimand:
+    """Return the weight from a word to the same word in the other text minus what chance gives it, in some heads.
+
+    These are the heads that are most harmful to lose on two tasks: those with the lowest sum of ranks by gain.
+    """
+    ranks = sum(np.asarray(one.value("score")).ravel().argsort(kind="stable").argsort() for one in ablations)
+    heads = np.argsort(ranks, kind="stable")[:count]
+    excess = flat(words, "equal") - flat(words, "expected")
+    every = _means(excess)
+    names = " and ".join(f"{name_of(words, int(head), 'equal')} {every[head]:+.4f}" for head in heads)
+    share = 100 * float((every > 0).mean())
+    notes = (f"most harmful on both tasks: {names}", f"{share:.0f} % of all heads are above chance")
+    return Estimand.of(excess[:, heads], lambda mean: mean.mean(-1), *notes, clusters=clusters_of(words))
 
 
 @quantity("figure-7-correlation", unit="r", features=FEATURES)

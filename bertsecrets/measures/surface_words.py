@@ -1,0 +1,120 @@
+"""What attention sees of words without any grammar: equal words in both texts, and punctuation (blog, open questions).
+
+Equal are words with the same letters and digits, in lower case. For a token of a word that occurs in the other text
+too, `equal` is the weight that goes to that word there, and `expected` the weight that goes to the other text, times
+the share of its tokens that the word has: what would go to it by chance.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun
+from bertsecrets.measures.base.observers import max_over, mean_over_present, of_batch, received
+from bertsecrets.measures.registry import measure
+from bertsecrets.models.alignment import Alignment, Marks, TokenPairs
+from bertsecrets.models.attention import Maps, Observer
+from bertsecrets.models.encoding import Batch
+from bertsecrets.types import Span
+
+WORD = re.compile(r"\w+")
+KINDS = ("final", "other", "word")
+
+
+@measure("surface-words", title="attention to equal words and to punctuation", source="blog")
+class SurfaceWords(AttentionMeasure):
+    """Values, each [layer, head]: `equal` and `expected`, the mean weight from a word to the same word in the other
+    text, and what chance would give it; `final`, `other` and `word`, the attention received by the punctuation mark
+    that ends a text, by other punctuation, and by words, the largest of each kind. Each has its number of inputs,
+    `..._examples`.
+
+    Samples: the same names, [example, layer, head], NaN for inputs without such tokens.
+    """
+
+    companions: ClassVar[tuple[str, ...]] = ()
+    common: ClassVar[bool] = False
+
+    def observer(self, view: AttentionRun) -> Observer:
+        """Return the observer of words and punctuation."""
+        rows = view.rows
+        texts = [rows.sentence1, *([] if rows.sentence2 is None else [rows.sentence2])]
+        return SurfaceObserver(*view.shape, view.alignment, texts)
+
+
+def equal_words(alignment: Alignment, texts: Sequence[Sequence[str]]) -> TokenPairs:
+    """Return the tokens of each word with those of the same word in the other text, in both directions."""
+    first, second = texts if len(texts) == 2 else (texts[0], [""] * len(texts[0]))
+    links = [
+        [(here, there) for word, spans in words.items() for here in spans for there in others.get(word, [])]
+        for words, others in zip(map(_spans, first), map(_spans, second), strict=True)
+    ]
+    pairs = alignment.links(links, 0, 1)
+    return pairs + pairs.reverse
+
+
+def _spans(text: str) -> dict[str, list[Span]]:
+    found: dict[str, list[Span]] = {}
+    for match in WORD.finditer(text):
+        found.setdefault(match[0].lower(), []).append(match.span())
+    return found
+
+
+def kinds(alignment: Alignment, texts: Sequence[Sequence[str]]) -> dict[str, Marks]:
+    """Return the tokens of each kind: punctuation that ends a text, other punctuation, and words."""
+    words = np.zeros(alignment.part.shape, dtype=bool)
+    final = np.zeros(alignment.part.shape, dtype=bool)
+    for part, of_part in enumerate(texts):
+        words |= alignment.mark([[match.span() for match in WORD.finditer(text)] for text in of_part], part)
+        here = alignment.part == part
+        last = here & (np.cumsum(here[:, ::-1], axis=1)[:, ::-1] == 1)
+        final |= last
+    marks = alignment.part >= 0
+    return {"final": final & ~words, "other": marks & ~final & ~words, "word": words}
+
+
+class SurfaceObserver:
+    """Observer of one model: attention between equal words, and to punctuation, [example, layer, head]."""
+
+    pairs = False
+
+    def __init__(self, examples: int, layers: int, heads: int, alignment: Alignment, texts: Sequence[Sequence[str]]):
+        """
+        Args:
+            texts: the first texts, and the second ones if there are any.
+        """
+        self.part, self.equal = alignment.part, equal_words(alignment, texts)
+        marks = kinds(alignment, texts)
+        self.marks = np.stack([marks[kind] for kind in KINDS])
+        shape = (examples, layers, heads)
+        self.found = {name: np.full(shape, np.nan, dtype=np.float32) for name in ("equal", "expected", *KINDS)}
+
+    def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+        """See one layer of one batch."""
+        for name, weights in self._between(batch, maps):
+            self.found[name][batch.indices, layer] = weights.cpu().numpy()
+        largest = max_over(received(maps, batch), of_batch(self.marks, batch).to(maps.device))
+        for kind, weights in zip(KINDS, largest, strict=True):
+            self.found[kind][batch.indices, layer] = weights.cpu().numpy()
+
+    def _between(self, batch: Batch, maps: Maps) -> Iterator[tuple[str, Float[torch.Tensor, "rows heads"]]]:
+        """Yield the weight between equal words and what chance would give it; NaN for inputs without any."""
+        rows, source, target = (torch.from_numpy(part).to(maps.device) for part in self.equal.of_rows(batch.indices))
+        same = torch.zeros(maps.shape[0], *maps.shape[2:], dtype=maps.dtype, device=maps.device)
+        same[rows, source, target] = 1
+        first, second = of_batch(np.stack([self.part == 0, self.part == 1]), batch).to(maps.device)
+        across = (first[:, :, None] & second[:, None] | second[:, :, None] & first[:, None]).to(maps.dtype)
+        sources = (same.sum(-1) > 0).to(maps.dtype)
+        count = sources.sum(-1)[:, None]
+        share = same.sum(-1) / across.sum(-1).clamp(min=1)
+        to_same = torch.einsum("rhst,rst->rh", maps, same)
+        to_other = torch.einsum("rhst,rst,rs->rh", maps, across, share * sources)
+        for name, total in (("equal", to_same), ("expected", to_other)):
+            yield name, torch.where(count > 0, total / count, torch.nan)
+
+    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return values and samples: see `SurfaceWords`."""
+        return mean_over_present(self.found), dict(self.found)
