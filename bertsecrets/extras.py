@@ -39,6 +39,17 @@ def extra_problem(package: str) -> str | None:
     return None if find_spec(PACKAGES[package][0]) else _advice(package)
 
 
+def check_extra(extra: str) -> None:
+    """Make sure that all packages of an extra are installed, without importing them.
+
+    Raises:
+        MissingError: one is not.
+    """
+    packages = (package for package, (_, own, _) in PACKAGES.items() if own == extra)
+    if problem := next(filter(None, map(extra_problem, packages)), None):
+        raise MissingError(problem)
+
+
 def _advice(package: str) -> str:
     _, extra, purpose = PACKAGES[package]
     return f'{purpose} needs {package}, which is not installed: pip install "bertsecrets[{extra}]"'

@@ -20,15 +20,17 @@ from bertsecrets.benchmarks.workers import worker
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cli.crash import BUG, USER_ERROR, in_short, interrupted, of_the_machine, report_bug
+from bertsecrets.cli.crash import BUG, USER_ERROR, in_short, interrupted, of_the_machine, report_bug, what_is_kept
 from bertsecrets.cli.notices import bars_on_terminals, in_one_line, tell
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import MissingError, RunError, UserError, one_line
+from bertsecrets.extras import check_extra
 from bertsecrets.formats import Ends, VerdictData
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_options, path
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
+from bertsecrets.store.files import check_writable
 from bertsecrets.texts.tasks import task
 
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ OPTIONS = pytest.StashKey[RunOptions]()
 PREPARED = pytest.StashKey["Prepared"]()
 BUDGET: pytest.StashKey["Budget"] = pytest.StashKey()
 ENDED = pytest.StashKey[tuple[str, int]]()  # why a worker of pytest-xdist can judge nothing, and the exit code for it
+REPORTED = pytest.StashKey[str]()  # where the report is, or why there is none
+NO_REPORT = "no report"
+EXIT_CODE = "bertsecrets.exit-code"
 MADE = "bertsecrets"  # what a worker of pytest-xdist hands to its controller
 
 
@@ -87,11 +92,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.benchmark_quiet = True  # the verdict table stands in for the table of seconds
     config.stash[VERDICTS] = []
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist leaves the exit code to its controller
-        config.pluginmanager.register(ExitCode(), "bertsecrets.exit-code")
+        config.pluginmanager.register(ExitCode(), EXIT_CODE)
     given = argparse.Namespace(**{name: config.getoption(name) for name in PARSING})
     try:
         config.stash[OPTIONS] = _with_share(_judging(RunOptions.of(given), config), config)
         load_settings()
+        if (folder := config.getoption("report_folder")) is not None:
+            check_extra("report")
+            check_writable(folder / "report.html")
         implemented = cases()
         if (pin := config.getoption("against")) is not None:
             from bertsecrets.benchmarks.drift import judge_against
@@ -166,8 +174,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _names(config: pytest.Config, claim: str) -> bool:
-    """Return whether `-k`, `-m` or an argument names a claim."""
-    return any(claim in word for word in (config.option.keyword, config.option.markexpr, *config.args))
+    """Return whether `-k` (in capitals or not, as pytest reads it), `-m` or an argument names a claim."""
+    return claim.lower() in config.option.keyword.lower() or any(
+        claim in word for word in (config.option.markexpr, *config.args)
+    )
 
 
 @pytest.hookimpl(trylast=True)
@@ -203,7 +213,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         end = (one_line(error), USER_ERROR)
     except Exception as error:
         line = of_the_machine(error)
-        end = (line, USER_ERROR) if line is not None else (_report(error, session.config), BUG)
+        end = (line, USER_ERROR) if line is not None else (_report_bug(error, session.config), BUG)
     else:
         return
     if not hasattr(session.config, "workerinput"):
@@ -211,7 +221,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     session.config.stash[ENDED] = end
 
 
-def _report(error: Exception, config: pytest.Config) -> str:
+def _report_bug(error: Exception, config: pytest.Config) -> str:
     return report_bug(error, config.stash[OPTIONS].store_folder, config.invocation_params.args)
 
 
@@ -415,13 +425,17 @@ def pytest_sessionfinish(session: pytest.Session):
     timed = session.config._benchmarksession  # type: ignore[attr-defined]
     timed.benchmarks[:] = [entry for entry in timed.benchmarks if entry]
     output = getattr(session.config, "workeroutput", None)
+    reported = output is not None or _report(session)
     if output is None and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         _let_go(session.config)
     if output is not None:
         output[MADE] = pickle.dumps((_light(session.config.stash[VERDICTS]), [e.as_dict() for e in timed.benchmarks]))
     if not timed.benchmarks or output is not None:
         timed.json = timed.save = timed.autosave = None
-    return (yield)
+    result = yield
+    if not reported and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        session.exitstatus = USER_ERROR
+    return result
 
 
 def _let_go(config: pytest.Config) -> None:
@@ -487,10 +501,18 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
-    """Print the verdict table, and what the verdicts say together."""
+    """Print the verdict table, what the verdicts say together, where the report is, and what an interruption leaves."""
+    if config.stash[VERDICTS]:
+        _show(terminalreporter, config)
+    if (line := config.stash.get(REPORTED, None)) is not None:
+        terminalreporter.write_line(line, red=line.startswith(NO_REPORT))
+    ended = config.pluginmanager.get_plugin(EXIT_CODE)
+    if ended is not None and ended.signalled is not None:
+        terminalreporter.write_line(what_is_kept(config.stash[OPTIONS].store_folder))
+
+
+def _show(terminalreporter: Any, config: pytest.Config) -> None:
     verdicts = config.stash[VERDICTS]
-    if not verdicts:
-        return
     from bertsecrets.report.terminal import NARROWEST, Screen, fold, verdict_table
     from bertsecrets.report.text import run_lines
 
@@ -507,15 +529,43 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     if failed:
         names = ", ".join(str(v.case) for v in failed)
         terminalreporter.write_line(f"{len(failed)} of {len(verdicts)} claims could not be measured: {names}")
-    if (folder := config.getoption("report_folder")) is not None:
-        try:
-            _write_report(folder, verdicts, config)
-            terminalreporter.write_line(f"report: {folder.resolve() / 'report.html'}")
-        except UserError as error:
-            terminalreporter.write_line(f"no report: {error}", red=True)
 
 
-def _write_report(folder: Path, verdicts: list[Verdict], config: pytest.Config) -> None:
+# ---------------------------------------------------------------------- the report
+
+
+def _report(session: pytest.Session) -> bool:
+    """Write the report page and the verdicts as data where that is asked for; return False if it cannot be done."""
+    config = session.config
+    folder, verdicts = config.getoption("report_folder"), config.stash[VERDICTS]
+    if folder is None or config.option.collectonly:
+        return True
+    if not verdicts:
+        config.stash[REPORTED] = f"{NO_REPORT}: nothing was judged"
+        return True
+    ended_early = session.shouldfail or session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    note = "the run ended early, so that not every claim had its turn" if ended_early else ""
+    try:
+        elsewhere = PREPARED not in config.stash  # by workers of pytest-xdist
+        _write_report(folder, [_whole(one) for one in verdicts] if elsewhere else verdicts, config, note)
+    except Exception as error:
+        line = str(error) if isinstance(error, UserError) else of_the_machine(error) or _report_bug(error, config)
+        config.stash[REPORTED] = f"{NO_REPORT}: {one_line(line)}"
+        return False
+    config.stash[REPORTED] = f"report: {folder.resolve() / 'report.html'}"
+    return True
+
+
+def _whole(verdict: Verdict) -> Verdict:
+    """Return a verdict with the samples that its worker of pytest-xdist has left in the store, which figures need."""
+    from bertsecrets.store.measurements import load
+
+    own = verdict.measurements
+    whole = [replace(one, samples=load(Path(one.origin)).samples) if one.origin else one for one in own]
+    return replace(verdict, measurements=tuple(whole))
+
+
+def _write_report(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: str) -> None:
     """Write the report page and the verdicts as data."""
     from bertsecrets.report.html import page
     from bertsecrets.report.json import as_file
@@ -525,5 +575,5 @@ def _write_report(folder: Path, verdicts: list[Verdict], config: pytest.Config) 
     settings = load_settings()
     model = config.stash[OPTIONS].judged or settings.model
     command = ["pytest", *map(str, config.invocation_params.args)]
-    write_json(folder / "verdicts.json", as_file(verdicts, model, settings).model_dump(mode="json"))
-    write_whole(folder / "report.html", page(verdicts, model, settings.judge, command=command))
+    write_json(folder / "verdicts.json", as_file(verdicts, model, settings, note=note).model_dump(mode="json"))
+    write_whole(folder / "report.html", page(verdicts, model, settings.judge, note=note, command=command))

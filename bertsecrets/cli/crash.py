@@ -53,6 +53,11 @@ def interrupted(signalled: KeyboardInterrupt) -> int:
     return 128 + (number if isinstance(number, int) else signal.SIGINT)
 
 
+def what_is_kept(store: Path) -> str:
+    """Return what to tell the user of an interrupted run, in one line."""
+    return f"interrupted; what is finished is kept in {store}: the same command goes on from there"
+
+
 def in_short(error: BaseException) -> str:
     """Return an error of the code in one line.
 

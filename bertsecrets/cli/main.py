@@ -31,7 +31,7 @@ from bertsecrets.cli import (
     specifications,
     store,
 )
-from bertsecrets.cli.crash import BUG, USER_ERROR, interrupted, of_the_machine, report_bug
+from bertsecrets.cli.crash import BUG, USER_ERROR, interrupted, of_the_machine, report_bug, what_is_kept
 from bertsecrets.cli.notices import bars_on_terminals, in_one_line
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError, one_line, shortened
@@ -119,11 +119,7 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
     except UserError as error:
         return _tell(error)
     except KeyboardInterrupt as signalled:
-        return _tell(
-            f"interrupted; what is finished is kept in {RunOptions.of(options).store_folder}: "
-            "the same command goes on from there",
-            interrupted(signalled),
-        )
+        return _tell(what_is_kept(RunOptions.of(options).store_folder), interrupted(signalled))
     except BrokenPipeError:
         _drop_output()
     except Exception as error:

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertsecrets.cli.notices import tell
-from bertsecrets.cli.report import add_outputs, add_selection, asked_for, conclude, judged_by, open_session, selected
+from bertsecrets.cli.report import (
+    add_outputs,
+    add_selection,
+    asked_for,
+    check_outputs,
+    conclude,
+    judged_by,
+    open_session,
+    selected,
+)
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions
 from bertsecrets.store.keep import KEEPS, Keep
@@ -168,6 +177,7 @@ def run(options: argparse.Namespace) -> int:
     """
     from bertsecrets.planning.prepare import prepare, with_share
 
+    check_outputs(options)
     chosen, names = selected(options)
     given = with_share(RunOptions.of(options), options.jobs)
     if options.gpus is not None and options.ray is None:

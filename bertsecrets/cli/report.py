@@ -11,6 +11,7 @@ from bertsecrets.cli.crash import in_short, of_the_machine
 from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.cli.notices import tell
 from bertsecrets.errors import MissingError, UserError
+from bertsecrets.extras import check_extra
 from bertsecrets.options import CHECKPOINT, RunOptions, add_options, path, seed_range
 from bertsecrets.texts.tasks import ALL_TASKS, task
 from bertsecrets.types import AUTO, INITIALISATIONS
@@ -108,6 +109,21 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
         help="write what every seed gave to this JSON file; as expected/evidence/seeds-MODEL.json it tells later "
         "verdicts how far seeds differ",
     )
+
+
+def check_outputs(options: argparse.Namespace) -> None:
+    """Make sure, before anything is measured, that the files asked for can be written.
+
+    Raises:
+        UserError: a package is missing that writes one, or its place cannot be written.
+    """
+    from bertsecrets.store.files import check_writable
+
+    if options.html:
+        check_extra("report")
+    for name in ("metrics", "plots", "html", "json", "markdown", "badge", "record"):
+        if (file := getattr(options, name)) is not None:
+            check_writable(file)
 
 
 def without(words: Sequence[str], names: Collection[str]) -> list[str]:
@@ -224,6 +240,7 @@ class Judged:
 
 def report(options: argparse.Namespace) -> int:
     """Judge claims, print the verdicts, write the files asked for, and return the exit code."""
+    check_outputs(options)
     chosen, names = selected(options)
     checkpoint = options.checkpoint
     if options.measurements:

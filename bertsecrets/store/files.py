@@ -283,6 +283,19 @@ def write_whole(path: Path, content: str | bytes) -> None:
             os.replace(temporary, target)
 
 
+def check_writable(path: Path) -> None:
+    """Make sure that a file or folder can be written there, as far as this can be told without writing.
+
+    Raises:
+        UserError: a file stands where a folder is needed, or the folder above may not be written.
+    """
+    nearest = next(place for place in (path, *Path(os.path.realpath(path)).parents) if place.exists())
+    if nearest != path and not nearest.is_dir():
+        raise RunError(f"cannot write {path}: {nearest} is a file: name another place")
+    if not os.access(nearest, os.W_OK):
+        raise RunError(f"cannot write {path}: {nearest} is not writable: name another place")
+
+
 @contextmanager
 def guarded_writes(place: Path) -> Iterator[None]:
     """Turn the error of a failed write to `place` into one line that says what to do.

@@ -9,8 +9,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from measurements import of_id
+from reported import of_figures
 
+from bertsecrets.benchmarks.plugin import _light, _whole
+from bertsecrets.claims.schema import cases
+from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import VerdictsFile
+from bertsecrets.store.measurements import keep, load
 from bertsecrets.texts.corpus import write_corpus
 
 ROOT = Path(__file__).parents[2]
@@ -108,6 +114,51 @@ def test_a_run_writes_the_report_that_it_is_asked_for(first):
     assert all(f'id="{name}"' in page or f"<dt>{name}</dt>" in page for name in ids)
 
 
+IN_THE_WAY = """
+import pathlib, shutil
+def pytest_collection_finish(session):
+    folder = pathlib.Path(session.config.getoption("report_folder"))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.write_text("a file")
+"""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "said"),
+    [
+        ("import sys; sys.modules['altair'] = None", 'needs altair, which is not installed: pip install "bertsecrets['),
+        (None, "is a file: name another place"),
+    ],
+    ids=["no extra", "no place"],
+)
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(
+    tmp_path, tiny_glue, tiny_bert, plugin, said
+):
+    (tmp_path / "early.py").write_text(plugin or "")
+    (tmp_path / "file").write_text("")
+    code, output = bench(
+        tmp_path / "runs", tiny_glue, tiny_bert, "-p", "early", "--report", tmp_path / ("file" if not plugin else "r"),
+        PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}",
+    )  # fmt: skip
+    assert (code, len(output.strip().splitlines()), said in output) == (2, 1, True), output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_report_that_cannot_be_written_in_the_end_is_one_line_and_code_two(first, tiny_glue, tiny_bert, quick_params):
+    room = first[0]
+    (room / "in_the_way.py").write_text(IN_THE_WAY)
+    code, output = bench(
+        room / "runs", tiny_glue, tiny_bert, "-k", "rte and D2 and not frozen", "--allow-unofficial-data", "-p",
+        "in_the_way", "--report", room / "late", BERTSECRETS_PARAMS=str(quick_params),
+        PYTHONPATH=f"{ROOT}{os.pathsep}{room}",
+    )  # fmt: skip
+    assert code == 2, output
+    assert (
+        f"no report: cannot write {room / 'late' / 'verdicts.json'}: a file stands where a folder is needed" in output
+    )
+    assert "Traceback" not in output
+
+
 def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny_bert, quick_params):
     room = first[0]
     code, output = bench(
@@ -139,6 +190,7 @@ def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny
         BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert (code, "KeyboardInterrupt" in output) == (130, True), output
+    assert f"interrupted; what is finished is kept in {room / 'runs'}: the same command goes on from there" in output
     assert [one["extra_info"]["id"] for one in json.loads((room / "f.json").read_text())["benchmarks"]] == ["A2-rte"]
     code, output = bench(room / "runs", tiny_glue, tiny_bert, "--seeds", 0, "--benchmark-json", room / "none.json")
     assert code == 2
@@ -377,8 +429,11 @@ def balance(glue):
         file.write_text("\n".join(["index\tsentence1\tsentence2\tlabel", *labelled]) + "\n")
 
 
+ON_REQUEST = next(case.claim.id for case in cases() if case.claim.on_request)
+
+
 def test_k_selects_by_task_claim_and_family():
-    chosen = ["", "rte", "C1", "sst2 and D"]
+    chosen = ["", "rte", "C1", "sst2 and D", ON_REQUEST.lower()]
     code = f"""
 import pytest
 for chosen in {chosen!r}:
@@ -393,7 +448,9 @@ for chosen in {chosen!r}:
         text=True,
     )
     found = [re.findall(r"\[([^\]]+)\]$", part, re.M) for part in done.stdout.split("====\n")[1:]]
-    everything, of_rte, of_c1, both = found
+    everything, of_rte, of_c1, both, on_request = found
+    assert {name.split("-")[0] for name in on_request} == {ON_REQUEST}
+    assert not {*on_request} & {*everything}
     assert of_rte == [name for name in everything if "-rte" in name] != []
     assert {name.split("-")[0] for name in of_c1} == {"C1", "C1p"}
     assert {(name[0], name.split("-")[1]) for name in both} == {("D", "sst2")}
@@ -435,6 +492,15 @@ def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
     assert "trained again" not in output
     whole = list((tmp_path / "runs" / "checkpoints").glob("*/model.safetensors"))
     assert len(whole) == (0 if "none" in several else len(made))
+
+
+def test_figures_of_several_processes_have_the_samples_that_are_in_the_store(tmp_path):
+    (made,) = (one for one in of_figures() if one.measure == "head-ablation")
+    verdict = Verdict(of_id("C1-rte"), "reproduced", "why", measurements=(load(keep(made, tmp_path)),))
+    (light,) = _light([verdict])  # as a worker hands it over
+    assert light.measurements[0].samples == {}
+    (whole,) = _whole(light).measurements
+    assert set(whole.samples) == set(made.samples)
 
 
 def test_no_jobs_at_a_time_are_refused(tmp_path, tiny_glue, tiny_bert):

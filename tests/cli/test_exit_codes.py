@@ -87,6 +87,16 @@ def test_what_a_model_cannot_have_is_no_error(report, monkeypatch):
     )
 
 
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(report, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(AttentionChange, "run", raising(AssertionError("measured")))
+    code, errors, verdicts = report("--claim", "C2", "--markdown", str(tmp_path / "file" / "summary.md"))
+    assert (code, verdicts) == (2, {})
+    assert errors == (
+        f"bertsecrets: cannot write {tmp_path}/file/summary.md: {tmp_path}/file is a file: name another place\n"
+    )
+
+
 def test_what_concerns_every_claim_ends_the_run_with_what_is_done(report, monkeypatch, tmp_path):
     monkeypatch.setattr(Scores, "run", raising(RunError("no space left")))
     code, errors, verdicts = report()
