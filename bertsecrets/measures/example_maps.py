@@ -1,0 +1,158 @@
+"""Maps of a few short examples before and after fine-tuning, and where each head's attention goes on average.
+
+The report's attention viewer shows them. No claim rests on this measure.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+
+from bertsecrets.errors import UserError
+from bertsecrets.measures.attention_change import map_cosine
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun
+from bertsecrets.measures.base.needs import PretrainedTwin
+from bertsecrets.measures.base.observers import of_batch
+from bertsecrets.measures.registry import measure
+from bertsecrets.models.attention import Maps, Observer
+from bertsecrets.models.encoding import Batch
+from bertsecrets.settings import Params
+
+SHOWN = 6  # examples whose whole maps are kept
+SHORTEST, LONGEST = 8, 40  # word-pieces of such an example
+MOST = 100  # examples that the means are over: enough for two digits, and read in seconds
+KINDS = ("[CLS]", "[SEP]", "itself", "the token before", "the token after", "the rest of its text", "the other text")
+SIDES = ("before", "after")  # fine-tuning
+
+
+@measure("example-maps", title="maps of a few short examples before and after fine-tuning", source="K19 4.3")
+class ExampleMaps(AttentionMeasure):
+    """Values: `cosine` [layer, head], the mean similarity of the maps before and after fine-tuning; `to_before` and
+    `to_after` [layer, head, kind], the mean share of attention that goes to [CLS], to [SEP], to the token itself, to
+    the one before, to the one after, to the rest of its text and to the other text; a special token belongs to the
+    text before it. Of the examples shown, `texts`, `labels`, and all `tokens` in a row, as words.
+
+    Samples: `cosine` [example, layer, head], `to_before` and `to_after` [example, layer, head, kind]. Of the examples
+    shown, `shown`, their places, `lengths`, and `maps_before` and `maps_after` [shown, layer, head, token, token].
+
+    Shown are the shortest inputs of 8 to 40 word-pieces among those read, one of each label in turn. At most 100 inputs
+    are read. The texts are those of the data set: mind its terms before you publish them.
+    """
+
+    needs = (PretrainedTwin(),)
+    common: ClassVar[bool] = False
+    companions: ClassVar[tuple[str, ...]] = ()
+
+    def most(self, settings: Params) -> int | None:
+        """Return the number of examples that the means are over."""
+        return min(MOST, settings.attention.examples)
+
+    def observer(self, view: AttentionRun) -> Observer:
+        """Return the observer of both models' maps.
+
+        Raises:
+            UserError: no example is short enough.
+        """
+        rows = view.rows
+        shown = short_examples(view.encoded.lengths, rows.labels, rows.task.labels)
+        if not shown:
+            raise UserError(f"none of the {len(rows)} inputs read has {SHORTEST} to {LONGEST} word-pieces")
+        return ExampleObserver(view, shown)
+
+
+def short_examples(
+    lengths: Int[np.ndarray, " examples"], labels: Sequence[Any], names: Sequence[str], most: int = SHOWN
+) -> list[int]:
+    """Return the shortest examples of a usual length, one of each label in turn, as places.
+
+    >>> short_examples(np.array([9, 3, 8, 12, 10]), ["yes", "no", "yes", "no", "yes"], ["yes", "no"], 3)
+    [2, 3, 0]
+    """
+    order = [int(i) for i in np.argsort(lengths, kind="stable") if SHORTEST <= lengths[i] <= LONGEST]
+    by_label = [[i for i in order if labels[i] == name] for name in names] or [order]
+    return [i for turn in zip_longest(*by_label) for i in turn if i is not None][:most]
+
+
+class ExampleObserver:
+    """Observer of two models side by side: whole maps of some examples, and means over all."""
+
+    pairs = True
+
+    def __init__(self, view: AttentionRun, shown: Sequence[int]):
+        self.view, self.shown = view, list(shown)
+        examples, layers, heads = view.shape
+        self.lengths = view.encoded.lengths[self.shown]
+        size = int(self.lengths.max())
+        self.maps = {side: np.zeros((len(shown), layers, heads, size, size), dtype=np.float16) for side in SIDES}
+        self.to = {side: np.full((*view.shape, len(KINDS)), np.nan, dtype=np.float32) for side in SIDES}
+        self.cosine = np.full((examples, layers, heads), np.nan, dtype=np.float32)
+        first, self.sep = view.special_ids["cls"], view.special_ids["sep"]
+        starts = view.alignment.tokens(view.encoded.input_ids, first)
+        self.cls = starts & (starts.cumsum(1) == 1)
+        self.second = np.maximum.accumulate(view.alignment.part, axis=1) > 0
+
+    def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+        """See one layer of one batch of both models."""
+        assert other is not None
+        self.cosine[batch.indices, layer] = map_cosine(maps, other).cpu().numpy()
+        kinds = list(self._kinds(batch))
+        for side, seen in zip(SIDES, (other, maps), strict=True):
+            for place, kind in enumerate(kinds):
+                share = (seen * kind[:, None]).sum((2, 3)) / batch.lengths[:, None]
+                self.to[side][batch.indices, layer, :, place] = share.cpu().numpy()
+            for place, example in enumerate(self.shown):
+                for row in np.flatnonzero(batch.indices == example):
+                    length = int(self.lengths[place])
+                    whole = seen[int(row), :, :length, :length]
+                    self.maps[side][place, layer, :, :length, :length] = whole.cpu().numpy()
+
+    def _kinds(self, batch: Batch) -> Iterator[Bool[torch.Tensor, "rows tokens tokens"]]:
+        """Yield which tokens are of each kind for which others; each is of the first kind that fits."""
+        device, size = batch.mask.device, batch.input_ids.shape[1]
+        cls, second = (of_batch(marks[None], batch)[0].to(device) for marks in (self.cls, self.second))
+        sep = torch.zeros_like(cls) if self.sep is None else (batch.input_ids == self.sep) & batch.mask & ~cls
+        step = torch.arange(size, device=device)[None] - torch.arange(size, device=device)[:, None]
+        same = second[:, :, None] == second[:, None]
+        alike = (cls[:, None], sep[:, None], step == 0, step == -1, step == 1, same, ~same)
+        left = batch.mask[:, :, None] & batch.mask[:, None]
+        for kind in alike:
+            yield left & kind
+            left = left & ~kind
+
+    def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return values and samples: see `ExampleMaps`."""
+        rows = self.view.rows
+        seconds = [""] * len(rows) if rows.sentence2 is None else rows.sentence2
+        means: dict[str, Float[np.ndarray, "layers heads *rest"]] = {
+            "cosine": self.cosine.mean(0, dtype=np.float64),
+            **{f"to_{side}": shares.mean(0, dtype=np.float64) for side, shares in self.to.items()},
+        }
+        words: dict[str, list[str]] = {
+            "texts": [" / ".join(filter(None, (rows.sentence1[i], seconds[i]))) for i in self.shown],
+            "labels": [str(rows.labels[i]) for i in self.shown],
+            "tokens": [word for i in self.shown for word in self._words(i)],
+        }
+        samples = {
+            "cosine": self.cosine,
+            "shown": np.array(self.shown),
+            "lengths": self.lengths,
+            **{f"to_{side}": shares for side, shares in self.to.items()},
+            **{f"maps_{side}": maps for side, maps in self.maps.items()},
+        }
+        return {**means, **words}, samples
+
+    def _words(self, example: int) -> Iterator[str]:
+        """Yield the tokens of an example as its texts have them; one that goes on with a word begins with `##`."""
+        rows, alignment = self.view.rows, self.view.alignment
+        texts = (rows.sentence1[example], "" if rows.sentence2 is None else rows.sentence2[example])
+        ids = self.view.encoded.input_ids[example]
+        names = self.view.tokenizer.convert_ids_to_tokens(list(ids))
+        before = (-1, 0)
+        for name, part, (start, stop) in zip(names, alignment.part[example], alignment.offsets[example], strict=False):
+            text = "" if part < 0 else texts[part][start:stop]
+            goes_on = bool(text) and before == (part, start) and text[0].isalnum() and texts[part][start - 1].isalnum()
+            before = (int(part), int(stop))
+            yield f"{'##' if goes_on else ''}{text.strip() or name}"

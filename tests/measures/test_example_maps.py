@@ -1,0 +1,89 @@
+"""Maps of a few examples, against maps computed the plain way."""
+
+import numpy as np
+import pytest
+import torch
+
+from bertsecrets.measures.example_maps import KINDS, LONGEST, SHORTEST
+from bertsecrets.session import Session
+from bertsecrets.store.measurements import load, save
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+@pytest.fixture
+def session(runs, tiny_glue, tiny_bert) -> Session:
+    return Session(
+        model=str(tiny_bert), glue=[tiny_glue], store=runs, device="cpu", allow_unofficial_data=True, offline=True
+    )
+
+
+@pytest.fixture
+def made(session):
+    return session.measure("example-maps", task="rte")
+
+
+def plain_maps(folder, texts) -> np.ndarray:
+    """One example's maps [layer, head, token, token] as transformers returns them."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    model = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
+    coded = AutoTokenizer.from_pretrained(folder)(*texts, return_tensors="pt")
+    with torch.no_grad():
+        return torch.cat(model(**coded, output_attentions=True).attentions).numpy()
+
+
+def test_maps_are_those_of_the_pretrained_model_and_of_the_checkpoint(session, made, tiny_bert):
+    rows = session.resources.rows.split("rte", "dev")
+    checkpoint = session.checkpoint(made.subject)
+    for place, row in enumerate(made.sample("shown")[:2]):
+        texts, length = (rows.sentence1[row], rows.sentence2[row]), made.sample("lengths")[place]
+        for side, folder in (("before", tiny_bert), ("after", checkpoint)):
+            expected = plain_maps(folder, texts)
+            kept = made.sample(f"maps_{side}")[place][..., :length, :length]
+            np.testing.assert_allclose(kept, expected, atol=1e-3)  # in 16 bits
+        assert made.value("texts")[place] == " / ".join(texts)
+
+
+def test_the_shortest_are_shown_one_of_each_label_in_turn(session, made):
+    rows, lengths = session.resources.rows.split("rte", "dev"), made.sample("lengths")
+    assert all(SHORTEST <= length <= LONGEST for length in lengths)
+    assert made.value("labels") == ["entailment", "not_entailment"] * 3
+    assert [rows.labels[i] for i in made.sample("shown")] == made.value("labels")
+    assert list(lengths[::2]) == sorted(lengths[::2])
+
+
+def test_shares_of_attention_are_what_a_loop_over_tokens_finds(made):
+    lengths, tokens = made.sample("lengths"), list(made.value("tokens"))
+    words, place = tokens[: lengths[0]], made.sample("shown")[0]
+    assert (words[0], words[-1], words.count("[SEP]")) == ("[CLS]", "[SEP]", 2)
+    text = [int("[SEP]" in words[:i]) for i in range(len(words))]  # a special token is of the text before it
+    weights = made.sample("maps_after")[0].astype(np.float64)
+    expected = np.zeros((*weights.shape[:2], len(KINDS)))
+    for i in range(len(words)):
+        for j in range(len(words)):
+            special = {"[CLS]": 0, "[SEP]": 1}.get(words[j])
+            near = {0: 2, -1: 3, 1: 4}.get(j - i)
+            kind = special if special is not None else near if near is not None else 5 if text[i] == text[j] else 6
+            expected[..., kind] += weights[:, :, i, j] / len(words)
+    np.testing.assert_allclose(made.sample("to_after")[place], expected, atol=2e-3)
+    np.testing.assert_allclose(made.value("to_after").sum(-1), 1, atol=1e-5)
+    np.testing.assert_allclose(made.value("to_before"), made.sample("to_before").mean(0), atol=1e-6)
+
+
+def test_the_means_are_those_of_the_measure_of_change(session, made):
+    change = session.measure("attention-change", task="rte")
+    np.testing.assert_allclose(made.value("cosine"), change.value("cosine"), atol=1e-6)
+
+
+def test_tokens_are_words_of_the_texts(made):
+    words = made.value("tokens")[: made.sample("lengths")[0]]
+    joined = " ".join(word for word in words if word not in ("[CLS]", "[SEP]")).replace(" ##", "").replace(" .", ".")
+    assert joined == made.value("texts")[0].replace(" / ", " ").replace(" ,", ",")
+
+
+def test_the_store_gives_back_what_was_kept(made, tmp_path):
+    save(made, tmp_path)
+    again = load(tmp_path)
+    assert again.value("tokens") == made.value("tokens")
+    assert again.sample("maps_after").dtype == np.float16
