@@ -23,6 +23,7 @@ HUB = "hub"  # as the GLUE folder
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on every usual file system
 LIMITS = ("limit", "train_limit", "grid_limit")
 MOST_THREADS = 1024
+MOST_EXAMPLES = 6  # as many as `example-maps` keeps
 
 
 def path(text: str) -> Path:
@@ -51,6 +52,17 @@ def number_of_seeds(text: str) -> int | str:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{shortened(text)} is neither a whole number nor {AUTO}") from None
+
+
+def number_of_examples(text: str) -> int:
+    """Return the number of examples that an option asks for.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no number, or one that is not kept.
+    """
+    if not text.isdecimal() or int(text) > MOST_EXAMPLES:
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is out of range: give 0 to {MOST_EXAMPLES}")
+    return int(text)
 
 
 NUMBER: dict[str, Any] = {"type": int, "metavar": "N"}
@@ -110,6 +122,12 @@ CHECKPOINT: dict[str, Any] = {
     "help": "judge this one fine-tuned checkpoint, a folder of the task that --task names; --model then names the "
     "pretrained model for claims that compare with it",
     **FOLDER,
+}
+EXAMPLES: dict[str, Any] = {
+    "help": "examples of each task whose attention the page shows, with their texts (default: 3; 0 for none)",
+    "type": number_of_examples,
+    "default": 3,
+    "metavar": "N",
 }
 OF_TRAINING = ("seeds", "budget", "train_limit", "precision")  # options that a trained checkpoint leaves nothing to
 

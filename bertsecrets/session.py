@@ -26,7 +26,7 @@ from bertsecrets.claims.looks import LOOKS, judge_in_looks
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.errors import MissingError, NotApplicableError, UserError
+from bertsecrets.errors import MissingError, NotApplicableError, UserError, one_line
 from bertsecrets.measures.base import Measure, Resources, Run
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
@@ -519,6 +519,23 @@ class Session:
         except BaseException:
             self.still_needed(subject)
             raise
+
+    def example_maps(self, subjects: Iterable[Subject]) -> tuple[list[Measurement], list[str]]:
+        """Return what the report's attention viewer shows of some subjects, and a line for each that it cannot show.
+
+        Nothing is trained for it: a checkpoint whose weights were not kept is left out, unless it was measured before.
+        """
+        made, problems = [], []
+        for subject in subjects:
+            try:
+                if self.options.checkpoint is None and self.stored_measurement("example-maps", subject) is None:
+                    entry = self.stored_checkpoint(subject)
+                    if entry is None or not self.can_measure(entry):
+                        raise MissingError("its weights were not kept")
+                made.append(self.measurement("example-maps", subject))
+            except UserError as error:
+                problems.append(f"{subject}: {one_line(error)}")
+        return made, problems
 
     def _single(self, measure: Measure, subject: Subject, checkpoint: Path) -> Path | None:
         """Return the folder to measure where one checkpoint is judged: that one, or None for the pretrained model.

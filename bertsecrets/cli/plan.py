@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bertsecrets.cli.notices import tell
 from bertsecrets.cli.report import (
+    add_examples,
     add_outputs,
     add_selection,
     asked_for,
@@ -203,4 +204,5 @@ def run(options: argparse.Namespace) -> int:
         asked=asked_for(session, chosen),
         trained_at_once=options.jobs if options.ray is None else None,  # Ray itself says what comes first
     )
+    add_examples(options, session, judged)
     return conclude(options, judged)

@@ -12,7 +12,7 @@ from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.cli.notices import tell
 from bertsecrets.errors import MissingError, UserError
 from bertsecrets.extras import check_extra
-from bertsecrets.options import CHECKPOINT, RunOptions, add_options, path, seed_range
+from bertsecrets.options import CHECKPOINT, EXAMPLES, RunOptions, add_options, path, seed_range
 from bertsecrets.texts.tasks import ALL_TASKS, task
 from bertsecrets.types import AUTO, INITIALISATIONS
 
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from bertsecrets.claims.plan import Bench
     from bertsecrets.claims.schema import Case
     from bertsecrets.claims.verdict import Verdict
+    from bertsecrets.report.viewer import Examples
     from bertsecrets.session import Session
 
 SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts")
 # What chooses claims, and what is written of them: left out where one claim is judged again.
 CHOOSING = (
     *("--task", "--claim", "--metrics", "--plots", "--html", "--json", "--markdown", "--badge", "--eval-results"),
-    *("--record", *SWITCHES),
+    *("--record", "--examples", *SWITCHES),
 )
 
 
@@ -82,6 +83,7 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metrics", type=path, help="write outcomes and observed values to this JSON file")
     parser.add_argument("--plots", type=path, help="write the curves over layers to this JSON file")
     parser.add_argument("--html", type=path, help="write the report to this HTML file")
+    parser.add_argument("--examples", **EXAMPLES)
     parser.add_argument("--json", type=path, help="write the verdicts to this JSON file")
     parser.add_argument("--markdown", type=path, metavar="FILE", help="write a summary to this Markdown file")
     parser.add_argument(
@@ -152,6 +154,7 @@ class Judged:
         cases: those that can be measured.
         asked: all that were asked for, of tasks that have data.
         tell: is given a line on each verdict as soon as there is one.
+        examples: for the attention viewer of the page.
     """
 
     model: str
@@ -161,6 +164,7 @@ class Judged:
     ended: BaseException | None = None
     crash: Exception | None = None
     tell: Callable[[str], None] | None = None
+    examples: "Examples | None" = None
 
     def run(self, judge: Callable[["Case"], "Verdict"], cases: Sequence["Case"]) -> None:
         """Judge cases, all or some of them once more; one that fails does not take the others with it."""
@@ -255,7 +259,20 @@ def report(options: argparse.Namespace) -> int:
                 raise UserError(f"{name} chooses among --measurements, and has no effect without: leave it out")
         session, possible = open_session(RunOptions.of(options).judging(checkpoint, names), chosen, names)
         judged = judged_by(session, possible, partial(prepare_in_turn, session), asked=asked_for(session, chosen))
+        add_examples(options, session, judged)
     return conclude(options, judged)
+
+
+def add_examples(options: argparse.Namespace, session: "Session", judged: Judged) -> None:
+    """Measure what the page's attention viewer shows, if a page is asked for and the run has not ended early."""
+    if not options.html or not options.examples or judged.ended is not None:
+        return
+    from bertsecrets.report.viewer import Examples, subjects_shown
+
+    try:
+        judged.examples = Examples(*session.example_maps(subjects_shown(judged.verdicts)), options.examples)
+    except KeyboardInterrupt as error:  # what is judged is shown and written
+        judged.ended = error
 
 
 def judged_by(
@@ -388,9 +405,13 @@ def _write(options: argparse.Namespace, judged: Judged) -> None:
             print(f"evaluation result: {options.eval_results.resolve() / name}")
     if options.html:
         from bertsecrets.report.html import page
+        from bertsecrets.report.viewer import Examples
 
         told = {"command": ["bertsecrets", *options.words], "rerun": ["bertsecrets", *without(options.words, CHOOSING)]}
-        write_whole(options.html, page(verdicts, judged.model, settings, note=judged.note, **told))
+        content = page(
+            verdicts, judged.model, settings, note=judged.note, examples=judged.examples or Examples(), **told
+        )
+        write_whole(options.html, content)
         print(f"report: {options.html.resolve()}")
 
 
@@ -492,4 +513,9 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"], tasks: S
     judged.run(
         lambda case: of_seeds(case, measure_case(shelf, case, model, seeds_of[str(case)]), settings.judge), judged.cases
     )
+    if options.html and options.examples:
+        from bertsecrets.report.viewer import MEASURE, Examples, subjects_shown
+
+        maps = [shelf.find(MEASURE, subject, {}) for subject in subjects_shown(judged.verdicts)]
+        judged.examples = Examples([one for one in maps if one is not None], rows=options.examples)
     return judged

@@ -131,7 +131,7 @@ class ExampleObserver:
             **{f"to_{side}": shares.mean(0, dtype=np.float64) for side, shares in self.to.items()},
         }
         words: dict[str, list[str]] = {
-            "texts": [" / ".join(filter(None, (rows.sentence1[i], seconds[i]))) for i in self.shown],
+            "texts": [" / ".join(filter(None, (rows.sentence1[i].strip(), seconds[i].strip()))) for i in self.shown],
             "labels": [str(rows.labels[i]) for i in self.shown],
             "tokens": [word for i in self.shown for word in self._words(i)],
         }

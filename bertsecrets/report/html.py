@@ -31,6 +31,7 @@ from bertsecrets.report.text import (
     task_title,
     verdict_row,
 )
+from bertsecrets.report.viewer import NAMES, RULE, Examples, viewer_data, viewer_specs
 from bertsecrets.settings import JudgeParams
 from bertsecrets.texts.tasks import ALL_TASKS
 from bertsecrets.types import Measurement
@@ -39,6 +40,8 @@ with from_extra("jinja2"):
     from jinja2 import Environment, PackageLoader, select_autoescape
     from jinja2.utils import htmlsafe_json_dumps
     from markupsafe import Markup
+
+NO_EXAMPLES = Examples()
 
 
 def page(
@@ -49,6 +52,7 @@ def page(
     note: str = "",
     command: Sequence[str] = (),
     rerun: Sequence[str] = (),
+    examples: Examples = NO_EXAMPLES,
 ) -> str:
     """Return the page that shows these verdicts, and the paper's figures beside those of their measurements.
 
@@ -58,10 +62,12 @@ def page(
         note: what is missing from the page, if it is incomplete.
         command: that the page comes from, in words.
         rerun: words of a command that judges again what `--claim` names.
+        examples: for the attention viewer.
     """
     measurements = unique([measurement for verdict in verdicts for measurement in verdict.measurements])
     cards, figures = cards_of(verdicts, model, rerun), paper_figures(measurements, settings)
-    drawn = _Drawn({"strip": strip_spec()})
+    maps = viewer_data(examples)
+    drawn = _Drawn({"strip": strip_spec(), **(viewer_specs() if maps else {})})
     return _render(
         "page.html",
         model=model,
@@ -88,8 +94,13 @@ def page(
         table_1=table_1(measurements),
         score_columns=COLUMNS,
         measurements=measurements,
+        maps=maps,
+        map_names=NAMES,
+        map_rule=RULE,
+        map_problems=examples.problems,
         chart=drawn.place,
         drawn=drawn.as_json,
+        json=_json,
         vega=_vega,
         config=CONFIG,
         task_title=task_title,
@@ -118,7 +129,12 @@ class _Drawn:
 
     def as_json(self) -> Markup:
         """Return all charts as JSON that can stand inside a script element."""
-        return htmlsafe_json_dumps(self.charts, separators=(",", ":"), allow_nan=False)
+        return _json(self.charts)
+
+
+def _json(data: Any) -> Markup:
+    """Return data as JSON that can stand inside a script element."""
+    return htmlsafe_json_dumps(data, separators=(",", ":"), allow_nan=False)
 
 
 @functools.cache

@@ -5,14 +5,21 @@ const all = (selector, within = document) => [...within.querySelectorAll(selecto
 
 // Charts are drawn when they come into view, all of them before printing.
 function draw(place) {
-  if (place.drawn) return place.drawn;
+  place.drawn ??= embed(place);
+  return place.drawn;
+}
+async function embed(place) {
+  const drawn = await vegaEmbed(place, await specOf(place), { mode: "vega-lite", renderer: "svg", actions: false, logLevel: 1, config, tooltip: { theme: "custom" } });
+  place.querySelector("svg").setAttribute("aria-hidden", "true"); // the place says what it shows
+  if (place.dataset.view === "heads") drawn.view.addEventListener("click", (_, item) => item?.datum?.layer && choose(item.datum.layer - 1, item.datum.head - 1));
+  return drawn;
+}
+function specOf(place) {
+  if (place.dataset.view) return views[place.dataset.view]();
   const known = charts[place.dataset.chart];
-  const spec = known.strip
+  return known.strip
     ? { ...charts.strip, width: Math.max(160, Math.min(460, (place.clientWidth || 600) - 140)), data: { name: "rows", values: known.strip } }
     : known;
-  place.drawn = vegaEmbed(place, spec, { mode: "vega-lite", renderer: "svg", actions: false, logLevel: 1, config, tooltip: { theme: "custom" } });
-  place.drawn.then(() => place.querySelector("svg").setAttribute("aria-hidden", "true")); // the place says what it shows
-  return place.drawn;
 }
 const seen = new IntersectionObserver(
   (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => { seen.unobserve(entry.target); draw(entry.target); }),
@@ -56,6 +63,122 @@ form.addEventListener("reset", () => setTimeout(filter));
 form.addEventListener("submit", (event) => event.preventDefault());
 form.hidden = false;
 filter();
+
+// The attention viewer: one example, layer and head at a time.
+const checkpoints = JSON.parse(document.getElementById("maps")?.textContent ?? "[]");
+const chooser = document.querySelector(".chooser");
+const sides = { before: "pretrained", after: "fine-tuned" };
+function chosen() {
+  const [place, row] = chooser.elements.example.value.split(" ").map(Number);
+  const of = checkpoints[place];
+  return { of, example: of.rows[row], layer: Number(chooser.elements.layer.value), head: Number(chooser.elements.head.value) };
+}
+// Both models' maps of all layers and heads, a byte a weight: its square root in 255ths.
+async function bytes(example) {
+  const zipped = Uint8Array.from(atob(example.maps), (character) => character.charCodeAt(0));
+  const whole = new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(whole).arrayBuffer());
+}
+async function mapOf(side) {
+  const { of, example, layer, head } = chosen();
+  example.bytes ??= bytes(example);
+  const size = example.words.length ** 2, start = ((Object.keys(sides).indexOf(side) * of.layers + layer) * of.heads + head) * size;
+  return [...(await example.bytes).slice(start, start + size)].map((byte) => (byte / 255) ** 2);
+}
+async function drawMap(side) {
+  const { words } = chosen().example, n = words.length;
+  const [own, ...others] = await Promise.all([side, ...Object.keys(sides)].map(mapOf));
+  const name = (i) => `${String(i).padStart(2, "0")} ${words[i]}`;
+  const spec = structuredClone(charts.map);
+  spec.width = spec.height = { step: Math.max(10, Math.min(24, Math.floor(380 / n))) };
+  spec.encoding.color.scale.domain = [0, Math.max(...others.flat())];
+  for (const axis of ["x", "y"]) spec.encoding[axis].axis.labelFontSize = Math.min(11, spec.width.step);
+  return { ...spec, data: { name: "weights", values: own.map((weight, k) => ({ from: name(Math.floor(k / n)), to: name(k % n), source: words[Math.floor(k / n)], target: words[k % n], weight })) } };
+}
+function targets() {
+  const { of, example, layer, head } = chosen();
+  return Object.entries(sides).flatMap(([key, side]) => of.kinds.map((kind, i) => ({ side, kind, mean: of.mean[key][layer][head][i], here: example.here[key][layer][head][i] })));
+}
+const views = {
+  before: () => drawMap("before"),
+  after: () => drawMap("after"),
+  targets: () => ({ ...charts.targets, data: { name: "targets", values: targets() } }),
+  heads: () => {
+    const { of, layer, head } = chosen();
+    const values = of.cosine.flatMap((row, i) => row.map((value, j) => ({ layer: i + 1, head: j + 1, value, chosen: i === layer && j === head })));
+    return { ...charts.heads, data: { name: "heads", values } };
+  },
+};
+function fill(table, header, rows) {
+  table.replaceChildren();
+  const line = (cells, part) => cells.reduce((row, cell, i) => {
+    const made = document.createElement(part.tagName === "THEAD" || i === 0 ? "th" : "td");
+    if (made.tagName === "TH") made.scope = part.tagName === "THEAD" ? "col" : "row";
+    made.textContent = typeof cell === "number" ? Number(cell.toFixed(4)) : cell;
+    row.append(made);
+    return row;
+  }, part.insertRow());
+  line(header, table.createTHead());
+  const body = table.createTBody();
+  rows.forEach((row) => line(row, body));
+}
+async function describe() {
+  const { of, example, layer, head } = chosen(), n = example.words.length;
+  const where = `layer ${layer + 1}, head ${head + 1}`, inputs = `${of.inputs} inputs`;
+  const section = chooser.closest("section");
+  section.querySelector(".sentence").textContent = `“${example.text}” (${example.label})`;
+  section.querySelector(".found").textContent = `${where[0].toUpperCase()}${where.slice(1)} of ${of.who}: over ${inputs}, its maps before and after fine-tuning have a mean similarity of ${Number(of.cosine[layer][head].toFixed(3))}.`;
+  const captions = {
+    before: `Pretrained: ${where}`,
+    after: `Fine-tuned: ${where}`,
+    targets: `Where its attention goes: bars are the mean over ${inputs}, ticks this example`,
+    heads: `All heads: similarity of maps before and after fine-tuning, mean over ${inputs}`,
+  };
+  const figures = Object.fromEntries(all(".viewer .chart").map((place) => [place.dataset.view, place.closest("figure")]));
+  for (const [view, caption] of Object.entries(captions)) {
+    figures[view].querySelector("figcaption").textContent = caption;
+    figures[view].querySelector(".chart").setAttribute("aria-label", caption);
+  }
+  fill(figures.targets.querySelector("table"), ["to", "model", "mean", "this example"], targets().map((one) => [one.kind, one.side, one.mean, one.here]));
+  fill(figures.heads.querySelector("table"), ["layer", ...of.cosine[0].map((_, j) => `head ${j + 1}`)], of.cosine.map((row, i) => [String(i + 1), ...row]));
+  for (const side of Object.keys(sides)) {
+    const weights = await mapOf(side);
+    fill(figures[side].querySelector("table"), ["from, to", ...example.words], example.words.map((word, i) => [word, ...weights.slice(i * n, (i + 1) * n)]));
+  }
+}
+function show() {
+  all(".viewer .chart").filter((place) => place.drawn).forEach((place) => {
+    place.drawn = place.drawn.then((old) => { old.finalize(); return embed(place); });
+  });
+  describe();
+}
+function choose(layer, head) {
+  chooser.elements.layer.value = layer;
+  chooser.elements.head.value = head;
+  show();
+}
+function offer() { // the layers and heads of this model; at first the head that fine-tuning has changed most
+  const { of } = chosen();
+  const options = (count) => Array.from({ length: count }, (_, i) => new Option(i + 1, i));
+  chooser.elements.layer.replaceChildren(...options(of.layers));
+  chooser.elements.head.replaceChildren(...options(of.heads));
+  const least = of.cosine.flat().reduce((best, value, i, values) => (value < values[best] ? i : best), 0);
+  chooser.elements.layer.value = Math.floor(least / of.heads);
+  chooser.elements.head.value = least % of.heads;
+}
+if (chooser) {
+  let of = null;
+  chooser.addEventListener("input", () => {
+    if (chosen().of !== of) offer();
+    of = chosen().of;
+    show();
+  });
+  chooser.addEventListener("submit", (event) => event.preventDefault());
+  offer();
+  of = chosen().of;
+  chooser.hidden = false;
+  describe();
+}
 
 // Light and dark.
 const theme = document.getElementById("theme");

@@ -1,0 +1,199 @@
+"""The page's attention viewer: one example, layer and head at a time, before and after fine-tuning.
+
+Here are the charts as specifications, into which a script of the page puts the data of what is chosen, and these data.
+"""
+
+import base64
+import gzip
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.extras import from_extra
+from bertsecrets.measures.example_maps import KINDS, LONGEST, SHORTEST, SIDES
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.report.figures import ACCENT, CELL, INK, plain
+from bertsecrets.report.text import task_title
+from bertsecrets.types import Measurement, Subject
+
+with from_extra("altair"):
+    import altair as alt
+
+MEASURE = "example-maps"
+SPACE = 2_000_000  # characters of the page that maps may take, so that it stays below 5 MB
+NAMES = dict(zip(SIDES, ("pretrained", "fine-tuned"), strict=True))
+RULE = f"the shortest inputs of {SHORTEST} to {LONGEST} word-pieces among those read, one of each label in turn"
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What the viewer shows, and what it cannot.
+
+    Args:
+        measurements: of `example-maps`.
+        problems: why there are none of some checkpoints, a line for each.
+        rows: how many examples of each are shown at most.
+    """
+
+    measurements: Sequence[Measurement] = ()
+    problems: Sequence[str] = ()
+    rows: int = 0
+
+
+def subjects_shown(verdicts: Iterable[Verdict]) -> list[Subject]:
+    """Return whose maps the viewer shows: of each model and task the fine-tuned checkpoint of the lowest seed."""
+    measured = [one for verdict in verdicts for one in verdict.measurements if get_measure(one.measure).on_task]
+    tuned = sorted(
+        {one.subject for one in measured if one.subject.initialisation == "pretrained"}, key=lambda one: one.seed
+    )
+    first: dict[tuple[str, str], Subject] = {}
+    for subject in tuned:
+        first.setdefault((subject.model, subject.task), subject)
+    order = dict.fromkeys((one.subject.model, one.subject.task) for one in measured)
+    return [first[name] for name in order if name in first]
+
+
+def viewer_data(examples: Examples) -> list[dict[str, Any]]:
+    """Return what the viewer shows of each checkpoint, as data; examples in turn, as many as there is space for."""
+    several = len({one.subject.model for one in examples.measurements}) > 1
+    shown = [_checkpoint(one, several=several) for one in examples.measurements]
+    free = SPACE
+    for place in range(examples.rows):
+        for data, measurement in zip(shown, examples.measurements, strict=True):
+            if place < len(measurement.sample("shown")):
+                row = _example(measurement, place, [KINDS.index(name) for name in data["kinds"]])
+                free -= len(row["maps"])
+                if free >= 0:
+                    data["rows"].append(row)
+    return [data for data in shown if data["rows"]]
+
+
+def _checkpoint(measurement: Measurement, *, several: bool) -> dict[str, Any]:
+    subject, provenance = measurement.subject, measurement.provenance
+    means = {side: np.asarray(measurement.value(f"to_{side}")) for side in SIDES}
+    kinds = [i for i in range(len(KINDS)) if any(mean[..., i].any() for mean in means.values())]
+    cosine = np.asarray(measurement.value("cosine"))
+    return {
+        "title": f"{f'{subject.model}, ' if several else ''}{task_title(subject.task)}",
+        "who": f"{subject.model} on {task_title(subject.task)}, seed {subject.seed}",
+        "theirs": not provenance.get("made_up_data", False),
+        "inputs": measurement.examples,
+        "layers": cosine.shape[0],
+        "heads": cosine.shape[1],
+        "kinds": [KINDS[i] for i in kinds],
+        "cosine": _rounded(cosine, 5),
+        "mean": {side: _rounded(mean[..., kinds]) for side, mean in means.items()},
+        "rows": [],
+    }
+
+
+def _example(measurement: Measurement, place: int, kinds: Sequence[int]) -> dict[str, Any]:
+    lengths = [int(length) for length in measurement.sample("lengths")]
+    length, start, row = lengths[place], sum(lengths[:place]), int(measurement.sample("shown")[place])
+    maps = [measurement.sample(f"maps_{side}")[place, ..., :length, :length] for side in SIDES]
+    return {
+        "text": measurement.value("texts")[place],
+        "label": measurement.value("labels")[place],
+        "words": list(measurement.value("tokens")[start : start + length]),
+        "here": {side: _rounded(measurement.sample(f"to_{side}")[row][..., kinds]) for side in SIDES},
+        "maps": packed(np.stack(maps).astype(np.float64)),
+    }
+
+
+def packed(weights: Float[np.ndarray, "*shape"]) -> str:
+    """Return weights from 0 to 1 as text: their square roots in 255ths, one byte each, in gzip and base64.
+
+    Of square roots, since most weights are small: near 0.04, steps are 0.002.
+    """
+    steps = np.rint(255 * np.sqrt(np.clip(weights, 0, 1))).astype(np.uint8)
+    return base64.b64encode(gzip.compress(steps.tobytes(), 9, mtime=0)).decode()
+
+
+def _rounded(values: np.ndarray, digits: int = 3) -> list[Any]:
+    return np.round(np.asarray(values, dtype=np.float64), digits).tolist()
+
+
+# ---------------------------------------------------------------------- the charts
+
+
+def viewer_specs() -> dict[str, Any]:
+    """Return the specifications of the viewer's charts, by name; each takes its data as `data`."""
+    return {"heads": plain(_heads()), "map": plain(_map()), "targets": plain(_targets())}
+
+
+def _heads() -> alt.TopLevelMixin:
+    """Return the map of all heads, on which one is chosen."""
+    base = alt.Chart(alt.NamedData(name="heads")).encode(
+        x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0)), y=alt.Y("layer:O", title="layer")
+    )
+    cells = base.mark_rect(cursor="pointer").encode(
+        color=alt.Color(
+            "value:Q",
+            scale=alt.Scale(scheme="viridis", zero=False, nice=False),
+            legend=alt.Legend(title="similarity", gradientLength=120, tickCount=4, format=".3~g"),
+        ),
+        tooltip=["layer:O", "head:O", alt.Tooltip("value:Q", title="similarity")],
+    )
+    chosen = base.transform_filter("datum.chosen").mark_rect(
+        fill=None, stroke="#fff", strokeWidth=2.5, tooltip=None, cursor="pointer"
+    )
+    edge = base.transform_filter("datum.chosen").mark_rect(fill=None, stroke="#000", strokeWidth=1, tooltip=None)
+    return alt.layer(cells, chosen, edge).properties(width=alt.Step(CELL), height=alt.Step(CELL))
+
+
+def _map() -> alt.TopLevelMixin:
+    """Return one map; a token's name begins with its two-digit place and a space, which labels leave out."""
+    words: dict[str, Any] = {
+        "labelExpr": "slice(datum.label, 3)",
+        "labelLimit": 90,
+        "labelOverlap": False,
+        "labelPadding": 3,
+        "domain": False,
+        "ticks": False,
+    }
+    return (
+        alt.Chart(alt.NamedData(name="weights"))
+        .mark_rect()
+        .encode(
+            x=alt.X("to:O", title="to", axis=alt.Axis(orient="top", labelAngle=-60, **words)),
+            y=alt.Y("from:O", title="from", axis=alt.Axis(**words)),
+            color=alt.Color(
+                "weight:Q",
+                scale=alt.Scale(scheme="viridis"),
+                legend=alt.Legend(title="weight", orient="bottom", gradientLength=160, tickCount=4, format=".2~g"),
+            ),
+            tooltip=[
+                alt.Tooltip("source:N", title="from"),
+                alt.Tooltip("target:N", title="to"),
+                alt.Tooltip("weight:Q", format=".3f"),
+            ],
+        )
+    )
+
+
+def _targets() -> alt.TopLevelMixin:
+    """Return where attention goes: bars for the mean over inputs, ticks for the example."""
+    sides = list(NAMES.values())
+    base = alt.Chart(alt.NamedData(name="targets")).encode(
+        y=alt.Y("kind:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=130)),
+        yOffset=alt.YOffset("side:N", sort=sides),
+        tooltip=[
+            alt.Tooltip("kind:N", title="to"),
+            alt.Tooltip("side:N", title="model"),
+            alt.Tooltip("mean:Q", title="mean over inputs", format=".3f"),
+            alt.Tooltip("here:Q", title="this example", format=".3f"),
+        ],
+    )
+    colour = alt.Color(
+        "side:N", title=None, sort=sides, scale=alt.Scale(domain=sides, range=["#9aa3ad", ACCENT]),
+        legend=alt.Legend(orient="bottom"),
+    )  # fmt: skip
+    share = alt.Scale(domain=[0, 1])
+    return alt.layer(
+        base.mark_bar().encode(x=alt.X("mean:Q", title="share of attention", scale=share), color=colour),
+        base.mark_tick(color=INK, thickness=2).encode(x=alt.X("here:Q", scale=share)),
+    ).properties(width=220, height=alt.Step(13))
