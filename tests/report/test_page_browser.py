@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 from measurements import SETTINGS
-from reported import MODEL, verdicts
+from reported import MODEL, example_maps, verdicts
 
 from bertsecrets.report.html import page as report_page
+from bertsecrets.report.viewer import Examples
 
 NARROW = {"width": 400, "height": 800}
 GREY = "() => getComputedStyle(document.body).backgroundColor"
 WIDER = """() => [...document.querySelectorAll('body *')]
   .filter((part) => part.getBoundingClientRect().right > innerWidth + 1 && !part.closest('.scroll, nav, .unseen'))
   .map((part) => part.outerHTML.slice(0, 80))"""
+CELLS = "(table) => [...table.rows].map((row) => [...row.cells].map((cell) => cell.textContent))"
 
 # While it is printed: how many cards are folded up, and how many charts are missing.
 AS_PRINTED = """() => matchMedia('print').addEventListener('change', (event) => {
@@ -37,7 +39,8 @@ def address(tmp_path_factory) -> str:
         "--html",
         "report.html",
     ]
-    file.write_text(report_page(verdicts(), MODEL, SETTINGS, command=command), encoding="utf-8")
+    examples = Examples([example_maps(), example_maps("sst2")], rows=3)
+    file.write_text(report_page(verdicts(), MODEL, SETTINGS, command=command, examples=examples), encoding="utf-8")
     return file.as_uri()
 
 
@@ -132,6 +135,73 @@ def test_a_figure_is_saved_as_svg_and_as_csv(visit):
         saved[kind] = Path(download.value.path()).read_text(encoding="utf-8")
     assert saved["SVG"].startswith("<svg")
     assert saved["CSV"].splitlines()[:2] == ['"layer","head 1","head 2","head 3"', '"1","0.5","0.6","0.55"']
+
+
+def weights(page, side: str) -> list[list[str]]:
+    """The table behind one of the attention viewer's maps."""
+    figure = page.locator("#attention figure", has=page.locator(f"[data-view={side}]"))
+    return figure.locator("table").evaluate(CELLS)
+
+
+def test_a_head_is_chosen_by_keyboard_and_its_maps_stand_side_by_side(visit):
+    page = visit("#attention")
+    page.locator("[data-view=after] svg").wait_for()
+    found = page.locator("#attention .found")
+    assert "Layer 2, head 2 of m on RTE, seed 1" in found.inner_text()  # the head that has changed most
+    assert "a mean similarity of 0.4" in found.inner_text()
+    page.locator("select[name=head]").focus()
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function(
+        "() => document.querySelector('#attention .found').textContent.startsWith('Layer 2, head 3')"
+    )
+    assert page.locator("#attention figcaption").all_inner_texts()[:2] == [
+        "Pretrained: layer 2, head 3",
+        "Fine-tuned: layer 2, head 3",
+    ]
+    header, first, *_ = weights(page, "after")
+    assert (header, first) == (["from, to", "[CLS]", "Ada", "sings", "[SEP]"], ["[CLS]", "0", "0", "1", "0"])
+    uniform = [float(cell) for cell in weights(page, "before")[1][1:]]
+    assert uniform == pytest.approx([0.25] * 4, abs=0.003)  # of a byte
+
+
+def test_another_example_has_maps_of_its_own_words(visit):
+    page = visit("#attention")
+    page.locator("[data-view=after] svg").wait_for()
+    page.locator("select[name=example]").select_option(label="No / </script>s")
+    page.wait_for_function(
+        "() => document.querySelector('#attention .sentence').textContent.includes('No / </script>s')"
+    )
+    labels = page.locator("[data-view=after] svg text", has_text="</script>")
+    labels.first.wait_for()
+    assert labels.count() == 2  # on both axes
+    assert weights(page, "after")[0][1:] == ["[CLS]", "No", "</script>", "##s", "[SEP]"]
+    cell = page.locator("[data-view=after] .mark-rect path").nth(1)
+    cell.hover()
+    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for()
+    assert re.sub(r"\s+", " ", tooltip.inner_text()) == "from [CLS] to No weight 1.000"
+
+
+def test_a_head_is_chosen_on_the_map_of_heads(visit):
+    page = visit("#attention")
+    page.locator("[data-view=heads] .mark-rect path").first.click()
+    page.wait_for_function(
+        "() => document.querySelector('#attention .found').textContent.startsWith('Layer 1, head 1')"
+    )
+    assert page.locator("select[name=layer]").input_value() == "0"
+    assert page.locator("[data-view=after] svg").count() == 1
+
+
+def test_a_map_is_saved_as_it_is_shown(visit):
+    page = visit("#attention")
+    draw_all(page)
+    with page.expect_download() as download:
+        page.locator("#attention figure").nth(1).get_by_role("button", name="Save CSV").click()
+    saved = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
+    assert saved[:2] == ['"from, to","[CLS]","Ada","sings","[SEP]"', '"[CLS]","0","1","0","0"']
+    with page.expect_download() as download:
+        page.locator("#attention figure").nth(1).get_by_role("button", name="Save SVG").click()
+    assert "sings" in Path(download.value.path()).read_text(encoding="utf-8")
 
 
 def test_colours_follow_the_system_and_the_switch(visit):

@@ -7,6 +7,7 @@ from measurements import of_id
 from verdicts import of_every_outcome
 
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.measures.example_maps import KINDS, SIDES
 from bertsecrets.measures.patterns import key
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
@@ -64,6 +65,30 @@ def of_figures(seed: int = 1) -> list[Measurement]:
             for init, (share, one) in scores.items()
         ),
     ]
+
+
+WORDS = (["[CLS]", "Ada", "sings", "[SEP]"], ["[CLS]", "No", "</script>", "##s", "[SEP]"])
+
+
+def example_maps(task: str = "rte") -> Measurement:
+    """Maps of two examples of 4 and 5 tokens: before fine-tuning all is uniform, after it all goes to token `head`."""
+    lengths, size = np.array([len(words) for words in WORDS]), max(map(len, WORDS))
+    before, after = np.zeros((2, 2, *SHAPE, size, size), dtype=np.float16)
+    for place, length in enumerate(lengths):
+        before[place, ..., :length, :length] = 1 / length
+        for head in range(SHAPE[1]):
+            after[place, :, head, :length, head] = 1.0
+    shares = np.zeros((20, *SHAPE, len(KINDS)), dtype=np.float32)
+    shares[..., 0] = 1.0
+    values = {
+        "cosine": GRID,
+        **{f"to_{side}": shares.mean(0) for side in SIDES},
+        "texts": ["Ada sings", "No / </script>s"],
+        "labels": ["entailment", "not_entailment"],
+        "tokens": [word for words in WORDS for word in words],
+    }
+    samples = {"shown": np.array([3, 1]), "lengths": lengths, "maps_before": before, "maps_after": after}
+    return of("example-maps", values, samples | {f"to_{side}": shares for side in SIDES}, task)
 
 
 def verdicts() -> list[Verdict]:

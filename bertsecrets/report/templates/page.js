@@ -79,19 +79,18 @@ async function bytes(example) {
   const whole = new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(whole).arrayBuffer());
 }
-async function mapOf(side) {
-  const { of, example, layer, head } = chosen();
+async function mapOf(side, { of, example, layer, head }) {
   example.bytes ??= bytes(example);
   const size = example.words.length ** 2, start = ((Object.keys(sides).indexOf(side) * of.layers + layer) * of.heads + head) * size;
   return [...(await example.bytes).slice(start, start + size)].map((byte) => (byte / 255) ** 2);
 }
 async function drawMap(side) {
-  const { words } = chosen().example, n = words.length;
-  const [own, ...others] = await Promise.all([side, ...Object.keys(sides)].map(mapOf));
+  const now = chosen(), { words } = now.example, n = words.length;
+  const [own, ...both] = await Promise.all([side, ...Object.keys(sides)].map((one) => mapOf(one, now)));
   const name = (i) => `${String(i).padStart(2, "0")} ${words[i]}`;
   const spec = structuredClone(charts.map);
   spec.width = spec.height = { step: Math.max(10, Math.min(24, Math.floor(380 / n))) };
-  spec.encoding.color.scale.domain = [0, Math.max(...others.flat())];
+  spec.encoding.color.scale.domain = [0, Math.max(...both.flat())];
   for (const axis of ["x", "y"]) spec.encoding[axis].axis.labelFontSize = Math.min(11, spec.width.step);
   return { ...spec, data: { name: "weights", values: own.map((weight, k) => ({ from: name(Math.floor(k / n)), to: name(k % n), source: words[Math.floor(k / n)], target: words[k % n], weight })) } };
 }
@@ -122,12 +121,13 @@ function fill(table, header, rows) {
   const body = table.createTBody();
   rows.forEach((row) => line(row, body));
 }
+let asked = 0;
 async function describe() {
-  const { of, example, layer, head } = chosen(), n = example.words.length;
+  const now = chosen(), { of, example, layer, head } = now, n = example.words.length, mine = ++asked;
+  const maps = await Promise.all(Object.keys(sides).map((side) => mapOf(side, now)));
+  if (mine !== asked) return; // something else has been chosen meanwhile
   const where = `layer ${layer + 1}, head ${head + 1}`, inputs = `${of.inputs} inputs`;
   const section = chooser.closest("section");
-  section.querySelector(".sentence").textContent = `“${example.text}” (${example.label})`;
-  section.querySelector(".found").textContent = `${where[0].toUpperCase()}${where.slice(1)} of ${of.who}: over ${inputs}, its maps before and after fine-tuning have a mean similarity of ${Number(of.cosine[layer][head].toFixed(3))}.`;
   const captions = {
     before: `Pretrained: ${where}`,
     after: `Fine-tuned: ${where}`,
@@ -141,10 +141,12 @@ async function describe() {
   }
   fill(figures.targets.querySelector("table"), ["to", "model", "mean", "this example"], targets().map((one) => [one.kind, one.side, one.mean, one.here]));
   fill(figures.heads.querySelector("table"), ["layer", ...of.cosine[0].map((_, j) => `head ${j + 1}`)], of.cosine.map((row, i) => [String(i + 1), ...row]));
-  for (const side of Object.keys(sides)) {
-    const weights = await mapOf(side);
-    fill(figures[side].querySelector("table"), ["from, to", ...example.words], example.words.map((word, i) => [word, ...weights.slice(i * n, (i + 1) * n)]));
-  }
+  Object.keys(sides).forEach((side, place) => {
+    const rows = example.words.map((word, i) => [word, ...maps[place].slice(i * n, (i + 1) * n)]);
+    fill(figures[side].querySelector("table"), ["from, to", ...example.words], rows);
+  });
+  section.querySelector(".sentence").textContent = `“${example.text}” (${example.label})`;
+  section.querySelector(".found").textContent = `${where[0].toUpperCase()}${where.slice(1)} of ${of.who}: over ${inputs}, its maps before and after fine-tuning have a mean similarity of ${Number(of.cosine[layer][head].toFixed(3))}.`;
 }
 function show() {
   all(".viewer .chart").filter((place) => place.drawn).forEach((place) => {

@@ -1,0 +1,87 @@
+"""The attention viewer's data: whose maps, how many of them, how they are packed."""
+
+import base64
+import gzip
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from measurements import SETTINGS, of_id
+from reported import MODEL, SHAPE, WORDS, example_maps, of, verdicts
+
+import bertsecrets.report.viewer as viewer
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.measures.example_maps import KINDS
+from bertsecrets.report.html import page
+from bertsecrets.report.viewer import SPACE, Examples, packed, subjects_shown, viewer_data
+from bertsecrets.types import Subject
+
+
+def unpacked(text: str, shape: tuple[int, ...]) -> np.ndarray:
+    return (np.frombuffer(gzip.decompress(base64.b64decode(text)), np.uint8).reshape(shape) / 255.0) ** 2
+
+
+def test_packed_weights_come_back_within_the_width_of_a_step():
+    weights = np.random.default_rng(1).dirichlet(np.full(16, 0.2), size=(2, *SHAPE, 16))
+    assert np.abs(unpacked(packed(weights), weights.shape) - weights).max() < 0.004
+
+
+def test_maps_are_cut_to_the_tokens_of_each_example():
+    (data,) = viewer_data(Examples([example_maps()], rows=6))
+    assert [row["words"] for row in data["rows"]] == list(WORDS)
+    for row in data["rows"]:
+        n = len(row["words"])
+        before, after = unpacked(row["maps"], (2, *SHAPE, n, n))
+        np.testing.assert_allclose(before, 1 / n, atol=0.003)
+        assert after[:, 1].argmax(-1).tolist() == [[1] * n] * SHAPE[0]
+
+
+def test_what_nothing_goes_to_is_left_out():
+    (data,) = viewer_data(Examples([example_maps()], rows=1))
+    assert data["kinds"] == [KINDS[0]]
+    assert data["mean"]["after"][0][0] == [1.0]
+    assert (data["title"], data["who"], data["inputs"]) == ("RTE", "m on RTE, seed 1", 20)
+
+
+def test_examples_are_taken_in_turn_while_there_is_space(monkeypatch):
+    both = Examples([example_maps(), example_maps("sst2")], rows=2)
+    assert [len(data["rows"]) for data in viewer_data(both)] == [2, 2]
+    assert [len(data["rows"]) for data in viewer_data(replace(both, rows=1))] == [1, 1]
+    sizes = [len(data["rows"][0]["maps"]) for data in viewer_data(both)]
+    monkeypatch.setattr(viewer, "SPACE", sum(sizes) + 1)
+    assert [len(data["rows"]) for data in viewer_data(both)] == [1, 1]
+    assert SPACE < 5_000_000 - 2_500_000  # what the rest of a page takes
+
+
+def test_of_each_model_and_task_the_tuned_checkpoint_of_the_lowest_seed_is_shown():
+    measured = (
+        of("scores", {}, task="rte", seed=2),
+        of("scores", {}, task="rte", seed=1),
+        of("scores", {}, task="sst2", initialisation="random"),
+        of("example-sentence", {}, task="all", initialisation="untrained"),
+    )
+    assert subjects_shown([Verdict(of_id("C1-rte"), "reproduced", "why", measurements=measured)]) == [
+        Subject(MODEL, "rte", "pretrained", 1)
+    ]
+
+
+def test_texts_that_are_markup_stay_texts():
+    shown = page(verdicts(), MODEL, SETTINGS, examples=Examples([example_maps()], rows=2))
+    (data,) = shown.split('<script type="application/json" id="maps">')[1].split("</script>")[:1]
+    assert "\\u003c/script\\u003e" in data
+    assert '<option value="0 1">No / &lt;/script&gt;s</option>' in shown
+
+
+@pytest.mark.parametrize("made_up", [False, True])
+def test_the_page_says_whose_texts_it_shows(made_up):
+    one = example_maps()
+    one = replace(one, provenance={**one.provenance, "made_up_data": made_up})
+    shown = page(verdicts(), MODEL, SETTINGS, examples=Examples([one], rows=1))
+    assert ("mind its terms before you publish this page" in shown) is not made_up
+
+
+def test_a_page_without_examples_has_no_viewer_and_says_why_where_it_should():
+    assert 'id="attention"' not in page(verdicts(), MODEL, SETTINGS)
+    told = page(verdicts(), MODEL, SETTINGS, examples=Examples(problems=["m-rte-s1: its weights were not kept"]))
+    assert "No maps of m-rte-s1: its weights were not kept." in told
+    assert 'id="maps"' not in told
