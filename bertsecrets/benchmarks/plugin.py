@@ -27,7 +27,7 @@ from bertsecrets.errors import MissingError, RunError, UserError, one_line
 from bertsecrets.extras import check_extra
 from bertsecrets.formats import Ends, VerdictData
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_options, path
+from bertsecrets.options import CHECKPOINT, EXAMPLES, PARSING, RunOptions, add_options, path
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
 from bertsecrets.store.files import check_writable
@@ -36,6 +36,7 @@ from bertsecrets.texts.tasks import task
 if TYPE_CHECKING:
     from bertsecrets.planning.budget import Budget
     from bertsecrets.planning.jobs import Prepared
+    from bertsecrets.report.viewer import Examples
     from bertsecrets.session import Session
 
 KIND, OUTCOME = "bertsecrets", "verdict"  # properties of reports, and so of JUnit's XML
@@ -72,6 +73,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="write the report (report.html) and the verdicts (verdicts.json) to this folder",
     )
+    parser.getgroup("bertsecrets").addoption("--examples", **EXAMPLES)
     parser.getgroup("bertsecrets").addoption(
         "--against", type=path, metavar="PIN", help="judge drift from this pin (bertsecrets pin), instead of the claims"
     )
@@ -425,7 +427,7 @@ def pytest_sessionfinish(session: pytest.Session):
     timed = session.config._benchmarksession  # type: ignore[attr-defined]
     timed.benchmarks[:] = [entry for entry in timed.benchmarks if entry]
     output = getattr(session.config, "workeroutput", None)
-    reported = output is not None or _report(session)
+    failed = 0 if output is not None else _report(session)
     if output is None and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         _let_go(session.config)
     if output is not None:
@@ -433,8 +435,8 @@ def pytest_sessionfinish(session: pytest.Session):
     if not timed.benchmarks or output is not None:
         timed.json = timed.save = timed.autosave = None
     result = yield
-    if not reported and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        session.exitstatus = USER_ERROR
+    if failed and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        session.exitstatus = failed
     return result
 
 
@@ -534,26 +536,26 @@ def _show(terminalreporter: Any, config: pytest.Config) -> None:
 # ---------------------------------------------------------------------- the report
 
 
-def _report(session: pytest.Session) -> bool:
-    """Write the report page and the verdicts as data where that is asked for; return False if it cannot be done."""
+def _report(session: pytest.Session) -> int:
+    """Write the report page and the verdicts as data where that is asked for; return the exit code of what fails."""
     config = session.config
     folder, verdicts = config.getoption("report_folder"), config.stash[VERDICTS]
     if folder is None or config.option.collectonly:
-        return True
+        return 0
     if not verdicts:
         config.stash[REPORTED] = f"{NO_REPORT}: nothing was judged"
-        return True
+        return 0
     ended_early = session.shouldfail or session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     note = "the run ended early, so that not every claim had its turn" if ended_early else ""
     try:
         elsewhere = PREPARED not in config.stash  # by workers of pytest-xdist
         _write_report(folder, [_whole(one) for one in verdicts] if elsewhere else verdicts, config, note)
     except Exception as error:
-        line = str(error) if isinstance(error, UserError) else of_the_machine(error) or _report_bug(error, config)
-        config.stash[REPORTED] = f"{NO_REPORT}: {one_line(line)}"
-        return False
+        line = str(error) if isinstance(error, UserError) else of_the_machine(error)
+        config.stash[REPORTED] = f"{NO_REPORT}: {one_line(line or _report_bug(error, config))}"
+        return USER_ERROR if line is not None else BUG
     config.stash[REPORTED] = f"report: {folder.resolve() / 'report.html'}"
-    return True
+    return 0
 
 
 def _whole(verdict: Verdict) -> Verdict:
@@ -565,10 +567,26 @@ def _whole(verdict: Verdict) -> Verdict:
     return replace(verdict, measurements=tuple(whole))
 
 
+def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
+    """Measure what the page's attention viewer shows."""
+    from bertsecrets.report.viewer import Examples, subjects_shown
+    from bertsecrets.session import Session
+
+    rows = config.getoption("examples")
+    if not rows:
+        return Examples()
+    try:
+        session = config.stash[PREPARED].session if PREPARED in config.stash else Session(config.stash[OPTIONS])
+        return Examples(*session.example_maps(subjects_shown(verdicts)), rows)
+    except KeyboardInterrupt:  # the rest of the report is written
+        return Examples(problems=["any checkpoint: interrupted"])
+
+
 def _write_report(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: str) -> None:
     """Write the report page and the verdicts as data."""
     from bertsecrets.report.html import page
     from bertsecrets.report.json import as_file
+    from bertsecrets.report.viewer import Examples
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import write_whole
 
@@ -576,4 +594,6 @@ def _write_report(folder: Path, verdicts: list[Verdict], config: pytest.Config, 
     model = config.stash[OPTIONS].judged or settings.model
     command = ["pytest", *map(str, config.invocation_params.args)]
     write_json(folder / "verdicts.json", as_file(verdicts, model, settings, note=note).model_dump(mode="json"))
-    write_whole(folder / "report.html", page(verdicts, model, settings.judge, note=note, command=command))
+    examples = Examples() if note else _examples(verdicts, config)
+    content = page(verdicts, model, settings.judge, note=note, command=command, examples=examples)
+    write_whole(folder / "report.html", content)

@@ -109,6 +109,7 @@ def test_a_run_writes_the_report_that_it_is_asked_for(first):
     assert f"report: {room / 'report' / 'report.html'}" in output
     page = (room / "report" / "report.html").read_text()
     assert "The verdicts say nothing of the paper" in page  # on the suite's own corpus
+    assert "tiny-bert on RTE, seed 1" in page  # in the attention viewer
     ids = [one["id"] for one in json.loads((room / "report" / "verdicts.json").read_text())["verdicts"]]
     assert ids
     assert all(f'id="{name}"' in page or f"<dt>{name}</dt>" in page for name in ids)
@@ -472,7 +473,7 @@ def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
     code, output = bench(
         tmp_path / "runs", tiny_glue, tiny_bert, "-k", CHOSEN,
         "--allow-unofficial-data",
-        "--benchmark-json", tmp_path / "b.json", "--junitxml", tmp_path / "j.xml", *several,
+        "--benchmark-json", tmp_path / "b.json", "--junitxml", tmp_path / "j.xml", "--report", tmp_path / "r", *several,
         BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert code == first[1], output
@@ -490,6 +491,9 @@ def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
     assert made == sorted(path.name for path in (first[0] / "runs" / "checkpoints").iterdir() if path.is_dir())
     assert not [line for line in output.splitlines() if "waiting for" in line]
     assert "trained again" not in output
+    page = (tmp_path / "r" / "report.html").read_text()
+    expected = "its weights were not kept" if "none" in several else "tiny-bert on RTE, seed 1"
+    assert expected in page  # in the attention viewer
     whole = list((tmp_path / "runs" / "checkpoints").glob("*/model.safetensors"))
     assert len(whole) == (0 if "none" in several else len(made))
 
