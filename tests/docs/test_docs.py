@@ -35,6 +35,7 @@ PYTESTS = [
     "--task",
     "--against",
     "--report",
+    "--examples",
 ]
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
 LAUNCHERS = ("accelerate", "torchrun")
