@@ -595,5 +595,5 @@ def _write_report(folder: Path, verdicts: list[Verdict], config: pytest.Config, 
     command = ["pytest", *map(str, config.invocation_params.args)]
     write_json(folder / "verdicts.json", as_file(verdicts, model, settings, note=note).model_dump(mode="json"))
     examples = Examples() if note else _examples(verdicts, config)
-    content = page(verdicts, model, settings.judge, note=note, command=command, examples=examples)
+    content = page({model: verdicts}, settings.judge, note=note, command=command, examples=examples)
     write_whole(folder / "report.html", content)

@@ -12,7 +12,7 @@ from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.cli.notices import tell
 from bertsecrets.errors import MissingError, UserError
 from bertsecrets.extras import check_extra
-from bertsecrets.options import CHECKPOINT, EXAMPLES, RunOptions, add_options, path, seed_range
+from bertsecrets.options import CHECKPOINT, EXAMPLES, PARSING, RunOptions, add_options, path, seed_range
 from bertsecrets.texts.tasks import ALL_TASKS, task
 from bertsecrets.types import AUTO, INITIALISATIONS
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from bertsecrets.report.viewer import Examples
     from bertsecrets.session import Session
 
+SELECTION = (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy")  # options of a run that judges
+OF_ONE_MODEL = ("metrics", "plots", "json", "markdown", "badge", "eval_results", "record", "checkpoint")
 SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts")
 # What chooses claims, and what is written of them: left out where one claim is judged again.
 CHOOSING = (
@@ -34,7 +36,13 @@ CHOOSING = (
 def add_parsers(commands) -> None:
     """Add the command's options to the command line."""
     parser = commands.add_parser("report", help="judge claims, print a table of verdicts, write an HTML page")
-    add_selection(parser)
+    parser.add_argument(
+        "--model",
+        dest="models",
+        action="append",
+        help=f"{PARSING['model']['help']}; repeatable: the page then shows models side by side",
+    )
+    add_selection(parser, [name for name in SELECTION if name != "model"])
     parser.add_argument(
         "--measurements",
         type=path,
@@ -60,7 +68,7 @@ def add_parsers(commands) -> None:
     parser.set_defaults(run=report)
 
 
-def add_selection(parser: argparse.ArgumentParser) -> None:
+def add_selection(parser: argparse.ArgumentParser, names: Sequence[str] = SELECTION) -> None:
     """Add the options that choose claims, and those of the run that measures what they need."""
     parser.add_argument(
         "--task",
@@ -72,7 +80,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="judge only this claim, named as tables do: D1, D1-random, D1-rte or D1-rte-random; repeatable",
     )
-    add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy"))
+    add_options(parser.add_argument, names)
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -245,22 +253,43 @@ class Judged:
 def report(options: argparse.Namespace) -> int:
     """Judge claims, print the verdicts, write the files asked for, and return the exit code."""
     check_outputs(options)
+    models: list[str | None] = [*dict.fromkeys(options.models)] if options.models else [None]
+    if len(models) > 1 and (of_one := [name for name in OF_ONE_MODEL if getattr(options, name) is not None]):
+        raise UserError(f"--{of_one[0].replace('_', '-')} is for one model: leave it out, or give --model once")
+    judging = [_judging(argparse.Namespace(**vars(options), model=model)) for model in models]
+    runs: list[Judged] = []
+    for judge in judging:  # all can be judged, as far as is known before anything is measured
+        runs.append(judge())
+        if runs[-1].ended is not None:
+            break
+    return conclude(options, *runs)
+
+
+def _judging(options: argparse.Namespace) -> Callable[[], Judged]:
+    """Return what judges the chosen claims of one model, after checks of what it needs.
+
+    Raises:
+        UserError: the model, its data or an option is not as it should be.
+    """
     chosen, names = selected(options)
     checkpoint = options.checkpoint
     if options.measurements:
         if checkpoint is not None:
             raise UserError("--measurements are of checkpoints that are named in them: leave out --checkpoint")
-        judged = _of_measurements(options, chosen, names)
-    else:
-        from bertsecrets.planning.prepare import prepare_in_turn
+        return partial(_of_measurements, options, chosen, names)
+    for name, given in (("--init", options.of_inits), ("--seed", options.of_seeds)):
+        if given:
+            raise UserError(f"{name} chooses among --measurements, and has no effect without: leave it out")
+    from bertsecrets.planning.prepare import prepare_in_turn
 
-        for name, given in (("--init", options.of_inits), ("--seed", options.of_seeds)):
-            if given:
-                raise UserError(f"{name} chooses among --measurements, and has no effect without: leave it out")
-        session, possible = open_session(RunOptions.of(options).judging(checkpoint, names), chosen, names)
+    session, possible = open_session(RunOptions.of(options).judging(checkpoint, names), chosen, names)
+
+    def judge() -> Judged:
         judged = judged_by(session, possible, partial(prepare_in_turn, session), asked=asked_for(session, chosen))
         add_examples(options, session, judged)
-    return conclude(options, judged)
+        return judged
+
+    return judge
 
 
 def add_examples(options: argparse.Namespace, session: "Session", judged: Judged) -> None:
@@ -348,35 +377,48 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
     return [case for case in of_tasks if str(case) in wanted] if wanted else usual, names
 
 
-def conclude(options: argparse.Namespace, judged: Judged) -> int:
-    """Print the verdicts, write the files asked for, and return the exit code."""
-    if judged.verdicts:
-        _write(options, judged)
-    if judged.note:
-        print(f"incomplete: {judged.note}")
-    if options.strict and judged.undecided:
-        print(f"not decided: {', '.join(judged.undecided)}")
-    return judged.exit_code(strict=options.strict)
+def conclude(options: argparse.Namespace, *runs: Judged) -> int:
+    """Print the verdicts, write the files asked for, and return the exit code; of several models one after another."""
+    for judged in runs:
+        if len(runs) > 1:
+            print(f"\n{judged.model}")
+        if judged.verdicts:
+            _tell(options, judged)
+            _write(options, judged)
+    if options.html and any(judged.verdicts for judged in runs):
+        _write_page(options, runs)
+    for judged in runs:
+        if judged.note:
+            print(f"incomplete: {judged.note}")
+        if options.strict and judged.undecided:
+            print(f"not decided: {', '.join(judged.undecided)}")
+    return max(judged.exit_code(strict=options.strict) for judged in runs)
+
+
+def _tell(options: argparse.Namespace, judged: Judged) -> None:
+    """Print the table of verdicts and what they say together."""
+    from bertsecrets.report.terminal import Screen, fold, verdict_table
+    from bertsecrets.report.text import run_lines
+    from bertsecrets.settings import load_settings
+
+    screen = Screen.of(sys.stdout)
+    print(verdict_table(judged.verdicts, screen, verbose=options.verbose))
+    lines = run_lines(judged.verdicts, load_settings().judge.confidence)
+    print("\n".join(fold(line, screen.width) for line in lines))
+    if not options.verbose:
+        print("details: -v, or bertsecrets explain ID")
 
 
 def _write(options: argparse.Namespace, judged: Judged) -> None:
-    """Print the table of verdicts and what they say together, and write the files asked for."""
+    """Write the files asked for, but for the page."""
     from bertsecrets.report.json import as_file, badge, layer_rows, metrics
     from bertsecrets.report.markdown import summary
-    from bertsecrets.report.terminal import Screen, fold, verdict_table
-    from bertsecrets.report.text import run_lines
     from bertsecrets.settings import load_settings
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import write_whole
 
     verdicts, params = judged.verdicts, load_settings()
-    settings = params.judge
     written = as_file(verdicts, judged.model, params, note=judged.note)
-    screen = Screen.of(sys.stdout)
-    print(verdict_table(verdicts, screen, verbose=options.verbose))
-    print("\n".join(fold(line, screen.width) for line in run_lines(verdicts, settings.confidence)))
-    if not options.verbose:
-        print("details: -v, or bertsecrets explain ID")
     if options.json:
         write_json(options.json, written.model_dump(mode="json"))
         print(f"verdicts: {options.json.resolve()}")
@@ -387,7 +429,7 @@ def _write(options: argparse.Namespace, judged: Judged) -> None:
         print(f"seeds: {options.record.resolve()}")
     if options.metrics:
         incomplete = {"incomplete": judged.note} if judged.note else {}
-        write_json(options.metrics, metrics(verdicts, settings.confidence) | incomplete)
+        write_json(options.metrics, metrics(verdicts, params.judge.confidence) | incomplete)
     if options.plots:
         write_json(options.plots, layer_rows(verdicts))
     if options.markdown:
@@ -403,16 +445,30 @@ def _write(options: argparse.Namespace, judged: Judged) -> None:
         for name, content in files.items():
             write_whole(options.eval_results / name, content)
             print(f"evaluation result: {options.eval_results.resolve() / name}")
-    if options.html:
-        from bertsecrets.report.html import page
-        from bertsecrets.report.viewer import Examples
 
-        told = {"command": ["bertsecrets", *options.words], "rerun": ["bertsecrets", *without(options.words, CHOOSING)]}
-        content = page(
-            verdicts, judged.model, settings, note=judged.note, examples=judged.examples or Examples(), **told
-        )
-        write_whole(options.html, content)
-        print(f"report: {options.html.resolve()}")
+
+def _write_page(options: argparse.Namespace, runs: Sequence[Judged]) -> None:
+    """Write the page of one model, or of several side by side."""
+    from bertsecrets.report.html import page
+    from bertsecrets.report.viewer import Examples
+    from bertsecrets.settings import load_settings
+    from bertsecrets.store.files import write_whole
+
+    examples = [judged.examples for judged in runs if judged.examples is not None]
+    content = page(
+        {judged.model: judged.verdicts for judged in runs},
+        load_settings().judge,
+        note="; ".join(judged.note for judged in runs if judged.note),
+        command=["bertsecrets", *options.words],
+        rerun=["bertsecrets", *without(options.words, (*CHOOSING, *(["--model"] if len(runs) > 1 else [])))],
+        examples=Examples(
+            [one for of_model in examples for one in of_model.measurements],
+            [line for of_model in examples for line in of_model.problems],
+            options.examples,
+        ),
+    )
+    write_whole(options.html, content)
+    print(f"report: {options.html.resolve()}")
 
 
 def open_session(options: RunOptions, chosen: list["Case"], names: Sequence[str]) -> tuple["Session", list["Case"]]:

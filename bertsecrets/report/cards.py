@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -13,7 +13,6 @@ from bertsecrets.claims.estimand import decisive
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import Outcome
-from bertsecrets.measures.registry import get_measure
 from bertsecrets.report.text import claim_name, seeds_in_words, task_title
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
@@ -98,41 +97,36 @@ class Row:
     cells: dict[Column, Card]
 
 
-def columns(verdicts: Sequence[Verdict], model: str) -> list[Column]:
-    """Return the columns of the matrix; they name models only if there are several."""
+def columns(cards: Iterable[Card]) -> list[Column]:
+    """Return the columns of the matrix: tasks in their usual order, and of each its models side by side."""
     return sorted(
-        dict.fromkeys(column_of(verdict, verdicts, model) for verdict in verdicts),
-        key=lambda column: (column.model, [*TASKS, ALL_TASKS].index(column.task)),
+        dict.fromkeys(card.column for card in cards), key=lambda column: [*TASKS, ALL_TASKS].index(column.task)
     )
 
 
-def column_of(verdict: Verdict, verdicts: Sequence[Verdict], model: str) -> Column:
-    """Return the column that a verdict stands in."""
-    several = {_model_of(one, model) for one in verdicts} != {_model_of(verdict, model)}
-    return Column(_model_of(verdict, model) if several else "", verdict.case.task)
-
-
-def _model_of(verdict: Verdict, model: str) -> str:
-    named = {one.subject.model for one in verdict.measurements if get_measure(one.measure).reads_model}
-    return named.pop() if len(named) == 1 else model
-
-
-def cards_of(verdicts: Sequence[Verdict], model: str, rerun: Sequence[str] = ()) -> list[Card]:
-    """Return a card for each verdict.
+def cards_of(runs: Mapping[str, Sequence[Verdict]], rerun: Sequence[str] = ()) -> list[Card]:
+    """Return a card for each verdict; its column names the model only if there are several.
 
     Args:
-        rerun: words of a command that judges again what `--claim` names.
+        runs: verdicts by model, as the user named it.
+        rerun: words of a command that judges again what `--claim` names; without `--model` if there are several.
     """
+    several = len(runs) > 1
     return [
         Card(
             verdict,
-            column_of(verdict, verdicts, model),
-            shlex.join([*(rerun or _command(verdict, model)), "--claim", str(verdict.case)]),
+            Column(model if several else "", verdict.case.task),
+            shlex.join([*_again(verdict, model, rerun, several=several), "--claim", str(verdict.case)]),
             strip_rows(verdict),
             evidence_lines(verdict),
         )
+        for model, verdicts in runs.items()
         for verdict in verdicts
     ]
+
+
+def _again(verdict: Verdict, model: str, rerun: Sequence[str], *, several: bool) -> list[str]:
+    return [*rerun, *(("--model", model) if several else ())] if rerun else _command(verdict, model)
 
 
 def _command(verdict: Verdict, model: str) -> list[str]:

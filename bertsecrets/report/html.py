@@ -2,7 +2,7 @@
 
 import functools
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertsecrets import __version__
@@ -45,8 +45,7 @@ NO_EXAMPLES = Examples()
 
 
 def page(
-    verdicts: Sequence[Verdict],
-    model: str,
+    runs: Mapping[str, Sequence[Verdict]],
     settings: JudgeParams,
     *,
     note: str = "",
@@ -57,20 +56,21 @@ def page(
     """Return the page that shows these verdicts, and the paper's figures beside those of their measurements.
 
     Args:
-        model: as the user named it, for the heading.
+        runs: verdicts by model, as the user named it; several models stand side by side.
         settings: of the intervals in the figures, and of what the verdicts say together.
         note: what is missing from the page, if it is incomplete.
         command: that the page comes from, in words.
-        rerun: words of a command that judges again what `--claim` names.
+        rerun: words of a command that judges again what `--claim` names; without `--model` if there are several.
         examples: for the attention viewer.
     """
+    verdicts = [verdict for of_model in runs.values() for verdict in of_model]
     measurements = unique([measurement for verdict in verdicts for measurement in verdict.measurements])
-    cards, figures = cards_of(verdicts, model, rerun), paper_figures(measurements, settings)
+    cards, figures = cards_of(runs, rerun), paper_figures(measurements, settings)
     maps = viewer_data(examples)
     drawn = _Drawn({"strip": strip_spec(), **(viewer_specs() if maps else {})})
     return _render(
         "page.html",
-        model=model,
+        models=list(runs),
         note=note,
         command=shlex.join(command),
         facts=run_facts(),
@@ -81,14 +81,14 @@ def page(
         made_up=any(one.provenance.get("made_up_data") for one in measurements),
         unofficial=[one for one in measurements if not one.provenance.get("official_data", True)],
         limits=sorted({limit for one in verdicts for limit in one.data.limits.items()}),
-        sentence=outcome_sentence(verdicts),
+        sentences={model: outcome_sentence(of_model) for model, of_model in runs.items()},
         tally=tally(verdicts),
         signs=SIGNS,
-        columns=columns(verdicts, model),
+        columns=columns(cards),
         sections=_by_section(matrix(cards)),
         cards=[card for card in cards if card.verdict.outcome != ASIDE],
         aside=[card for card in cards if card.verdict.outcome == ASIDE],
-        together=run_lines(verdicts, settings.confidence),
+        together={model: run_lines(of_model, settings.confidence) for model, of_model in runs.items()},
         figures=figures,
         others=other_figures(measurements, settings),
         table_1=table_1(measurements),

@@ -252,7 +252,7 @@ def test_a_model_that_lacks_something_has_the_other_claims_judged(
     AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
     chosen = [word for name in ("C1p", "D2-rte", "E1", "G1-rte", "D1-rte-pretrained") for word in ("--claim", name)]
     more = ("--model", folder, "--grid-limit", 4, "--json", tmp_path / "v.json")
-    assert main([str(word) for word in ("report", "--task", "rte", *chosen, *shared, *more)]) in (0, 1)
+    assert main([str(word) for word in ("report", "--task", "rte", *chosen, *shared[2:], *more)]) in (0, 1)
     found = {one["claim"]: one for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
     assert set(found) == {"C1p", "D1", "D2", "E1", "G1"}
     assert {name for name, one in found.items() if one["verdict"] == "not applicable"} == claims

@@ -21,7 +21,7 @@ COMMAND = ["bertsecrets", "report", "--model", MODEL, "--task", "rte", "--html",
 
 @pytest.fixture(scope="module")
 def shown() -> str:
-    return page(verdicts(), MODEL, SETTINGS, command=COMMAND, rerun=["bertsecrets", "report", "--offline"])
+    return page({MODEL: verdicts()}, SETTINGS, command=COMMAND, rerun=["bertsecrets", "report", "--offline"])
 
 
 def visible(html: str) -> str:
@@ -74,7 +74,7 @@ def test_evidence_is_said_once_for_all_seeds(shown):
 
 
 def test_a_claim_is_drawn_on_one_axis_with_open_ends_cut():
-    card = next(card for card in cards_of(verdicts(), MODEL) if str(card.verdict.case) == "C1p-rte")
+    card = next(card for card in cards_of({MODEL: verdicts()}) if str(card.verdict.case) == "C1p-rte")
     rows = {
         kind: [one for one in card.strip if one["kind"] == kind]
         for kind in ("published", "band", "interval", "seed", "extent")
@@ -103,7 +103,7 @@ def test_texts_that_are_markup_stay_texts():
     measured = of("attention-change", {"cosine": GRID})
     measured = replace(measured, subject=replace(measured.subject, model=name))
     one = Verdict(of_id("C1-rte"), "inconclusive", name, 0.1, (0.0, 0.2), (float("-inf"), 0.0), (measured,))
-    shown = page([one], name, SETTINGS)
+    shown = page({name: [one]}, SETTINGS)
     assert "<b>x</b>" not in shown
     assert str(escape(name)) in shown
 
@@ -113,22 +113,35 @@ def test_data_that_are_not_glues_are_a_banner(shown):
     whole = verdicts()[1]
     made_up = [replace(one, provenance={**one.provenance, "official_data": False}) for one in whole.measurements]
     assert "The verdicts say nothing of the paper" in page(
-        [replace(whole, measurements=tuple(made_up))], MODEL, SETTINGS
+        {MODEL: [replace(whole, measurements=tuple(made_up))]}, SETTINGS
     )
 
 
 def test_an_incomplete_page_says_so():
-    assert "3 of 9 claims were judged" in page(verdicts(), MODEL, SETTINGS, note="3 of 9 claims were judged")
+    assert "3 of 9 claims were judged" in page({MODEL: verdicts()}, SETTINGS, note="3 of 9 claims were judged")
 
 
-def test_several_models_have_columns_of_their_own():
+def test_several_models_stand_side_by_side():
     one = verdicts()[1]
     other = replace(
         one, measurements=tuple(replace(m, subject=replace(m.subject, model="b")) for m in one.measurements)
     )
-    shown = page([one, other], MODEL, SETTINGS)
-    assert re.findall(r'<th scope="col" data-task="rte">RTE<small>(.*?)</small>', shown) == ["b", MODEL]
-    assert len(set(re.findall(r'<details class="card" id="(.*?)"', shown))) == 2
+    absent = Verdict(of_id("G7-rte"), "not applicable", "six layers")
+    elsewhere = Verdict(of_id("D2-sst2"), "deviates", "why", observed=1.0)
+    again = ["bertsecrets", "report", "--offline"]
+    shown = page({MODEL: [one, elsewhere], "b": [other, absent]}, SETTINGS, rerun=again)
+    heads = re.findall(r'<th scope="col" data-task="(\w+)">[^<]*<small>(.*?)</small>', shown)
+    assert heads == [("sst2", MODEL), ("rte", MODEL), ("rte", "b")]  # of each task, models side by side
+    assert len(set(re.findall(r'<details class="card" id="(.*?)"', shown))) == 3
+    head = visible(shown[: shown.index('<section id="overview"')])
+    assert "m : Of 2 claims, 1 holds, 1 deviates." in head
+    assert "b : Of 1 claim, 1 holds, 0 deviate; 1 does not apply to this model." in head
+    assert "bertsecrets report --offline --model b --claim C1p-rte" in shown
+    assert "<dt>G7-rte<small>b</small></dt>" in shown
+    of_figure_5 = shown[shown.index('id="figure-5"') : shown.index('id="figure-6"')]
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", of_figure_5)
+    assert [caption.split(":")[0] for caption in captions].count("K19, figure 5") == 1
+    assert {caption.split(",")[0] for caption in captions} == {"K19", MODEL, "b"}
 
 
 # ---------------------------------------------------------------------- the paper's figures

@@ -40,7 +40,7 @@ def address(tmp_path_factory) -> str:
         "report.html",
     ]
     examples = Examples([example_maps(), example_maps("sst2")], rows=3)
-    file.write_text(report_page(verdicts(), MODEL, SETTINGS, command=command, examples=examples), encoding="utf-8")
+    file.write_text(report_page({MODEL: verdicts()}, SETTINGS, command=command, examples=examples), encoding="utf-8")
     return file.as_uri()
 
 

@@ -66,7 +66,7 @@ def test_of_each_model_and_task_the_tuned_checkpoint_of_the_lowest_seed_is_shown
 
 
 def test_texts_that_are_markup_stay_texts():
-    shown = page(verdicts(), MODEL, SETTINGS, examples=Examples([example_maps()], rows=2))
+    shown = page({MODEL: verdicts()}, SETTINGS, examples=Examples([example_maps()], rows=2))
     (data,) = shown.split('<script type="application/json" id="maps">')[1].split("</script>")[:1]
     assert "\\u003c/script\\u003e" in data
     assert '<option value="0 1">No / &lt;/script&gt;s</option>' in shown
@@ -76,12 +76,12 @@ def test_texts_that_are_markup_stay_texts():
 def test_the_page_says_whose_texts_it_shows(made_up):
     one = example_maps()
     one = replace(one, provenance={**one.provenance, "made_up_data": made_up})
-    shown = page(verdicts(), MODEL, SETTINGS, examples=Examples([one], rows=1))
+    shown = page({MODEL: verdicts()}, SETTINGS, examples=Examples([one], rows=1))
     assert ("mind its terms before you publish this page" in shown) is not made_up
 
 
 def test_a_page_without_examples_has_no_viewer_and_says_why_where_it_should():
-    assert 'id="attention"' not in page(verdicts(), MODEL, SETTINGS)
-    told = page(verdicts(), MODEL, SETTINGS, examples=Examples(problems=["m-rte-s1: its weights were not kept"]))
+    assert 'id="attention"' not in page({MODEL: verdicts()}, SETTINGS)
+    told = page({MODEL: verdicts()}, SETTINGS, examples=Examples(problems=["m-rte-s1: its weights were not kept"]))
     assert "No maps of m-rte-s1: its weights were not kept." in told
     assert 'id="maps"' not in told
