@@ -15,7 +15,7 @@ async function embed(place) {
   return drawn;
 }
 function specOf(place) {
-  if (place.dataset.view) return views[place.dataset.view]();
+  if (place.dataset.view) return views[place.dataset.view](Math.min(480, place.clientWidth || 480) - 100); // less the words
   const known = charts[place.dataset.chart];
   return known.strip
     ? { ...charts.strip, width: Math.max(160, Math.min(460, (place.clientWidth || 600) - 140)), data: { name: "rows", values: known.strip } }
@@ -84,12 +84,12 @@ async function mapOf(side, { of, example, layer, head }) {
   const size = example.words.length ** 2, start = ((Object.keys(sides).indexOf(side) * of.layers + layer) * of.heads + head) * size;
   return [...(await example.bytes).slice(start, start + size)].map((byte) => (byte / 255) ** 2);
 }
-async function drawMap(side) {
+async function drawMap(side, room) {
   const now = chosen(), { words } = now.example, n = words.length;
   const [own, ...both] = await Promise.all([side, ...Object.keys(sides)].map((one) => mapOf(one, now)));
   const name = (i) => `${String(i).padStart(2, "0")} ${words[i]}`;
   const spec = structuredClone(charts.map);
-  spec.width = spec.height = { step: Math.max(10, Math.min(24, Math.floor(380 / n))) };
+  spec.width = spec.height = { step: Math.max(8, Math.min(24, Math.floor(room / n))) };
   spec.encoding.color.scale.domain = [0, Math.max(...both.flat())];
   for (const axis of ["x", "y"]) spec.encoding[axis].axis.labelFontSize = Math.min(11, spec.width.step);
   return { ...spec, data: { name: "weights", values: own.map((weight, k) => ({ from: name(Math.floor(k / n)), to: name(k % n), source: words[Math.floor(k / n)], target: words[k % n], weight })) } };
@@ -99,8 +99,8 @@ function targets() {
   return Object.entries(sides).flatMap(([key, side]) => of.kinds.map((kind, i) => ({ side, kind, mean: of.mean[key][layer][head][i], here: example.here[key][layer][head][i] })));
 }
 const views = {
-  before: () => drawMap("before"),
-  after: () => drawMap("after"),
+  before: (room) => drawMap("before", room),
+  after: (room) => drawMap("after", room),
   targets: () => ({ ...charts.targets, data: { name: "targets", values: targets() } }),
   heads: () => {
     const { of, layer, head } = chosen();
