@@ -138,7 +138,7 @@ def _cell(cell: Cell | None) -> str:
     if cell is None:
         return "-"
     seeds = f"{cell.seeds} seed{'s' if cell.seeds != 1 else ''}" if cell.seeds else ""
-    return "; ".join(filter(None, (cell.said, " / ".join(cell.observed), seeds)))
+    return "; ".join(filter(None, (cell.outcome, " / ".join(cell.observed), seeds)))
 
 
 def fields() -> str:
