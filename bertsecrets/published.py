@@ -4,6 +4,7 @@ K19 is the paper, Kovaleva et al. 2019; P20 is the same group's later study, Pra
 """
 
 import json
+import statistics
 from functools import cache
 from typing import Any, Literal
 
@@ -21,7 +22,10 @@ def published_figures() -> dict[str, Any]:
 
 @cache
 def p20() -> dict[str, Any]:
-    """Return P20's results by task: `scores`, `scores_without_attention`, `pattern_shares` and `surviving_heads`."""
+    """Return P20's results by task.
+
+    They are `scores`, `scores_without_attention`, `scores_of_pruned_weights`, `pattern_shares`, `surviving_heads`.
+    """
     return _read("p20.json")
 
 
@@ -41,6 +45,27 @@ def p20_score(task_name: str, metric: str, setting: Setting = "scores") -> tuple
 def p20_shares(task_name: str) -> dict[str, float]:
     """Return the shares of P20's fine-tuned heads in each class of patterns, in percent."""
     return p20()["pattern_shares"][task_name]
+
+
+def p20_pruned_scores(task_name: str) -> dict[float, float] | None:
+    """Return P20's accuracy, in points, by the share of weights that magnitude pruning has removed; None without any.
+
+    >>> p20_pruned_scores("rte")
+    {0.2: 62.4, 0.5: 58.6, 0.7: 49.0}
+    """
+    found = p20()["scores_of_pruned_weights"].get(task_name)
+    return None if found is None else {float(share): round(100 * one, 1) for share, one in found.items()}
+
+
+def p20_heads_left(task_name: str) -> tuple[float, float]:
+    """Return how many heads survived P20's pruning, in percent: mean and standard deviation over seeds.
+
+    >>> p20_heads_left("rte")
+    (33.889, 17.392)
+    """
+    by_seed = p20()["surviving_heads"][task_name].values()
+    shares = [100 * sum(row.count("1") for row in grid) / sum(map(len, grid)) for grid in by_seed]
+    return round(statistics.mean(shares), 3), round(statistics.stdev(shares), 3)
 
 
 def _read(name: str) -> dict[str, Any]:

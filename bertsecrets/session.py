@@ -681,7 +681,7 @@ class Session:
     ) -> dict[str, Measurement]:
         """Run a measure; returns its measurement and those made in the same pass, by measure."""
         began = time.monotonic()
-        with torch.inference_mode():
+        with torch.inference_mode(not measure.gradients):
             results, examples = measure.results(run)
         made = {
             "seconds": round(time.monotonic() - began, 2),

@@ -12,7 +12,7 @@ A head's vector at a token is the sum of the values, weighted by its attention. 
 Means and partners are those of the intact model, so neither depends on what else is disabled.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -95,7 +95,7 @@ def mean_vectors(skeleton: Skeleton, encoded: Encoded, tokens: int) -> list[Vect
     """Return each head's mean vector over all tokens of all rows, added up in float64 where the device has it."""
     precise = torch.float32 if skeleton.model.device.type == "mps" else torch.float64
     sums: list[torch.Tensor] = []
-    for rows in _batches(encoded, np.arange(len(encoded)), tokens):
+    for rows in of_one_length(encoded, np.arange(len(encoded)), tokens):
         batch = collate(encoded, rows).to(skeleton.model.device)
         found = [layer.to(precise).sum((0, 2)) for layer in skeleton.vectors(batch.input_ids, batch.segments)]
         sums = found if not sums else [before + more for before, more in zip(sums, found, strict=True)]
@@ -114,7 +114,7 @@ class _Partners:
     def __call__(self, rows: np.ndarray) -> list[Vectors]:
         chosen, length = self.partner[rows], int(self.encoded.lengths[rows[0]])
         layers: list[Vectors] = []
-        for alike in _batches(self.encoded, np.unique(chosen), self.tokens):
+        for alike in of_one_length(self.encoded, np.unique(chosen), self.tokens):
             batch = collate(self.encoded, alike).to(self.skeleton.model.device)
             place = torch.from_numpy(stretched(length, batch.input_ids.shape[1])).to(batch.input_ids.device)
             takers = np.flatnonzero(np.isin(chosen, alike))
@@ -127,7 +127,7 @@ class _Partners:
         return layers
 
 
-def _batches(encoded: Encoded, rows: np.ndarray, tokens: int):
+def of_one_length(encoded: Encoded, rows: Int[np.ndarray, " rows"], tokens: int) -> Iterator[Int[np.ndarray, " alike"]]:
     """Yield the rows in batches of one length each, in ascending order."""
     lengths = encoded.lengths[rows]
     for length in np.unique(lengths):

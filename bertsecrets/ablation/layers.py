@@ -38,14 +38,17 @@ Hidden = Float[torch.Tensor, "rows tokens width"]
 Enter = Callable[[int, Hidden], tuple[Hidden, bool]]
 PerHead = Float[torch.Tensor, "rows heads tokens size"]
 Vectors = Float[torch.Tensor, "_ _ _ _"]  # as PerHead, but one of a dimension where all are alike
+Gates = Float[torch.Tensor, "rows layers heads"]
 PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.Tensor.bmm)
 
 
 class Watch:
     """What is done at each call of attention; this one counts the calls.
 
-    `reads_vectors` says whether `vectors` is called too.
+    `reads_vectors` says whether `vectors` is called too, `gradients` whether logits can be differentiated.
     """
+
+    gradients = False
 
     def __init__(self, reads_vectors: bool = False):
         self.seen, self.read, self.reads_vectors = 0, 0, reads_vectors
@@ -161,6 +164,20 @@ class _Read(_Run):
         return super().vectors(context)
 
 
+class _Gated(_Run):
+    """A run in which each head's vectors are multiplied by a gate."""
+
+    gradients = True
+
+    def __init__(self, gates: Gates):
+        super().__init__(None, [])
+        self._gates = gates
+
+    def vectors(self, context: PerHead) -> PerHead:
+        """Return the vectors, each times its head's gate."""
+        return super().vectors(context) * self._gates[:, self.layer][..., None, None]
+
+
 def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: Vectors) -> PerHead:
     """Return each head's vectors, with those of disabled heads replaced.
 
@@ -263,7 +280,7 @@ class Skeleton:
         token = _watch.set(watch)
         try:
             self.model.set_attn_implementation(NAME if self.way == "zeroed" else "eager")
-            with torch.inference_mode(), written:
+            with torch.inference_mode(not watch.gradients), written:
                 return self.model(input_ids=ids, attention_mask=torch.ones_like(ids), **more).logits
         finally:
             _watch.reset(token)
@@ -302,6 +319,18 @@ class Skeleton:
         read = _Read()
         self._run(ids, segments, read)
         return read.found
+
+    def gated(
+        self, ids: Int[torch.Tensor, "rows tokens"], segments: Int[torch.Tensor, "rows tokens"] | None, gates: Gates
+    ) -> Float[torch.Tensor, "rows outputs"]:
+        """Return the logits of rows without padding, with each head's vectors times a gate, for gradients.
+
+        A gate of 1 leaves a head as it is, one of 0 disables it (Michel, Levy and Neubig 2019).
+
+        Raises:
+            MisreadError, NotApplicableError: as `run`.
+        """
+        return self._run(ids, segments, _Gated(gates))
 
     def _run(self, ids, segments, run: _Run, enter: Enter | None = None) -> Float[torch.Tensor, "rows outputs"]:
         def enter_next(hidden: Hidden) -> tuple[Hidden, bool]:

@@ -12,7 +12,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 
 from bertsecrets.claims.paper import SEVEN_TASKS
 from bertsecrets.errors import near_matches
-from bertsecrets.published import P20_SEEDS, Setting, p20_score, p20_shares
+from bertsecrets.published import P20_SEEDS, Setting, p20_heads_left, p20_pruned_scores, p20_score, p20_shares
 from bertsecrets.settings import Section
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
@@ -141,6 +141,15 @@ class Cited:
         if self.quantity == "class-share-gap":
             more, fewer = (p20_shares(name)["heterogeneous"] for name in ("qqp", "mrpc"))
             return round(more - fewer, 1), None
+        if self.quantity == "heads-left":
+            return p20_heads_left(task_name)
+        if self.quantity == "pruned-score":
+            pruned = (p20_pruned_scores(task_name) or {}).get(self.arguments["share"])
+            if pruned is None:
+                raise ValueError(
+                    f"P20 has no score on {task_name} with {self.arguments['share']} of its weights pruned"
+                )
+            return pruned, None
         kind = TASKS[task_name].metric if task_name in TASKS else ""
         setting: Setting = "scores_without_attention" if self.quantity == WITHOUT_ATTENTION else "scores"
         score = p20_score(task_name, "accuracy" if kind == "f1" and not self._f1 else kind, setting)

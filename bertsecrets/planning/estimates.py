@@ -241,7 +241,7 @@ class Estimator:
             return 1 + ABLATION_PASSES * len(sets)
         if isinstance(measure, AttentionMeasure):
             return ATTENTION_PASSES * (1 if job.subject.initialisation == "untrained" else 2)
-        return 1
+        return measure.passes
 
     @functools.cached_property
     def records(self) -> list[Record]:

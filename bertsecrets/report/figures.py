@@ -22,6 +22,7 @@ from bertsecrets.measures.base.figures import (
     HeadMap,
     LayerBars,
     LayerCurves,
+    PruningCurves,
     RankedHeads,
     SharesBeside,
     StackedShares,
@@ -131,6 +132,11 @@ def _(figure: LayerBars, settings: JudgeParams, caption: str) -> Chart:
 @draw.register
 def _(figure: LayerCurves, settings: JudgeParams, caption: str) -> Chart:
     return layer_curves(figure.curves, caption, unit=figure.unit)
+
+
+@draw.register
+def _(figure: PruningCurves, settings: JudgeParams, caption: str) -> Chart:
+    return pruning_curves(figure.curves, caption, pruned=figure.pruned, unit=figure.unit)
 
 
 @draw.register
@@ -411,6 +417,36 @@ def layer_curves(curves: Mapping[str, Float[np.ndarray, " layers"]], caption: st
         for i in range(deepest)
     ]
     return _chart(chart, caption, ("layer", *curves), table)
+
+
+def pruning_curves(
+    curves: Mapping[str, Sequence[tuple[float, float]]], caption: str, *, pruned: str, unit: str
+) -> Chart:
+    """Return one line per name over how much is pruned.
+
+    Args:
+        curves: points (percent pruned, value).
+        pruned: what is pruned, for the axis.
+    """
+    points = [
+        {"pruned": rounded(share), "name": name, "value": rounded(value)}
+        for name, line in curves.items()
+        for share, value in line
+    ]
+    chart = (
+        alt.Chart(alt.InlineData(values=points))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("pruned:Q", title=f"percent of {pruned} pruned"),
+            y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=False)),
+            color=alt.Color("name:N", title=None, sort=None, scale=alt.Scale(range=[ACCENT, LOSS])),
+            strokeDash=alt.StrokeDash("name:N", legend=None, sort=None),
+            tooltip=["name:N", alt.Tooltip("pruned:Q", title="percent pruned"), alt.Tooltip("value:Q", title=unit)],
+        )
+        .properties(width=340, height=190)
+    )
+    table = [(name, rounded(share), rounded(value)) for name, line in curves.items() for share, value in line]
+    return _chart(chart, caption, ("model", "percent pruned", unit), table)
 
 
 # ---------------------------------------------------------------------- the claim on one axis

@@ -87,13 +87,7 @@ class AblationMeasure(Measure):
 
     def degenerate(self, measurement: Measurement) -> str | None:
         """Return that a trained model gives a constant answer, which losing heads cannot make worse; or no numbers."""
-        baseline = measurement.sample("baseline_predicted")
-        if not (np.isfinite(baseline).all() and np.isfinite(measurement.sample("predicted")).all()):
-            return "some answers are not finite"
-        if len(baseline) < 2 or measurement.subject.initialisation not in ("pretrained", "frozen"):
-            return None
-        constant = is_constant(TASKS[measurement.subject.task], baseline)
-        return "gives every example the same answer" if constant else None
+        return collapsed(measurement)
 
     def remarks(self, measurement: Measurement) -> list[str]:
         """Return a remark if the model was run in bfloat16."""
@@ -126,6 +120,17 @@ class AblationMeasure(Measure):
         )
         self.finish(run, values, sets, shape)
         return {self.name: (values, samples)}, len(encoded)
+
+
+def collapsed(measurement: Measurement) -> str | None:
+    """Return why a model's answers, before and after parts of it were taken away, say nothing of these parts."""
+    baseline = measurement.sample("baseline_predicted")
+    if not (np.isfinite(baseline).all() and np.isfinite(measurement.sample("predicted")).all()):
+        return "some answers are not finite"
+    if len(baseline) < 2 or measurement.subject.initialisation not in ("pretrained", "frozen"):
+        return None
+    constant = is_constant(TASKS[measurement.subject.task], baseline)
+    return "gives every example the same answer" if constant else None
 
 
 def kind_in_words(measurement: Measurement) -> str:

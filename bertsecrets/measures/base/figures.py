@@ -54,6 +54,16 @@ class LayerCurves:
 
 
 @dataclass(frozen=True)
+class PruningCurves:
+    """One line per name over how much is pruned, in percent: points (percent, value)."""
+
+    caption: str
+    curves: Mapping[str, Sequence[tuple[float, float]]]
+    pruned: str
+    unit: str
+
+
+@dataclass(frozen=True)
 class StackedShares:
     """One bar per layer, made up of the shares of each class."""
 
@@ -81,4 +91,4 @@ class ClassMap:
     names: Sequence[str]
 
 
-Figure = HeadMap | RankedHeads | LayerBars | LayerCurves | StackedShares | SharesBeside | ClassMap
+Figure = HeadMap | RankedHeads | LayerBars | LayerCurves | PruningCurves | StackedShares | SharesBeside | ClassMap

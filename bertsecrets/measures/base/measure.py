@@ -90,6 +90,8 @@ class Measure(ABC):
         common: it needs nothing that is not shipped, so `measure all` runs it.
         companions: other measures that are made in the same pass, where they can be.
         curves: the values that are plotted over the layers.
+        passes: about how many forward passes over its examples it is worth, for plans.
+        gradients: it takes gradients, so it does not run in torch's inference mode.
     """
 
     name: ClassVar[str]
@@ -105,6 +107,8 @@ class Measure(ABC):
     common: ClassVar[bool] = False
     companions: ClassVar[tuple[str, ...]] = ()
     curves: ClassVar[tuple[str, ...]] = ()
+    passes: ClassVar[float] = 1
+    gradients: ClassVar[bool] = False
 
     # ------------------------------------------------------------------ what is asked for
 

@@ -1,0 +1,87 @@
+"""Scores of a model of which weights or heads are taken away, more and more of them (claims I1 and I4)."""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+
+from bertsecrets.claims.estimand import Estimand, Number, clusters_of
+from bertsecrets.claims.quantities.scores import in_points, score_range
+from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.texts.metrics import METRICS, moments
+from bertsecrets.texts.tasks import TASKS
+from bertsecrets.types import Measurement
+
+WEIGHTS = Need("weight-pruning")
+Curve = Callable[[np.ndarray], np.ndarray]
+
+
+def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve]:
+    """Return a block of moments, and the function from its means to the scores in points, the whole model's first."""
+    metric = "pearson" if TASKS[pruning.subject.task].regression else "accuracy"
+    target = pruning.sample("target")
+    answers = [pruning.sample("baseline_predicted"), *pruning.sample("predicted")]
+    parts = [moments(metric, one, target) for one in answers]
+    points = in_points(METRICS[metric])
+    return np.hstack(parts), lambda mean: np.asarray(
+        points(mean.reshape(*mean.shape[:-1], len(parts), parts[0].shape[1]))
+    )
+
+
+def _place(pruning: Measurement, share: float) -> int:
+    """Return the place of a share on the curve; the whole model has the first."""
+    return 1 + int(np.abs(np.asarray(pruning.value("share")) - share).argmin())
+
+
+@quantity("pruned-score", unit="points", within=score_range, pruning=WEIGHTS)
+def pruned_score(pruning: Measurement, share: float) -> Estimand:
+    """Return accuracy, or Pearson's correlation, with a share of the smallest weights set to 0.
+
+    Args:
+        share: of the weights of the layers: 0.1, 0.2, up to 0.7.
+    """
+    block, scores = _curve(pruning)
+    place = _place(pruning, share)
+    note = f"{float(scores(block.mean(0))[0]):.1f} with all weights"
+    return Estimand.of(block, lambda mean: scores(mean)[..., place], note, clusters=clusters_of(pruning))
+
+
+@quantity("pruning-loss", unit="points", pruning=WEIGHTS)
+def pruning_loss(pruning: Measurement, share: float) -> Estimand:
+    """Return the score minus that with a share of the smallest weights set to 0, on the same examples.
+
+    Args:
+        share: of the weights of the layers: 0.1, 0.2, up to 0.7.
+    """
+    block, scores = _curve(pruning)
+    place = _place(pruning, share)
+
+    def loss(mean: np.ndarray) -> Number:
+        points = scores(mean)
+        return points[..., 0] - points[..., place]
+
+    by_share = ", ".join(f"{one:.1f}" for one in scores(block.mean(0)))
+    return Estimand.of(block, loss, f"from 0 to 70 % pruned: {by_share}", clusters=clusters_of(pruning))
+
+
+@quantity("heads-left", unit="percent", within=(0, 100), pruning=Need("head-pruning"))
+def heads_left(pruning: Measurement, keeps: float = 0.9) -> Estimand:
+    """Return how many heads are left, in percent, when the score is last what it should be.
+
+    Heads are removed by gradient importance, a tenth of all at a time. Which are removed when is the same in every
+    resample; how far that goes is not.
+
+    Args:
+        keeps: the share of the whole model's score that must be left after every step.
+    """
+    block, scores = _curve(pruning)
+    heads = np.asarray(pruning.value("removed")).size
+    left = 100 * np.array([heads, *pruning.value("left")]) / heads
+
+    def percent(mean: np.ndarray) -> Number:
+        points = scores(mean)
+        enough = np.cumprod(points >= keeps * points[..., :1], axis=-1).sum(-1)
+        return left[np.maximum(enough, 1) - 1]
+
+    curve = ", ".join(f"{share:.0f} % {one:.1f}" for share, one in zip(left, scores(block.mean(0)), strict=True))
+    return Estimand.of(block, percent, f"score by heads left: {curve}", clusters=clusters_of(pruning))

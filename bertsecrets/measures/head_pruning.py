@@ -1,0 +1,204 @@
+"""Heads removed step by step, the least important first (Michel, Levy and Neubig 2019; claims I4).
+
+A gate multiplies the vectors that a head hands to the output projection. The importance of a head is the absolute
+gradient of an example's loss with respect to its gate, summed over the examples and divided by the Euclidean norm over
+the heads of its layer. In each step the gates of a tenth of all heads are set to 0, and the importance of the others
+is computed anew. As in P20, importance and score are of the same validation rows.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Shaped
+
+from bertsecrets.ablation.engine import Engine
+from bertsecrets.ablation.kinds import Ablation, of_one_length
+from bertsecrets.ablation.layers import Skeleton
+from bertsecrets.measures.base import Measure, Results, Run
+from bertsecrets.measures.base.ablation import collapsed
+from bertsecrets.measures.base.figures import Figure, HeadMap, PruningCurves
+from bertsecrets.measures.base.probe import probe_inputs
+from bertsecrets.measures.registry import measure
+from bertsecrets.models.encoding import Encoded, check_finite, collate, encode
+from bertsecrets.models.loading import OpenModel
+from bertsecrets.progress import progress
+from bertsecrets.settings import Params
+from bertsecrets.texts.glue import Split
+from bertsecrets.texts.metrics import decide, score
+from bertsecrets.texts.tasks import TASKS, Task
+from bertsecrets.types import Measurement
+
+A_STEP = 0.1  # of all heads
+TOKENS = 2048  # in a batch; what gradients need of it is kept until they are computed
+
+
+@measure("head-pruning", title="score with the least important heads removed step by step", source="Michel et al. 2019")
+class HeadPruning(Measure):
+    """Values: `baseline` and `score` [step], accuracy or Pearson's correlation as fractions, and `left` [step].
+
+    `left` is how many heads are left after each step; the last step leaves none. `importance` [layer, head] is that
+    in the whole model, 1 for the only important head of a layer; `removed` [layer, head] the step that removes the
+    head, from 1.
+
+    Samples: `predicted` [step, example], `baseline_predicted` and `target` [example].
+    """
+
+    gradients: ClassVar[bool] = True
+    passes: ClassVar[float] = 3 * (1 + 1 / A_STEP)  # a backward pass costs about two forward ones
+
+    def rows(self, run: Run) -> Split:
+        """Return the validation rows that are measured: at most `grid_limit` of them."""
+        return run.resources.rows.split(run.subject.task, "dev", run.resources.rows.grid_limit)
+
+    def own_settings(self, settings: Params) -> dict[str, Any]:
+        """Return the settings that say where inputs are cut."""
+        return settings.scores.model_dump()
+
+    def check_model(self, classifier: OpenModel) -> None:
+        """Make sure that heads of the model can be disabled, and that their gates have gradients."""
+        skeleton = Engine.open(classifier, ablation=Ablation("zero")).skeleton
+        encoded = probe_inputs(classifier)
+        outputs = classifier.model.config.num_labels
+        gates = np.ones((len(skeleton.layers), skeleton.heads), dtype=bool)
+        loss = loss_of(regression=outputs == 1)
+        gated(skeleton, encoded, np.zeros(len(encoded)), gates, loss)
+
+    def run(self, run: Run) -> Results:
+        """Remove heads until none is left, and score the rows after each step."""
+        opened, rows = run.open("sdpa"), self.rows(run)
+        encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.scores.max_length))
+        engine = Engine.open(opened, run.resources.device, ablation=Ablation("zero"))
+        engine.check_longest(encoded)
+        opened.model.requires_grad_(False)
+        target = np.asarray(rows.targets())
+        steps = len(heads_left(opened.layers * opened.heads))
+        with progress(f"pruning heads of {run.subject}", steps * len(encoded), "example") as shown:
+            path = prune_heads(engine.skeleton, encoded, run.task, target, shown.advance)
+        metric = "pearson" if run.task.regression else "accuracy"
+        baseline, *scores = (score(metric, answers, target) for answers in path.predicted)
+        values = {
+            "baseline": baseline,
+            "score": np.array(scores),
+            "left": np.array(heads_left(opened.layers * opened.heads)[1:]),
+            "importance": path.importance,
+            "removed": path.removed,
+        }
+        samples = {"predicted": path.predicted[1:], "baseline_predicted": path.predicted[0], "target": target}
+        return {self.name: (values, samples)}, len(encoded)
+
+    def degenerate(self, measurement: Measurement) -> str | None:
+        """Return that the model gives a constant answer with all its heads, or that an answer is no number."""
+        return collapsed(measurement)
+
+    def figures(self, measurement: Measurement) -> Iterator[Figure]:
+        """Yield the curve of scores over the share of heads that is removed, and the map of importance."""
+        task = TASKS[measurement.subject.task]
+        heads = np.asarray(measurement.value("removed")).size
+        left = [heads, *measurement.value("left")]
+        scores = [measurement.value("baseline"), *measurement.value("score")]
+        line = [(100 * (1 - count / heads), 100 * one) for count, one in zip(left, scores, strict=True)]
+        yield PruningCurves(
+            "The score with the least important heads removed, a tenth at a time: {who}",
+            {measurement.subject.model: line},
+            pruned="heads",
+            unit="points of " + ("Pearson's correlation" if task.regression else "accuracy"),
+        )
+        yield HeadMap(
+            "Importance of each head by gradients, relative to its layer: {who}",
+            np.asarray(measurement.value("importance")),
+            unit="importance",
+        )
+
+
+@dataclass(frozen=True)
+class Path:
+    """What was removed when, and the answers on the way, the whole model's first."""
+
+    predicted: Shaped[np.ndarray, "steps examples"]
+    importance: Float[np.ndarray, "layers heads"]
+    removed: Shaped[np.ndarray, "layers heads"]
+
+
+def heads_left(heads: int) -> list[int]:
+    """Return how many heads are left before the first step and after each.
+
+    >>> heads_left(12)
+    [12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+    >>> heads_left(144)
+    [144, 130, 116, 102, 88, 74, 60, 46, 32, 18, 4, 0]
+    """
+    return [*range(heads, 0, -max(1, int(A_STEP * heads))), 0]
+
+
+def prune_heads(
+    skeleton: Skeleton,
+    encoded: Encoded,
+    task: Task,
+    target: Sequence[float] | np.ndarray,
+    advance: Callable[[float], Any] = lambda more: None,
+) -> Path:
+    """Remove heads step by step, the least important first, until none is left.
+
+    Args:
+        advance: called with the number of examples done since the last call.
+    """
+    kept = np.ones((len(skeleton.layers), skeleton.heads), dtype=bool)
+    removed = np.zeros(kept.shape, dtype=np.int64)
+    first: np.ndarray | None = None
+    predicted = []
+    counts = heads_left(kept.size)
+    for step, _ in enumerate(counts):
+        logits, importance = gated(skeleton, encoded, target, kept, loss_of(task.regression), advance)
+        predicted.append(decide(task, logits))
+        first = importance if first is None else first
+        if step + 1 < len(counts):
+            order = np.argsort(np.where(kept, importance, np.inf), axis=None, kind="stable")
+            last = order[: counts[step] - counts[step + 1]]
+            kept.flat[last] = False
+            removed.flat[last] = step + 1
+    assert first is not None
+    kind = np.float32 if task.regression else np.int8
+    return Path(np.stack(predicted).astype(kind), first, removed)
+
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def loss_of(regression: bool) -> Loss:
+    """Return the loss that fine-tuning lowers, summed over examples."""
+    if regression:
+        return lambda logits, target: (logits[:, 0] - target.to(logits.dtype)).square().sum()
+    return lambda logits, target: torch.nn.functional.cross_entropy(logits, target.long(), reduction="sum")
+
+
+def gated(
+    skeleton: Skeleton,
+    encoded: Encoded,
+    target: Sequence[float] | np.ndarray,
+    kept: Bool[np.ndarray, "layers heads"],
+    loss: Loss,
+    advance: Callable[[float], Any] = lambda more: None,
+) -> tuple[Float[np.ndarray, "examples outputs"], Float[np.ndarray, "layers heads"]]:
+    """Return the logits with some heads removed, and the importance of every head among those that are kept.
+
+    Raises:
+        UserError: a logit is not finite.
+    """
+    model = skeleton.model
+    truth = torch.as_tensor(np.asarray(target), device=model.device)
+    answers = np.empty((len(encoded), model.config.num_labels), dtype=np.float32)
+    total = torch.zeros(kept.shape, dtype=torch.float32, device=model.device)
+    for rows in of_one_length(encoded, np.arange(len(encoded)), TOKENS):
+        batch = collate(encoded, rows).to(model.device)
+        gates = torch.from_numpy(kept).to(model.device, model.dtype).repeat(len(rows), 1, 1).requires_grad_()
+        logits = skeleton.gated(batch.input_ids, batch.segments, gates).float()
+        check_finite(logits.detach())
+        (slope,) = torch.autograd.grad(loss(logits, truth[torch.from_numpy(rows).to(model.device)]), gates)
+        total += slope.float().abs().sum(0)
+        answers[rows] = logits.detach().cpu().numpy()
+        advance(len(rows))
+    norms = total.norm(dim=1, keepdim=True).clamp(min=1e-20)
+    return answers, (total / norms).cpu().numpy().astype(np.float64)

@@ -1,0 +1,130 @@
+"""The score with the smallest weights set to 0, at growing shares of them (magnitude pruning; claims I1).
+
+All weight matrices of the layers are compared together, as in P20; embeddings, norms, biases, the pooler and the
+classifier stay as they are. Nothing is trained again. The checkpoint on disk is only read.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import nn
+from torch.nn.utils import prune
+from transformers.pytorch_utils import Conv1D
+
+from bertsecrets.errors import NotApplicableError
+from bertsecrets.measures.base import Measure, Results, Run
+from bertsecrets.measures.base.ablation import collapsed
+from bertsecrets.measures.base.figures import Figure, PruningCurves
+from bertsecrets.measures.registry import measure
+from bertsecrets.models.encoding import encode, predict
+from bertsecrets.models.loading import OpenModel
+from bertsecrets.progress import progress
+from bertsecrets.published import p20_pruned_scores
+from bertsecrets.settings import Params
+from bertsecrets.texts.metrics import decide, score
+from bertsecrets.texts.tasks import TASKS
+from bertsecrets.types import Measurement
+
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+IN_A_LAYER = re.compile(r"\.\d+\.")
+
+
+@measure("weight-pruning", title="score with the smallest weights set to 0", source="Gordon et al. 2020; P20")
+class WeightPruning(Measure):
+    """Values: `baseline` and `score` [share], accuracy or Pearson's correlation as fractions, `share` and `pruned`.
+
+    `share` are the shares of the weights that are set to 0, `pruned` the numbers of these weights.
+
+    Samples: `predicted` [share, example], `baseline_predicted` and `target` [example].
+    """
+
+    passes: ClassVar[float] = 1 + len(SHARES)
+
+    def own_settings(self, settings: Params) -> dict[str, Any]:
+        """Return the settings that say where inputs are cut."""
+        return settings.scores.model_dump()
+
+    def check_model(self, classifier: OpenModel) -> None:
+        """Make sure that the model has layers with weight matrices."""
+        layer_modules(classifier.model)
+
+    def run(self, run: Run) -> Results:
+        """Score the validation rows with no weight pruned, then with more and more of them."""
+        opened, rows = run.open("sdpa"), self.rows(run)
+        encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.scores.max_length))
+        modules, device = layer_modules(opened.model), run.resources.device
+        predicted, pruned = [], []
+        with progress(f"pruning weights of {run.subject}", 1 + len(SHARES), "share") as shown:
+            for share in (0.0, *SHARES):
+                pruned.append(prune_smallest(modules, share))
+                predicted.append(decide(run.task, predict(opened.model, encoded, device)))
+                shown.advance()
+        target = np.asarray(rows.targets())
+        metric = "pearson" if run.task.regression else "accuracy"
+        baseline, *scores = (score(metric, answers, target) for answers in predicted)
+        kind = np.float32 if run.task.regression else np.int8
+        samples = {
+            "predicted": np.stack(predicted[1:]).astype(kind),
+            "baseline_predicted": predicted[0].astype(kind),
+            "target": target,
+        }
+        values = {
+            "baseline": baseline,
+            "score": np.array(scores),
+            "share": np.array(SHARES),
+            "pruned": np.array(pruned[1:]),
+        }
+        return {self.name: (values, samples)}, len(encoded)
+
+    def degenerate(self, measurement: Measurement) -> str | None:
+        """Return that the model gives a constant answer before anything is pruned, or that an answer is no number."""
+        return collapsed(measurement)
+
+    def figures(self, measurement: Measurement) -> Iterator[Figure]:
+        """Yield the curve of scores over the share that is pruned, beside P20's points where it has some."""
+        task = TASKS[measurement.subject.task]
+        scores = [measurement.value("baseline"), *measurement.value("score")]
+        shares = [0.0, *measurement.value("share")]
+        curves = {measurement.subject.model: [(100 * x, 100 * y) for x, y in zip(shares, scores, strict=True)]}
+        if (published := p20_pruned_scores(task.name)) is not None:
+            curves["P20, BERT-base"] = [(100 * x, y) for x, y in published.items()]
+        yield PruningCurves(
+            "The score with the smallest weights set to 0: {who}",
+            curves,
+            pruned="weights",
+            unit="points of " + ("Pearson's correlation" if task.regression else "accuracy"),
+        )
+
+
+def layer_modules(model: Any) -> list[Any]:
+    """Return the modules of a model's layers that hold a weight matrix.
+
+    Raises:
+        NotApplicableError: there are none.
+    """
+    found = [
+        module
+        for name, module in model.base_model.named_modules()
+        if isinstance(module, nn.Linear | Conv1D) and IN_A_LAYER.search(f".{name}.")
+    ]
+    if not found:
+        raise NotApplicableError(f"the layers of {type(model).__name__} have no weight matrices that could be pruned")
+    return found
+
+
+def prune_smallest(modules: Sequence[Any], share: float) -> int:
+    """Set this share of the modules' weights to 0, in place: those closest to 0, all modules together.
+
+    Weights that are 0 already count, so that a share includes every smaller one.
+
+    Returns:
+        How many weights these are.
+    """
+    weights = [(module, "weight") for module in modules]
+    count = round(share * sum(module.weight.numel() for module in modules))
+    prune.global_unstructured(weights, pruning_method=prune.L1Unstructured, amount=count)
+    for module, name in weights:
+        prune.remove(module, name)
+    return count

@@ -1,0 +1,195 @@
+"""Pruning of weights and of heads: what is removed, in which order, and what is judged of the scores on the way."""
+
+import numpy as np
+import pytest
+import torch
+from ablation_models import EAGER, FAMILIES, tiny, tokens
+from measurements import estimand, measured, read, verdict
+
+from bertsecrets.ablation.engine import Engine, ablate
+from bertsecrets.ablation.kinds import Ablation
+from bertsecrets.errors import NotApplicableError
+from bertsecrets.measures.head_pruning import gated, heads_left, loss_of, prune_heads
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.measures.weight_pruning import layer_modules, prune_smallest
+from bertsecrets.models.encoding import predict
+from bertsecrets.published import p20, p20_heads_left
+from bertsecrets.report.figures import figures_of
+from bertsecrets.session import Session
+from bertsecrets.settings import JudgeParams
+from bertsecrets.texts.tasks import task
+
+ENCODED = tokens((4, 6, 6, 8, 5))
+ANSWERS = [0, 1, 2, 1, 0]
+
+
+def skeleton(name="Bert"):
+    model = tiny(name)
+    model.model.requires_grad_(False)
+    return Engine.open(model, ablation=Ablation("zero")).skeleton
+
+
+# ---------------------------------------------------------------------- weights
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_smallest_weights_of_all_layers_together_become_zero(name):
+    model = tiny(name).model
+    modules = layer_modules(model)
+    before = torch.cat([module.weight.detach().abs().flatten() for module in modules])
+    others = {key: value.clone() for key, value in model.state_dict().items()}
+    assert prune_smallest(modules, 0.3) == round(0.3 * len(before))
+    after = torch.cat([module.weight.detach().abs().flatten() for module in modules])
+    assert int((after == 0).sum()) == round(0.3 * len(before))
+    assert before[after == 0].max() <= before[after != 0].min()
+    assert torch.equal(after[after != 0], before[after != 0])
+    pruned = {f"{name}.weight" for name, module in model.named_modules() if module in modules}
+    assert set(model.state_dict()) == set(others)
+    assert all(torch.equal(value, others[key]) for key, value in model.state_dict().items() if key not in pruned)
+    assert not any("embed" in key or "classifier" in key or "score" in key or "pooler" in key for key in pruned)
+
+
+def test_growing_shares_give_what_each_alone_would():
+    step_by_step, at_once = tiny("Bert"), tiny("Bert")
+    for share in (0.0, 0.1, 0.4):
+        prune_smallest(layer_modules(step_by_step.model), share)
+    prune_smallest(layer_modules(at_once.model), 0.4)
+    np.testing.assert_array_equal(predict(step_by_step.model, ENCODED), predict(at_once.model, ENCODED))
+
+
+def test_equal_weights_are_pruned_in_the_number_that_was_asked_for():
+    modules = layer_modules(tiny("Bert").model)
+    with torch.no_grad():
+        for module in modules:
+            module.weight.fill_(1)
+    count = prune_smallest(modules, 0.5)
+    assert sum(int((module.weight == 0).sum()) for module in modules) == count
+
+
+def test_a_model_without_weights_in_layers_has_nothing_to_prune():
+    class Bare(torch.nn.Module):
+        base_model = torch.nn.Linear(2, 2)
+
+    with pytest.raises(NotApplicableError, match="no weight matrices that could be pruned"):
+        layer_modules(Bare())
+
+
+# ---------------------------------------------------------------------- heads
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, *EAGER])
+def test_closed_gates_are_the_engines_ablation_by_zero_and_open_ones_the_model(name):
+    kept = np.ones((3, 4), dtype=bool)
+    kept[0, 1] = kept[1, 2] = kept[2, 0] = False
+    model = tiny(name)
+    engine = Engine.open(model, ablation=Ablation("zero"))
+    whole, pruned = ablate(engine, ENCODED, [frozenset(), frozenset({(0, 1), (1, 2), (2, 0)})])
+    model.model.requires_grad_(False)
+    for gates, expected in ((np.ones((3, 4), dtype=bool), whole), (kept, pruned)):
+        logits, importance = gated(engine.skeleton, ENCODED, ANSWERS, gates, loss_of(False))
+        np.testing.assert_allclose(logits, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+        assert (importance > 0).all()
+
+
+@pytest.mark.parametrize("regression", [False, True])
+def test_importance_is_the_slope_of_each_examples_loss(regression):
+    """By finite differences, example by example; the absolute values are added up."""
+    layers, loss, truth = skeleton(), loss_of(regression), torch.tensor(ANSWERS)
+    step, slopes = 1e-2, np.zeros((3, 4))
+    for i, ids in enumerate(ENCODED.input_ids):
+        for head in np.ndindex(3, 4):
+            moved = []
+            for sign in (step, -step):
+                gates = torch.ones(1, 3, 4)
+                gates[0][head] += sign
+                logits = layers.gated(torch.tensor([ids]), None, gates).double()
+                moved.append(float(loss(logits, truth[i : i + 1])))
+            slopes[head] += abs(moved[0] - moved[1]) / (2 * step)
+    found = gated(layers, ENCODED, ANSWERS, np.ones((3, 4), dtype=bool), loss)[1]
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(found, slopes / np.linalg.norm(slopes, axis=1, keepdims=True), atol=0.02)
+
+
+def test_each_step_removes_the_least_important_of_the_heads_that_are_left():
+    layers, truth = skeleton(), np.array(ANSWERS)
+    path = prune_heads(layers, ENCODED, task("mnli"), truth)
+    assert sorted(path.removed.flat) == list(range(1, 13))  # a tenth of 12 heads is one
+    for step in (0, 1, 7):
+        kept = path.removed > step
+        logits, importance = gated(layers, ENCODED, truth, kept, loss_of(False))
+        np.testing.assert_array_equal(path.predicted[step], logits.argmax(1))
+        next_one = np.where(kept, importance, np.inf).argmin()
+        assert path.removed.flat[next_one] == step + 1
+    assert heads_left(12)[-1] == 0
+
+
+# ---------------------------------------------------------------------- claims
+
+
+def pruned_heads(*right: float, left=(75, 50, 25, 0), **more):
+    """Heads removed in steps, with these shares of a thousand answers right, the whole model's first."""
+    answers = np.array([np.arange(1000) < 1000 * share for share in right]).astype(int)
+    values = {"left": np.array(left), "removed": np.arange(100).reshape(10, 10), "baseline": right[0], **more}
+    samples = {"predicted": answers[1:], "baseline_predicted": answers[0], "target": np.ones(1000)}
+    return measured("head-pruning", {**values, "score": np.array(right[1:]), "importance": np.eye(10)}, samples)
+
+
+def test_heads_are_left_as_long_as_every_score_is_nine_tenths():
+    assert read("heads-left", pruned_heads(0.8, 0.75, 0.721, 0.6, 0.5)) == 50
+    assert read("heads-left", pruned_heads(0.8, 0.5, 0.8, 0.8, 0.5)) == 100  # a later rise comes too late
+    assert read("heads-left", pruned_heads(0.8, 0.8, 0.8, 0.8, 0.8)) == 0
+    assert read("heads-left", pruned_heads(0.8, 0.75, 0.721, 0.6, 0.5), keeps=0.7) == 25
+    assert verdict("I4-rte", pruned_heads(0.8, 0.79, 0.79, 0.79, 0.5)).outcome == "reproduced"
+    assert verdict("I4-rte", pruned_heads(0.8, 0.6, 0.6, 0.6, 0.5)).outcome == "deviates"
+
+
+def pruned_weights(*right: float):
+    answers = np.array([np.arange(1000) < 1000 * share for share in right]).astype(int)
+    values = {"share": np.arange(1, 8) / 10, "baseline": right[0], "score": np.array(right[1:])}
+    samples = {"predicted": answers[1:], "baseline_predicted": answers[0], "target": np.ones(1000)}
+    return measured("weight-pruning", values, samples)
+
+
+def test_the_loss_of_pruned_weights_by_hand():
+    weights = pruned_weights(0.8, 0.8, 0.79, 0.77, 0.7, 0.7, 0.6, 0.5)
+    assert read("pruning-loss", weights, share=0.3) == pytest.approx(3)
+    assert read("pruned-score", weights, share=0.7) == pytest.approx(50)
+    assert estimand("pruned-score", weights, share=0.5).notes == ("80.0 with all weights",)
+    assert verdict("I1-rte", weights).outcome == "deviates"
+    assert verdict("I1-rte-falls", weights).outcome == "reproduced"
+    assert verdict("I1-rte", pruned_weights(*[0.8] * 8)).outcome == "reproduced"
+
+
+def test_p20s_survivors_are_counted_in_percent():
+    shares = [sum(map(int, "".join(grid))) / 1.44 for grid in p20()["surviving_heads"]["sst2"].values()]
+    assert p20_heads_left("sst2") == pytest.approx((np.mean(shares), np.std(shares, ddof=1)), abs=1e-3)
+
+
+def test_curves_are_drawn_and_p20s_beside_them():
+    settings = JudgeParams(confidence=0.95, resamples=200, seed=7)
+    (weights,) = figures_of(pruned_weights(0.8, 0.8, 0.79, 0.77, 0.7, 0.7, 0.6, 0.5), settings)
+    assert weights.rows[0] == ("m", 0.0, 80.0)
+    assert weights.rows[-1] == ("P20, BERT-base", 70.0, 49.0)
+    curve, importance = figures_of(pruned_heads(0.8, 0.75, 0.721, 0.6, 0.5), settings)
+    assert [row[1] for row in curve.rows] == [0, 25, 50, 75, 100]
+    assert "Importance" in importance.caption
+
+
+@pytest.mark.parametrize("name", ["weight-pruning", "head-pruning"])
+def test_a_constant_answer_is_no_model_to_prune(name):
+    constant = pruned_heads(1.0, 1.0) if name == "head-pruning" else pruned_weights(*[1.0] * 8)
+    assert get_measure(name).degenerate(constant) == "gives every example the same answer"
+
+
+def test_a_checkpoint_is_pruned_in_memory_alone(quick, tiny_bert, tiny_glue, runs):
+    session = Session(
+        model=str(tiny_bert), store=runs, glue=tiny_glue, device="cpu", allow_unofficial_data=True, offline=True
+    )
+    folder = session.checkpoint(session.subject("rte"))
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    weights, heads = (session.measure(name, task="rte") for name in ("weight-pruning", "head-pruning"))
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    scores = session.measure("scores", task="rte")
+    for pruned in (weights, heads):
+        np.testing.assert_array_equal(pruned.sample("baseline_predicted"), scores.sample("predicted"))
+    assert heads.value("left")[-1] == 0
