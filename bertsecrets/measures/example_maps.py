@@ -91,7 +91,7 @@ class ExampleObserver:
         self.cosine = np.full((examples, layers, heads), np.nan, dtype=np.float32)
         first, self.sep = view.special_ids["cls"], view.special_ids["sep"]
         starts = view.alignment.tokens(view.encoded.input_ids, first)
-        self.cls = starts & (starts.cumsum(1) == 1)
+        self.cls = starts & (starts.cumsum(1) == 1) if first == self.sep else starts  # GPT-2 has one token for both
         self.second = np.maximum.accumulate(view.alignment.part, axis=1) > 0
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
