@@ -67,6 +67,7 @@ OTHERWISE_TRAINED = {
     "frozen": "a model trained on a frozen encoder",
     "last-two-new": "a model trained with its last two layers drawn anew",
     "last-two-trained": "a model of which the last two layers alone were trained",
+    "from-sep": "a model trained to classify from [SEP]",
 }
 
 notebook.show_in_notebooks()

@@ -11,7 +11,7 @@ import numpy as np
 
 from bertsecrets.errors import UserError
 
-Initialisation = Literal["pretrained", "random", "frozen", "untrained", "last-two-new", "last-two-trained"]
+Initialisation = Literal["pretrained", "random", "frozen", "untrained", "last-two-new", "last-two-trained", "from-sep"]
 INITIALISATIONS: tuple[str, ...] = get_args(Initialisation)
 Precision = Literal["auto", "float32", "bfloat16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
@@ -28,7 +28,8 @@ class Subject:
     `frozen` (pretrained encoder, only the classifier trained) or `untrained` (pretrained encoder under a
     fresh classifier, without any training step: the "pretrained" column of K19's table 1 as its code computes it).
     Beyond K19: `last-two-new` (pretrained, but the last two layers with normal weights, and fine-tuned) and
-    `last-two-trained` (pretrained, and of the encoder only the last two layers and the pooler fine-tuned).
+    `last-two-trained` (pretrained, and of the encoder only the last two layers and the pooler fine-tuned), `from-sep`
+    (pretrained and fine-tuned, but the classifier reads the [SEP] that ends an input in place of [CLS]).
     """
 
     model: str

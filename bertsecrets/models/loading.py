@@ -18,6 +18,7 @@ from torch import nn
 
 from bertsecrets.errors import NotApplicableError, RunError, UserError, first_line, shortened
 from bertsecrets.models.families import NO_ANSWERS, READS_NEIGHBOURS, counts_after_padding, own_family, why_no_maps
+from bertsecrets.models.last_token import LAST, SETTING, read_last_token
 from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.memory import MORE_MEMORY, check_memory, memory_errors_in_words
 from bertsecrets.texts.tasks import Task
@@ -194,7 +195,7 @@ def open_classifier(
         attention: the implementation, `eager` or `sdpa`; only `eager` exposes attention weights.
 
     Raises:
-        NotApplicableError: the model has no last two layers.
+        NotApplicableError: the model has no last two layers, or cannot classify from [SEP].
         UserError: the model is not available, has pickled weights, or cannot classify sequences.
     """
     from transformers import AutoModelForSequenceClassification
@@ -230,6 +231,8 @@ def open_classifier(
             torch.manual_seed(seed)
             for layer, drawn_layer in zip(last_layers(model), last_layers(new_model()), strict=True):
                 layer.load_state_dict(drawn_layer.state_dict())
+        if initialisation == "from-sep":
+            read_last_token(model, tokenizer, last_layers(model, 1)[0])
     return OpenModel(model.eval(), tokenizer, ref.identity())
 
 
@@ -383,6 +386,8 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
         )
     _refuse_drawn(ref.path, sorted(drawn))
     _order_classes(model, task, folder)
+    if getattr(config, SETTING, None) == LAST:
+        read_last_token(model, tokenizer, last_layers(model, 1)[0])
     return OpenModel(model.eval(), tokenizer, ref.identity())
 
 

@@ -10,7 +10,8 @@ from zoo import save_family
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.finetune import finetune
-from bertsecrets.models.loading import open_classifier
+from bertsecrets.models.last_token import read_last_token
+from bertsecrets.models.loading import last_layers, open_checkpoint, open_classifier
 from bertsecrets.models.locations import locate
 from bertsecrets.provenance import best_device
 from bertsecrets.settings import FinetuneParams
@@ -99,6 +100,43 @@ def test_layers_that_share_their_weights_have_no_last_two(initialisation, tiny_g
     model = save_family("albert", tmp_path / "albert")
     with pytest.raises(UserError, match="Albert has no last 2 layers with weights of their own"):
         train(model, tiny_glue, tmp_path / "x", initialisation)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_classifier_can_read_the_token_that_ends_an_input(tiny_bert, tiny_glue, tmp_path, precision):
+    """In training, and where its checkpoint is opened again: the plain model, read by hand, says the same."""
+    facts, _ = train(tiny_bert, tiny_glue, tmp_path / "x", "from-sep", precision=precision)
+    assert facts["precision"] == precision
+    opened = open_checkpoint(tmp_path / "x", task("rte"))
+    encoded = encode(load_folder(tiny_glue, task("rte"), "dev"), opened.tokenizer, 64)
+    assert len(set(encoded.lengths)) > 1  # so that some are padded
+    plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / "x").eval()
+    by_hand = []
+    for ids, segments in zip(encoded.input_ids, encoded.segments, strict=True):
+        inputs = {"input_ids": torch.tensor([ids]), "token_type_ids": torch.tensor([segments])}
+        with torch.inference_mode():
+            hidden = plain.bert(**inputs).last_hidden_state[:, -1:]
+            by_hand.append(plain.classifier(plain.bert.pooler(hidden))[0].numpy())
+    np.testing.assert_allclose(predict(opened.model, encoded), by_hand, atol=1e-5)
+    assert np.abs(predict(plain, encoded) - by_hand).max() > 1e-3
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_training_from_sep_differs_from_training_from_cls(tiny_bert, tiny_glue, tmp_path, precision):
+    losses = [
+        train(tiny_bert, tiny_glue, tmp_path / name, name, precision=precision)[0]["loss"]
+        for name in ("from-sep", "pretrained")
+    ]
+    assert losses[0] != losses[1]
+
+
+def test_models_that_cannot_read_sep_are_refused(tiny_bert, tmp_path):
+    with pytest.raises(UserError, match="its inputs do not end with it"):
+        open_classifier(locate(str(save_family("gpt2", tmp_path / "gpt2"))), task("rte"), "from-sep")
+    blind = open_classifier(locate(str(tiny_bert)), task("rte"))
+    torch.nn.init.zeros_(blind.model.classifier.weight)
+    with pytest.raises(UserError, match="it does not read the first token"):
+        read_last_token(blind.model, blind.tokenizer, last_layers(blind.model, 1)[0])
 
 
 def test_untrained_takes_no_step(tiny_bert, tiny_glue, tmp_path):
