@@ -2,7 +2,7 @@
 
 import functools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bertsecrets import __version__
@@ -42,6 +42,8 @@ with from_extra("jinja2"):
     from markupsafe import Markup
 
 NO_EXAMPLES = Examples()
+MOST = 5_000_000  # bytes of a page, which maps of examples must not exceed
+OF_VIEWER = 20_000  # bytes of the viewer's own parts
 
 
 def page(
@@ -66,9 +68,8 @@ def page(
     verdicts = [verdict for of_model in runs.values() for verdict in of_model]
     measurements = unique([measurement for verdict in verdicts for measurement in verdict.measurements])
     cards, figures = cards_of(runs, rerun), paper_figures(measurements, settings)
-    maps = viewer_data(examples)
-    drawn = _Drawn({"strip": strip_spec(), **(viewer_specs() if maps else {})})
-    return _render(
+    render = functools.partial(
+        _render,
         "page.html",
         models=list(runs),
         note=note,
@@ -94,12 +95,8 @@ def page(
         table_1=table_1(measurements),
         score_columns=COLUMNS,
         measurements=measurements,
-        maps=maps,
         map_names=NAMES,
         map_rule=RULE,
-        map_problems=examples.problems,
-        chart=drawn.place,
-        drawn=drawn.as_json,
         json=_json,
         vega=_vega,
         config=CONFIG,
@@ -113,6 +110,17 @@ def page(
         format_number=format_number,
         format_interval=format_interval,
     )
+
+    if not examples.measurements:
+        return _with_maps(render, [], examples.problems)
+    maps = viewer_data(examples, MOST - len(_with_maps(render, [], []).encode()) - OF_VIEWER)
+    too_large = [] if maps else ["any example: the page would be too large"]
+    return _with_maps(render, maps, [*examples.problems, *too_large])
+
+
+def _with_maps(render: Callable[..., str], maps: Sequence[dict[str, Any]], problems: Sequence[str]) -> str:
+    drawn = _Drawn({"strip": strip_spec(), **(viewer_specs() if maps else {})})
+    return render(maps=maps, map_problems=problems, chart=drawn.place, drawn=drawn.as_json)
 
 
 class _Drawn:

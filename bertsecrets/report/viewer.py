@@ -5,6 +5,7 @@ Here are the charts as specifications, into which a script of the page puts the 
 
 import base64
 import gzip
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ with from_extra("altair"):
     import altair as alt
 
 MEASURE = "example-maps"
-SPACE = 2_000_000  # characters of the page that maps may take, so that it stays below 5 MB
+LEVELS = 127  # of the square root of a weight
 NAMES = dict(zip(SIDES, ("pretrained", "fine-tuned"), strict=True))
 RULE = f"the shortest inputs of {SHORTEST} to {LONGEST} word-pieces among those read, one of each label in turn"
 
@@ -57,17 +58,21 @@ def subjects_shown(verdicts: Iterable[Verdict]) -> list[Subject]:
     return [first[name] for name in order if name in first]
 
 
-def viewer_data(examples: Examples) -> list[dict[str, Any]]:
-    """Return what the viewer shows of each checkpoint, as data; examples in turn, as many as there is space for."""
+def viewer_data(examples: Examples, space: int) -> list[dict[str, Any]]:
+    """Return what the viewer shows of each checkpoint, as data; one example of each in turn, while there is space.
+
+    Args:
+        space: characters of the page that are left.
+    """
     several = len({one.subject.model for one in examples.measurements}) > 1
     shown = [_checkpoint(one, several=several) for one in examples.measurements]
-    free = SPACE
+    space -= sum(map(_size, shown))
     for place in range(examples.rows):
         for data, measurement in zip(shown, examples.measurements, strict=True):
             if place < len(measurement.sample("shown")):
                 row = _example(measurement, place, [KINDS.index(name) for name in data["kinds"]])
-                free -= len(row["maps"])
-                if free >= 0:
+                space -= _size(row)
+                if space >= 0:
                     data["rows"].append(row)
     return [data for data in shown if data["rows"]]
 
@@ -104,13 +109,20 @@ def _example(measurement: Measurement, place: int, kinds: Sequence[int]) -> dict
     }
 
 
-def packed(weights: Float[np.ndarray, "*shape"]) -> str:
-    """Return weights from 0 to 1 as text: their square roots in 255ths, one byte each, in gzip and base64.
+def packed(weights: Float[np.ndarray, " sides *shape"]) -> str:
+    """Return weights from 0 to 1 as text: their square roots in 127ths, one byte each, in gzip and base64.
 
-    Of square roots, since most weights are small: near 0.04, steps are 0.002.
+    Of square roots, since most weights are small: near 0.04, steps are 0.003. After the first side come differences
+    from the one before, modulo 256, since fine-tuning changes most maps little: they take half the space.
     """
-    steps = np.rint(255 * np.sqrt(np.clip(weights, 0, 1))).astype(np.uint8)
-    return base64.b64encode(gzip.compress(steps.tobytes(), 9, mtime=0)).decode()
+    steps = np.rint(LEVELS * np.sqrt(np.clip(weights, 0, 1))).astype(np.uint8)
+    changes = np.diff(steps, axis=0, prepend=np.zeros_like(steps[:1]))
+    return base64.b64encode(gzip.compress(changes.tobytes(), 9, mtime=0)).decode()
+
+
+def _size(data: dict[str, Any]) -> int:
+    """Return how many characters of the page data take, at most: a few of them are escaped."""
+    return len(json.dumps(data, separators=(",", ":"))) + 6 * len(data.get("text", ""))
 
 
 def _rounded(values: np.ndarray, digits: int = 3) -> list[Any]:
@@ -169,7 +181,7 @@ def _map() -> alt.TopLevelMixin:
             tooltip=[
                 alt.Tooltip("source:N", title="from"),
                 alt.Tooltip("target:N", title="to"),
-                alt.Tooltip("weight:Q", format=".3f"),
+                alt.Tooltip("weight:Q", format=".2~r"),
             ],
         )
     )

@@ -161,7 +161,7 @@ def test_a_head_is_chosen_by_keyboard_and_its_maps_stand_side_by_side(visit):
     header, first, *_ = weights(page, "after")
     assert (header, first) == (["from, to", "[CLS]", "Ada", "sings", "[SEP]"], ["[CLS]", "0", "0", "1", "0"])
     uniform = [float(cell) for cell in weights(page, "before")[1][1:]]
-    assert uniform == pytest.approx([0.25] * 4, abs=0.003)  # of a byte
+    assert uniform == pytest.approx([0.25] * 4, abs=0.005)  # of a byte
 
 
 def test_another_example_has_maps_of_its_own_words(visit):
@@ -179,7 +179,7 @@ def test_another_example_has_maps_of_its_own_words(visit):
     cell.hover()
     tooltip = page.locator("#vg-tooltip-element.visible")
     tooltip.wait_for()
-    assert re.sub(r"\s+", " ", tooltip.inner_text()) == "from [CLS] to No weight 1.000"
+    assert re.sub(r"\s+", " ", tooltip.inner_text()) == "from [CLS] to No weight 1"
 
 
 def test_a_head_is_chosen_on_the_map_of_heads(visit):

@@ -73,16 +73,18 @@ function chosen() {
   const of = checkpoints[place];
   return { of, example: of.rows[row], layer: Number(chooser.elements.layer.value), head: Number(chooser.elements.head.value) };
 }
-// Both models' maps of all layers and heads, a byte a weight: its square root in 255ths.
+// Both models' maps of all layers and heads, a byte a weight: its square root in 127ths; the second's less the first's.
 async function bytes(example) {
   const zipped = Uint8Array.from(atob(example.maps), (character) => character.charCodeAt(0));
   const whole = new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(whole).arrayBuffer());
+  const steps = new Uint8Array(await new Response(whole).arrayBuffer()), half = steps.length / 2;
+  for (let i = half; i < steps.length; i++) steps[i] += steps[i - half];
+  return steps;
 }
 async function mapOf(side, { of, example, layer, head }) {
   example.bytes ??= bytes(example);
   const size = example.words.length ** 2, start = ((Object.keys(sides).indexOf(side) * of.layers + layer) * of.heads + head) * size;
-  return [...(await example.bytes).slice(start, start + size)].map((byte) => (byte / 255) ** 2);
+  return [...(await example.bytes).slice(start, start + size)].map((step) => (step / 127) ** 2);
 }
 async function drawMap(side, room) {
   const now = chosen(), { words } = now.example, n = words.length;
@@ -142,7 +144,7 @@ async function describe() {
   fill(figures.targets.querySelector("table"), ["to", "model", "mean", "this example"], targets().map((one) => [one.kind, one.side, one.mean, one.here]));
   fill(figures.heads.querySelector("table"), ["layer", ...of.cosine[0].map((_, j) => `head ${j + 1}`)], of.cosine.map((row, i) => [String(i + 1), ...row]));
   Object.keys(sides).forEach((side, place) => {
-    const rows = example.words.map((word, i) => [word, ...maps[place].slice(i * n, (i + 1) * n)]);
+    const rows = example.words.map((word, i) => [word, ...maps[place].slice(i * n, (i + 1) * n).map((weight) => Number(weight.toPrecision(2)))]);
     fill(figures[side].querySelector("table"), ["from, to", ...example.words], rows);
   });
   section.querySelector(".sentence").textContent = `“${example.text}” (${example.label})`;
