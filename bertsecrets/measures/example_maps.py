@@ -14,12 +14,14 @@ from jaxtyping import Bool, Float, Int
 from bertsecrets.errors import UserError
 from bertsecrets.measures.attention_change import map_cosine
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
+from bertsecrets.measures.base.figures import Figure, HeadMap
 from bertsecrets.measures.base.needs import PretrainedTwin
 from bertsecrets.measures.base.observers import of_batch
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
 from bertsecrets.settings import Params
+from bertsecrets.types import Measurement
 
 SHOWN = 6  # examples whose whole maps are kept
 SHORTEST, LONGEST = 8, 40  # word-pieces of such an example
@@ -61,6 +63,12 @@ class ExampleMaps(AttentionMeasure):
         if not shown:
             raise UserError(f"none of the {len(rows)} inputs read has {SHORTEST} to {LONGEST} word-pieces")
         return ExampleObserver(view, shown)
+
+    def figures(self, measurement: Measurement) -> Iterator[Figure]:
+        """Yield the map of similarities; the examples' own maps are for the page's viewer."""
+        cosine = np.asarray(measurement.value("cosine"))
+        caption = f"Similarity of each head's maps before and after fine-tuning, {measurement.examples} inputs: {{who}}"
+        yield HeadMap(caption, cosine, unit="cosine similarity", low=float(np.nanmin(cosine)))
 
 
 def short_examples(
