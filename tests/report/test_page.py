@@ -130,7 +130,7 @@ def test_several_models_stand_side_by_side():
     elsewhere = Verdict(of_id("D2-sst2"), "deviates", "why", observed=1.0)
     again = ["bertsecrets", "report", "--offline"]
     shown = page({MODEL: [one, elsewhere], "b": [other, absent]}, SETTINGS, rerun=again)
-    heads = re.findall(r'<th scope="col" data-task="(\w+)">[^<]*<small>(.*?)</small>', shown)
+    heads = re.findall(r'<th scope="col" data-task="(\w+)"[^>]*>[^<]*<small>(.*?)</small>', shown)
     assert heads == [("sst2", MODEL), ("rte", MODEL), ("rte", "b")]  # of each task, models side by side
     assert len(set(re.findall(r'<details class="card" id="(.*?)"', shown))) == 3
     head = visible(shown[: shown.index('<section id="overview"')])

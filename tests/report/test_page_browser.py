@@ -92,6 +92,20 @@ def test_filters_leave_what_was_asked_for(visit):
     assert shown(page, ".beside") == 0
 
 
+def test_one_of_several_models_is_looked_at_alone(browser, tmp_path):
+    file = tmp_path / "report.html"
+    file.write_text(report_page({MODEL: verdicts(), "./b": verdicts()[:2]}, SETTINGS), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    columns = shown(page, ".matrix thead th")
+    page.locator("select[name=model]").select_option("./b")
+    assert page.locator("output").inner_text() == "2 of 10 shown"
+    assert (shown(page, "tr.claim"), shown(page, ".card"), shown(page, ".matrix thead th")) == (2, 2, 2)
+    page.get_by_role("button", name="Show all").click()
+    page.wait_for_function("() => document.querySelector('output').textContent === '10 of 10 shown'")
+    assert shown(page, ".matrix thead th") == columns
+
+
 def test_a_cell_opens_its_card_by_mouse_and_by_keyboard(visit):
     page = visit()
     page.locator('a.cell[href="#C1p-rte"]').click()

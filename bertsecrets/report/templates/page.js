@@ -39,15 +39,17 @@ addEventListener("hashchange", reveal);
 all("a.cell[href]").forEach((cell) => cell.addEventListener("click", () => setTimeout(reveal)));
 reveal();
 
-// Filters: by task, by section of the paper, by outcome.
+// Filters: by task, by model, by section of the paper, by outcome.
 const form = document.querySelector(".filters");
 function filter() {
   const wanted = Object.fromEntries(new FormData(form));
-  const fits = (part) => ["task", "outcome"].every((name) => !wanted[name] || part.dataset[name] === wanted[name]);
+  const is = (part, ...names) => names.every((name) => !wanted[name] || part.dataset[name] === wanted[name]);
+  const fits = (part) => is(part, "task", "model", "outcome");
   all("tbody[data-family], .family").forEach((part) => { part.hidden = Boolean(wanted.family) && part.dataset.family !== wanted.family; });
-  all("th[data-task], .beside").forEach((part) => { part.hidden = Boolean(wanted.task) && part.dataset.task !== wanted.task; });
+  all("th[data-task]").forEach((part) => { part.hidden = !is(part, "task", "model"); });
+  all(".beside").forEach((part) => { part.hidden = !is(part, "task"); });
   all(".matrix td").forEach((cell) => {
-    cell.hidden = Boolean(wanted.task) && cell.dataset.task !== wanted.task;
+    cell.hidden = !is(cell, "task", "model");
     cell.classList.toggle("other", !fits(cell));
   });
   all(".matrix .claim").forEach((row) => { row.hidden = !all("td[data-outcome]", row).some(fits); });
