@@ -24,6 +24,7 @@ from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import Encoded, check_finite, collate, encode
 from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.loss import Loss, loss_of
 from bertsecrets.progress import progress
 from bertsecrets.settings import Params
 from bertsecrets.texts.glue import Split
@@ -162,16 +163,6 @@ def prune_heads(
     assert first is not None
     kind = np.float32 if task.regression else np.int8
     return Path(np.stack(predicted).astype(kind), first, removed)
-
-
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-
-
-def loss_of(regression: bool) -> Loss:
-    """Return the loss that fine-tuning lowers, summed over examples."""
-    if regression:
-        return lambda logits, target: (logits[:, 0] - target.to(logits.dtype)).square().sum()
-    return lambda logits, target: torch.nn.functional.cross_entropy(logits, target.long(), reduction="sum")
 
 
 def gated(

@@ -9,10 +9,11 @@ from measurements import estimand, measured, read, verdict
 from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.kinds import Ablation
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.measures.head_pruning import gated, heads_left, loss_of, prune_heads
+from bertsecrets.measures.head_pruning import gated, heads_left, prune_heads
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.measures.weight_pruning import layer_modules, prune_smallest
 from bertsecrets.models.encoding import predict
+from bertsecrets.models.loss import loss_of
 from bertsecrets.published import p20, p20_heads_left
 from bertsecrets.report.figures import figures_of
 from bertsecrets.session import Session
@@ -94,7 +95,11 @@ def test_closed_gates_are_the_engines_ablation_by_zero_and_open_ones_the_model(n
 @pytest.mark.parametrize("regression", [False, True])
 def test_importance_is_the_slope_of_each_examples_loss(regression):
     """By finite differences, example by example; the absolute values are added up."""
-    layers, loss, truth = skeleton(), loss_of(regression), torch.tensor(ANSWERS)
+    layers, truth = skeleton(), torch.tensor(ANSWERS)
+
+    def loss(logits, target):
+        return loss_of(regression)(logits[:, :1] if regression else logits, target)
+
     step, slopes = 1e-2, np.zeros((3, 4))
     for i, ids in enumerate(ENCODED.input_ids):
         for head in np.ndindex(3, 4):

@@ -1,0 +1,91 @@
+"""How broad attention is, how alike heads are, and what attention to [SEP] does (claims I5 to I8)."""
+
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from bertsecrets.bootstrap import column_means
+from bertsecrets.claims.estimand import Estimand, by_layer, clusters_of
+from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.errors import NotApplicableError
+from bertsecrets.types import Measurement
+
+STATISTICS = Need("head-statistics")
+
+
+@quantity("lower-breadth", unit="bits", statistics=STATISTICS)
+def lower_breadth(statistics: Measurement) -> Estimand:
+    """Return the mean entropy of attention in the lower half of the layers minus that in the upper half."""
+    layers = by_layer(statistics, "entropy")
+    half = layers.shape[1] // 2
+    if not half:
+        raise NotApplicableError("a model of one layer has no lower half")
+    note = ", ".join(f"{one:.2f}" for one in layers.mean(0))
+    return Estimand.of(
+        layers,
+        lambda mean: mean[..., :half].mean(-1) - mean[..., -half:].mean(-1),
+        f"layers 1 on: {note}",
+        clusters=clusters_of(statistics),
+    )
+
+
+@quantity("layer-likeness", unit="bits", statistics=STATISTICS)
+def layer_likeness(statistics: Measurement) -> Estimand:
+    """Return the divergence of two heads of different layers minus that of two heads of one layer."""
+    block = np.stack([statistics.sample(name).astype(np.float64) for name in ("between", "within")], axis=1)
+    there = np.asarray(~np.isnan(block).any(1))
+    if not there.any():
+        raise NotApplicableError("the model has no two heads in one layer, or only one layer")
+    between, within = column_means(block)[0]
+    note = f"different layers {between:.3f}, one layer {within:.3f}"
+    return Estimand.of(
+        block[there],
+        lambda mean: mean[..., 0] - mean[..., 1],
+        note,
+        clusters=_some(clusters_of(statistics), there),
+    )
+
+
+def _some(clusters: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+    """Return the clusters of some rows, numbered from 0 again."""
+    return None if clusters is None else np.unique(clusters[rows], return_inverse=True)[1]
+
+
+@quantity("norm-lag", unit="share", norms=Need("norm-attention"))
+def norm_lag(norms: Measurement, kind: Literal["sep", "cls"] = "sep") -> Estimand:
+    """Return the share of [SEP] in attention by weights minus that by norms, mean over all heads.
+
+    Args:
+        kind: `sep` for all [SEP]s together, or `cls`.
+    """
+    by_weight, by_norm = (by_layer(norms, f"{kind}_by_{by}") for by in ("weight", "norm"))
+    if np.isnan(by_weight).all():
+        raise NotApplicableError(f"the model has no [{kind.upper()}]")
+    block = np.stack([by_weight.mean(1), by_norm.mean(1)], axis=1)
+    weight, norm = column_means(block)[0]
+    note = f"by weights {weight:.3f}, by norms {norm:.3f}"
+    return Estimand.of(block, lambda mean: mean[..., 0] - mean[..., 1], note, clusters=clusters_of(norms))
+
+
+@quantity("sep-gradient-ratio", unit="ratio", within=(0, float("inf")), slopes=Need("attention-gradients"))
+def sep_gradient_ratio(slopes: Measurement, above: float = 1 / 3) -> Estimand:
+    """Return the absolute gradient of the loss by a weight on [SEP], divided by that by a weight on another token.
+
+    Means over the heads of the layers above a depth, and over examples.
+
+    Args:
+        above: the share of the layers that are left out, from the first.
+    """
+    if np.isnan(slopes.value("sep")).all():
+        raise NotApplicableError("the model has no [SEP]")
+    sep, other = (by_layer(slopes, kind) for kind in ("sep", "other"))
+    first = round(above * sep.shape[1])
+    block: Float[np.ndarray, "examples 2"] = np.stack([one[:, first:].mean(1) for one in (sep, other)], axis=1)
+    by_depth = ", ".join(f"{one:.2f}" for one in column_means(sep)[0] / column_means(other)[0])
+    return Estimand.of(
+        block,
+        lambda mean: mean[..., 0] / mean[..., 1],
+        f"from layer {first + 1} on; layers 1 on: {by_depth}",
+        clusters=clusters_of(slopes),
+    )

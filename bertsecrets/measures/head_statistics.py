@@ -1,0 +1,112 @@
+"""How broad each head's attention is, and how far heads are from each other (Clark et al. 2019).
+
+Entropy and Jensen-Shannon divergence are those of the rows of a map, in bits, averaged over its L rows. The divergence
+of two heads is the entropy of their mean minus the mean of their entropies: 0 where both attend alike, 1 where they
+attend to different tokens.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun
+from bertsecrets.measures.base.figures import Figure, HeadMap
+from bertsecrets.measures.registry import measure
+from bertsecrets.models.attention import Maps, Observer
+from bertsecrets.models.encoding import Batch
+from bertsecrets.types import Measurement
+
+COMPARED = 64  # examples on which every two heads are compared, evenly taken from all
+
+
+def row_entropy(maps: Float[torch.Tensor, "*any tokens tokens"], length: int) -> Float[torch.Tensor, "*any"]:
+    """Return the entropy of maps' rows in bits, mean over the L rows; rows of padding are 0.
+
+    >>> row_entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), 2).item()
+    0.5
+    """
+    return torch.special.entr(maps).sum((-2, -1)) / (length * math.log(2))
+
+
+def divergences(maps: Float[torch.Tensor, "heads tokens tokens"]) -> Float[np.ndarray, "heads heads"]:
+    """Return the Jensen-Shannon divergence of every two heads in bits, mean over the rows of their maps."""
+    heads, length = maps.shape[:2]
+    entropy = row_entropy(maps, length)
+    found = torch.zeros(heads, heads, dtype=maps.dtype, device=maps.device)
+    for one in range(heads - 1):
+        both = row_entropy((maps[one] + maps[one + 1 :]) / 2, length)
+        found[one, one + 1 :] = (both - (entropy[one] + entropy[one + 1 :]) / 2).clamp(min=0)
+    return (found + found.T).cpu().numpy().astype(np.float64)
+
+
+class HeadObserver:
+    """Observer of one model: entropies, and on some examples the divergence of every two heads of all layers."""
+
+    pairs = False
+
+    def __init__(self, examples: int, layers: int, heads: int):
+        self.layers = layers
+        self.entropy = np.full((examples, layers, heads), np.nan, dtype=np.float32)
+        self.compared = np.zeros(examples, dtype=bool)
+        self.compared[np.linspace(0, examples - 1, min(COMPARED, examples)).astype(int)] = True
+        self.total = np.zeros((layers * heads, layers * heads))
+        self.within, self.between = (np.full(examples, np.nan, dtype=np.float32) for _ in range(2))
+        layer_of = np.repeat(np.arange(layers), heads)
+        self.same = (layer_of[:, None] == layer_of) & ~np.eye(layers * heads, dtype=bool)
+        self.other = layer_of[:, None] != layer_of
+        self.held: list[list[torch.Tensor]] = []  # maps of this batch's compared rows, by row and layer
+
+    def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+        """See one layer of one batch."""
+        lengths = batch.lengths.tolist()
+        entropies = [row_entropy(of_row, length) for of_row, length in zip(maps, lengths, strict=True)]
+        self.entropy[batch.indices, layer] = torch.stack(entropies).cpu().numpy()
+        rows = np.flatnonzero(self.compared[batch.indices])
+        if layer == 0:
+            self.held = [[] for _ in rows]
+        for held, row in zip(self.held, rows, strict=True):
+            held.append(maps[row, :, : lengths[row], : lengths[row]].clone())
+        if layer == self.layers - 1:
+            for held, row in zip(self.held, rows, strict=True):
+                self._compare(int(batch.indices[row]), torch.cat(held))
+            self.held = []
+
+    def _compare(self, example: int, maps: Float[torch.Tensor, "heads tokens tokens"]) -> None:
+        found = divergences(maps)
+        self.total += found
+        for where, chosen in ((self.within, self.same), (self.between, self.other)):
+            if chosen.any():
+                where[example] = found[chosen].mean()
+
+    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return values and samples of `HeadStatistics`."""
+        values = {
+            "entropy": self.entropy.mean(0, dtype=np.float64),
+            "divergence": self.total / max(int(self.compared.sum()), 1),
+        }
+        return values, {"entropy": self.entropy, "within": self.within, "between": self.between}
+
+
+@measure("head-statistics", title="entropy of each head, divergence of every two", source="Clark et al. 2019")
+class HeadStatistics(AttentionMeasure):
+    """Values: `entropy` [layer, head] and `divergence` [head, head] in bits, heads of all layers in one row.
+
+    Samples: `entropy` [example, layer, head]; `within` and `between` [example], the mean divergence of two heads of one
+    layer and of different layers, NaN for examples on which heads are not compared: at most 64 are, evenly taken.
+    """
+
+    common: ClassVar[bool] = False
+    curves = ("entropy",)
+
+    def observer(self, view: AttentionRun) -> Observer:
+        """Return the observer of both."""
+        return HeadObserver(*view.shape)
+
+    def figures(self, measurement: Measurement) -> Iterator[Figure]:
+        """Yield the map of entropies."""
+        values = np.asarray(measurement.value("entropy"))
+        yield HeadMap("Entropy of each head's attention: {who}", values, unit="bits", high=float(np.nanmax(values)))

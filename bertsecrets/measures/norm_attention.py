@@ -1,0 +1,137 @@
+"""Attention to [CLS] and [SEP] by the norms of what is handed on, beside that by weights (Kobayashi et al. 2020).
+
+A head adds a[i,j] f(x[j]) to token i for every token j: f is the value projection and the head's part of the output
+projection. A large weight on a short vector moves little; the norm |a[i,j] f(x[j])| says how much of a token is used.
+Both are given as the share of [CLS], or of all [SEP]s together, in each row, averaged over the rows of a map.
+"""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from bertsecrets.ablation.bert_layer import Block
+from bertsecrets.errors import NotApplicableError
+from bertsecrets.measures.base import AttentionMeasure, AttentionRun
+from bertsecrets.measures.base.figures import Figure, LayerCurves
+from bertsecrets.measures.base.observers import mean_over_present
+from bertsecrets.measures.base.probe import check_present
+from bertsecrets.measures.registry import measure
+from bertsecrets.models.attention import Maps, Observer
+from bertsecrets.models.encoding import Batch
+from bertsecrets.models.loading import OpenModel, special_ids
+from bertsecrets.types import Measurement
+
+KINDS = ("cls", "sep")
+
+
+class NormObserver:
+    """Observer of one model: the share of special tokens by weights and by norms, [example, layer, head].
+
+    It reads the value projections as the model computes them, until `compute` is called.
+    """
+
+    pairs = False
+
+    def __init__(self, examples: int, model: Any, layers: int, heads: int, ids: dict[str, int | None]):
+        self.blocks, self.ids = blocks_of(model, layers, heads), ids
+        self.values: dict[torch.nn.Module, torch.Tensor] = {}
+        projections = {block.value for block in self.blocks}
+        self.handles = [module.register_forward_hook(self._keep) for module in projections]
+        names = (f"{kind}_by_{by}" for kind in KINDS for by in ("weight", "norm"))
+        self.shares = {name: np.full((examples, layers, heads), np.nan, dtype=np.float32) for name in names}
+
+    def _keep(self, module: torch.nn.Module, _inputs: Any, output: torch.Tensor) -> None:
+        self.values[module] = output
+
+    def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+        """See one layer of one batch, whose values have just been computed."""
+        block = self.blocks[layer]
+        weighted = maps * handed_on(block, self.values[block.value])[:, :, None]
+        for by, of_rows in (("weight", maps), ("norm", weighted)):
+            for kind in KINDS:
+                if (token := self.ids[kind]) is None:
+                    continue
+                here = (batch.input_ids == token) & batch.mask
+                share = _share(of_rows, here) / batch.lengths[:, None]
+                share = share.masked_fill(~here.any(-1, keepdim=True), torch.nan)
+                self.shares[f"{kind}_by_{by}"][batch.indices, layer] = share.cpu().numpy()
+
+    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return values and samples of `NormAttention`."""
+        for handle in self.handles:
+            handle.remove()
+        self.values.clear()
+        means = mean_over_present(self.shares)
+        return {name: means[name] for name in self.shares}, dict(self.shares)
+
+
+def handed_on(
+    block: Block, values: Float[torch.Tensor, "rows tokens width"]
+) -> Float[torch.Tensor, "rows heads tokens"]:
+    """Return the norm of what each head hands on of each token if all its attention is there: of f(x)."""
+    by_head = block.split(values.float())
+    output = block.output.weight.float().unflatten(1, (block.heads, -1))  # [width, heads, size]
+    squares = torch.einsum("whs,wht->hst", output, output)
+    return torch.einsum("rhns,hst,rhnt->rhn", by_head, squares, by_head).clamp(min=0).sqrt()
+
+
+def _share(
+    of_rows: Float[torch.Tensor, "rows heads tokens tokens"], here: torch.Tensor
+) -> Float[torch.Tensor, "rows heads"]:
+    """Return the share of the marked tokens in each row, added up over the rows; rows of padding have none."""
+    marked = (of_rows * here[:, None, None]).sum(-1)
+    return (marked / of_rows.sum(-1).clamp(min=1e-12)).sum(-1)
+
+
+def blocks_of(model: Any, layers: int, heads: int) -> list[Block]:
+    """Return the layers of a model that is built like BERT; one that all layers share stands for each.
+
+    Raises:
+        NotApplicableError: the model is not built like BERT.
+    """
+    found = [block for module in model.modules() if (block := Block.of(module, heads)) is not None]
+    if len(found) == 1:
+        return found * layers
+    if len(found) != layers:
+        raise NotApplicableError(f"{type(model).__name__} is not built like BERT, so a head's output cannot be told")
+    return found
+
+
+@measure("norm-attention", title="attention to [CLS] and [SEP] by norms", source="Kobayashi et al. 2020")
+class NormAttention(AttentionMeasure):
+    """Values: `cls_by_weight`, `cls_by_norm`, `sep_by_weight`, `sep_by_norm`, each [layer, head].
+
+    Samples: the same, [example, layer, head].
+    """
+
+    common: ClassVar[bool] = False
+    curves = ("sep_by_weight", "sep_by_norm")
+
+    def observer(self, view: AttentionRun) -> Observer:
+        """Return the observer of both tokens."""
+        examples, layers, heads = view.shape
+        return NormObserver(examples, view.tuned.model, layers, heads, view.special_ids)
+
+    def check_model(self, classifier: OpenModel) -> None:
+        """Make sure that maps and a head's output can be read, and that a special token stands in the inputs."""
+        check_present(classifier, special_ids(classifier.tokenizer).values(), "[CLS] or [SEP]")
+        blocks_of(classifier.model, classifier.layers, classifier.heads)
+        super().check_model(classifier)
+
+    def figures(self, measurement: Measurement) -> Iterator[Figure]:
+        """Yield the share of [SEP] by layer, by weights and by norms; nothing if the model has no such token."""
+        curves = {
+            f"[{kind.upper()}] by {by}s": np.asarray(measurement.value(f"{kind}_by_{by}")).mean(1)
+            for kind in KINDS
+            for by in ("weight", "norm")
+            if not np.isnan(measurement.value(f"{kind}_by_{by}")).all()
+        }
+        if curves:
+            yield LayerCurves(
+                "Share of [CLS] and [SEP] in attention, by weights and by norms, mean over heads: {who}",
+                curves,
+                unit="share",
+            )

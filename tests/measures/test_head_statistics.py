@@ -1,0 +1,202 @@
+"""Statistics of heads: entropy and divergence, attention by norms, gradients by weights; each against another route."""
+
+import numpy as np
+import pytest
+import torch
+from measurements import gridded, measured, read, verdict
+from scipy.spatial.distance import jensenshannon
+from scipy.stats import entropy
+from tiny import CONFIGS, family, opened, plain_maps, some_inputs
+
+from bertsecrets.errors import NotApplicableError
+from bertsecrets.measures import head_statistics
+from bertsecrets.measures.attention_gradients import attention_slopes, marked, mean_slope
+from bertsecrets.measures.head_statistics import HeadObserver, divergences, row_entropy
+from bertsecrets.measures.norm_attention import NormObserver, blocks_of
+from bertsecrets.models.attention import Pass
+from bertsecrets.models.encoding import Encoded, collate
+from bertsecrets.models.loss import loss_of
+from bertsecrets.session import Session
+
+ENCODED = some_inputs(9)
+IDS = {"cls": 2, "sep": 3}
+
+
+# ---------------------------------------------------------------------- entropy and divergence
+
+
+def test_the_entropy_of_attention_is_that_of_its_rows():
+    """Four equal weights carry two bits, one weight none; padding, all 0, carries nothing."""
+    maps = torch.zeros(4, 4)
+    maps[:2, 0] = 1
+    assert row_entropy(maps, 2).item() == 0
+    assert row_entropy(torch.full((4, 4), 0.25), 4).item() == pytest.approx(2)
+
+
+def test_divergence_is_scipys_squared_distance_averaged_over_rows():
+    maps = torch.randn(5, 7, 7, generator=torch.Generator().manual_seed(1)).softmax(-1)
+    expected = [[np.mean(jensenshannon(a.T, b.T, base=2) ** 2) for b in maps.numpy()] for a in maps.numpy()]
+    np.testing.assert_allclose(divergences(maps), expected, atol=1e-5)
+
+
+def test_heads_that_attend_to_different_tokens_are_one_bit_apart():
+    maps = torch.zeros(2, 3, 3)
+    maps[0, :, 0] = maps[1, :, 1] = 1
+    np.testing.assert_allclose(divergences(maps), [[0, 1], [1, 0]], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["bert", "albert", "gpt2", "distilbert"])
+def test_statistics_of_a_stream_are_those_of_each_example_alone(name, monkeypatch):
+    monkeypatch.setattr(head_statistics, "COMPARED", 4)
+    model = family(name)
+    observer = HeadObserver(len(ENCODED), 3, 4)
+    Pass(opened(model)).feed(ENCODED, [observer])
+    values, samples = observer.compute()
+    compared = np.flatnonzero(~np.isnan(samples["between"]))
+    assert compared.tolist() == [0, 2, 5, 8]
+    total = np.zeros((12, 12))
+    for i in range(len(ENCODED)):
+        maps = plain_maps(model, ENCODED, i)
+        np.testing.assert_allclose(samples["entropy"][i], entropy(maps.numpy(), base=2, axis=-1).mean(-1), atol=1e-4)
+        if i in compared:
+            found = divergences(maps.flatten(0, 1))
+            total += found
+            blocks = found.reshape(3, 4, 3, 4)
+            within = sum(blocks[layer, :, layer].sum() for layer in range(3))
+            assert samples["within"][i] == pytest.approx(within / (3 * 4 * 3), abs=1e-5)
+            assert samples["between"][i] == pytest.approx((found.sum() - within) / (12 * 8), abs=1e-5)
+    np.testing.assert_allclose(values["divergence"], total / 4, atol=1e-5)
+
+
+# ---------------------------------------------------------------------- norms
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "albert", "distilbert", "electra"])
+def test_norms_are_those_of_the_vectors_that_a_head_adds(name):
+    """By the whole vectors of each token and head, one example alone."""
+    model = family(name)
+    heads, observer = 4, NormObserver(len(ENCODED), model, 3, 4, IDS)
+    Pass(opened(model)).feed(ENCODED, [observer])
+    values, samples = observer.compute()
+    assert not any(module._forward_hooks for module in model.modules())
+    blocks, i = blocks_of(model, 3, heads), 5
+    seen: list[torch.Tensor] = []
+    handles = [block.value.register_forward_hook(lambda _m, _i, out: seen.append(out[0])) for block in set(blocks)]
+    maps = plain_maps(model, ENCODED, i)
+    for handle in handles:
+        handle.remove()
+    ids = np.array(ENCODED.input_ids[i])
+    for layer, (block, value) in enumerate(zip(blocks, seen, strict=True)):
+        size = value.shape[1] // heads
+        for head in range(heads):
+            columns = slice(head * size, (head + 1) * size)
+            moved = value[:, columns] @ block.output.weight[:, columns].T  # [token, width]
+            norms = (maps[layer, head][:, :, None] * moved[None]).norm(dim=-1).detach().numpy()
+            for kind, token in IDS.items():
+                by_norm = (norms[:, ids == token].sum(1) / norms.sum(1)).mean()
+                by_weight = maps[layer, head].numpy()[:, ids == token].sum(1).mean()
+                assert samples[f"{kind}_by_norm"][i, layer, head] == pytest.approx(by_norm, abs=1e-4)
+                assert samples[f"{kind}_by_weight"][i, layer, head] == pytest.approx(by_weight, abs=1e-5)
+    assert values["sep_by_norm"].shape == (3, 4)
+
+
+def test_an_architecture_unlike_bert_has_no_norms():
+    with pytest.raises(NotApplicableError, match="not built like BERT"):
+        blocks_of(family("gpt2"), 3, 4)
+
+
+# ---------------------------------------------------------------------- gradients
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_gradients_by_attention_do_not_depend_on_the_batch(name):
+    model, loss = family(name), loss_of(False)
+    targets = torch.tensor([0, 1, 1, 0, 1, 0, 0, 1, 1])
+    together = attention_slopes(model, batch := collate(ENCODED, np.arange(9)), targets, loss)
+    for i in (0, 4):
+        alone = attention_slopes(model, collate(ENCODED, np.array([i])), targets[i : i + 1], loss)
+        length = int(batch.lengths[i])
+        for one, other in zip(together, alone, strict=True):
+            torch.testing.assert_close(one[i, :, :length, :length], other[0], rtol=1e-3, atol=1e-5)
+
+
+def test_a_gradient_is_what_a_small_change_of_a_weight_does_to_the_loss():
+    """In the last layer, by finite differences: a hook adds a little to one weight before it meets the values."""
+    model = family("bert")
+    batch, target, loss = collate(ENCODED, np.array([3])), torch.tensor([1]), loss_of(False)
+    found = attention_slopes(model, batch, target, loss)[-1][0]
+    attention = model.bert.encoder.layer[-1].attention
+    heads, step = 4, 1e-2
+    for head, i, j in ((0, 0, 0), (1, 0, 2), (3, 0, int(batch.lengths[0]) - 1)):
+        losses = []
+        for sign in (step, -step):
+
+            def moved(_module, inputs, sign=sign, head=head, i=i, j=j):
+                context = inputs[0].clone()
+                values = attention.self.value.last[0]  # [token, width]
+                size = values.shape[-1] // heads
+                columns = slice(head * size, (head + 1) * size)
+                context[0, i, columns] += sign * values[j, columns]
+                return (context, *inputs[1:])
+
+            def keep(module, _inputs, output):
+                module.last = output
+
+            handles = [
+                attention.self.value.register_forward_hook(keep),
+                attention.output.dense.register_forward_pre_hook(moved),
+            ]
+            with torch.no_grad():
+                losses.append(float(loss(model(**batch.inputs()).logits, target)))
+            for handle in handles:
+                handle.remove()
+        assert float(found[head, i, j]) == pytest.approx(abs(losses[0] - losses[1]) / (2 * step), rel=0.05, abs=1e-4)
+
+
+def test_tokens_are_special_or_others_and_padding_is_none():
+    batch = collate(Encoded([[2, 7, 8, 3, 9, 3], [2, 7, 3]], None, 0), np.array([0, 1]))
+    marks = marked(batch, IDS)
+    assert marks["sep"].int().tolist() == [[0, 0, 0, 1, 0, 1], [0, 0, 1, 0, 0, 0]]
+    assert marks["other"].int().tolist() == [[0, 1, 1, 0, 1, 0], [0, 1, 0, 0, 0, 0]]
+    slopes = torch.ones(2, 1, 6, 6)
+    slopes[1, :, 3:] = slopes[1, :, :, 3:] = 9  # of padding: never counted
+    assert mean_slope(slopes, marks["sep"], batch.mask).tolist() == [[1], [1]]
+    assert torch.isnan(mean_slope(slopes, torch.zeros_like(batch.mask), batch.mask)).all()
+
+
+# ---------------------------------------------------------------------- claims
+
+
+def test_what_is_judged_by_hand():
+    some = np.random.default_rng(1).normal(0, 0.01, (100, 6, 2))
+    falling = gridded("head-statistics", entropy=some + np.linspace(4, 2, 6)[:, None])
+    assert read("lower-breadth", falling) == pytest.approx(4 - 0.4 - 2.4, abs=0.01)
+    slopes = gridded("attention-gradients", sep=abs(some) + 0.1, other=abs(some) + 0.4, cls=abs(some))
+    assert read("sep-gradient-ratio", slopes) == pytest.approx(0.26, abs=0.01)
+    assert verdict("I5-rte", slopes).outcome == "reproduced"
+    norms = gridded("norm-attention", sep_by_weight=some + 0.5, sep_by_norm=some + 0.2)
+    assert read("norm-lag", norms) == pytest.approx(0.3)
+    assert verdict("I8-rte", norms).outcome == "reproduced"
+
+
+def test_heads_are_compared_on_the_examples_that_have_them():
+    within = np.full(100, np.nan)
+    within[::2] = 0.2
+    statistics = measured("head-statistics", {}, {"within": within, "between": within + 0.1, "cluster": np.arange(100)})
+    assert read("layer-likeness", statistics) == pytest.approx(0.1)
+    assert verdict("I6-rte", statistics).outcome == "reproduced"
+    with pytest.raises(NotApplicableError, match="no two heads"):
+        read("layer-likeness", measured("head-statistics", {}, {"within": within * np.nan, "between": within}))
+
+
+@pytest.mark.parametrize("name", ["head-statistics", "norm-attention", "attention-gradients"])
+def test_a_checkpoint_is_measured_and_its_figure_drawn(name, quick, tiny_bert, tiny_glue, runs):
+    from bertsecrets.report.figures import figures_of
+    from bertsecrets.settings import load_settings
+
+    session = Session(
+        model=str(tiny_bert), store=runs, glue=tiny_glue, device="cpu", allow_unofficial_data=True, offline=True
+    )
+    found = session.measure(name, task="rte")
+    assert len(figures_of(found, load_settings().judge)) == 1
+    assert all(np.isfinite(value).all() for value in found.values.values())
