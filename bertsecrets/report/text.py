@@ -24,7 +24,7 @@ SAID = {  # of one claim, and of several
     "not measured": ("is not measured", "are not measured"),
     "not applicable": ("does not apply", "do not apply"),
 }
-SECTIONS = {  # of K19, by the letters of claims' ids
+SECTIONS = {  # of K19, and what goes beyond it, by the letters of claims' ids
     "A": "4.1 Attention patterns",
     "B": "4.2 Frame-semantic heads",
     "C": "4.3 Change in attention after fine-tuning",
@@ -33,6 +33,7 @@ SECTIONS = {  # of K19, by the letters of claims' ids
     "F": "4.5 Token-to-token attention",
     "G": "4.6 Disabling heads and layers",
     "H": "The same questions on GPT-2 small",
+    "I": "Beyond attention: A Primer in BERTology",
     "J": "Open questions beyond the paper",
 }
 MADE_UP = (
