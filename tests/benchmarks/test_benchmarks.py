@@ -187,9 +187,10 @@ def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny
     frames.write_text('{"sentence": "He was here and agitated", "target": "agitated", "core_elements": ["He"]}')
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", "B1 or A2-rte and not block", "--allow-unofficial-data",
-        "--frames", frames, "--benchmark-json", room / "f.json", started_by=("-c", INTERRUPTED),
-        BERTSECRETS_PARAMS=str(quick_params),
+        "--frames", frames, "--benchmark-json", room / "f.json", "--report", room / "ended",
+        started_by=("-c", INTERRUPTED), BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
+    assert "Incomplete.</strong> The run ended early" in (room / "ended" / "report.html").read_text()
     assert (code, "KeyboardInterrupt" in output) == (130, True), output
     assert f"interrupted; what is finished is kept in {room / 'runs'}: the same command goes on from there" in output
     assert [one["extra_info"]["id"] for one in json.loads((room / "f.json").read_text())["benchmarks"]] == ["A2-rte"]
