@@ -1,0 +1,157 @@
+"""How alike the vectors of random words are, layer by layer (Ethayarajh 2019; claims I2).
+
+Rows are paired at random, each once. A pair's number is the mean cosine of every word-piece of one row with every one
+of the other, special tokens left out. Where vectors point in all directions it is 0. It is given for them as they are,
+and `centred`, with the mean of all word-pieces of all rows taken away.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+
+from bertsecrets.errors import NotApplicableError, UserError
+from bertsecrets.measures.base import Measure, Results, Run
+from bertsecrets.measures.base.figures import Figure, LayerCurves
+from bertsecrets.measures.base.observers import mean_over_present
+from bertsecrets.measures.base.probe import probe_inputs
+from bertsecrets.measures.registry import measure
+from bertsecrets.models.encoding import Batch, Encoded, batches, encode
+from bertsecrets.models.loading import OpenModel, special_ids
+from bertsecrets.progress import progress
+from bertsecrets.settings import Params
+from bertsecrets.types import Measurement
+
+SEED = 2019  # of the pairs
+States = Float[torch.Tensor, "states rows tokens width"]
+
+
+@measure("anisotropy", title="cosine of random words' vectors", source="Ethayarajh 2019")
+class Anisotropy(Measure):
+    """Values: `cosine` and `centred` [state]: the embeddings, then the output of each layer.
+
+    Samples: the same, [example, state]; NaN for the second row of each pair.
+    """
+
+    passes: ClassVar[float] = 2
+
+    def own_settings(self, settings: Params) -> dict[str, Any]:
+        """Return the settings that say which inputs are read."""
+        return settings.attention.model_dump()
+
+    def most(self, settings: Params) -> int | None:
+        """Return the number of examples that are read."""
+        return settings.attention.examples
+
+    def check_model(self, classifier: OpenModel) -> None:
+        """Make sure that the model gives out the vectors of every layer."""
+        batch = next(batches(probe_inputs(classifier)))
+        with torch.no_grad():
+            hidden_states(classifier, batch)
+
+    def run(self, run: Run) -> Results:
+        """Read all vectors twice: for their mean, then without it."""
+        opened, rows = run.open("sdpa"), self.rows(run)
+        encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.attention.max_length))
+        with progress(f"vectors of {run.subject}", 2 * len(encoded), "example") as shown:
+            directions, mean = row_directions(opened, encoded, advance=shown.advance)
+            centred, _ = row_directions(opened, encoded, mean, advance=shown.advance)
+        pairs = random_pairs(len(encoded))
+        samples = {"cosine": paired(directions, pairs), "centred": paired(centred, pairs)}
+        means = mean_over_present(samples)
+        return {self.name: ({name: means[name] for name in samples}, samples)}, len(encoded)
+
+    def figures(self, measurement: Measurement) -> Iterator[Figure]:
+        """Yield both by layer, without the embeddings."""
+        curves = {
+            "as they are": np.asarray(measurement.value("cosine"))[1:],
+            "without their mean": np.asarray(measurement.value("centred"))[1:],
+        }
+        yield LayerCurves("Mean cosine of random words' vectors by layer: {who}", curves, unit="cosine")
+
+
+def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
+    """Return the rows in random pairs, each row in one at most.
+
+    Raises:
+        UserError: there is only one row.
+    """
+    if rows < 2:
+        raise UserError("one row has no other to be paired with: measure at least two")
+    return np.random.default_rng(SEED).permutation(rows)[: rows // 2 * 2].reshape(-1, 2)
+
+
+def paired(
+    directions: Float[np.ndarray, "examples states width"], pairs: Int[np.ndarray, "pairs 2"]
+) -> Float[np.ndarray, "examples states"]:
+    """Return each pair's mean cosine at its first row, and NaN at all other rows."""
+    found = np.full(directions.shape[:2], np.nan, dtype=np.float32)
+    found[pairs[:, 0]] = (directions[pairs[:, 0]] * directions[pairs[:, 1]]).sum(-1)
+    return found
+
+
+def row_directions(
+    opened: OpenModel,
+    encoded: Encoded,
+    less: Float[torch.Tensor, "states width"] | None = None,
+    advance: Callable[[float], Any] = lambda more: None,
+) -> tuple[Float[np.ndarray, "examples states width"], Float[torch.Tensor, "states width"]]:
+    """Return the mean of each row's unit vectors, and the mean of the vectors of all rows.
+
+    The product of two rows' means is the mean cosine of all their pairs of word-pieces.
+
+    Args:
+        less: what is taken away from every vector first.
+        advance: called with the number of examples done since the last call.
+    """
+    device = next(opened.model.parameters()).device
+    directions: np.ndarray | None = None
+    total: torch.Tensor | None = None
+    count = 0
+    for batch in batches(encoded):
+        here = batch.to(device)
+        words = ordinary(opened, here)
+        states = hidden_states(opened, here)
+        if less is not None:
+            states = states - less[:, None, None]
+        marks = words[None, :, :, None]
+        units = torch.nn.functional.normalize(states, dim=-1) * marks
+        of_rows = units.sum(2) / words.sum(1).clamp(min=1)[None, :, None]
+        if directions is None:
+            directions = np.full((len(encoded), len(states), states.shape[-1]), np.nan, dtype=np.float32)
+        directions[batch.indices] = of_rows.transpose(0, 1).cpu().numpy()
+        directions[batch.indices[~words.any(1).cpu().numpy()]] = np.nan
+        added = (states * marks).sum((1, 2))
+        total = added if total is None else total + added
+        count += int(words.sum())
+        advance(len(batch.indices))
+    assert directions is not None
+    assert total is not None
+    return directions, total / max(count, 1)
+
+
+def hidden_states(opened: OpenModel, batch: Batch) -> States:
+    """Return the vectors that enter the first layer, and those that leave each.
+
+    Raises:
+        NotApplicableError: the model does not give them out.
+        UserError: one is not finite.
+    """
+    found = opened.model.base_model(**batch.inputs(), output_hidden_states=True).hidden_states
+    if found is None or len(found) != opened.layers + 1 or len({state.shape for state in found}) > 1:
+        raise NotApplicableError("it does not give out vectors of one size for its embeddings and each layer")
+    states = torch.stack([state.float() for state in found])
+    if not torch.isfinite(states[:, batch.mask]).all():
+        raise UserError("a vector of the model is not finite: its training has diverged, so train it again")
+    return states
+
+
+def ordinary(opened: OpenModel, batch: Batch) -> Bool[torch.Tensor, "rows tokens"]:
+    """Return which tokens are real and not special."""
+    words = batch.mask
+    for token in special_ids(opened.tokenizer).values():
+        if token is not None:
+            words = words & (batch.input_ids != token)
+    return words

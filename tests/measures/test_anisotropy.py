@@ -1,0 +1,79 @@
+"""How alike the vectors of random words are: against every pair, one by one."""
+
+import numpy as np
+import pytest
+import torch
+from measurements import measured, read, verdict
+from tiny import CONFIGS, family, some_inputs
+
+from bertsecrets.errors import UserError
+from bertsecrets.measures.anisotropy import paired, random_pairs, row_directions
+from bertsecrets.models.loading import OpenModel
+from bertsecrets.session import Session
+
+ENCODED = some_inputs(9)
+
+
+class Tokens:
+    """A tokenizer's special tokens."""
+
+    cls_token_id, sep_token_id = 2, 3
+
+
+def opened(name):
+    return OpenModel(family(name), Tokens(), "")
+
+
+def vectors(model, i):
+    """The vectors of one example's ordinary tokens, alone and without padding: [state, token, width]."""
+    ids = torch.tensor([ENCODED.input_ids[i]])
+    with torch.no_grad():
+        states = model.base_model(input_ids=ids, output_hidden_states=True).hidden_states
+    return torch.cat(states)[:, (ids[0] != 2) & (ids[0] != 3)].numpy()
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_a_pairs_number_is_the_mean_cosine_of_all_their_words(name):
+    model = opened(name)
+    pairs = random_pairs(len(ENCODED))
+    with torch.no_grad():
+        directions, mean = row_directions(model, ENCODED)
+        centred, _ = row_directions(model, ENCODED, mean)
+    every = [vectors(model.model, i) for i in range(len(ENCODED))]
+    np.testing.assert_allclose(mean, np.concatenate(every, axis=1).mean(1), atol=1e-4)
+    for less, found in ((0, paired(directions, pairs)), (mean.numpy()[:, None], paired(centred, pairs))):
+        assert np.isnan(found).all(1).sum() == 5  # the second of each pair, and the one that is left
+        for one, other in pairs:
+            if not all(every[i].shape[1] for i in (one, other)):
+                continue
+            a, b = ((every[i] - less) for i in (one, other))
+            a, b = (part / np.linalg.norm(part, axis=-1, keepdims=True) for part in (a, b))
+            cosines = np.einsum("siw,sjw->sij", a, b)
+            np.testing.assert_allclose(found[one], cosines.mean((1, 2)), atol=1e-4)
+
+
+def test_each_row_is_in_one_pair_at_most():
+    pairs = random_pairs(9)
+    assert pairs.shape == (4, 2)
+    assert len(set(pairs.ravel().tolist())) == 8
+    with pytest.raises(UserError, match="at least two"):
+        random_pairs(1)
+
+
+def test_what_is_judged_by_hand():
+    cosine = np.full((200, 5), np.nan)
+    cosine[::2] = np.array([0.9, 0.1, 0.2, 0.3, 0.6]) + np.random.default_rng(1).normal(0, 0.01, (100, 1))
+    found = measured("anisotropy", {}, {"cosine": cosine, "centred": cosine * 0.01}, initialisation="untrained")
+    assert read("anisotropy", found) == pytest.approx(0.3, abs=0.01)
+    assert read("anisotropy-rise", found) == pytest.approx(0.3, abs=0.01)
+    assert verdict("I2-rte", found).outcome == "reproduced"
+    assert verdict("I2-rte-rises", found).outcome == "reproduced"
+
+
+def test_a_checkpoint_is_measured(quick, tiny_bert, tiny_glue, runs):
+    session = Session(
+        model=str(tiny_bert), store=runs, glue=tiny_glue, device="cpu", allow_unofficial_data=True, offline=True
+    )
+    found = session.measure("anisotropy", task="rte", init="untrained")
+    assert found.values["cosine"].shape == (4,)
+    assert np.isfinite(found.values["centred"]).all()
