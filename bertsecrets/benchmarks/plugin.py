@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from bertsecrets.benchmarks.exit_code import CRASHED, KIND, OURS, OUTCOME, BugError, ExitCode
+from bertsecrets.benchmarks.page import NO_REPORT, REPORTED, report_error, write_report
+from bertsecrets.benchmarks.stash import BUDGET, ENDED, OPTIONS, PREPARED, VERDICTS
 from bertsecrets.benchmarks.workers import worker
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cli.crash import BUG, USER_ERROR, in_short, interrupted, of_the_machine, report_bug, what_is_kept
+from bertsecrets.cli.crash import BUG, USER_ERROR, in_short, of_the_machine, what_is_kept
 from bertsecrets.cli.notices import bars_on_terminals, in_one_line, tell
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import MissingError, RunError, UserError, one_line
@@ -34,21 +37,10 @@ from bertsecrets.store.files import check_writable
 from bertsecrets.texts.tasks import task
 
 if TYPE_CHECKING:
-    from bertsecrets.planning.budget import Budget
     from bertsecrets.planning.jobs import Prepared
-    from bertsecrets.report.viewer import Examples
     from bertsecrets.session import Session
 
-KIND, OUTCOME = "bertsecrets", "verdict"  # properties of reports, and so of JUnit's XML
 LACKING = "missing input"  # instead of a verdict
-OURS, CRASHED, FOREIGN = "benchmark", "crashed", "foreign"
-VERDICTS = pytest.StashKey[list[Verdict]]()
-OPTIONS = pytest.StashKey[RunOptions]()
-PREPARED = pytest.StashKey["Prepared"]()
-BUDGET: pytest.StashKey["Budget"] = pytest.StashKey()
-ENDED = pytest.StashKey[tuple[str, int]]()  # why a worker of pytest-xdist can judge nothing, and the exit code for it
-REPORTED = pytest.StashKey[str]()  # where the report is, or why there is none
-NO_REPORT = "no report"
 EXIT_CODE = "bertsecrets.exit-code"
 MADE = "bertsecrets"  # what a worker of pytest-xdist hands to its controller
 
@@ -215,16 +207,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         end = (one_line(error), USER_ERROR)
     except Exception as error:
         line = of_the_machine(error)
-        end = (line, USER_ERROR) if line is not None else (_report_bug(error, session.config), BUG)
+        end = (line, USER_ERROR) if line is not None else (report_error(error, session.config), BUG)
     else:
         return
     if not hasattr(session.config, "workerinput"):
         pytest.exit(end[0], returncode=end[1])
     session.config.stash[ENDED] = end
-
-
-def _report_bug(error: Exception, config: pytest.Config) -> str:
-    return report_bug(error, config.stash[OPTIONS].store_folder, config.invocation_params.args)
 
 
 def end_run(session: pytest.Session, reason: str, code: int) -> NoReturn:
@@ -365,13 +353,6 @@ def _ends(ends: Ends | None) -> str | None:
     return f"{-inf if ends[0] is None else ends[0]} {inf if ends[1] is None else ends[1]}" if ends else None
 
 
-# ---------------------------------------------------------------------- exit codes
-
-
-class BugError(Exception):
-    """A benchmark has crashed; never an AssertionError, which would be a deviation."""
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     """Mark the reports of our benchmarks, and among them those of crashes, for the exit code."""
@@ -383,51 +364,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     return report
 
 
-class ExitCode:
-    """The exit code of a run: pytest's own, unless all that failed are our benchmarks.
-
-    Reports also come from the workers of pytest-xdist, so everything is read off them.
-    """
-
-    def __init__(self) -> None:
-        self.kinds: set[str] = set()
-        self.signalled: KeyboardInterrupt | None = None
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note what a report says of one of our benchmarks, and whether another test has failed."""
-        properties = report.user_properties
-        kinds = [str(value) for name, value in properties if name == KIND]
-        if not kinds:
-            self.kinds |= {FOREIGN} if report.failed else set()
-            return
-        self.kinds |= {*kinds, *(str(value) for name, value in properties if name == OUTCOME)}
-
-    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note the signal that ends the run; pytest and pytest-xdist end runs by errors that are made of that one."""
-        if type(excinfo.value) is KeyboardInterrupt:
-            self.signalled = excinfo.value
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Set the exit code of a run that holds our benchmarks."""
-        if self.signalled is not None and session.exitstatus == pytest.ExitCode.INTERRUPTED:
-            session.exitstatus = interrupted(self.signalled)
-        elif session.exitstatus == pytest.ExitCode.INTERRUPTED and CRASHED in self.kinds:
-            session.exitstatus = BUG
-        elif session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and FOREIGN not in self.kinds:
-            if CRASHED in self.kinds:
-                session.exitstatus = BUG
-            elif "not measured" in self.kinds:
-                session.exitstatus = USER_ERROR
-
-
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-benchmark's, which is a wrapper too
 def pytest_sessionfinish(session: pytest.Session):
     """Leave interrupted benchmarks out of `--benchmark-json`: one entry without a time would spoil the whole file."""
     timed = session.config._benchmarksession  # type: ignore[attr-defined]
     timed.benchmarks[:] = [entry for entry in timed.benchmarks if entry]
     output = getattr(session.config, "workeroutput", None)
-    failed = 0 if output is not None else _report(session)
+    failed = 0 if output is not None else write_report(session)
     if output is None and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         _let_go(session.config)
     if output is not None:
@@ -531,69 +474,3 @@ def _show(terminalreporter: Any, config: pytest.Config) -> None:
     if failed:
         names = ", ".join(str(v.case) for v in failed)
         terminalreporter.write_line(f"{len(failed)} of {len(verdicts)} claims could not be measured: {names}")
-
-
-# ---------------------------------------------------------------------- the report
-
-
-def _report(session: pytest.Session) -> int:
-    """Write the report page and the verdicts as data where that is asked for; return the exit code of what fails."""
-    config = session.config
-    folder, verdicts = config.getoption("report_folder"), config.stash[VERDICTS]
-    if folder is None or config.option.collectonly:
-        return 0
-    if not verdicts:
-        config.stash[REPORTED] = f"{NO_REPORT}: nothing was judged"
-        return 0
-    ended_early = session.shouldfail or session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-    note = "the run ended early, so that not every claim had its turn" if ended_early else ""
-    try:
-        elsewhere = PREPARED not in config.stash  # by workers of pytest-xdist
-        _write_report(folder, [_whole(one) for one in verdicts] if elsewhere else verdicts, config, note)
-    except Exception as error:
-        line = str(error) if isinstance(error, UserError) else of_the_machine(error)
-        config.stash[REPORTED] = f"{NO_REPORT}: {one_line(line or _report_bug(error, config))}"
-        return USER_ERROR if line is not None else BUG
-    config.stash[REPORTED] = f"report: {folder.resolve() / 'report.html'}"
-    return 0
-
-
-def _whole(verdict: Verdict) -> Verdict:
-    """Return a verdict with the samples that its worker of pytest-xdist has left in the store, which figures need."""
-    from bertsecrets.store.measurements import load
-
-    own = verdict.measurements
-    whole = [replace(one, samples=load(Path(one.origin)).samples) if one.origin else one for one in own]
-    return replace(verdict, measurements=tuple(whole))
-
-
-def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
-    """Measure what the page's attention viewer shows."""
-    from bertsecrets.report.viewer import Examples, subjects_shown
-    from bertsecrets.session import Session
-
-    rows = config.getoption("examples")
-    if not rows:
-        return Examples()
-    try:
-        session = config.stash[PREPARED].session if PREPARED in config.stash else Session(config.stash[OPTIONS])
-        return Examples(*session.example_maps(subjects_shown(verdicts)), rows)
-    except KeyboardInterrupt:  # the rest of the report is written
-        return Examples(problems=["any checkpoint: interrupted"])
-
-
-def _write_report(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: str) -> None:
-    """Write the report page and the verdicts as data."""
-    from bertsecrets.report.html import page
-    from bertsecrets.report.json import as_file
-    from bertsecrets.report.viewer import Examples
-    from bertsecrets.store.entries import write_json
-    from bertsecrets.store.files import write_whole
-
-    settings = load_settings()
-    model = config.stash[OPTIONS].judged or settings.model
-    command = ["pytest", *map(str, config.invocation_params.args)]
-    write_json(folder / "verdicts.json", as_file(verdicts, model, settings, note=note).model_dump(mode="json"))
-    examples = Examples() if note else _examples(verdicts, config)
-    content = page({model: verdicts}, settings.judge, note=note, command=command, examples=examples)
-    write_whole(folder / "report.html", content)

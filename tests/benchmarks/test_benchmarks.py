@@ -12,7 +12,8 @@ import pytest
 from measurements import of_id
 from reported import of_figures
 
-from bertsecrets.benchmarks.plugin import _light, _whole
+from bertsecrets.benchmarks.page import _whole
+from bertsecrets.benchmarks.plugin import _light
 from bertsecrets.claims.schema import cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import VerdictsFile

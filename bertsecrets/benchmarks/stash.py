@@ -1,0 +1,18 @@
+"""What the parts of the pytest plugin keep in pytest's configuration."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.options import RunOptions
+
+if TYPE_CHECKING:
+    from bertsecrets.planning.budget import Budget
+    from bertsecrets.planning.jobs import Prepared
+
+VERDICTS = pytest.StashKey[list[Verdict]]()
+OPTIONS = pytest.StashKey[RunOptions]()
+PREPARED: pytest.StashKey["Prepared"] = pytest.StashKey()
+BUDGET: pytest.StashKey["Budget"] = pytest.StashKey()
+ENDED = pytest.StashKey[tuple[str, int]]()  # why a worker of pytest-xdist can judge nothing, and the exit code for it
