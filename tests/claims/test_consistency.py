@@ -90,6 +90,15 @@ def test_luck_is_the_largest_of_half_normal_numbers():
     assert found[0] == pytest.approx((drawn >= gains.max() / scale).mean(), abs=0.02)
 
 
+def test_another_seed_may_change_the_score_by_more_than_the_best_head_does():
+    """On RTE by hand: figure 8's best gain is +0.72 points, and P20's seeds have a standard deviation of 2.77."""
+    apart = stats.t(4).ppf(0.975) * 2.772 * np.sqrt(2)
+    assert verdict(find_case("I3", "rte")).observed == pytest.approx(0.72 / apart, abs=0.001)
+    one_good_head = FIGURE_8.copy()
+    one_good_head[0, list(TASKS).index("qnli"), 0, 0] += 0.02
+    assert verdict(find_case("I3", "qnli"), one_good_head).outcome == "deviates"
+
+
 WITHOUT_MODEL = ("published-figures", "pattern-quality", "word-baselines")
 
 
@@ -104,10 +113,10 @@ def test_they_need_no_model_and_no_rows():
 def test_they_are_judged_without_model_and_data(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     options = ["--model", str(tmp_path / "none"), "--store", str(tmp_path / "runs"), "--offline"]
-    code = main(["report", "--claim", "D7", "--claim", "G1-luck", *options])
+    code = main(["report", "--claim", "D7", "--claim", "G1-luck", "--claim", "I3", *options])
     out = capsys.readouterr().out
     assert code == 0
-    assert f"{len(OURS)} claims: 10 reproduced, 11 deviates" in out
+    assert f"{len(OURS)} claims: 17 reproduced, 11 deviates" in out
     assert main(["report", "--claim", "D7-table-1", "--task", "qqp", *options]) == 0
     assert "1 claim: 0 reproduced, 1 deviates" in capsys.readouterr().out
 
