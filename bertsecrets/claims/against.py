@@ -1,13 +1,21 @@
 """Against whom a claim deviates: the paper's figure or its text, what its authors wrote elsewhere, or ourselves."""
 
+import re
 from collections.abc import Iterable
 
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.paper import MODEL, is_papers_model
 from bertsecrets.claims.schema import Case
 
-WHOSE = {"ours": "what this suite expects", "hypothesis": "a hypothesis", "blog": "the text of the authors' blog"}
 PAPERS = "the paper's text"
+WHOSE = {  # by the first word of a claim's source; others are named as they are
+    "K19": PAPERS,
+    "notebook": PAPERS,
+    "ours": "what this suite expects",
+    "hypothesis": "a hypothesis",
+    "blog": "the text of the authors' blog",
+    "G": "the report on GPT-2",
+}
 
 
 def against(case: Case, observed: float, band: tuple[float, float], models: Iterable[str]) -> str:
@@ -22,7 +30,8 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
     """
     figure, expect = case.figure, case.claim.expect
     assert expect is not None
-    whose = next((words for name, words in WHOSE.items() if case.claim.source.startswith(name)), PAPERS)
+    first = re.split("[;,]", case.claim.source)[0]
+    whose = WHOSE.get(first.split()[0], first)
     parts = []
     if expect.kind == "around" and whose == PAPERS:
         parts.append("the paper's figure")

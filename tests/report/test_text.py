@@ -75,7 +75,7 @@ def test_programs_and_readers_are_told_the_same(run):
     written = json.loads(json.dumps(metrics(run, 0.95)))
     assert written["together"]["surviving"] == ["C1-mrpc"]
     assert written["over_tasks"]["C1"]["verdict"] == "deviates"
-    shown = page(run, "m", SETTINGS)
+    shown = page({"m": run}, SETTINGS)
     assert all(line in shown for line in run_lines(run, 0.95))
     assert ".degenerate" in shown
     assert 'class="outcome degenerate"' in shown
@@ -115,6 +115,9 @@ def test_a_second_source_has_its_say():
         ("E1-rte", 0.01, (0, float("inf")), "the size of the published effect"),
         ("C3-rte", -0.1, (0, float("inf")), "the text of the authors' blog"),
         ("D6-rte", -1.0, (0, float("inf")), "what this suite expects"),
+        ("J2-rte", 9.0, (-0.5, 0.5), "a hypothesis"),
+        ("J6-rte", 9.0, (-0.5, 0.5), "R20"),
+        ("I5-rte", 9.0, (0, 1), "Clark et al. 2019"),
     ],
 )
 def test_the_papers_text_is_told_from_its_table_and_from_others(name, observed, band, said):
