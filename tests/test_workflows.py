@@ -166,10 +166,14 @@ def test_the_replication_calls_the_suite_with_options_that_there_are(given, tmp_
     report = understood(done.of("bertsecrets")[0])
     benchmarks = benchmarks_understand(done.of("pytest")[0])
     tasks = environment["TASKS"].split()
-    assert (report.command, report.model, str(report.seeds)) == ("report", environment["MODEL"], environment["SEEDS"])
+    assert (report.command, report.models, str(report.seeds)) == (
+        "report",
+        [environment["MODEL"]],
+        environment["SEEDS"],
+    )
     assert (report.task or []) == tasks
     assert (benchmarks.m or "") == " or ".join(tasks)
-    assert (benchmarks.model, benchmarks.seeds, benchmarks.budget) == (report.model, report.seeds, report.budget)
+    assert ([benchmarks.model], benchmarks.seeds, benchmarks.budget) == (report.models, report.seeds, report.budget)
     assert benchmarks.paths == ["benchmarks"]
     assert report.strict == benchmarks.strict_verdicts == (environment["STRICT"] == "true")
     assert not (done.folder / "checkout" / "stolen").exists()

@@ -139,6 +139,8 @@ def hidden_states(opened: OpenModel, batch: Batch) -> States:
         NotApplicableError: the model does not give them out.
         UserError: one is not finite.
     """
+    if getattr(opened.model.config, "is_encoder_decoder", False):
+        raise NotApplicableError("it is an encoder-decoder, whose layers are two stacks")
     found = opened.model.base_model(**batch.inputs(), output_hidden_states=True).hidden_states
     if found is None or len(found) != opened.layers + 1 or len({state.shape for state in found}) > 1:
         raise NotApplicableError("it does not give out vectors of one size for its embeddings and each layer")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,7 +71,9 @@ def test_a_family_of_an_installed_package_is_trained_and_measured(package, model
         f"assert not any([main(one) for one in {lists!r}])"
     )
     out = python(package, "-c", script)
-    assert out.count(": possible") == 10
+    told = dict(re.findall(r"^measure ([a-z-]+): (possible|not applicable)", out, re.M))
+    assert {"scores", "attention-change", "patterns", "head-ablation", "weight-pruning", "anisotropy"} <= told.keys()
+    assert set(told.values()) == {"possible"}
     scores, change, layers = (json.loads((tmp_path / f"{i}.json").read_text())["values"] for i in range(3))
     assert np.shape(change["cosine"]) == (LAYERS, HEADS)
     assert layers["baseline"] == pytest.approx(scores["accuracy"])
@@ -135,6 +138,7 @@ def test_what_is_no_family_is_named(package, model, monkeypatch):
         ("mean_bert:NONE", "cannot be imported"),
     ):
         entries.write_text(f"[bertsecrets.families]\nmean-bert = {value}\n")
+        families._offered.cache_clear()  # as in another process
         with pytest.raises(UserError, match=f"entry point mean-bert = {value} of bertsecrets.families {message}"):
             open_config(ModelRef.in_folder(model))
 

@@ -49,10 +49,18 @@ NAMES = {
 }
 COLUMNS = {
     "scores": ["scores"],
-    "attention": ["attention-change", "patterns", "features", "relations", "frame-heads"],
+    "attention": [
+        *("attention-change", "patterns", "features", "relations", "frame-heads", "head-statistics"),
+        *("surface-words", "example-maps"),
+    ],
     "special tokens": ["special-tokens"],
     "example sentence": ["example-sentence"],
     "ablation": ["head-ablation", "layer-ablation"],
+    "head pruning": ["head-pruning"],
+    "weight pruning": ["weight-pruning"],
+    "gradients": ["attention-gradients"],
+    "norms": ["norm-attention"],
+    "vectors": ["anisotropy"],
 }
 
 
