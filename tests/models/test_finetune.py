@@ -72,7 +72,7 @@ def test_the_last_two_layers_can_be_trained_alone(tiny_bert, tiny_glue, tmp_path
     assert changed == {name for name in after if name.startswith(trained)}
 
 
-def test_in_bfloat16_too(tiny_bert, tiny_glue, tmp_path):
+def test_the_last_two_layers_are_trained_alone_in_bfloat16_too(tiny_bert, tiny_glue, tmp_path):
     facts, after = train(tiny_bert, tiny_glue, tmp_path / "x", "last-two-trained", precision="bfloat16")
     before = open_classifier(locate(str(tiny_bert)), task("rte"), "pretrained", 1).model.state_dict()
     assert facts["precision"] == "bfloat16"
