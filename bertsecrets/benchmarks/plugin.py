@@ -143,7 +143,7 @@ def marks(case: Case) -> list[str]:
 
     `-k` searches marks too, so measures are not marked: `-k "sst2 and D"` must not match the letter d in their names.
     """
-    return [case.claim.id[0], case.claim.id, case.task]
+    return [case.claim.family, case.claim.id, case.task]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -167,6 +167,11 @@ class Claim(Section):
         return "-".join(filter(None, (self.id, self.variant)))
 
     @property
+    def family(self) -> str:
+        """The letter with which the id begins; claims of one section of the paper share it."""
+        return self.id[0]
+
+    @property
     def cases(self) -> list["Case"]:
         """The claim on each of its tasks."""
         return [Case(self, name) for name in self.tasks]
@@ -296,7 +301,8 @@ def find_cases(wanted: str) -> list[Case]:
     """Return the cases that a name stands for, as any table or message of ours prints it, in any case of letters.
 
     It is a case's id (`D1-rte-pretrained`), otherwise a claim's id (`D1`, with all its variants) or name
-    (`D1-pretrained`), or either with a task at its end (`D1-rte`, `D1-pretrained-RTE`).
+    (`D1-pretrained`), or either with a task at its end (`D1-rte`, `D1-pretrained-RTE`), or a family (`D`): all claims
+    whose ids begin with it, but for those that are judged on request.
 
     Raises:
         UserError: nothing is called so.
@@ -308,7 +314,8 @@ def find_cases(wanted: str) -> list[Case]:
     every = [case for claim in load_claims() for case in claim.cases]
     for case in every:
         claim = case.claim
-        for one in {claim.id, claim.name, f"{claim.id}-{case.task}", f"{claim.name}-{case.task}"}:
+        family = () if claim.on_request else (claim.family,)
+        for one in {claim.id, claim.name, f"{claim.id}-{case.task}", f"{claim.name}-{case.task}", *family}:
             named.setdefault(one, []).append(case)
     spelt = {one.lower(): one for one in named}
     found = [case for case in every if str(case).lower() == name] or named.get(spelt.get(name, ""))

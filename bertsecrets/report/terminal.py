@@ -81,7 +81,7 @@ def verdict_table(verdicts: Sequence[Verdict], screen: Screen | None = None, *, 
         verbose: all that is known of each verdict comes first.
     """
     screen = screen or Screen()
-    verdicts = sorted(verdicts, key=lambda verdict: verdict.case.claim.id[0])
+    verdicts = sorted(verdicts, key=lambda verdict: verdict.case.claim.family)
     everywhere, notes = _notes(verdicts)
     parts = [fold(describe(verdict), screen.width, 12) for verdict in verdicts] if verbose else []
     parts += [_table(verdicts, notes, screen), "\n".join(_legend(everywhere, notes, screen))]

@@ -172,7 +172,7 @@ def shows(verdict: Verdict) -> bool:
 
 def section_title(claim: Claim) -> str:
     """Return the section of the paper that a claim is of, with its number."""
-    return SECTIONS.get(claim.id[0], claim.id[0])
+    return SECTIONS.get(claim.family, claim.family)
 
 
 def claim_name(claim: Claim) -> str:
