@@ -317,6 +317,18 @@ class Session:
         """Return why a measure cannot be run on a task (data, frames, spaCy); None if it can."""
         return get_measure(measure).missing(self.resources, task_name)
 
+    def shape(self, model: str) -> tuple[int, int] | None:
+        """Return the numbers of a model's layers and of the heads in each, by its configuration.
+
+        None where that is not available or does not say; whoever measures the model says why.
+        """
+        try:
+            config = loading.open_config(self.ref(model))
+        except UserError:
+            return None
+        layers, heads = (getattr(config, name, None) for name in ("num_hidden_layers", "num_attention_heads"))
+        return (layers, heads) if isinstance(layers, int) and isinstance(heads, int) else None
+
     # ------------------------------------------------------------------ checkpoints
 
     def checkpoint(self, subject: Subject) -> Path:

@@ -305,12 +305,18 @@ def model_problem(case: Case, measurement: Measurement) -> str | None:
     architecture = measurement.provenance.get("architecture")
     if not case.speaks_of(architecture):
         return f"is about {' and '.join(case.claim.architectures)}; the model is {architecture or 'unknown'}"
-    wanted = case.claim.needs_shape
-    if wanted is None:
-        return None
     shapes = [np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2]
-    if shapes and tuple(shapes[0]) != tuple(wanted):
-        relative = case.claim.relative
-        instead = f"; {relative} asks the same of any shape" if relative else ""
-        return f"needs {wanted[0]} layers x {wanted[1]} heads; the model has {shapes[0][0]} x {shapes[0][1]}{instead}"
-    return None
+    return shape_problem(case, shapes[0] if shapes else None)
+
+
+def shape_problem(case: Case, shape: Sequence[int] | None) -> str | None:
+    """Return why a claim does not speak of models with so many layers and heads; None if it does, or they are unknown.
+
+    Args:
+        shape: the numbers of layers and of the heads in each.
+    """
+    wanted = case.claim.needs_shape
+    if wanted is None or shape is None or tuple(shape) == tuple(wanted):
+        return None
+    instead = f"; {case.claim.relative} asks the same of any shape" if case.claim.relative else ""
+    return f"needs {wanted[0]} layers x {wanted[1]} heads; the model has {shape[0]} x {shape[1]}{instead}"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from bertsecrets.claims.judge import judge
+from bertsecrets.claims.judge import judge, shape_problem
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need, Needed
 from bertsecrets.claims.schema import Case, Claim
@@ -26,6 +26,10 @@ class Bench(Protocol):
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return why the measure cannot be had on a task; None if it can."""
+        ...
+
+    def shape(self, model: str) -> tuple[int, int] | None:
+        """Return the numbers of a model's layers and of the heads in each; None where only measuring tells."""
         ...
 
 
@@ -123,8 +127,11 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
     Measures without seeds are taken once.
 
     Raises:
+        NotApplicableError: the claim does not speak of models of this shape.
         UserError: something that is needed is missing, or cannot be made.
     """
+    if (problem := _shape_problem(bench, case, model)) is not None:
+        raise NotApplicableError(problem)
     wanted = plan(bench, case)
     return [
         _by_need(case, [(one.need, bench.measurement(one.measure, subject, **one.options)) for one, subject in of_seed])
@@ -137,12 +144,20 @@ def needed(
 ) -> Iterator[tuple[Case, Wanted, Subject]]:
     """Yield every measurement that some cases need, each as often as it is needed, with its case and its subject.
 
+    A case that does not speak of models of this shape needs none.
+
     Raises:
         MissingError: data or tools are missing for one that cannot be left out.
     """
     for case in cases:
+        if _shape_problem(bench, case, model) is not None:
+            continue
         for of_seed in _subjects(plan(bench, case), model, seeds):
             yield from ((case, one, subject) for one, subject in of_seed)
+
+
+def _shape_problem(bench: Bench, case: Case, model: str) -> str | None:
+    return None if case.claim.needs_shape is None else shape_problem(case, bench.shape(model))
 
 
 def _subjects(wanted: Sequence[Wanted], model: str, seeds: Sequence[int]) -> Iterator[list[tuple[Wanted, Subject]]]:

@@ -160,6 +160,10 @@ class Prepared:
         """Return why a measure cannot be run on a task; None if it can."""
         return self.session.missing(measure, task_name)
 
+    def shape(self, model: str) -> tuple[int, int] | None:
+        """Return the numbers of a model's layers and of the heads in each; None where only measuring tells."""
+        return self.session.shape(model)
+
 
 @dataclass(frozen=True)
 class WithAllData:
@@ -179,6 +183,10 @@ class WithAllData:
         """Return what a measure needs besides data and lacks; None if nothing."""
         resources = self.session.resources
         return next(filter(None, (need.missing(resources) for need in get_measure(measure).needs)), None)
+
+    def shape(self, model: str) -> tuple[int, int] | None:
+        """Return the numbers of a model's layers and of the heads in each; None where only measuring tells."""
+        return self.session.shape(model)
 
 
 def by_subject(steps: Iterable[Step]) -> list[Step]:

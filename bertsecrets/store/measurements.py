@@ -235,6 +235,10 @@ class Shelf:
         kept = any((m.measure, m.subject.task) == (measure, task_name) for m in self.kept)
         return None if kept else f"no measurement {measure} of {task_name} was saved"
 
+    def shape(self, model: str) -> tuple[int, int] | None:
+        """Return None: of which shape a model is, its measurements tell."""
+        return None
+
     def seeds(self) -> dict[str, list[int]]:
         """Return the models that were measured, each with its seeds in ascending order."""
         pairs = sorted({(m.subject.model, m.subject.seed) for m in self.kept})

@@ -164,7 +164,7 @@ def test_a_report_that_cannot_be_written_in_the_end_is_one_line_and_code_two(fir
 def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny_bert, quick_params):
     room = first[0]
     code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "B1 or rte and D2 and not frozen", "--allow-unofficial-data",
+        room / "runs", tiny_glue, tiny_bert, "-k", "B3 and gap or rte and D2 and not frozen", "--allow-unofficial-data",
         "--benchmark-json", room / "d.json", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert code in (0, 1), output
@@ -174,20 +174,20 @@ def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny
     frames = room / "frames.jsonl"
     frames.write_text("{")
     code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "B1 or A2-rte and not block", "--allow-unofficial-data",
+        room / "runs", tiny_glue, tiny_bert, "-k", "B3 and gap or A2-rte and not block", "--allow-unofficial-data",
         "--frames", frames, "--benchmark-json", room / "e.json", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert (code, f"{frames}, line 1" in output) == (2, True), output
     verdicts = {
         one["extra_info"]["id"]: one["extra_info"] for one in json.loads((room / "e.json").read_text())["benchmarks"]
     }
-    assert set(verdicts) == {"A2-rte", "B1-all"}
-    assert verdicts["B1-all"]["verdict"] == "not measured"
-    assert f"{frames}, line 1" in verdicts["B1-all"]["reason"]
-    assert "1 of 2 claims could not be measured: B1-all" in output
+    assert set(verdicts) == {"A2-rte", "B3-all-gap"}
+    assert verdicts["B3-all-gap"]["verdict"] == "not measured"
+    assert f"{frames}, line 1" in verdicts["B3-all-gap"]["reason"]
+    assert "1 of 2 claims could not be measured: B3-all-gap" in output
     frames.write_text('{"sentence": "He was here and agitated", "target": "agitated", "core_elements": ["He"]}')
     code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "B1 or A2-rte and not block", "--allow-unofficial-data",
+        room / "runs", tiny_glue, tiny_bert, "-k", "B3 and gap or A2-rte and not block", "--allow-unofficial-data",
         "--frames", frames, "--benchmark-json", room / "f.json", "--report", room / "ended",
         started_by=("-c", INTERRUPTED), BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip

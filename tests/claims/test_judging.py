@@ -18,6 +18,7 @@ from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate
 from bertsecrets.claims.judge import decide_order, judge, model_problem
 from bertsecrets.claims.plan import measure_case
+from bertsecrets.claims.plan import needed as all_needed
 from bertsecrets.claims.quantity import REGISTERED
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.spread import Spread
@@ -340,6 +341,9 @@ def test_a_claim_asks_for_its_measurements_per_seed():
         def measurement(self, measure, subject, **options):
             return measured(measure, seed=subject.seed, initialisation=subject.initialisation, options=options)
 
+        def shape(self, model):
+            return None
+
     claim = made_up("sep-growth", against="untrained", options={})
     claim = Case(claim.claim.model_copy(update={"measure": "special-tokens", "options": {"x": 1}}), "rte")
     found = measure_case(Bench(), claim, "m", [1, 2])
@@ -351,6 +355,25 @@ def test_a_claim_asks_for_its_measurements_per_seed():
         {"after": ("special-tokens", "pretrained", s, {"x": 1}), "before": ("special-tokens", "untrained", s, {"x": 1})}
         for s in (1, 2)
     ]
+
+
+def test_a_claim_on_models_of_another_shape_measures_nothing():
+    class Bench:
+        def missing(self, measure, task_name):
+            return None
+
+        def measurement(self, measure, subject, **options):
+            raise AssertionError(f"measured {measure}")
+
+        def shape(self, model):
+            return (6, 12)
+
+    grid, small = (made_up("heads-little-changed", needs_shape=shape) for shape in ((12, 12), (6, 12)))
+    with pytest.raises(NotApplicableError, match="needs 12 layers x 12 heads; the model has 6 x 12"):
+        measure_case(Bench(), grid, "m", [1])
+    with pytest.raises(AssertionError, match="measured attention-change"):
+        measure_case(Bench(), small, "m", [1])
+    assert [case for case, *_ in all_needed(Bench(), [grid, small, made_up()], "m", [1])] == [small, made_up()]
 
 
 def test_no_difference_at_all_decides_no_order():

@@ -240,6 +240,9 @@ class Bench:
     def measurement(self, measure, subject, **options):
         return Measurement(measure, subject, 0, {}, {}, {}, options)
 
+    def shape(self, model):
+        return None
+
 
 def test_a_claim_over_all_tasks_asks_for_those_that_are_there():
     case = of_id("A3-all-across-tasks")

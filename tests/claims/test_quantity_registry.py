@@ -103,6 +103,7 @@ def test_an_eighth_task_changes_no_published_mean():
             def missing(self, measure, task_name):
                 return None
             def measurement(self, measure, subject, **options): ...
+            def shape(self, model): ...
         tasks = {str(case): {wanted.task for wanted in plan(Everything(), case)} for case in cases()}
         assert all("eighth" not in of_case for of_case in tasks.values())
         assert tasks["D2-all-mean"] == tasks["A3-all-across-tasks"] == tasks["E2-all"] == set(seven)
