@@ -78,8 +78,8 @@ def add_selection(parser: argparse.ArgumentParser, names: Sequence[str] = SELECT
     parser.add_argument(
         "--claim",
         action="append",
-        help="judge only this claim, named as tables do: D1, D1-random, D1-rte or D1-rte-random; or a family such as D; "
-        "repeatable",
+        help="judge only this claim, named as tables do: D1, D1-random, D1-rte or D1-rte-random; or a family such as "
+        "D; repeatable",
     )
     add_options(parser.add_argument, names)
 

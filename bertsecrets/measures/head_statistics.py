@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figures import Figure, HeadMap
+from bertsecrets.measures.base.figures import Figure, HeadDistances, HeadMap
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
@@ -107,6 +107,8 @@ class HeadStatistics(AttentionMeasure):
         return HeadObserver(*view.shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of entropies."""
+        """Yield the map of entropies, and heads as points: the root of the divergence is a distance."""
         values = np.asarray(measurement.value("entropy"))
         yield HeadMap("Entropy of each head's attention: {who}", values, unit="bits", high=float(np.nanmax(values)))
+        distances = np.sqrt(np.asarray(measurement.value("divergence")))
+        yield HeadDistances("Heads that attend alike are close: {who}", distances, values.shape[1])

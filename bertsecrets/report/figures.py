@@ -19,6 +19,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.extras import from_extra
 from bertsecrets.measures.base.figures import (
     ClassMap,
+    HeadDistances,
     HeadMap,
     LayerBars,
     LayerCurves,
@@ -153,6 +154,11 @@ def _(figure: SharesBeside, settings: JudgeParams, caption: str) -> Chart:
 @draw.register
 def _(figure: ClassMap, settings: JudgeParams, caption: str) -> Chart:
     return class_map(figure.majority, figure.agreement, figure.names, caption)
+
+
+@draw.register
+def _(figure: HeadDistances, settings: JudgeParams, caption: str) -> Chart:
+    return scattered_heads(figure.distances, caption, heads=figure.heads)
 
 
 # ---------------------------------------------------------------------- charts
@@ -387,6 +393,49 @@ def class_map(
     )
     table = [(i + 1, *(names[one] for one in row)) for i, row in enumerate(majority)]
     return _chart(chart, caption, ("layer", *(f"head {j + 1}" for j in range(heads))), table)
+
+
+def scattered_heads(distances: Float[np.ndarray, "all_heads all_heads"], caption: str, *, heads: int) -> Chart:
+    """Return every head as a point in the colour of its layer, placed by `scaled` (Clark et al. 2019, figure 6).
+
+    Args:
+        heads: number of heads in a layer.
+    """
+    places, share = scaled(distances)
+    table = [
+        (i // heads + 1, i % heads + 1, rounded(across), rounded(up)) for i, (across, up) in enumerate(places.tolist())
+    ]
+    points = [{"layer": layer, "head": head, "x": across, "y": up} for layer, head, across, up in table]
+    chart = (
+        alt.Chart(alt.InlineData(values=points))
+        .mark_circle(size=60, opacity=0.85)
+        .encode(
+            x=alt.X(
+                "x:Q", title=f"distance; both axes together show {100 * share:.0f} % of it", axis=alt.Axis(tickCount=5)
+            ),
+            y=alt.Y("y:Q", title="distance", axis=alt.Axis(tickCount=5)),
+            color=alt.Color("layer:O", title="layer", scale=alt.Scale(scheme="viridis")),
+            tooltip=["layer:O", "head:O"],
+        )
+        .properties(width=320, height=320)
+    )
+    return _chart(chart, caption, ("layer", "head", "x", "y"), table)
+
+
+def scaled(distances: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n 2"], float]:
+    """Return points on a plane whose distances are as much like these as possible, and the share that they show.
+
+    This is classical multidimensional scaling (Torgerson 1952): the two largest eigenvectors of the centred squared
+    distances, each pointing to the side of its largest entry; the share is that of their eigenvalues among the positive.
+    """
+    squared = distances**2
+    centred = -(squared - squared.mean(0) - squared.mean(1)[:, None] + squared.mean()) / 2
+    values, vectors = np.linalg.eigh(centred)
+    largest = np.clip(values[:-3:-1], 0, None)
+    vectors = vectors[:, :-3:-1]
+    signs = np.sign(vectors[np.abs(vectors).argmax(0), [0, 1]])
+    total = float(values[values > 0].sum())
+    return vectors * signs * np.sqrt(largest), float(largest.sum()) / total if total else 0.0
 
 
 def layer_curves(curves: Mapping[str, Float[np.ndarray, " layers"]], caption: str, *, unit: str) -> Chart:

@@ -1,6 +1,6 @@
 """The tables of the documentation that are made from the code when the site is built, so that they cannot fall behind.
 
-A page says where one goes: `<!-- table: measures -->`, `<!-- table: claims A -->`.
+A page says where one goes: `<!-- table: measures -->`, `<!-- table: claims A -->`, `<!-- table: observed minilm G -->`.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from typing import Any
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need
-from bertsecrets.claims.schema import Claim, load_claims
+from bertsecrets.claims.schema import Claim, cases, load_claims
 from bertsecrets.cli.main import build_parser
 from bertsecrets.formats import VerdictData
 from bertsecrets.measures.registry import get_measure, measure_names
@@ -21,7 +21,7 @@ from bertsecrets.report.gallery import Cell, Grid
 from bertsecrets.settings import load_settings, project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
-PLACE = re.compile(r"^<!-- table: (\w+)(?: (\w+))? -->$", re.M)
+PLACE = re.compile(r"^<!-- table: (\w+)((?: [\w-]+)*) -->$", re.M)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -30,7 +30,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     Raises:
         KeyError: a page asks for a table that there is not.
     """
-    return PLACE.sub(lambda match: TABLES[match[1]](*filter(None, [match[2]])), markdown)
+    return PLACE.sub(lambda match: TABLES[match[1]](*match[2].split()), markdown)
 
 
 def measures() -> str:
@@ -134,6 +134,22 @@ def models(task: str) -> str:
     return _table(("claim", *(list(grid.cells)[place] for place in columns)), rows)
 
 
+def observed(model: str, family: str) -> str:
+    """Return a row for every claim of a family on which a model's verdict is on record, with a column for every task.
+
+    Raises:
+        KeyError: nothing is on record of the model.
+    """
+    cells = Grid.of(project_path("expected"), confidence=load_settings().judge.confidence).cells[model]
+    known = [case for case in cases() if case.claim.family == family and str(case) in cells]
+    columns = [name for name in (ALL_TASKS, *TASKS) if any(case.task == name for case in known)]
+    rows: dict[str, list[str]] = {}
+    for case in known:
+        row = rows.setdefault(case.claim.name, [case.claim.name, case.unit, *("" for _ in columns)])
+        row[2 + columns.index(case.task)] = _cell(cells[str(case)])
+    return _table(("claim", "unit", *(TASKS[name].title if name in TASKS else "" for name in columns)), rows.values())
+
+
 def _cell(cell: Cell | None) -> str:
     if cell is None:
         return "-"
@@ -178,4 +194,5 @@ TABLES: dict[str, Callable[..., str]] = {
     "commands": commands,
     "fields": fields,
     "models": models,
+    "observed": observed,
 }

@@ -8,7 +8,7 @@ import pytest
 from bertsecrets.measures.patterns import key
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
-from bertsecrets.report.figures import GAIN, LOSS, figures_of, heat_map, svg
+from bertsecrets.report.figures import GAIN, LOSS, figures_of, heat_map, scaled, svg
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement, Subject
 
@@ -97,6 +97,24 @@ def test_patterns_are_drawn_by_layer_and_by_head():
         assert f"reading {reading}" in by_layer.caption
         assert by_layer.header == ("layer", *CLASSES)
         assert by_head.rows[0] == (1, *CLASSES[:3])
+
+
+def test_heads_that_attend_alike_are_drawn_close_to_each_other():
+    divergence = np.array([[0.0, 0.01, 0.5, 0.5], [0.01, 0.0, 0.5, 0.5], [0.5, 0.5, 0.0, 0.01], [0.5, 0.5, 0.01, 0.0]])
+    entropies, points = draw(found("head-statistics", entropy=np.ones((2, 2)), divergence=divergence))
+    assert "Entropy" in entropies.caption
+    assert [row[:2] for row in points.rows] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    near, far = (abs(points.rows[0][2] - points.rows[other][2]) for other in (1, 3))
+    assert far > 10 * near
+
+
+def test_points_on_a_plane_are_found_again_from_their_distances():
+    points = np.random.default_rng(3).normal(size=(7, 2))
+    distances = np.linalg.norm(points[:, None] - points, axis=-1)
+    places, share = scaled(distances)
+    np.testing.assert_allclose(np.linalg.norm(places[:, None] - places, axis=-1), distances, atol=1e-9)
+    assert share == pytest.approx(1)
+    assert scaled(np.zeros((3, 3)))[1] == 0  # heads that all attend alike
 
 
 def test_gains_and_losses_differ_in_the_picture():

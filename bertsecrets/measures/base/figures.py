@@ -91,4 +91,23 @@ class ClassMap:
     names: Sequence[str]
 
 
-Figure = HeadMap | RankedHeads | LayerBars | LayerCurves | PruningCurves | StackedShares | SharesBeside | ClassMap
+@dataclass(frozen=True)
+class HeadDistances:
+    """Every head as a point, heads that attend alike close to each other; `heads` are those of a layer."""
+
+    caption: str
+    distances: Float[np.ndarray, "all_heads all_heads"]
+    heads: int
+
+
+Figure = (
+    HeadMap
+    | RankedHeads
+    | LayerBars
+    | LayerCurves
+    | PruningCurves
+    | StackedShares
+    | SharesBeside
+    | ClassMap
+    | HeadDistances
+)
