@@ -426,7 +426,7 @@ def scaled(distances: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n 2"
     """Return points on a plane whose distances are as much like these as possible, and the share that they show.
 
     This is classical multidimensional scaling (Torgerson 1952): the two largest eigenvectors of the centred squared
-    distances, each pointing to the side of its largest entry; the share is that of their eigenvalues among the positive.
+    distances, each pointing to its largest entry; the share is that of their eigenvalues among the positive.
     """
     squared = distances**2
     centred = -(squared - squared.mean(0) - squared.mean(1)[:, None] + squared.mean()) / 2
