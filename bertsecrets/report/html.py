@@ -73,7 +73,7 @@ def page(
         "page.html",
         models=list(runs),
         note=note,
-        command=shlex.join(command),
+        command=[shlex.quote(word) for word in command],
         facts=run_facts(),
         version=__version__,
         confidence=f"{100 * settings.confidence:g}",
