@@ -7,18 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bertsecrets.cli.judged import add_examples, judged_by
 from bertsecrets.cli.notices import tell
-from bertsecrets.cli.report import (
-    add_examples,
-    add_outputs,
-    add_selection,
-    asked_for,
-    check_outputs,
-    conclude,
-    judged_by,
-    open_session,
-    selected,
-)
+from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
+from bertsecrets.cli.report import add_selection, asked_for, open_session, selected
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions
 from bertsecrets.store.keep import KEEPS, Keep

@@ -17,8 +17,8 @@ from transformers import AutoModelForSequenceClassification, BertConfig, Squeeze
 
 from bertsecrets.claims.schema import cases
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.cli.judged import Judged
 from bertsecrets.cli.main import main
-from bertsecrets.cli.report import Judged
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.attention_change import AttentionChange
 from bertsecrets.measures.scores import Scores

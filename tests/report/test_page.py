@@ -11,7 +11,7 @@ from measurements import SETTINGS, of_id
 from reported import GRID, MODEL, of, of_figures, verdicts
 
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cli.report import CHOOSING, without
+from bertsecrets.cli.outputs import CHOOSING, without
 from bertsecrets.report.cards import cards_of, strip_rows
 from bertsecrets.report.html import page
 from bertsecrets.report.paper import paper_figures, table_1

@@ -1,0 +1,181 @@
+"""What `report` and `run` print and write at their end: the table of verdicts, the page, and files for programs."""
+
+import argparse
+import sys
+from collections.abc import Collection, Sequence
+
+from bertsecrets.cli.judged import Judged
+from bertsecrets.extras import check_extra
+from bertsecrets.options import EXAMPLES, path
+
+SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts")
+# What chooses claims, and what is written of them: left out where one claim is judged again.
+CHOOSING = (
+    *("--task", "--claim", "--metrics", "--plots", "--html", "--json", "--markdown", "--badge", "--eval-results"),
+    *("--record", "--examples", *SWITCHES),
+)
+
+
+def add_outputs(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name the files to write, and what the exit code says."""
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also print each claim's statement, band, reason and remarks"
+    )
+    parser.add_argument("--metrics", type=path, help="write outcomes and observed values to this JSON file")
+    parser.add_argument("--plots", type=path, help="write the curves over layers to this JSON file")
+    parser.add_argument("--html", type=path, help="write the report to this HTML file")
+    parser.add_argument("--examples", **EXAMPLES)
+    parser.add_argument("--json", type=path, help="write the verdicts to this JSON file")
+    parser.add_argument("--markdown", type=path, metavar="FILE", help="write a summary to this Markdown file")
+    parser.add_argument(
+        "--badge",
+        type=path,
+        metavar="FILE",
+        help="write how many claims hold to this JSON file, for shields.io",
+    )
+    parser.add_argument(
+        "--eval-results",
+        type=path,
+        metavar="DIR",
+        help="write the scores of table 1 to this folder, as a hub's model repository keeps them in .eval_results",
+    )
+    parser.add_argument(
+        "--strict",
+        "--strict-verdicts",
+        action="store_true",
+        help="exit with 1 also if a claim that was asked for is not decided",
+    )
+    parser.add_argument(
+        "--record",
+        type=path,
+        metavar="FILE",
+        help="write what every seed gave to this JSON file; as expected/evidence/seeds-MODEL.json it tells later "
+        "verdicts how far seeds differ",
+    )
+
+
+def check_outputs(options: argparse.Namespace) -> None:
+    """Make sure, before anything is measured, that the files asked for can be written.
+
+    Raises:
+        UserError: a package is missing that writes one, or its place cannot be written.
+    """
+    from bertsecrets.store.files import check_writable
+
+    if options.html:
+        check_extra("report")
+    for name in ("metrics", "plots", "html", "json", "markdown", "badge", "record"):
+        if (file := getattr(options, name)) is not None:
+            check_writable(file)
+
+
+def without(words: Sequence[str], names: Collection[str]) -> list[str]:
+    """Return a command without some of its options.
+
+    >>> without(["report", "--claim", "C1", "--html=x.html", "-v", "--offline"], CHOOSING)
+    ['report', '--offline']
+    """
+    kept, skipping = [], False
+    for word in words:
+        name, given, _ = word.partition("=")
+        if skipping:
+            skipping = False
+        elif name in names:
+            skipping = not given and name not in SWITCHES
+        else:
+            kept.append(word)
+    return kept
+
+
+def conclude(options: argparse.Namespace, *runs: Judged) -> int:
+    """Print the verdicts, write the files asked for, and return the exit code; of several models one after another."""
+    for judged in runs:
+        if len(runs) > 1:
+            print(f"\n{judged.model}")
+        if judged.verdicts:
+            _tell(options, judged)
+            _write(options, judged)
+    if options.html and any(judged.verdicts for judged in runs):
+        _write_page(options, runs)
+    for judged in runs:
+        if judged.note:
+            print(f"incomplete: {judged.note}")
+        if options.strict and judged.undecided:
+            print(f"not decided: {', '.join(judged.undecided)}")
+    return max(judged.exit_code(strict=options.strict) for judged in runs)
+
+
+def _tell(options: argparse.Namespace, judged: Judged) -> None:
+    """Print the table of verdicts and what they say together."""
+    from bertsecrets.report.terminal import Screen, fold, verdict_table
+    from bertsecrets.report.text import run_lines
+    from bertsecrets.settings import load_settings
+
+    screen = Screen.of(sys.stdout)
+    print(verdict_table(judged.verdicts, screen, verbose=options.verbose))
+    lines = run_lines(judged.verdicts, load_settings().judge.confidence)
+    print("\n".join(fold(line, screen.width) for line in lines))
+    if not options.verbose:
+        print("details: -v, or bertsecrets explain ID")
+
+
+def _write(options: argparse.Namespace, judged: Judged) -> None:
+    """Write the files asked for, but for the page."""
+    from bertsecrets.report.json import as_file, badge, layer_rows, metrics
+    from bertsecrets.report.markdown import summary
+    from bertsecrets.settings import load_settings
+    from bertsecrets.store.entries import write_json
+    from bertsecrets.store.files import write_whole
+
+    verdicts, params = judged.verdicts, load_settings()
+    written = as_file(verdicts, judged.model, params, note=judged.note)
+    if options.json:
+        write_json(options.json, written.model_dump(mode="json"))
+        print(f"verdicts: {options.json.resolve()}")
+    if options.record:
+        from bertsecrets.claims.record import record
+
+        write_json(options.record, record(judged.model, verdicts))
+        print(f"seeds: {options.record.resolve()}")
+    if options.metrics:
+        incomplete = {"incomplete": judged.note} if judged.note else {}
+        write_json(options.metrics, metrics(verdicts, params.judge.confidence) | incomplete)
+    if options.plots:
+        write_json(options.plots, layer_rows(verdicts))
+    if options.markdown:
+        write_whole(options.markdown, summary(verdicts, written))
+    if options.badge:
+        write_json(options.badge, badge(written))
+    if options.eval_results:
+        from bertsecrets.report.eval_results import eval_results
+
+        files, left_out = eval_results(verdicts, written)
+        for line in left_out:
+            print(line)
+        for name, content in files.items():
+            write_whole(options.eval_results / name, content)
+            print(f"evaluation result: {options.eval_results.resolve() / name}")
+
+
+def _write_page(options: argparse.Namespace, runs: Sequence[Judged]) -> None:
+    """Write the page of one model, or of several side by side."""
+    from bertsecrets.report.html import page
+    from bertsecrets.report.viewer import Examples
+    from bertsecrets.settings import load_settings
+    from bertsecrets.store.files import write_whole
+
+    examples = [judged.examples for judged in runs if judged.examples is not None]
+    content = page(
+        {judged.model: judged.verdicts for judged in runs},
+        load_settings().judge,
+        note="; ".join(judged.note for judged in runs if judged.note),
+        command=["bertsecrets", *options.words],
+        rerun=["bertsecrets", *without(options.words, (*CHOOSING, *(["--model"] if len(runs) > 1 else [])))],
+        examples=Examples(
+            [one for of_model in examples for one in of_model.measurements],
+            [line for of_model in examples for line in of_model.problems],
+            options.examples,
+        ),
+    )
+    write_whole(options.html, content)
+    print(f"report: {options.html.resolve()}")
