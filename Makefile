@@ -16,7 +16,9 @@ LOCK := requirements-dev.txt
 
 .PHONY: demo notebook pipeline-demo test attack gpu gpu-evidence gpu-wheels lint audit lock docs clean
 
-# Python compiles what is imported, so installing need not compile everything: that takes longer than fetching it.
+# What is imported is compiled once and kept, also where the environment says otherwise: uncompiled, every process that
+# imports torch needs three times as long. Installing need not compile everything: that takes longer than fetching it.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip install --quiet --no-compile
 $(VENV)/demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
