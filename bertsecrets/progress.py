@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 SWITCH = "TQDM_DISABLE"  # the variable that hides progress; the libraries that we use heed it too
-IN_LOGS = "lines"  # its value where standard error is no terminal: libraries draw nothing, and we write lines
+IN_LOGS = "lines"  # its value where bars cannot be drawn, in a log or beside other processes: we write lines instead
 EVERY = 30.0  # seconds between two lines of a log
 SHARE, SOONEST = 0.1, 10.0  # a line may come earlier: with this share of the work, after these seconds
 
@@ -29,14 +29,18 @@ def progress(title: str | None, total: int, unit: str, *, done: float = 0) -> It
         unit: what is counted, as one of them is called.
         done: how many are done at the start.
     """
-    switch = os.environ.get(SWITCH)
-    if title is None or switch not in (None, "", IN_LOGS):
+    if title is None or hidden():
         yield Silence()
-    elif _on_terminal():
+    elif os.environ.get(SWITCH) != IN_LOGS and _on_terminal():
         with _bar(title, total, unit, done) as bar:
             yield bar
     else:
         yield Lines(title, total, unit, done)
+
+
+def hidden() -> bool:
+    """Return whether the environment hides progress."""
+    return os.environ.get(SWITCH) not in (None, "", IN_LOGS)
 
 
 class Silence:

@@ -3,6 +3,8 @@
 import pytest
 
 from bertsecrets import progress as module
+from bertsecrets.options import RunOptions
+from bertsecrets.planning.worker import Doing
 from bertsecrets.progress import IN_LOGS, SWITCH, progress
 
 
@@ -61,6 +63,17 @@ def test_slow_work_has_a_line_in_half_a_minute(passing, capsys):
 @pytest.mark.parametrize(("switch", "shown"), [("1", 0), (IN_LOGS, 1), ("", 1)])
 def test_the_user_can_have_none(passing, capsys, monkeypatch, switch, shown):
     monkeypatch.setenv(SWITCH, switch)
+    with progress("long", 2, "row") as of:
+        passing(31)
+        of.advance()
+    assert len(lines(capsys)) == shown
+
+
+@pytest.mark.parametrize(("switch", "shown"), [("", 1), ("1", 0)])
+def test_a_process_among_several_writes_lines_on_a_terminal_too(passing, capsys, monkeypatch, switch, shown):
+    monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv(SWITCH, switch)
+    Doing(RunOptions())
     with progress("long", 2, "row") as of:
         passing(31)
         of.advance()

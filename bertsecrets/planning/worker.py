@@ -11,6 +11,8 @@ from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from bertsecrets.progress import IN_LOGS, SWITCH, hidden
+
 if TYPE_CHECKING:
     from bertsecrets.options import RunOptions
     from bertsecrets.planning.jobs import Job, Outcome
@@ -37,8 +39,8 @@ class Doing:
     """What does jobs in one session; unless it is given, it is opened with the first."""
 
     def __init__(self, options: "RunOptions", session: Any = None, *, bars: bool = False):
-        if not bars:  # those of several processes would run into each other
-            os.environ["TQDM_DISABLE"] = "1"
+        if not bars and not hidden():  # those of several processes would run into each other
+            os.environ[SWITCH] = IN_LOGS
         if options.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(options.threads)
         self.options = options
