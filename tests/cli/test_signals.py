@@ -13,8 +13,9 @@ ROOT = Path(__file__).parents[2]
 LONG = """
 import bertsecrets.models.finetune, pathlib, signal, sys, time
 from bertsecrets.cli.main import main
-signal.signal(signal.SIGINT, signal.default_int_handler)  # in a job in the background it is ignored
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # so is this one, under nohup
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in a job in the background it is ignored,
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # and so is this one
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup this one too
 def begun(classifier, split, folder, *more, **options):
     pathlib.Path(folder, "half").write_text("done")
     print("begun", flush=True)
