@@ -433,9 +433,11 @@ def scaled(distances: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n 2"
     values, vectors = np.linalg.eigh(centred)
     largest = np.clip(values[:-3:-1], 0, None)
     vectors = vectors[:, :-3:-1]
-    signs = np.sign(vectors[np.abs(vectors).argmax(0), [0, 1]])
+    signs = np.sign(vectors[np.abs(vectors).argmax(0), range(len(largest))])
     total = float(values[values > 0].sum())
-    return vectors * signs * np.sqrt(largest), float(largest.sum()) / total if total else 0.0
+    places = np.zeros((len(distances), 2))  # a single point has no second eigenvector
+    places[:, : len(largest)] = vectors * signs * np.sqrt(largest)
+    return places, float(largest.sum()) / total if total else 0.0
 
 
 def layer_curves(curves: Mapping[str, Float[np.ndarray, " layers"]], caption: str, *, unit: str) -> Chart:

@@ -117,6 +117,12 @@ def test_points_on_a_plane_are_found_again_from_their_distances():
     assert scaled(np.zeros((3, 3)))[1] == 0  # heads that all attend alike
 
 
+def test_the_only_head_of_a_model_is_drawn_too():
+    entropies, points = draw(found("head-statistics", entropy=np.ones((1, 1)), divergence=np.zeros((1, 1))))
+    assert "Entropy" in entropies.caption
+    assert points.rows == ((1, 1, 0, 0),)
+
+
 def test_gains_and_losses_differ_in_the_picture():
     (up,) = draw(found("layer-ablation", baseline=0.5, score=np.array([0.6, 0.6])))
     (down,) = draw(found("layer-ablation", baseline=0.5, score=np.array([0.4, 0.4])))
