@@ -14,7 +14,7 @@ SEEDS ?= 3
 LOCKED ?=
 LOCK := requirements-dev.txt
 
-.PHONY: demo notebook pipeline-demo test attack gpu gpu-evidence gpu-wheels lint audit lock docs clean
+.PHONY: demo notebook pipeline-demo test test-all attack gpu gpu-evidence gpu-wheels lint audit lock docs clean
 
 # What is imported is compiled once and kept, also where the environment says otherwise: uncompiled, every process that
 # imports torch needs three times as long. Installing need not compile everything: that takes longer than fetching it.
@@ -71,8 +71,16 @@ pipeline-demo: $(VENV)/installed
 
 # Half as many again as there are cores, since tests often wait: for processes that end, for disks, for each other.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(1, 3 * os.cpu_count() // 2))')
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:benchmark -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	--durations=10
+
+# The fast tests: what to run after every change.
 test: $(VENV)/installed $(VENV)/maps
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:benchmark -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not slow"
+
+# Every test. CI runs this on every push.
+test-all: $(VENV)/installed $(VENV)/maps
+	$(PYTEST)
 
 # The long form of the attacks that `make test` makes in short (docs/faults.md).
 attack: $(VENV)/installed $(VENV)/maps

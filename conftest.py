@@ -1,15 +1,24 @@
-"""Tests and benchmarks that need a GPU: marked `gpu`, and skipped where there is none. `make gpu` runs them alone."""
+"""Which tests run where: `gpu` needs a GPU, `slow` is left out by `make test`."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+WHOLE_FILE_IS_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
+
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With `-m gpu`, open only the files that have such tests: others may need what a machine with a GPU lacks."""
-    if config.option.markexpr != "gpu" or not collection_path.match("test_*.py"):
+    """Do not import test files in which `-m` would deselect everything: importing them takes the time.
+
+    `-m gpu` also runs on machines that lack what other files import.
+    """
+    chosen = config.option.markexpr
+    if chosen not in ("gpu", "not slow") or not collection_path.match("test_*.py"):
         return None
-    return True if "mark.gpu" not in collection_path.read_text(encoding="utf-8") else None
+    text = collection_path.read_text(encoding="utf-8")
+    excluded = "mark.gpu" not in text if chosen == "gpu" else WHOLE_FILE_IS_SLOW.search(text)
+    return True if excluded else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

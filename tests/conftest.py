@@ -13,22 +13,36 @@ for variable in (
 ):
     os.environ.pop(variable, None)
 
+from collections.abc import Callable
+from pathlib import Path
+
 from jaxtyping import install_import_hook
 
-install_import_hook("bertsecrets", "shapes.check")  # before anything of the package is imported
+PACKAGE = Path(__file__).parents[1] / "bertsecrets"
+
+
+def shaped_modules() -> list[str]:
+    """The modules whose signatures state shapes; checking the others as well would triple the time of collection."""
+    stating = (path for path in PACKAGE.rglob("*.py") if "jaxtyping" in path.read_text(encoding="utf-8"))
+    return [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in stating]
+
+
+install_import_hook(shaped_modules(), "shapes.check")  # before anything of the package is imported
 
 import gc
 import shutil
-from pathlib import Path
 
 import hypothesis
 import pytest
 import torch
 import yaml
+from filelock import FileLock
 from tiny import save_bert, save_tokenizer
 
-from bertsecrets import settings as settings
+from bertsecrets import settings
+from bertsecrets.session import Session
 from bertsecrets.texts.corpus import write_corpus
+from bertsecrets.types import Subject
 
 # `make attack` asks for the long form of every attack: many more examples, and others each time.
 hypothesis.settings.register_profile("short", derandomize=True, database=None, deadline=None)
@@ -77,9 +91,28 @@ def nothing_old_is_collected_again():
 
 
 @pytest.fixture(scope="session")
-def tiny_bert(tmp_path_factory) -> Path:
+def built(tmp_path_factory) -> Path:
+    """The folder that all workers share; what a fixture builds in it is built once per run, under a lock."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "built"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def build_once(path: Path, build: Callable[[Path], object]) -> Path:
+    """Build a file or folder unless another worker has built it already."""
+    with FileLock(path.with_name(f"{path.name}.lock")):
+        done = path.with_name(f"{path.name}.done")
+        if not done.exists():
+            build(path)
+            done.touch()
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(built) -> Path:
     """A BERT of 3 layers x 4 heads with the corpus's words as its vocabulary, as a model folder."""
-    return save_bert(tmp_path_factory.mktemp("models") / "tiny-bert")
+    return build_once(built / "tiny-bert", save_bert)
 
 
 @pytest.fixture(scope="session")
@@ -89,21 +122,45 @@ def tiny_vocabulary(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def tiny_glue(tmp_path_factory) -> Path:
+def tiny_glue(built) -> Path:
     """A GLUE folder whose RTE is the suite's own corpus: 64 training and 24 validation pairs."""
-    return write_corpus(tmp_path_factory.mktemp("corpus") / "glue", 64, 24)
+    return build_once(built / "glue", lambda folder: write_corpus(folder, 64, 24))
 
 
 @pytest.fixture(scope="session")
-def quick_params(tmp_path_factory) -> Path:
+def quick_params(built) -> Path:
     """A settings file that trains for one epoch, fast, and measures one seed."""
-    data = yaml.safe_load(settings.project_path("params.yaml").read_text(encoding="utf-8"))
-    data["finetune"] |= FAST
-    data |= {"seeds": [1], "budget": None}  # tests that add seeds say so
-    data["judge"]["resamples"] = 200
-    file = tmp_path_factory.mktemp("settings") / "params.yaml"
-    file.write_text(yaml.safe_dump(data), encoding="utf-8")
-    return file
+
+    def build(file: Path) -> None:
+        data = yaml.safe_load(settings.project_path("params.yaml").read_text(encoding="utf-8"))
+        data["finetune"] |= FAST
+        data |= {"seeds": [1], "budget": None}  # tests that add seeds say so
+        data["judge"]["resamples"] = 200
+        file.write_text(yaml.safe_dump(data), encoding="utf-8")
+
+    return build_once(built / "params.yaml", build)
+
+
+@pytest.fixture(scope="session")
+def trained(built, tiny_bert, tiny_glue, quick_params) -> Path:
+    """A store with the tiny BERT trained on RTE from each start and two seeds, and what most tests measure of it.
+
+    Tests get copies (`runs`): they may spoil theirs.
+    """
+
+    def build(store: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("BERTSECRETS_PARAMS", str(quick_params))
+            session = Session(store=store, glue=tiny_glue, device="cpu", offline=True, allow_unofficial_data=True)
+            for init in ("pretrained", "random", "untrained"):
+                for seed in (1, 2):
+                    subject = Subject(str(tiny_bert), "rte", init, seed)
+                    for measure in ("scores", "special-tokens"):
+                        session.measurement(measure, subject)
+            for measure in ("attention-change", "head-ablation"):
+                session.measurement(measure, Subject(str(tiny_bert), "rte", "pretrained", 1))
+
+    return build_once(built / "runs", build)
 
 
 @pytest.fixture
@@ -120,9 +177,9 @@ def own_bert(tiny_bert, tmp_path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """One store for the whole file: most tests reuse what the first has trained."""
-    return tmp_path_factory.mktemp("store") / "runs"
+def runs(trained, tmp_path_factory) -> Path:
+    """One store for the whole file, which begins as a copy of `trained`."""
+    return Path(shutil.copytree(trained, tmp_path_factory.mktemp("store") / "runs"))
 
 
 @pytest.fixture

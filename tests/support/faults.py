@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 LONG = os.environ.get("BERTSECRETS_ATTACK") == "long"  # `make attack`
+PROJECT = Path(__file__).resolve().parents[2]
 LIMIT = 120  # seconds, after which a command counts as hanging
 
 # A server that has imported everything forks a process for each command, which saves its seconds of importing.
@@ -98,23 +99,36 @@ class Running:
         return Ended(code, out, err, trace.splitlines())
 
 
-def start(arguments: list[Any], output: Path, fault: Fault = UNHARMED, **environment: str) -> Running:
-    """Start a command of the suite, or `pytest ...`, in a process of its own, which suffers the fault."""
+def start(
+    arguments: list[Any], output: Path, fault: Fault = UNHARMED, cwd: Path | None = None, **environment: str
+) -> Running:
+    """Start a command of the suite, or `pytest ...`, in a process of its own, which suffers the fault.
+
+    The command runs in `cwd`, by default the folder of its output.
+    """
     output.mkdir(parents=True, exist_ok=True)
     for name in ("out", "err", "trace"):
         (output / name).write_bytes(b"")
     given = [str(argument) for argument in arguments]
-    process = PROCESSES.Process(target=_command, args=(given, output, fault, environment))
+    process = PROCESSES.Process(target=_command, args=(given, output, cwd or output, fault, environment))
     process.start()
     return Running(process, output, fault.seconds)
 
 
-def run(arguments: list[Any], output: Path, fault: Fault = UNHARMED, **environment: str) -> Ended:
+def run(
+    arguments: list[Any], output: Path, fault: Fault = UNHARMED, cwd: Path | None = None, **environment: str
+) -> Ended:
     """Run a command of the suite in a process of its own, which suffers the fault."""
-    return start(arguments, output, fault, **environment).wait()
+    return start(arguments, output, fault, cwd, **environment).wait()
 
 
-def _command(arguments: list[str], output: Path, fault: Fault, environment: dict[str, str]) -> None:
+def pytest_benchmarks(*words: Any, output: Path, **environment: str) -> tuple[int, str]:
+    """Run `pytest benchmarks` from the checkout as a user would; return the exit code and all output."""
+    ended = run(["pytest", "benchmarks", "-p", "no:cacheprovider", *words], output, cwd=PROJECT, **environment)
+    return ended.code, ended.out + ended.err
+
+
+def _command(arguments: list[str], output: Path, cwd: Path, fault: Fault, environment: dict[str, str]) -> None:
     """The process itself: from here on in the child."""
     os.environ.update({"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", **environment})
     sys.path[:0] = [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
@@ -132,11 +146,15 @@ def _command(arguments: list[str], output: Path, fault: Fault, environment: dict
         resource.setrlimit(resource.RLIMIT_FSIZE, (fault.cut or fault.largest or 0, resource.RLIM_INFINITY))
     else:
         _count(trace, fault.operation)
-    os.chdir(output)
+    os.chdir(cwd)
     if arguments[0] == "pytest":
         import pytest
 
-        sys.exit(pytest.main(arguments[1:]))
+        # The server may have been started by a worker of pytest-xdist, whose pytest this is not.
+        for name in [name for name in os.environ if name.startswith("PYTEST_")]:
+            del os.environ[name]
+        imported = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # the suite is, before pytest could rewrite it
+        sys.exit(pytest.main([*arguments[1:], *imported]))
     sys.exit(main(arguments))
 
 
