@@ -17,7 +17,7 @@ import numpy as np
 
 LONG = os.environ.get("BERTSECRETS_ATTACK") == "long"  # `make attack`
 PROJECT = Path(__file__).resolve().parents[2]
-LIMIT = 120  # seconds, after which a command counts as hanging
+LIMIT = 600  # seconds, after which a command counts as hanging, also where the machine is busy
 
 # A server that has imported everything forks a process for each command, which saves its seconds of importing.
 PROCESSES = multiprocessing.get_context("forkserver")
