@@ -5,8 +5,8 @@ command ends with exit code 2 and exactly one line, shows no traceback, and chan
 """
 
 import contextlib
-import hashlib
 import io
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +17,27 @@ from bertsecrets.cli.main import main
 SHOWN_WHILE_WORKING = ("fine-tuning", "attention of", "disabling", "scoring", "waiting for")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Room:
-    """A folder of its own for one bad input: `model`, `glue` and `store` below it, all of which a row may spoil."""
+    """The files for one bad input: a folder of its own, and a model and GLUE folder that are copied if it spoils them.
+
+    All rows share the store, so that only the first one draws a model's weights.
+    """
 
     folder: Path
     model: Path
     glue: Path
     store: Path
+
+    def own_model(self) -> Path:
+        """Copy the model into the room, and return the copy."""
+        self.model = Path(shutil.copytree(self.model, self.folder / "model"))
+        return self.model
+
+    def own_glue(self) -> Path:
+        """Copy the GLUE folder into the room, and return the copy."""
+        self.glue = Path(shutil.copytree(self.glue, self.folder / "glue"))
+        return self.glue
 
     def file(self, name: str, content: str | bytes) -> Path:
         """Write a file of the room, and return it."""
@@ -45,6 +58,7 @@ class BadInput:
         says: a part of the line; of several parts, each must be in it.
         make: spoils the room before the command runs.
         environment: variables of the environment, with the same names of paths.
+        slow: takes seconds.
     """
 
     name: str
@@ -52,6 +66,7 @@ class BadInput:
     says: str | Sequence[str]
     make: Callable[[Room], Any] = lambda room: None
     environment: tuple[tuple[str, str], ...] = ()
+    slow: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -70,7 +85,7 @@ def told(bad: BadInput, room: Room, monkeypatch) -> str:
     places = {"room": room.folder, "model": room.model, "glue": room.glue, "store": room.store}
     for name, value in bad.environment:
         monkeypatch.setenv(name, _filled(value, places))
-    before = contents(room)
+    before = written_files(room)
     code, errors = outcome([_filled(word, places) for word in bad.command])
     lines = [line for line in errors.splitlines() if line.strip() and not line.startswith(SHOWN_WHILE_WORKING)]
     lines = [line for line in lines if " to train, " not in line]  # the disk that a run takes, which comes first
@@ -80,7 +95,7 @@ def told(bad: BadInput, room: Room, monkeypatch) -> str:
     assert lines[0].startswith("bertsecrets"), errors
     for part in (bad.says,) if isinstance(bad.says, str) else bad.says:
         assert _filled(part, places) in lines[0]
-    assert contents(room) == before
+    assert written_files(room) == before
     return lines[0]
 
 
@@ -95,10 +110,10 @@ def outcome(words: Sequence[str]) -> tuple[int, str]:
     return code, errors.getvalue()
 
 
-def contents(room: Room) -> dict[str, str]:
-    """Return a digest of every file of the room outside the store, by name."""
-    files = (path for path in room.folder.rglob("*") if path.is_file() and not path.is_relative_to(room.store))
-    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+def written_files(room: Room) -> dict[Path, tuple[int, int]]:
+    """Return size and time of the last change of every file of the user's: what was written has changed its time."""
+    files = (path for folder in (room.folder, room.model, room.glue) for path in folder.rglob("*") if path.is_file())
+    return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
 def _filled(word: str, places: dict[str, Path]) -> str:

@@ -1,13 +1,10 @@
 """Bad inputs around texts: GLUE's files, frame sentences, FrameNet's XML, archives, the treebank."""
 
-import bz2
 import functools
 import gzip
 import io
 import json
-import lzma
 import tarfile
-import warnings
 import zipfile
 
 from bad_input import COMMON, BadInput
@@ -19,62 +16,45 @@ HEADER = "index\tsentence1\tsentence2\tlabel"
 RTE = {
     "empty file": ("", "is empty"),
     "no rows": (HEADER + "\n", "has no rows"),
-    "only blank lines": (HEADER + "\n\n\n", "has no rows"),
     "spaces for tabs": (HEADER.replace("\t", " ") + "\n0 a b entailment\n", "line 1: no column 'sentence1'"),
-    "commas for tabs": (HEADER.replace("\t", ",") + "\n0,a,b,entailment\n", "line 1: no column 'sentence1'"),
-    "column missing": ("index\tsentence1\tlabel\n0\ta\tentailment\n", "line 1: no column 'sentence2'"),
-    "column in capitals": (HEADER.upper() + "\n0\ta\tb\tentailment\n", "line 1: no column 'sentence1'"),
     "column twice": (f"{HEADER}\tlabel\n0\ta\tb\tentailment\tnot_entailment\n", "two columns are called 'label'"),
-    "header twice": (f"{HEADER}\n{HEADER}\n", "line 2, column 'label': unknown label 'label'"),
     "short row": (f"{HEADER}\n0\ta\tb\n", "line 2: 3 fields where the header has 4"),
     "tab inside a text, before the label": (f"{HEADER}\n0\ta\tb\tc\tentailment\n", "is there a tab inside a text"),
-    "label then more": (f"{HEADER}\n0\ta\tb\tentailment\tx\n", "line 2: 5 fields where the header has 4"),
     "unknown label": (f"{HEADER}\n0\ta\tb\tyes\n", "unknown label 'yes'; expected one of"),
-    "label with a space": (f"{HEADER}\n0\ta\tb\tentailment \n", "unknown label 'entailment'"),
-    "label in another script": (f"{HEADER}\n0\ta\tb\tentaılment\n", "unknown label 'entaılment'"),
     "label of a million characters": (f"{HEADER}\n0\ta\tb\t{'x' * 10**6}\n", "unknown label 'xxxx"),
-    "label as number": (f"{HEADER}\n0\ta\tb\t1\n", "unknown label '1'"),
-    "empty label": (f"{HEADER}\n0\ta\tb\t\n", "unknown label ''"),
-    "quoted": (f'{HEADER}\n0\t"a"\t"b"\t"entailment"\n', "unknown label '\"entailment\"'"),
-    "old Mac line ends": (f"{HEADER}\r0\ta\tb\tentailment\r", "no column 'label'"),
-    "UTF-16": ((HEADER + "\n0\ta\tb\tentailment\n").encode("utf-16"), "line 1: not UTF-8 (byte 0)"),
     "Latin-1": (f"{HEADER}\n0\tcaf\xe9\tb\tentailment\n".encode("latin-1"), "line 2: not UTF-8"),
-    "half a character at the end": (f"{HEADER}\n0\ta\tb\t\xe9".encode()[:-1], "line 2: not UTF-8"),
-    "a surrogate": (f"{HEADER}\n0\t\ud800\tb\tentailment\n", "line 2: not UTF-8"),
-    "gzipped": (gzip.compress(HEADER.encode()), "line 1: not UTF-8"),
-    "a null character in the header": (HEADER.replace("label", "la\0bel") + "\n", "no column 'label'"),
     "a header of a million columns": ("\t".join(["x"] * 10**6), "line 1: no column 'sentence1' among ['x', 'x'"),
 }
 
 
-def glue(name, content, says, task="rte", file="RTE/dev.tsv"):
-    command = ("measure", "scores", "--task", task, "--init", "untrained", *COMMON)
-    return BadInput(f"GLUE: {name}", command, ("{glue}/" + file, says), lambda room: room.file(f"glue/{file}", content))
+def glue(name, content, says, task="rte", file="RTE/dev.tsv", options=COMMON):
+    def make(room):
+        (room.own_glue() / file).parent.mkdir(exist_ok=True)
+        room.file(f"glue/{file}", content)
+
+    command = ("measure", "scores", "--task", task, "--init", "untrained", *options)
+    return BadInput(f"GLUE: {name}", command, ("{glue}/" + file, says), make)
 
 
 SCORES = {
     "above 5": ("5.001", "'5.001' is not a score between 0 and 5"),
-    "below 0": ("-0.001", "'-0.001' is not a score"),
     "not a number": ("nan", "'nan' is not a score"),
-    "infinite": ("1e999", "'1e999' is not a score"),
-    "a word": ("three", "'three' is not a score"),
     "an underscore, which Python reads": ("0_3", "'0_3' is not a score"),
     "digits of another script": ("٣", "'٣' is not a score"),
-    "a comma": ("3,5", "'3,5' is not a score"),
-    "empty": ("", "'' is not a score"),
-    "5000 digits": ("0" * 5000, "is not a score"),
 }
 GLUE = [glue(name, content, says) for name, (content, says) in RTE.items()] + [
     glue(f"score {name}", f"sentence1\tsentence2\tscore\na\tb\t{code}\n", says, "stsb", "STS-B/dev.tsv")
     for name, (code, says) in SCORES.items()
 ]
-GLUE.append(
-    BadInput(
-        "GLUE: a folder of 5000 characters",
-        ("measure", "scores", "--task", "rte", "--init", "untrained", *COMMON[:2], "--glue", "x" * 5000, *COMMON[4:]),
-        "argument --glue: no path is as long as xxxx",
-    )
-)
+GLUE += [
+    glue(
+        "not the official number of rows",
+        f"{HEADER}\n0\ta\tb\tentailment\n",
+        "1 rows where RTE's official dev split has 277",
+        options=COMMON[:-1],
+    ),
+    BadInput("GLUE: a task's own folder", ("report", *COMMON, "--glue", "{glue}/RTE"), "give its parent folder"),
+]
 
 # ---------------------------------------------------------------------- frames
 
@@ -88,24 +68,12 @@ def record(**changes) -> str:
 
 JSONL = {
     "empty": ("", "holds no sentences"),
-    "only blank lines": ("\n \n", "holds no sentences"),
-    "not JSON": ("Ann was humming\n", "line 1: not valid JSON"),
     "the second line cut off": (record() + "\n" + record()[:-9], "line 2: not valid JSON"),
-    "two records in a line": (record() + record(), "line 1: not valid JSON"),
-    "one record over two lines": (record().replace(", ", ",\n"), "line 1: not valid JSON"),
     "a list": ("[1, 2]", "line 1: a JSON list, not an object"),
-    "a number": ("3", "line 1: a JSON int"),
-    "null": ("null", "line 1: a JSON NoneType"),
-    "a number of 5000 digits": ("1" * 5000, "line 1: not valid JSON"),
     "100 000 brackets": ("[" * 100_000, "line 1: not valid JSON"),
     "no sentence": (record(sentence=...), "an entry is missing"),
-    "no target": (record(target=...), "an entry is missing"),
-    "no core elements": (record(core_elements=...), "an entry is missing"),
-    "an empty list of elements": (record(core_elements=[]), "an entry is missing, empty"),
     "elements as text": (record(core_elements="Ann"), "an entry is missing, empty or not a text"),
     "an element of spaces": (record(core_elements=["  "]), "an entry is missing, empty"),
-    "an element that is null": (record(core_elements=[None]), "or not a text"),
-    "a number as sentence": (record(sentence=5), "or not a text"),
     "half a surrogate pair": (record(sentence="\ud800 humming Ann"), "not valid JSON"),
     "a target elsewhere": (record(target="singing"), "target 'singing' is not in the sentence"),
     "an element elsewhere": (record(core_elements=["Bo"]), "core element 'Bo' is not in the sentence"),
@@ -115,8 +83,6 @@ JSONL = {
     ),
     "10 000 elements": (record(core_elements=["Ann"] * 10_000), "with 10000 core elements: give at most"),
     "a target of a million characters": (record(target="x" * 10**6), "is not in the sentence"),
-    "UTF-16": (record().encode("utf-16"), "line 1: not UTF-8"),
-    "Latin-1": (record().encode() + b"\n\xe9", "line 2: not UTF-8"),
 }
 
 
@@ -153,43 +119,21 @@ FRAMES = {
         FRAME.replace("<frame ", f'<!DOCTYPE frame [<!ENTITY l0 "ha">{LAUGHS}]><frame ').replace("Core", "&l9;", 1),
         "document type",
     ),
-    "a quadratic entity": (
-        FRAME.replace("<frame ", f'<!DOCTYPE frame [<!ENTITY a "{"a" * 10_000}">]><frame '),
-        "document type",
-    ),
-    "an external entity": (
-        FRAME.replace("<frame ", '<!DOCTYPE frame [<!ENTITY a SYSTEM "file:///etc/passwd">]><frame ').replace(
-            '"Humming"', '"&a;"'
-        ),
-        "document type",
-    ),
-    "an external DTD": (FRAME.replace("<frame ", '<!DOCTYPE frame SYSTEM "x.dtd"><frame '), "document type"),
-    "a document type without entities": (FRAME.replace("<frame ", "<!DOCTYPE frame><frame "), "document type"),
     "100 000 elements in one another": (FRAME.replace("<FE ", "<a>" * 100_000 + "<FE "), "nested more than 50 deep"),
     "an unknown encoding": (FRAME.replace("UTF-8", "klingon"), "is damaged (unknown encoding"),
-    "an encoding that is none of text": (FRAME.replace("UTF-8", "hex"), "is damaged ("),
     "cut off": (FRAME[:-9], "is damaged ("),
-    "an undeclared entity": (FRAME.replace('"Humming"', '"&x;"'), "undefined entity"),
     "a name that is empty": (FRAME.replace('"Humming"', '""'), "no <frame>"),
-    "another document": ("<html/>", "no <frame>"),
-    "empty": ("", "no element found"),
-    "a null character": (FRAME.replace("Hummer", "Hum\0mer"), "is damaged ("),
 }
 UNITS = {
     "an empty text": (UNIT.replace("Ann was softly humming .", ""), "a sentence without words"),
-    "a text of spaces": (UNIT.replace("Ann was softly humming .", " "), "a sentence without words"),
     "no text": (UNIT.replace("text>", "texts>"), "without <text>"),
     "a label beyond the text": (UNIT.replace('"21"', '"2100"'), "a label at characters 15 to 2100"),
     "a label before the text": (UNIT.replace('"0"', '"-4"'), "a label at characters -4"),
     "a label that ends before it starts": (UNIT.replace('"15"', '"25"'), "a label at characters 25"),
     "a label of 5000 digits": (UNIT.replace('"15"', f'"{"1" * 5000}"'), "is damaged ("),
-    "a place in words": (UNIT.replace('"15"', '"fifteen"'), "is damaged ("),
     "a sentence without an end": (UNIT.replace("</sentence>", ""), "without an end"),
-    "cut off": (UNIT[:-4], "no complete <lexUnit>"),
     "no frame": (UNIT.replace("frame=", "frames="), "no complete <lexUnit>"),
-    "an undeclared entity": (UNIT.replace("Ann", "&ann;"), "undefined entity"),
     "Latin-1": (UNIT.replace("Ann", "Ana\xef").encode("latin-1"), "is damaged ("),
-    "deep": (UNIT.replace("<annotationSet", "<a>" * 60 + "<annotationSet"), "nested more than 50 deep"),
 }
 
 
@@ -233,47 +177,18 @@ def zipped(files) -> bytes:
     return packed.getvalue()
 
 
-def zip_bomb() -> bytes:
-    return zipped({**FILES, "fn/lu/lu2.xml": b" " * (65 * 2**20)})
-
-
-def tar_bomb() -> bytes:
-    """A gzipped archive whose last member has 1 GiB of zeros, in 1 MiB: gzip streams may follow one another."""
-    head = tarred(FILES).rstrip(b"\0")
-    head += b"\0" * (-len(head) % tarfile.BLOCKSIZE)
-    member = tarfile.TarInfo("fn/lu/lu2.xml")
-    member.size = 2**30
-    zeros = gzip.compress(bytes(2**26))
-    return gzip.compress(head + member.tobuf(tarfile.GNU_FORMAT)) + zeros * 16
-
-
 PLAIN = tarred(FILES)
-WHOLE = len(PLAIN.rstrip(b"\0")) // tarfile.BLOCKSIZE * tarfile.BLOCKSIZE + tarfile.BLOCKSIZE  # up to the end's zeros
 SECOND = PLAIN.index(b"fn/lu/lu1.xml")  # the header of the second member
 CANNOT = "cannot be read ("
 PACKED = {
-    "cut after the first member": ("fn.tar", lambda: PLAIN[:SECOND], CANNOT),
-    "cut inside the second header": ("fn.tar", lambda: PLAIN[: SECOND + 100], CANNOT),
-    "cut inside the second member": ("fn.tar", lambda: PLAIN[: SECOND + 600], CANNOT),
-    "cut before the end's zeros": ("fn.tar", lambda: PLAIN[:WHOLE], CANNOT),
     "a damaged header inside": ("fn.tar", lambda: PLAIN[:SECOND] + b"x" + PLAIN[SECOND + 1 :], CANNOT),
     "a header of zeros inside": ("fn.tar", lambda: PLAIN[:SECOND] + bytes(512) + PLAIN[SECOND + 512 :], "its end"),
-    "two archives in one": ("fn.tar", lambda: PLAIN * 2, "it goes on after its end"),
-    "gzip without its end": ("fn.tar.gz", lambda: gzip.compress(PLAIN)[:-8], CANNOT),
     "gzip with a wrong checksum": ("fn.tar.gz", lambda: gzip.compress(PLAIN)[:-8] + bytes(8), CANNOT),
-    "bzip2 without its end": ("fn.tar.bz2", lambda: bz2.compress(PLAIN)[:-4], CANNOT),
-    "xz without its end": ("fn.tar.xz", lambda: lzma.compress(PLAIN)[:-12], CANNOT),
-    "a tar bomb": ("fn.tar.gz", tar_bomb, "unpacks to more than"),
-    "a zip bomb": ("fn.zip", zip_bomb, "fn/lu/lu2.xml unpacks to more than 64 MiB"),
     "a zip without its directory": ("fn.zip", lambda: zipped(FILES)[:-22], CANNOT),
     "a tar with a file twice": ("fn.tar", lambda: tarred({**FILES, "x": UNIT}, name="fn/lu/lu1.xml"), "twice"),
     "a size below zero": ("fn.tar", lambda: negative(), CANNOT),
     "a unit as a link": ("fn.tar", lambda: tarred(FILES, type=tarfile.SYMTYPE, linkname="x", size=0), "no FrameNet"),
-    "a unit as a device": ("fn.tar", lambda: tarred(FILES, type=tarfile.CHRTYPE, devmajor=1, size=0), "no FrameNet"),
-    "empty": ("fn.tar", lambda: b"", CANNOT),
-    "only zeros": ("fn.tar", lambda: bytes(10240), "no FrameNet in"),
     "a text": ("fn.tar.xz", lambda: b"not an archive", CANNOT),
-    "a file compressed, but not packed": ("fn.tar.gz", lambda: gzip.compress(b"text" * 500), CANNOT),
 }  # fmt: skip
 
 
@@ -285,19 +200,10 @@ def negative() -> bytes:
     return bytes(data)
 
 
-def twice(room):
-    with zipfile.ZipFile(room.folder / "fn.zip", "w") as archive:
-        for name, content in FILES.items():
-            archive.writestr(name, content)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            archive.writestr("fn/lu/lu1.xml", UNIT)
-
-
 ARCHIVES = [
     frames(f"archive: {name}", file, ("{room}/" + file, says), written(file, make))
     for name, (file, make, says) in PACKED.items()
-] + [frames("archive: a zip with a file twice", "fn.zip", "it has fn/lu/lu1.xml twice", twice)]
+]
 
 # ---------------------------------------------------------------------- the treebank
 
@@ -314,19 +220,21 @@ def trees(text):
 
 
 LONG = {"treebank/wsj_1.mrg": f"(S {'(NN a) ' * 2000})", "dependency_treebank/wsj_1.dp": "a\tNN\t0\n" * 2000}
+ONE = {
+    "treebank/wsj_1.mrg": TREES.partition("\n( (S (NP-SBJ (PRP He")[0],
+    "dependency_treebank/wsj_1.dp": HEADS.partition("\n\n")[0],
+}
 TREEBANK = {  # by name: what differs from two good files, a part of the line
     "nothing": (dict.fromkeys(BANK, ...), "no treebank.zip in"),
-    "no heads": ({"dependency_treebank/wsj_1.dp": ...}, "no dependency_treebank.zip in"),
     "no common file": ({"treebank/wsj_1.mrg": ..., "treebank/wsj_2.mrg": TREES}, "no file is in both"),
     "a bracket too many": (trees(TREES + ")"), "brackets that do not match"),
-    "a tree too many": (trees(TREES * 2), "4 trees for 2 sentences"),
+    "a bracket too few": (trees(TREES + "("), "brackets that do not match"),
+    "words before the first tree": (trees("x" + TREES), "brackets that do not match"),
+    "a single sentence": (ONE, "holds a single sentence"),
     "another word": (trees(TREES.replace("cat", "dog", 1)), "tree and dependencies differ"),
     "10 000 brackets": (trees("(S " * 10_000 + "(NN cat)" + ")" * 10_000), "is damaged ("),
-    "no head": (heads("cat\tNN\t3", "cat\tNN"), "a row without a tag or a head"),
     "a head outside": (heads("cat\tNN\t3", "cat\tNN\t99"), "a row without a tag or a head"),
     "heads in a circle": (heads("cat\tNN\t3", "cat\tNN\t1"), "heads in a circle"),
-    "a word as its own head": (heads("cat\tNN\t3", "cat\tNN\t2"), "heads in a circle"),
-    "Latin-1": ({"dependency_treebank/wsj_1.dp": HEADS.encode() + b"\xe9"}, "not UTF-8"),
     "a damaged zip": ({"treebank.zip": zipped({"treebank/wsj_1.mrg": TREES})[:-30]}, "cannot be read ("),
     "a sentence of 2000 words": (LONG, "a sentence of more than 1000 words"),
 }
