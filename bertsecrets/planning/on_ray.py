@@ -1,6 +1,7 @@
 """The jobs of a plan on a Ray cluster, through a store that all its machines see."""
 
 import functools
+import logging
 import os
 import socket
 import uuid
@@ -148,7 +149,10 @@ def _cluster(address: str | None) -> Iterator[Any]:
     variables = {name: value for name, value in os.environ.items() if name.startswith(HANDED_ON)}
     try:
         ray.init(
-            address=address or "local", runtime_env={"env_vars": variables}, log_to_driver=False, logging_level="error"
+            address=address or "local",
+            runtime_env={"env_vars": variables},
+            log_to_driver=False,
+            logging_level=logging.ERROR,
         )
     except Exception as error:  # of many kinds: its own, of sockets, of gRPC
         raise UserError(f"no Ray cluster can be used at {address or 'this machine'}: {first_line(error)}") from error
@@ -192,15 +196,15 @@ def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, f
         wanted = f"{share['num_cpus']} processors" + (f" and {share['num_gpus']:g} GPUs" if share["num_gpus"] else "")
         raise UserError(f"no machine of the Ray cluster has {wanted} for a job: give a lower --threads or --gpus")
     look = ray.remote(_look)
-    seen = {
-        node["NodeManagerHostname"]: look.options(
+    seen = [
+        look.options(
             num_cpus=share["num_cpus"],
             num_gpus=share["num_gpus"],
             scheduling_strategy=strategy(node_id=node["NodeID"], soft=False),
         ).remote(str(marker), options)
         for node in large
-    }
-    for name, ref in seen.items():
+    ]
+    for name, ref in zip((node["NodeManagerHostname"] for node in large), seen, strict=True):
         try:
             visible, its_device = ray.get(ref)
         except ray.exceptions.RayError as error:
