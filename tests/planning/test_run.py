@@ -1,63 +1,76 @@
-"""Jobs in several processes: the verdicts of a serial run, whatever becomes of single jobs and processes."""
+"""Jobs in several processes: the verdicts of a serial run, whatever happens to single jobs and processes."""
 
 import json
 import os
+import shutil
 import signal
-import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from calls import told
-from faults import lasting
+from calls import run, told
+from faults import LIMIT, PROCESSES, lasting
 
+from bertsecrets.claims.schema import find_case
 from bertsecrets.cli.main import main
 from bertsecrets.errors import RunError, UserError
 from bertsecrets.options import RunOptions
 from bertsecrets.planning import pool
 from bertsecrets.planning import prepare as preparing
-from bertsecrets.planning.jobs import Job, Step, steps_of
+from bertsecrets.planning.jobs import Job, Outcome, Step, steps_of
 from bertsecrets.planning.pool import fitting, run_local
 from bertsecrets.planning.prepare import with_share
+from bertsecrets.planning.worker import serve
 from bertsecrets.session import Session
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
-PROJECT = Path(__file__).parents[2]
-FEW = ("--task", "rte", "--claim", "D2-rte", "--claim", "E1", "--claim", "C1", "--seeds", "2", "--threads", "1")
-
-
-def judged(capsys, command, shared, room, *more):
-    words = [command, *shared, "--store", room / "runs", *FEW, "--json", room / "verdicts.json", *more]
-    code = main([str(word) for word in words])
-    captured = capsys.readouterr()
-    return code, captured, lasting(json.loads((room / "verdicts.json").read_text())["verdicts"])
+FEW = ("--task", "rte", "--claim", "D2-rte", "--claim", "E1", "--claim", "C1")
 
 
 @pytest.fixture
-def rooms(tmp_path):
-    for name in ("serial", "pool"):
-        (tmp_path / name).mkdir()
-    return tmp_path / "serial", tmp_path / "pool"
+def forked(monkeypatch):
+    """Fork the processes of a run from a server that has imported everything, which saves seconds for each."""
+    monkeypatch.setattr(pool, "SPAWN", PROCESSES)
 
 
-def test_a_pool_reaches_the_verdicts_of_a_serial_run(capsys, shared, rooms):
-    serial = judged(capsys, "report", shared, rooms[0])
-    code, captured, verdicts = judged(capsys, "run", shared, rooms[1], "--jobs", 2, "--html", rooms[1] / "report.html")
-    assert code == serial[0]
-    assert verdicts == serial[2]
-    assert (rooms[1] / "report.html").exists()
-    lines = [line for line in captured.err.splitlines() if " of " in line]
-    assert "2 at a time, each with --threads 1" in captured.err
-    assert len(lines) == int(captured.err.split(" jobs to do")[0].split()[-1])
-    again = judged(capsys, "run", shared, rooms[1], "--jobs", 2)
-    assert again[2] == verdicts
+def judged(capsys, command, shared, store, *more):
+    """The exit code, the output and the verdicts of a command."""
+    file = store.parent / f"{command}.json"
+    code = main([str(word) for word in (command, *shared, "--store", store, *FEW, "--json", file, *more)])
+    return code, capsys.readouterr(), lasting(json.loads(file.read_text())["verdicts"])
+
+
+@pytest.mark.parametrize(
+    "start", [pytest.param("forked", id="forked"), pytest.param("quick", id="spawned", marks=pytest.mark.slow)]
+)
+def test_parallel_jobs_reach_the_verdicts_of_a_serial_run(capsys, shared, runs, tmp_path, request, start):
+    request.getfixturevalue(start)
+    options = ("--seeds", 2, "--threads", 1)
+    code, _, expected = judged(capsys, "report", shared, runs, *options)
+    page = tmp_path / "report.html"
+    parallel = judged(capsys, "run", shared, tmp_path / "runs", *options, "--jobs", 2, "--html", page)
+    assert (parallel[0], parallel[2]) == (code, expected)
+    assert page.exists()
+    said = parallel[1].err
+    assert "2 at a time, each with --threads 1" in said
+    lines = [line for line in said.splitlines() if " of " in line]
+    assert len(lines) == int(said.split(" jobs to do")[0].split()[-1])
+    again = judged(capsys, "run", shared, tmp_path / "runs", *options, "--jobs", 2)
+    assert again[2] == expected
     assert again[1].err == ""  # everything is stored: no process is started
 
 
-def test_every_job_gets_its_share_of_threads_unless_someone_says_how_many(monkeypatch):
+def test_run_without_jobs_option_finds_what_sessions_have_stored(capsys, shared):
+    run(capsys, "measure", "attention-change", "--task", "rte", *shared, "--seed", 2)
+    main([str(word) for word in ("run", *shared, *FEW, "--seeds", 2)])
+    assert "jobs to do" not in capsys.readouterr().err
+
+
+def test_each_job_gets_its_share_of_threads_unless_the_user_sets_a_number(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     torch.set_num_threads(4)
     assert [with_share(RunOptions(), jobs).threads for jobs in (1, 2, 3, 9)] == [4, 2, 1, 1]
@@ -84,175 +97,14 @@ def test_on_a_gpu_its_memory_and_that_of_the_machine_limit_the_jobs(monkeypatch)
     assert preparing.fitting_on(cpu, steps, memory, 4) == 1
 
 
-# ---------------------------------------------------------------------- what goes wrong
-
-
-def fake(connection, options):
-    """What processes of these tests run: the seed of a job says what becomes of it."""
-    from bertsecrets.planning.jobs import Outcome
-
-    store = Path(options.store)
-    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-    try:
-        while True:
-            job = connection.recv()
-            with (store / "calls").open("a") as file:
-                file.write(f"{job}\n")
-            seed, error = job.subject.seed, None
-            if seed == 66 or (seed == 67 and (store / "calls").read_text().count(str(job)) == 1):
-                os.kill(os.getpid(), signal.SIGKILL)
-            if seed == 13:
-                error = UserError("training diverged")
-            if seed == 14:
-                error = RunError("the disk is full")
-            if seed == 99:
-                time.sleep(60)
-            connection.send(Outcome(job, True, error, 1.0))
-    except EOFError:
-        pass
-    except KeyboardInterrupt:
-        (store / "cleaned").write_text("up")
-
-
-@pytest.fixture
-def done(tmp_path, monkeypatch):
-    """A function that does jobs of these seeds, each a training and a measurement of it."""
-    monkeypatch.setattr(pool, "serve", fake)
-
-    def do(*seeds, jobs=2):
-        trainings = [Job(Subject("m", "rte", seed=seed)) for seed in seeds]
-        steps = [Step(job) for job in trainings]
-        steps += [Step(Job(job.subject, "scores"), job) for job in trainings]
-        outcomes = run_local(steps, RunOptions(store=tmp_path), jobs=jobs)
-        calls = (tmp_path / "calls").read_text().splitlines()
-        return {str(job): outcome.error for job, outcome in outcomes.items()}, calls
-
-    return do
-
-
-def test_a_job_that_fails_takes_only_those_with_it_that_need_its_checkpoint(done):
-    errors, calls = done(1, 13, 2)
-    assert str(errors["train rte pretrained seed 13"]) == "training diverged"
-    assert str(errors["measure scores rte pretrained seed 13"]) == "training diverged"
-    assert "measure scores rte pretrained seed 13" not in calls
-    assert {name for name, error in errors.items() if error is None} == {
-        *("train rte pretrained seed 1", "train rte pretrained seed 2"),
-        *("measure scores rte pretrained seed 1", "measure scores rte pretrained seed 2"),
-    }
-
-
-def test_a_job_whose_process_is_killed_is_done_once_more(done):
-    errors, calls = done(1, 67)
-    assert set(errors.values()) == {None}
-    assert calls.count("train rte pretrained seed 67") == 2
-    assert calls.count("train rte pretrained seed 1") == 1
-
-
-def test_a_job_whose_process_is_killed_twice_fails_and_says_so(done):
-    errors, calls = done(66, 1)
-    assert calls.count("train rte pretrained seed 66") == 2
-    assert "its process was ended 2 times, by signal 9" in str(errors["train rte pretrained seed 66"])
-    assert errors["measure scores rte pretrained seed 1"] is None
-
-
-def test_what_is_wrong_with_everything_ends_the_run(done):
-    errors, calls = done(14, 1, 2, jobs=1)
-    assert calls == ["train rte pretrained seed 14"]
-    assert {str(error) for error in errors.values()} == {"the disk is full"}
-
-
-def test_a_measurement_that_fails_is_not_measured_and_the_others_are_judged(capsys, shared, rooms, monkeypatch):
-    from bertsecrets.planning import prepare
-    from bertsecrets.planning.jobs import Outcome
-
-    real = prepare.run_local
-
-    def spoiling(steps, options, **more):
-        outcomes = real(steps, options, **more)
-        broken = next(job for job in outcomes if job.measure == "scores" and job.subject.initialisation == "untrained")
-        return {**outcomes, broken: Outcome(broken, error=UserError("training diverged"))}
-
-    monkeypatch.setattr(prepare, "run_local", spoiling)
-    code, captured, verdicts = judged(capsys, "run", shared, rooms[1], "--jobs", 2)
-    assert code == 2
-    assert "could not be measured" in captured.err
-    outcomes = {verdict["id"]: verdict["verdict"] for verdict in verdicts}
-    assert outcomes.pop("D2-rte") == "not measured"
-    assert "not measured" not in outcomes.values()
-
-
-LONG = """
-import sys
-from pathlib import Path
-import bertsecrets.models.finetune as module
-def begun(classifier, split, folder, *more, **options):
-    import time
-    Path(folder, "half").write_text("done")
-    time.sleep(60)
-module.finetune = begun
-"""
-
-
-def alive(group: int) -> list[str]:
-    """The processes of a group that have not ended."""
-    states = [path.read_text().rpartition(")")[2].split() for path in Path("/proc").glob("[0-9]*/stat")]
-    return [state for state, _, number, *_ in states if int(number) == group and state != "Z"]
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_run_ends_its_processes_and_leaves_nothing_behind(shared, tmp_path, number, code):
-    (tmp_path / "sitecustomize.py").write_text(LONG)  # in the processes too
-    store = tmp_path / "runs"
-    command = [*("run", "--task", "rte", "--claim", "D2-rte", "--seeds", "2", "--jobs", "2"), *shared, "--store", store]
-    start = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); " + (
-        "from bertsecrets.cli.main import main; sys.exit(main(sys.argv[1:])) if __name__ == '__main__' else None"
+def test_a_case_needs_the_jobs_that_its_judgement_looks_for(tiny_bert, tiny_glue, runs):
+    session = Session(
+        model=str(tiny_bert), glue=tiny_glue, store=runs, device="cpu", allow_unofficial_data=True, offline=True
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", start, *map(str, command)],
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{PROJECT}"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        deadline = time.monotonic() + 100
-        while len(list(store.rglob("half"))) < 2 and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert len(list(store.rglob("half"))) == 2
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
-        while alive(process.pid) and time.monotonic() < deadline:  # Python's own tracker of resources ends a bit later
-            time.sleep(0.1)
-        assert alive(process.pid) == []
-    assert process.returncode == code, errors
-    last = f"bertsecrets: interrupted; what is finished is kept in {store}: the same command goes on from there"
-    assert errors.splitlines()[-1] == last
-    assert [path for path in (store / "checkpoints").iterdir() if path.is_dir()] == []
-
-
-def half_written(store: Path) -> list[str]:
-    """Return what is half written in a store; unlike `rglob`, `os.walk` bears that folders go meanwhile."""
-    return [folder for folder, _, files in os.walk(store) if "half" in files]
-
-
-def test_processes_whose_parent_is_killed_end_too(shared, tmp_path):
-    (tmp_path / "sitecustomize.py").write_text(LONG)
-    store = tmp_path / "runs"
-    command = [*("run", "--task", "rte", "--claim", "D1", "--jobs", "2"), *shared, "--store", store]
-    with subprocess.Popen(
-        [sys.executable, "-m", "bertsecrets", *map(str, command)],
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{PROJECT}"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
-        deadline = time.monotonic() + 100
-        while not half_written(store) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        process.kill()
-    while half_written(store) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert half_written(store) == []
+    case = find_case("D2", "rte")
+    steps = steps_of(session, [case], session.model, [1])
+    made = {(m.measure, m.subject) for looked in session.measure_case(case, [1]) for m in looked.values()}
+    assert made == {(step.job.measure, step.job.subject) for step in steps if step.job.measure}
 
 
 @pytest.mark.parametrize(
@@ -265,25 +117,175 @@ def test_processes_whose_parent_is_killed_end_too(shared, tmp_path):
         (["--gpus", "1"], "--gpus is for --ray"),
     ],
 )
-def test_a_run_that_makes_no_sense_is_one_line(capsys, shared, words, says):
+def test_an_impossible_run_is_refused_in_one_line(capsys, shared, words, says):
     assert says in told(capsys, "run", *shared, *words)
 
 
-def test_a_run_without_jobs_option_finds_what_report_has_made(capsys, shared, tmp_path):
-    options = [*shared, "--store", tmp_path / "runs", "--task", "rte", "--claim", "D1"]
-    for command in ("report", "run"):
-        capsys.readouterr()
-        main([str(word) for word in [command, *options]])
-    assert "jobs to do" not in capsys.readouterr().err
+# ---------------------------------------------------------------------- jobs and processes that fail
 
 
-def test_a_case_needs_the_jobs_that_its_judgement_looks_for(tiny_bert, tiny_glue, tmp_path):
-    from bertsecrets.claims.schema import find_case
+def serve_by_seed(connection, options):
+    """A worker that does nothing: the seed of a job says what happens to it."""
+    errors = {13: UserError("training diverged"), 14: RunError("the disk is full")}
+    log = Path(options.store) / "calls"
+    while True:
+        try:
+            job = connection.recv()
+        except EOFError:
+            return
+        with log.open("a") as file:
+            file.write(f"{job}\n")
+        first = log.read_text().splitlines().count(str(job)) == 1
+        if job.subject.seed == 66 or (job.subject.seed == 67 and first):
+            os.kill(os.getpid(), signal.SIGKILL)
+        connection.send(Outcome(job, True, errors.get(job.subject.seed), 1.0))
 
-    session = Session(
-        model=str(tiny_bert), glue=tiny_glue, store=tmp_path, device="cpu", allow_unofficial_data=True, offline=True
+
+@pytest.fixture
+def done(tmp_path, forked, monkeypatch):
+    """A function that does jobs of these seeds: for each, a training and a measurement of it."""
+    monkeypatch.setattr(pool, "serve", serve_by_seed)
+
+    def do(*seeds, jobs=2):
+        trainings = [Job(Subject("m", "rte", seed=seed)) for seed in seeds]
+        steps = [Step(job) for job in trainings]
+        steps += [Step(Job(job.subject, "scores"), job) for job in trainings]
+        outcomes = run_local(steps, RunOptions(store=tmp_path), jobs=jobs)
+        calls = (tmp_path / "calls").read_text().splitlines()
+        return {str(job): outcome.error for job, outcome in outcomes.items()}, calls
+
+    return do
+
+
+def test_a_failed_training_fails_its_measurements_and_no_others(done):
+    errors, calls = done(1, 13, 2)
+    assert str(errors["train rte pretrained seed 13"]) == "training diverged"
+    assert str(errors["measure scores rte pretrained seed 13"]) == "training diverged"
+    assert "measure scores rte pretrained seed 13" not in calls
+    assert {name for name, error in errors.items() if error is None} == {
+        *("train rte pretrained seed 1", "train rte pretrained seed 2"),
+        *("measure scores rte pretrained seed 1", "measure scores rte pretrained seed 2"),
+    }
+
+
+def test_a_job_whose_process_is_killed_is_tried_once_more(done):
+    errors, calls = done(1, 66, 67)
+    assert [calls.count(f"train rte pretrained seed {seed}") for seed in (1, 66, 67)] == [1, 2, 2]
+    assert "its process was ended 2 times, by signal 9" in str(errors["train rte pretrained seed 66"])
+    assert {seed for seed in (1, 66, 67) if errors[f"measure scores rte pretrained seed {seed}"] is None} == {1, 67}
+
+
+def test_an_error_that_concerns_every_job_ends_the_run(done):
+    errors, calls = done(14, 1, 2, jobs=1)
+    assert calls == ["train rte pretrained seed 14"]
+    assert {str(error) for error in errors.values()} == {"the disk is full"}
+
+
+def serve_failures(connection, options):
+    """A worker whose every job fails."""
+    connection.send(Outcome(connection.recv(), error=UserError("training diverged")))
+
+
+def test_a_failed_measurement_is_not_measured_and_the_others_are_judged(
+    capsys, shared, runs, tmp_path, forked, monkeypatch
+):
+    monkeypatch.setattr(pool, "serve", serve_failures)
+    store = Path(shutil.copytree(runs, tmp_path / "runs"))
+    (missing,) = (
+        folder
+        for folder in (store / "measurements").iterdir()
+        if (facts := folder / "measurement.json").exists()
+        and json.loads(facts.read_text())["measure"] == "scores"
+        and json.loads(facts.read_text())["subject"]["initialisation"] == "untrained"
+        and json.loads(facts.read_text())["subject"]["seed"] == 1
     )
-    case = find_case("D2", "rte")
-    steps = steps_of(session, [case], session.model, [1])
-    made = {(m.measure, m.subject) for one in session.measure_case(case, [1]) for m in one.values()}
-    assert made == {(step.job.measure, step.job.subject) for step in steps if step.job.measure}
+    shutil.rmtree(missing)
+    code, captured, verdicts = judged(capsys, "run", shared, store, "--jobs", 2)
+    assert code == 2
+    assert "could not be measured" in captured.err
+    outcomes = {verdict["id"]: verdict["verdict"] for verdict in verdicts}
+    assert outcomes.pop("D2-rte") == "not measured"
+    assert outcomes
+    assert "not measured" not in outcomes.values()
+
+
+# ---------------------------------------------------------------------- interruptions
+
+
+def serve_endless_trainings(connection, options):
+    """A worker whose trainings write half a checkpoint and then go on until they are interrupted."""
+    import bertsecrets.models.finetune as finetuning
+
+    def endless(classifier, split, folder, *_, **__):
+        Path(folder, "half").write_text("begun")
+        with Path(options.store_folder).with_name("pids").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        while True:
+            signal.pause()
+
+    finetuning.finetune = endless
+    serve(connection, options)
+
+
+def run_endlessly(words, errors):
+    """The command `run`, in a process of its own, with workers whose trainings never end."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in jobs in the background
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+    pool.SPAWN, pool.serve = PROCESSES, serve_endless_trainings
+    sys.exit(main(words))
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    """Whether something becomes true before the process that should make it true counts as hanging."""
+    deadline = time.monotonic() + LIMIT
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
+
+
+def workers(room: Path) -> list[int]:
+    """The processes that have begun to train."""
+    return [int(line) for line in (room / "pids").read_text().splitlines()]
+
+
+def alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def half_written(store: Path) -> list[str]:
+    """What is half written in a store; unlike `rglob`, `os.walk` tolerates folders that disappear meanwhile."""
+    return [folder for folder, _, files in os.walk(store) if "half" in files]
+
+
+@pytest.fixture
+def running(shared, tmp_path):
+    """A run whose two workers are training."""
+    (tmp_path / "pids").touch()
+    command = [*("run", "--task", "rte", "--claim", "D1-pretrained", "--seeds", "2", "--jobs", "2"), *shared]
+    words = [str(word) for word in (*command, "--store", tmp_path / "runs", "--threads", 1)]
+    process = PROCESSES.Process(target=run_endlessly, args=(words, tmp_path / "errors"))
+    process.start()
+    assert eventually(lambda: not process.is_alive() or len(workers(tmp_path)) == 2)
+    assert len(half_written(tmp_path / "runs")) == 2
+    yield process
+    process.kill()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
+def test_an_interrupted_run_ends_its_processes_and_leaves_nothing_behind(running, tmp_path, number, code):
+    os.kill(running.pid, number)
+    running.join(LIMIT)
+    store, errors = tmp_path / "runs", (tmp_path / "errors").read_text()
+    assert running.exitcode == code, errors
+    assert not any(map(alive, workers(tmp_path)))
+    last = f"bertsecrets: interrupted; what is finished is kept in {store}: the same command goes on from there"
+    assert errors.splitlines()[-1] == last
+    assert [path for path in (store / "checkpoints").iterdir() if path.is_dir()] == []
+
+
+def test_the_workers_of_a_killed_run_clean_up_and_end(running, tmp_path):
+    running.kill()
+    assert eventually(lambda: not any(map(alive, workers(tmp_path))))
+    assert half_written(tmp_path / "runs") == []
