@@ -297,6 +297,7 @@ def within(name, change):
 
 WEIGHT_CHANGES = {
     "a pickle": (lambda tensors, facts: b"\x80\x04N.", "is damaged"),
+    "facts that are not JSON": (lambda tensors, facts: "{", "is damaged"),
     "facts that are a list": (lambda tensors, facts: "[]", "was trained on other features"),
     "other features": (lambda tensors, facts: facts.update(features="x"), "was trained on other features"),
     "no depth": (lambda tensors, facts: json.dumps({**facts, "depth": None}), "a depth of None"),

@@ -228,6 +228,7 @@ TREEBANK = {  # by name: what differs from two good files, a part of the line
     "nothing": (dict.fromkeys(BANK, ...), "no treebank.zip in"),
     "no common file": ({"treebank/wsj_1.mrg": ..., "treebank/wsj_2.mrg": TREES}, "no file is in both"),
     "a bracket too many": (trees(TREES + ")"), "brackets that do not match"),
+    "a tree too many": (trees(TREES * 2), "4 trees for 2 sentences"),
     "a bracket too few": (trees(TREES + "("), "brackets that do not match"),
     "words before the first tree": (trees("x" + TREES), "brackets that do not match"),
     "a single sentence": (ONE, "holds a single sentence"),
