@@ -3,11 +3,8 @@
 import itertools
 import json
 import os
-import stat
 import subprocess
-import sys
 import warnings
-from pathlib import Path
 
 import pytest
 from calls import run, told
@@ -21,7 +18,6 @@ from bertsecrets.session import Session
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
-PROJECT = Path(__file__).parents[2]
 FEW = ("--claim", "D2-rte", "--claim", "E1", "--claim", "C1")
 
 
@@ -29,26 +25,40 @@ def planned(capsys, shared, *more) -> dict:
     return json.loads(run(capsys, "plan", *shared, "--task", "rte", *more, "--json"))
 
 
-@pytest.fixture
-def steps(tmp_path, tiny_bert, tiny_glue):
-    session = Session(model=str(tiny_bert), glue=tiny_glue, store=tmp_path, offline=True, device="cpu")
+def steps_of_paper(tiny_bert, tiny_glue, tasks) -> list[Step]:
+    """The steps of every case of some tasks, on five seeds."""
+    session = Session(model=str(tiny_bert), glue=tiny_glue, store="nowhere", offline=True, device="cpu")
     bench = WithAllData(session)
-    possible = [case for case in cases() if not case.claim.on_request and missing(bench, case) is None]
-    return steps_of(bench, possible, session.model, range(1, 6))
+    asked = [case for case in cases() if case.task in tasks and not case.claim.on_request]
+    return steps_of(bench, [case for case in asked if missing(bench, case) is None], session.model, range(1, 6))
 
 
-def test_the_whole_papers_plan_holds_every_job_once_and_each_after_what_it_waits_for(steps):
+@pytest.fixture(scope="module")
+def steps(tiny_bert, tiny_glue):
+    return steps_of_paper(tiny_bert, tiny_glue, {"rte"})
+
+
+def assert_each_job_is_planned_once_after_what_it_waits_for(steps):
     jobs = [step.job for step in steps]
     assert len(set(jobs)) == len(jobs)
-    trained = {job.subject for job in jobs if job.measure is None}
-    assert len(trained) == 7 * 4 * 5
     for place, step in enumerate(steps):
         assert set(step.waits_for) <= set(jobs[:place])
         if step.needs is not None:
             assert step.needs.subject == step.job.subject
 
 
-def test_what_one_pass_brings_waits_for_that_pass(steps):
+def test_every_job_of_a_task_is_planned_once_and_after_what_it_waits_for(steps):
+    assert_each_job_is_planned_once_after_what_it_waits_for(steps)
+
+
+@pytest.mark.slow
+def test_every_job_of_the_paper_is_planned_once_and_after_what_it_waits_for(tiny_bert, tiny_glue):
+    steps = steps_of_paper(tiny_bert, tiny_glue, {case.task for case in cases()})
+    assert_each_job_is_planned_once_after_what_it_waits_for(steps)
+    assert len({step.job.subject for step in steps if step.job.measure is None}) == 7 * 4 * 5
+
+
+def test_a_measurement_waits_for_the_pass_that_yields_it(steps):
     after = {step.job: step.after for step in steps}
     subject = next(job.subject for job in after if job.measure == "attention-change" and not job.options)
     leader = after[Job(subject, "special-tokens")]
@@ -69,20 +79,18 @@ def test_a_job_is_the_same_whichever_default_is_spelled_out():
     assert Job.of("frame-heads", Subject("m", "rte", "pretrained", 3), {}).subject == bare
 
 
-def test_a_plan_says_what_the_store_has_and_what_only_a_training_can_tell(capsys, shared):
-    before = planned(capsys, shared, *FEW)
-    states = {one["what"]: one["state"] for one in before["jobs"]}
+def test_a_plan_says_what_is_stored_and_what_only_a_training_can_tell(capsys, shared, tmp_path):
+    fresh = planned(capsys, shared, "--store", tmp_path / "empty", *FEW)
+    states = {job["what"]: job["state"] for job in fresh["jobs"]}
     assert states["train rte pretrained seed 1"] == "to do"
     assert states["measure scores rte pretrained seed 1"] == "not yet"
-    run(capsys, "finetune", "--task", "rte", *shared)
-    run(capsys, "measure", "scores", "--task", "rte", *shared)
-    after = {one["what"]: one for one in planned(capsys, shared, *FEW, "--seeds", 2)["jobs"]}
-    assert after["train rte pretrained seed 1"]["state"] == "stored"
-    assert after["train rte pretrained seed 2"]["state"] == "to do"
-    assert after["train rte pretrained seed 2"]["seconds_by"] == "on record"
-    assert after["measure scores rte pretrained seed 1"]["state"] == "stored"
-    assert after["measure attention-change rte pretrained seed 1"]["state"] == "to do"
-    assert after["measure scores rte pretrained seed 2"]["state"] == "not yet"
+    plan = {job["what"]: job for job in planned(capsys, shared, *FEW, "--claim", "I6", "--seeds", 3)["jobs"]}
+    assert plan["train rte pretrained seed 1"]["state"] == "stored"
+    assert plan["train rte pretrained seed 3"]["state"] == "to do"
+    assert plan["train rte pretrained seed 3"]["seconds_by"] == "on record"
+    assert plan["measure scores rte pretrained seed 2"]["state"] == "stored"
+    assert plan["measure head-statistics rte pretrained seed 2"]["state"] == "to do"
+    assert plan["measure scores rte pretrained seed 3"]["state"] == "not yet"
 
 
 def test_a_plan_trains_nothing_and_loads_no_weights(capsys, shared, monkeypatch, tmp_path):
@@ -133,12 +141,15 @@ def test_a_model_that_is_not_here_has_a_plan_without_costs(capsys, tiny_glue, tm
     assert training["seconds"] is training["memory_bytes"] is training["disk_bytes"] is None
 
 
-def test_the_disk_that_a_training_needs_is_that_of_its_weights(tmp_path, tiny_bert, tiny_glue):
-    session = Session(model=str(tiny_bert), glue=tiny_glue, store=tmp_path, device="cpu", allow_unofficial_data=True)
-    steps = steps_of(session, [find_case("C1", "rte")], session.model, [1])
-    training = estimate(session, steps)[0]
-    folder = session.checkpoint(steps[0].job.subject)
-    assert training.disk == pytest.approx((folder / "model.safetensors").stat().st_size, rel=0.05)
+def test_the_disk_that_a_training_needs_is_that_of_its_weights(tmp_path, tiny_bert, tiny_glue, runs):
+    empty, filled = (
+        Session(model=str(tiny_bert), glue=tiny_glue, store=store, device="cpu", allow_unofficial_data=True)
+        for store in (tmp_path, runs)
+    )
+    (training, *_) = steps_of(empty, [find_case("C1", "rte")], empty.model, [1])
+    (estimated,) = estimate(empty, [training])
+    weights = filled.checkpoint(training.job.subject) / "model.safetensors"
+    assert estimated.disk == pytest.approx(weights.stat().st_size, rel=0.05)
 
 
 def test_seconds_come_from_the_same_task_and_otherwise_from_the_tokens_of_others():
@@ -157,11 +168,11 @@ def test_seconds_come_from_the_same_task_and_otherwise_from_the_tokens_of_others
 
 @pytest.fixture
 def on_path(tmp_path):
-    """An environment whose PATH holds the suite's command, and a Slurm that does its arrays at once."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
+    """An environment whose commands only note how they are called, and a Slurm that does its arrays at once."""
     scripts = {
-        "bertsecrets": f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec "{sys.executable}" -m bertsecrets "$@"\n',
+        "bertsecrets": f"""#!/bin/sh
+            {{ printf '%s\\0' "$BERTSECRETS_PARAMS" "$@"; echo; }} >> {tmp_path}/calls
+            """,
         "sbatch": f"""#!/bin/bash
             echo "$@" >> {tmp_path}/submitted
             array=$(echo "$@" | sed 's/.*--array=1-\\([0-9]*\\).*/\\1/')
@@ -170,20 +181,17 @@ def on_path(tmp_path):
             wc -l < {tmp_path}/submitted
             """,
     }
+    folder = tmp_path / "bin"
+    folder.mkdir()
     for name, text in scripts.items():
-        file = folder / name
-        file.write_text(text)
-        file.chmod(file.stat().st_mode | stat.S_IXUSR)
-    return {
-        **os.environ,
-        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(PROJECT),
-        "HF_HUB_OFFLINE": "1",
-    }
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("BERTSECRETS")}
+    return environment | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 
 
-def script(capsys, shared, store, form, *more) -> str:
-    return run(capsys, "plan", *shared, "--store", store, "--threads", 1, "--task", "rte", "--claim", "C1", form, *more)
+def script(capsys, shared, store, form) -> str:
+    return run(capsys, "plan", *shared, "--store", store, "--task", "rte", "--claim", "C1", "--threads", 1, form)
 
 
 def done(text: str, environment, *words) -> subprocess.CompletedProcess[str]:
@@ -192,36 +200,52 @@ def done(text: str, environment, *words) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_shell_script_does_every_job_and_again_nothing(capsys, shared, tmp_path, on_path):
+@pytest.fixture
+def commands(on_path, quick, tmp_path):
+    """A function that runs a script and returns the words of the commands that it calls."""
+
+    def called(text: str, *words: str) -> list[list[str]]:
+        ended = done(text, on_path, *words)
+        assert ended.returncode == 0, ended.stderr
+        calls = [line.split("\0")[:-1] for line in (tmp_path / "calls").read_text().splitlines()]
+        assert {params for params, *_ in calls} == {str(quick)}
+        return [words for _, *words in calls]
+
+    return called
+
+
+def states(capsys, shared, store) -> set[str]:
+    plan = planned(capsys, shared, "--store", store, "--threads", 1, "--claim", "C1")
+    return {job["state"] for job in plan["jobs"]}
+
+
+def test_a_shell_script_does_every_job_and_then_nothing_more(capsys, shared, tmp_path, commands):
     store = tmp_path / "a store; with 'quotes'"
     text = script(capsys, shared, store, "--shell")
-    assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
-    ended = done(text, on_path)
-    assert ended.returncode == 0, ended.stderr
     plan = planned(capsys, shared, "--store", store, "--threads", 1, "--claim", "C1")
-    assert {one["state"] for one in plan["jobs"]} == {"stored"}
-    commands = [line for line in text.splitlines() if line.startswith("bertsecrets ")]
-    assert [one["command"] for one in plan["jobs"]] == commands
+    assert [job["command"] for job in plan["jobs"]] == [line for line in text.splitlines() if line.startswith("berts")]
+    called = commands(text)
+    assert [words[0] for words in called] == ["finetune", "measure"]
+    for words in called:
+        run(capsys, *words)
+    assert states(capsys, shared, store) == {"stored"}
     before = sorted(store.rglob("*"))
-    assert done(commands[-1], on_path).returncode == 0
+    run(capsys, *called[-1])
     assert sorted(store.rglob("*")) == before
     assert "bertsecrets " not in script(capsys, shared, store, "--shell").split("exit 2; }")[1]
 
 
-def test_a_slurm_script_submits_trainings_and_then_measurements(capsys, shared, tmp_path, on_path):
+def test_a_slurm_script_submits_trainings_and_then_measurements(capsys, shared, tmp_path, commands):
     store = tmp_path / "runs"
-    text = script(capsys, shared, store, "--slurm")
-    assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
-    ended = done(text, on_path, "--partition=long")
-    assert ended.returncode == 0, ended.stderr
+    called = commands(script(capsys, shared, store, "--slurm"), "--partition=long")
     train, measure = (tmp_path / "submitted").read_text().splitlines()
     assert "--array=1-1 " in train
     assert "--cpus-per-task=1" in train
     assert "--dependency=afterany:1 --partition=long" in measure
-    calls = [line.split()[0] for line in (tmp_path / "calls").read_text().splitlines()]
-    assert calls == sorted(calls)  # finetune before measure
-    plan = planned(capsys, shared, "--store", store, "--threads", 1, "--claim", "C1")
-    assert {one["state"] for one in plan["jobs"]} == {"stored"}
+    assert [words[0] for words in called] == ["finetune", "measure"]
+    for words in called:
+        run(capsys, *words)
+    assert states(capsys, shared, store) == {"stored"}
 
 
 @pytest.mark.parametrize("form", ["--shell", "--slurm"])
@@ -246,5 +270,5 @@ def test_a_script_whose_store_has_moved_does_nothing(capsys, shared, tmp_path, o
         (["--claim", "B1", "--task", "rte"], "no implemented claim matches"),
     ],
 )
-def test_a_plan_that_makes_no_sense_is_one_line(capsys, shared, words, says):
+def test_an_impossible_plan_is_refused_in_one_line(capsys, shared, words, says):
     assert says in told(capsys, "plan", *shared, *words)
