@@ -10,10 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-import datasets
 import huggingface_hub
 import pytest
-from hub import COMMIT, Fault, Hub, serving
+from hub import COMMIT, Fault, Hub, forget_commits, serving
 from huggingface_hub import constants
 from tiny import HEADS, LAYERS
 
@@ -28,7 +27,7 @@ from bertsecrets.texts.glue import Source
 from bertsecrets.texts.glue_folder import write_tasks
 from bertsecrets.texts.tasks import TASKS, task
 
-ROOT = Path(__file__).parents[1]
+TESTS = Path(__file__).parent
 MODEL = "someone/tiny-bert"
 TOKEN = "hf_ThisIsASecretThatNobodyMayRead"
 
@@ -49,10 +48,10 @@ def hub(tiny_bert, tmp_path, monkeypatch):
             monkeypatch.setattr(constants, name, value)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         huggingface_hub.utils.close_session()
-        locations._resolve.cache_clear()
+        forget_commits()
         yield started
         huggingface_hub.utils.close_session()
-        locations._resolve.cache_clear()
+        forget_commits()
 
 
 @pytest.fixture
@@ -170,7 +169,7 @@ def test_what_is_cached_needs_no_request(hub: Hub, gone):
     assert first == f"{MODEL}@{COMMIT}"
     hub.asked.clear()
     hub.faults += [Fault("", 500)]
-    locations._resolve.cache_clear()
+    forget_commits()
     if gone:
         hub.shutdown()
         hub.server_close()
@@ -249,6 +248,8 @@ def test_all_pinned_models_have_published_digests():
 @pytest.fixture
 def data(hub: Hub, tmp_path, monkeypatch) -> Path:
     """RTE as the hub has it, in a folder that the hub serves."""
+    import datasets
+
     folder = tmp_path / "glue"
     (folder / "rte").mkdir(parents=True)
     names = datasets.ClassLabel(names=["entailment", "not_entailment"])
@@ -325,21 +326,23 @@ TWICE = """
 import sys, urllib.request
 from huggingface_hub.constants import ENDPOINT
 from bertsecrets.cli.main import main
-from bertsecrets.models.locations import _resolve
+from hub import forget_commits
 
 codes = [main(sys.argv[1:])]
-_resolve.cache_clear()
+forget_commits()
 urllib.request.urlopen(ENDPOINT + "/api/models/between/runs")
 codes += [main(sys.argv[1:])]
 sys.exit(codes != [0, 0])
 """
 
 
+@pytest.mark.slow
 def test_fetch_twice_by_the_command_line(hub: Hub, tiny_glue, tiny_bert, tmp_path):
     """With nothing patched: the address and the cache come from the environment."""
     hub.add("between/runs", tiny_bert)
     environment = {key: value for key, value in os.environ.items() if not key.endswith("_OFFLINE")}
-    environment |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+    environment |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home")}
+    environment |= {"PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS / "support")])}
     call = ["fetch", "--model", MODEL, "--task", "rte", "--glue", str(tiny_glue), "--allow-unofficial-data"]
     call += ["--store", str(tmp_path / "runs")]
     command = [sys.executable, "-c", TWICE, *call]

@@ -22,19 +22,14 @@ def subject(tiny_bert):
     return Subject(str(tiny_bert), "rte")
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory, tiny_bert, tiny_glue, quick_params):
-    """A store with one checkpoint and its scores."""
-    store = tmp_path_factory.mktemp("measured") / "runs"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERTSECRETS_PARAMS", str(quick_params))
-        opened(store, tiny_glue).measurement("scores", Subject(str(tiny_bert), "rte"))
-    return store
-
-
 @pytest.fixture
-def store(measured, tmp_path):
-    return shutil.copytree(measured, tmp_path / "runs")
+def store(trained, tmp_path):
+    """A store of which nothing but scores were measured."""
+    store = shutil.copytree(trained, tmp_path / "runs")
+    for folder in (store / "measurements").iterdir():
+        if folder.is_dir() and not folder.name.startswith("scores"):
+            shutil.rmtree(folder)
+    return store
 
 
 def opened(store, glue, keep="full", **more) -> Session:
@@ -174,6 +169,7 @@ def sizes(room):
     return [file.stat().st_size for file in sorted((room / "runs" / "checkpoints").glob("*/model.safetensors"))]
 
 
+@pytest.mark.slow
 def test_a_report_keeps_what_it_is_told_and_gives_the_verdicts_that_it_gives_anyway(capsys, shared, tmp_path):
     rooms, said = {keep: tmp_path / keep for keep in ("full", "half", "none")}, {}
     for keep, room in rooms.items():
@@ -193,6 +189,7 @@ def test_a_report_keeps_what_it_is_told_and_gives_the_verdicts_that_it_gives_any
     assert "(weights dropped)" in run(capsys, "store", "ls", "--store", rooms["none"] / "runs")
 
 
+@pytest.mark.slow
 def test_jobs_in_several_processes_drop_nothing_that_another_one_needs(capsys, shared, tmp_path):
     code, values, captured = reported(capsys, ["run", "--jobs", 2], shared, tmp_path, "--keep-checkpoints", "none")
     assert sizes(tmp_path) == []

@@ -128,6 +128,7 @@ def test_the_command_fails_where_a_rate_is_out_of_bounds(capsys, monkeypatch):
     assert "attention (100 examples, 1 seeds, spread 0.5, effect none): " in out
 
 
+@pytest.mark.slow
 def test_several_processes_count_the_same(capsys):
     call = ("calibrate", "--kind", "attention", "--seeds", 1, *SHORT, "--json")
     assert run(capsys, *call, "--jobs", 2) == run(capsys, *call)

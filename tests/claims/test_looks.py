@@ -168,6 +168,7 @@ def on_record(std: float, rng: np.random.Generator) -> Spread:
     return spread
 
 
+@pytest.mark.slow
 def test_stopping_at_the_first_decision_rarely_decides_an_order_that_is_none():
     """By the level in at most 5 %; chance alone explains two standard errors over 6 % of these worlds."""
     worlds, rng = 150, np.random.default_rng(8)
@@ -178,6 +179,7 @@ def test_stopping_at_the_first_decision_rarely_decides_an_order_that_is_none():
     assert max(outcomes["deviates"], outcomes["reproduced"]) <= at_most(worlds)
 
 
+@pytest.mark.slow
 def test_stopping_at_the_first_decision_rarely_calls_one_more_run_a_deviation():
     worlds, rng, outcomes = 150, np.random.default_rng(8), Counter()
     for _ in range(worlds):

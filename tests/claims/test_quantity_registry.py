@@ -84,6 +84,7 @@ def test_what_a_measurement_lacks_is_said_where_it_is_read():
         estimand("cased-loss", measured(), measured())
 
 
+@pytest.mark.slow
 def test_an_eighth_task_changes_no_published_mean():
     """K19's means are those of its seven tasks, whatever the suite may come to know."""
     process = started(
@@ -113,6 +114,7 @@ def test_an_eighth_task_changes_no_published_mean():
     assert process.returncode == 0, errors
 
 
+@pytest.mark.slow
 def test_a_new_file_of_quantities_needs_no_other_line(tmp_path):
     process = started(
         f"""
@@ -137,19 +139,3 @@ def test_a_new_file_of_quantities_needs_no_other_line(tmp_path):
     )
     _, errors = process.communicate()
     assert process.returncode == 0, errors
-
-
-@pytest.mark.parametrize("arguments", [["claims"], ["explain", "C1"]])
-def test_claims_are_shown_without_what_computes(tmp_path, arguments):
-    process = started(
-        f"""
-        import sys
-        from bertsecrets.cli.main import main
-        assert main([*{arguments!r}, "--store", {str(tmp_path)!r}]) == 0
-        heavy = {{"torch", "scipy", "transformers", "sklearn", "altair", "spacy"}} & set(sys.modules)
-        assert not heavy, heavy
-        """
-    )
-    out, errors = process.communicate()
-    assert process.returncode == 0, errors
-    assert "C1" in out

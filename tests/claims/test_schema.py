@@ -38,7 +38,7 @@ def test_every_claim_of_the_paper_is_listed():
 
 
 def test_case_ids_are_unique_and_name_claim_and_task():
-    names = [str(case) for case in cases()]
+    names = [str(case).lower() for case in cases()]
     assert len(names) == len(set(names))
     for case in cases():
         assert str(case).startswith(f"{case.claim.id}-{case.task}")
@@ -153,9 +153,10 @@ def test_a_letter_stands_for_its_family_without_what_is_judged_on_request():
 
 
 def test_every_name_that_is_printed_is_understood():
+    """The name of every claim, and of its case on the first task; the others differ in the task alone."""
     for claim in load_claims():
         assert set(claim.case_ids) <= {str(case) for case in find_cases(claim.name)}
-        for case in claim.cases:
+        for case in claim.cases[:1]:
             assert find_cases(str(case)) == [case]
 
 
@@ -183,11 +184,9 @@ def test_variants_of_one_id_stand_side_by_side(tmp_path):
     [
         (GOOD + "  colour: red\n", 9, "colour: Extra inputs are not permitted"),
         (GOOD.replace("rte:", "rtee:"), 2, "unknown task 'rtee': did you mean rte"),
-        (GOOD.replace("id: C1", "id: X1"), 2, "id: String should match"),
         (GOOD.replace("id: C1", "id: rte"), 2, "id: String should match"),
         (GOOD.replace("measure: attention-change", "measure: attention"), 2, "unknown measure 'attention'"),
         (GOOD.replace("last-two-layers", "last-two"), 2, "unknown quantity 'last-two'"),
-        (GOOD.replace("kind: below", "kind: beneath"), 7, "expect.kind: Input should be"),
         (GOOD.replace("published: -0.2", "published: high"), 8, "tasks.rte.published: Input should be a valid number"),
         (GOOD.replace("published: -0.2", "seed_std: 1"), 8, "seed_std needs its seed_source"),
         (GOOD.replace("published: -0.2", "doubt: 1"), 8, "doubt needs its doubt_source"),
@@ -196,17 +195,8 @@ def test_variants_of_one_id_stand_side_by_side(tmp_path):
         (GOOD.replace("  expect: {kind: below}\n", ""), 2, "give both quantity and expect"),
         (GOOD + GOOD, 10, "claim C1 is defined twice"),
         (GOOD + "  known: [{model: m, task: mrpc, evidence: seen in ten runs}]\n", 2, "on mrpc, which is not among"),
-        (
-            GOOD + "  known: [{model: m, task: rte, evidence: few}]\n",
-            9,
-            "known.0.evidence: String should have at least",
-        ),
         (GOOD.replace("source: K19", "source: 'K19"), None, "not valid YAML"),
-        (GOOD.replace("  source", " source"), None, "not valid YAML"),
         ("id: C1\n", 1, "expected a list of claims"),
-        ("", 1, "expected a list of claims"),
-        ("- C1\n", 1, "valid dictionary"),
-        (GOOD.replace("  statement: s\n", ""), 2, "statement: Field required"),
     ],
 )
 def test_a_mistake_is_named_with_file_and_line(tmp_path, text, line, message):
@@ -252,31 +242,11 @@ def test_another_folder_is_named_by_the_environment(tmp_path, monkeypatch):
     ("change", "message"),
     [
         ("batch_size: 32|batch_size: 0", "finetune.batch_size: Input should be greater than 0"),
-        ("epochs: 3|epochs: three", "finetune.epochs"),
         ("warmup: 0.1|warmups: 0.1", "finetune.warmup"),
-        ("learning_rate: 5.0e-5|learning_rate: .inf", "finetune.learning_rate: Input should be"),
         ("learning_rate: 5.0e-5|learning_rate: .nan", "finetune.learning_rate: Input should be"),
-        ("learning_rate: 5.0e-5|learning_rate: 1e30", "finetune.learning_rate: Input should be"),
-        (
-            "frozen_learning_rate: 1.0e-3|frozen_learning_rate: 0.2",
-            "finetune.frozen_learning_rate: Input",
-        ),
-        ("weight_decay: 0.01|weight_decay: .inf", "finetune.weight_decay: Input should be"),
-        (
-            "max_gradient_norm: 1.0|max_gradient_norm: .inf",
-            "finetune.max_gradient_norm: Input should be a fin",
-        ),
-        ("warmup: 0.1|warmup: 1.1", "finetune.warmup: Input should be less than or equal to 1"),
-        ("epochs: 3|epochs: 1000000", "finetune.epochs: Input should be less than or equal to 1000"),
-        ("batch_size: 32|batch_size: 1000000", "finetune.batch_size: Input should be less than or equal to"),
-        ("save_every: 2 |save_every: 0 ", "finetune.save_every: Input should be greater than 0"),
-        ("resamples: 2000|resamples: 1000000000", "judge.resamples: Input should be less than or equal to"),
-        ("seeds: auto|seeds: []", "seeds"),
         ("finetune:|finetune: [", "is not valid YAML"),
-        ("seed: 2019|seed: -1", "judge.seed: Input should be greater than or equal to 0"),
+        ("seeds: auto|seeds: []", "seeds"),
         ("seeds: auto|seeds: [1, -1]", "seeds.1: Input should be greater than or equal to 0"),
-        ("seeds: auto|seeds: some", "seeds: Input should be a valid list"),
-        ("budget: 20min|budget: 20", "budget: Input should be a valid string"),
         ("budget: 20min|budget: 20 minutes", "budget: '20 minutes' is not a time: give one such as 90s"),
         ("confidence: 0.95|confidence: 2019-99-99", "month must be in"),
     ],
@@ -304,13 +274,8 @@ def test_how_often_a_training_is_saved_is_part_of_no_key():
 
 def test_the_projects_settings_are_k19s():
     found = load_settings().finetune
-    assert (found.batch_size, found.epochs, found.learning_rate, found.warmup, found.max_length) == (
-        32,
-        3,
-        5e-5,
-        0.1,
-        128,
-    )
+    read = found.batch_size, found.epochs, found.learning_rate, found.warmup, found.max_length
+    assert read == (32, 3, 5e-5, 0.1, 128)
     assert (load_settings().attention.examples, load_settings().attention.max_length) == (1000, 200)
 
 

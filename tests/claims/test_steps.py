@@ -9,7 +9,7 @@ from measurements import of_id, scored
 
 from bertsecrets.claims import quantities
 from bertsecrets.claims.history import JUDGING, differing, evidence, steps
-from bertsecrets.code import _reached
+from bertsecrets.code import imports
 from bertsecrets.settings import load_settings
 
 NEW, OTHER = {"a": "2026-11-02T10:00:00Z"}, {"b": "2026-11-09T10:00:00Z"}
@@ -87,7 +87,7 @@ def test_the_judge_at_work_is_told_from_the_code_that_measured():
 def test_the_code_of_the_judge_is_that_of_the_quantities_too():
     names = {path.stem for path in Path(quantities.__path__[0]).glob("*.py")} - {"__init__"}
     assert {name.rpartition(".")[2] for name in JUDGING} >= names != set()
-    assert "bertsecrets.claims.judge" in _reached("bertsecrets.claims.plan")
+    assert "bertsecrets.claims.judge:judge" in imports("bertsecrets.claims.plan")
 
 
 def test_evidence_names_measurements_data_settings_versions_and_the_claim():

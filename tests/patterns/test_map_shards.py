@@ -1,12 +1,8 @@
 """The suite's annotated maps: whole and in order, one file a draw, outside the package; where they are missing."""
 
-import subprocess
-import sys
-import tomllib
-from pathlib import Path
-
 import numpy as np
 import pytest
+from calls import started
 from patterned import pattern_map, pattern_set, save_read
 
 from bertsecrets.cli.main import main
@@ -23,8 +19,6 @@ from bertsecrets.patterns.annotation.map_set import (
     shards,
 )
 from bertsecrets.session import Session
-
-PROJECT = Path(__file__).resolve().parents[2]
 
 
 def test_the_maps_are_those_and_in_that_order_on_which_the_classifier_was_trained():
@@ -124,22 +118,14 @@ def test_maps_may_lie_elsewhere(tmp_path, monkeypatch):
         own_maps(UNSEEN)
 
 
-def test_a_wheel_has_the_classifier_and_no_maps():
-    wheel = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["packages"] == ["bertsecrets"]
-    assert not [source for source in wheel["force-include"] if source.startswith("data")]
-    files = [path for path in (PROJECT / "bertsecrets").rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    assert {path.name for path in files} >= {"special.safetensors", "stripes.safetensors", "report.json"}
-    assert not [path for path in files if path.suffix == ".npz" or path.name == ANNOTATIONS]
-    assert sum(path.stat().st_size for path in files) < 5e6
+def alone(code: str, *absent: str) -> tuple[int, str, str]:
+    """Run Python in which some packages cannot be imported; return exit code, output and errors."""
+    process = started("\n".join(["import sys", *(f"sys.modules[{name!r}] = None" for name in absent), code]))
+    output, errors = process.communicate()
+    return process.returncode, output, errors
 
 
-def alone(code: str, *absent: str) -> subprocess.CompletedProcess:
-    """Run Python in a process of its own in which some packages cannot be imported."""
-    lines = ["import sys", *(f"sys.modules[{name!r}] = None" for name in absent), code]
-    return subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, cwd=PROJECT)
-
-
+@pytest.mark.slow
 def test_measuring_patterns_needs_neither_scikit_learn_nor_pillow():
     code = (
         "import torch\n"
@@ -152,37 +138,36 @@ def test_measuring_patterns_needs_neither_scikit_learn_nor_pillow():
         "maps = MapStack.of([column.numpy()], [7])\n"
         "print(int(PatternClassifier.load(chosen_folder(), 'special').of_maps(maps).argmax()))"
     )
-    done = alone(code, "sklearn", "PIL")
-    assert done.stdout.strip() == "0", done.stderr  # vertical
+    _, output, errors = alone(code, "sklearn", "PIL")
+    assert output.strip() == "0", errors  # vertical
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("package", "name", "arguments"),
+    ("package", "name", "command"),
     [
-        ("sklearn", "scikit-learn", ["train-patterns", "--cnn-epochs", "0"]),
-        ("sklearn", "scikit-learn", ["measure", "pattern-quality", "--model", "minilm", "--offline"]),
-        ("PIL", "pillow", ["sheets"]),
+        ("sklearn", "scikit-learn", "train-patterns --cnn-epochs 0 --data set --output out"),
+        ("sklearn", "scikit-learn", "measure pattern-quality --model minilm --offline --store runs"),
+        ("PIL", "pillow", "sheets set out"),
     ],
 )
-def test_what_needs_the_extra_names_it_in_one_line(package, name, arguments, tmp_path):
+def test_what_needs_the_extra_names_it_in_one_line(package, name, command, tmp_path, monkeypatch):
     save_read(pattern_set(60), tmp_path / "set")
-    if arguments == ["sheets"]:
-        arguments = ["sheets", str(tmp_path / "set"), str(tmp_path / "out")]
-    elif arguments[0] == "train-patterns":
-        arguments = [*arguments, "--data", str(tmp_path / "set"), "--output", str(tmp_path / "out")]
-    else:
-        arguments = [*arguments, "--store", str(tmp_path / "runs")]
-    code = f"from bertsecrets.cli.main import main\nraise SystemExit(main({arguments!r}))"
-    done = alone(code, package)
-    assert done.returncode == 2, done.stderr
-    last = done.stderr.strip().splitlines()[-1]
+    monkeypatch.chdir(tmp_path)
+    code, _, errors = alone(f"from bertsecrets.cli.main import main\nsys.exit(main({command.split()!r}))", package)
+    assert code == 2, errors
+    last = errors.strip().splitlines()[-1]
     assert f'needs {name}, which is not installed: pip install "bertsecrets[patterns-training]"' in last
 
 
 def test_whether_the_classifier_can_be_judged_is_told_without_torch_or_scikit_learn():
     code = (
         "from bertsecrets.patterns.training.needs import held_out_problem\n"
-        "print(held_out_problem(), {'torch', 'sklearn'} & sys.modules.keys())"
+        "print(held_out_problem(), {'torch', 'sklearn'} & sys.modules.keys())\n"
+        "sys.modules['sklearn'] = None\n"
+        "print(held_out_problem())"
     )
-    assert alone(code).stdout.strip() == "None set()"
-    assert 'pip install "bertsecrets[patterns-training]"' in alone(code.split(", {")[0] + ")", "sklearn").stdout
+    _, output, errors = alone(code)
+    known, missing = output.splitlines()
+    assert known == "None set()", errors
+    assert 'pip install "bertsecrets[patterns-training]"' in missing

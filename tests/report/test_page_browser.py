@@ -11,6 +11,8 @@ from reported import MODEL, example_maps, verdicts
 from bertsecrets.report.html import page as report_page
 from bertsecrets.report.viewer import Examples
 
+pytestmark = pytest.mark.slow
+
 NARROW = {"width": 400, "height": 800}
 GREY = "() => getComputedStyle(document.body).backgroundColor"
 WIDER = """() => [...document.querySelectorAll('body *')]

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from measurements import SETTINGS, of_id
-from reported import MODEL, SHAPE, WORDS, example_maps, of, verdicts
+from reported import MODEL, SHAPE, WORDS, example_maps, of
+from verdicts import of_every_outcome
 
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.measures.example_maps import KINDS
@@ -57,14 +58,15 @@ def test_examples_are_taken_in_turn_while_there_is_space():
 
 def test_a_page_stays_below_five_megabytes_however_many_examples_there_are(monkeypatch):
     both = Examples([example_maps(), example_maps("sst2")], rows=2)
-    without = len(page({MODEL: verdicts()}, SETTINGS).encode())
+    without = len(page({MODEL: of_every_outcome()}, SETTINGS).encode())
     most = without + OF_VIEWER + len(json.dumps(viewer_data(replace(both, rows=1), SPACE))) + 200
     monkeypatch.setattr("bertsecrets.report.html.MOST", most)
-    shown = page({MODEL: verdicts()}, SETTINGS, examples=both)
+    shown = page({MODEL: of_every_outcome()}, SETTINGS, examples=both)
     assert len(shown.encode()) < most
     assert [shown.count(f'<option value="{place} ') for place in (0, 1)] == [1, 1]
     monkeypatch.setattr("bertsecrets.report.html.MOST", without)
-    assert "No maps of any example: the page would be too large." in page({MODEL: verdicts()}, SETTINGS, examples=both)
+    shown = page({MODEL: of_every_outcome()}, SETTINGS, examples=both)
+    assert "No maps of any example: the page would be too large." in shown
 
 
 def test_of_each_model_and_task_the_tuned_checkpoint_of_the_lowest_seed_is_shown():
@@ -80,7 +82,7 @@ def test_of_each_model_and_task_the_tuned_checkpoint_of_the_lowest_seed_is_shown
 
 
 def test_texts_that_are_markup_stay_texts():
-    shown = page({MODEL: verdicts()}, SETTINGS, examples=Examples([example_maps()], rows=2))
+    shown = page({MODEL: of_every_outcome()}, SETTINGS, examples=Examples([example_maps()], rows=2))
     (data,) = shown.split('<script type="application/json" id="maps">')[1].split("</script>")[:1]
     assert "\\u003c/script\\u003e" in data
     assert '<option value="0 1">No / &lt;/script&gt;s</option>' in shown
@@ -90,12 +92,13 @@ def test_texts_that_are_markup_stay_texts():
 def test_the_page_says_whose_texts_it_shows(made_up):
     one = example_maps()
     one = replace(one, provenance={**one.provenance, "made_up_data": made_up})
-    shown = page({MODEL: verdicts()}, SETTINGS, examples=Examples([one], rows=1))
+    shown = page({MODEL: of_every_outcome()}, SETTINGS, examples=Examples([one], rows=1))
     assert ("mind its terms before you publish this page" in shown) is not made_up
 
 
 def test_a_page_without_examples_has_no_viewer_and_says_why_where_it_should():
-    assert 'id="attention"' not in page({MODEL: verdicts()}, SETTINGS)
-    told = page({MODEL: verdicts()}, SETTINGS, examples=Examples(problems=["m-rte-s1: its weights were not kept"]))
+    assert 'id="attention"' not in page({MODEL: of_every_outcome()}, SETTINGS)
+    without = Examples(problems=["m-rte-s1: its weights were not kept"])
+    told = page({MODEL: of_every_outcome()}, SETTINGS, examples=without)
     assert "No maps of m-rte-s1: its weights were not kept." in told
     assert 'id="maps"' not in told

@@ -1,5 +1,6 @@
 """Locks: one process at a time, waiting that says so, and marks on what is used that end with their process."""
 
+import fcntl
 import os
 import signal
 import socket
@@ -80,11 +81,22 @@ def test_a_lock_that_is_taken_is_not_waited_for_when_not_wanted(holder, tmp_path
         assert got
 
 
-def test_a_lock_file_that_says_nothing_sensible_is_another_process(tmp_path):
-    for content in (b"", b"\xff", b"process 1\x1b[31m", b"years of work"):
-        (tmp_path / "x").write_bytes(content)
-        assert locks._holder(tmp_path / "x") == "another process"
-    assert locks._holder(tmp_path / "none") == "another process"
+@pytest.mark.parametrize("content", [b"", b"\xff", b"process 1\x1b[31m", b"years of work"])
+def test_a_lock_file_that_says_nothing_sensible_is_another_process(tmp_path, monkeypatch, content):
+    (tmp_path / "x").write_bytes(content)
+    said = []
+    with (tmp_path / "x").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+        def told(text, **_stream):
+            said.append(text)
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+        monkeypatch.setattr(locks, "FIRST", 0.05)
+        monkeypatch.setattr(locks, "print", told, raising=False)
+        with held(tmp_path / "x", "y"):
+            pass
+    assert said == ["bertsecrets: waiting for y, which another process holds"]
 
 
 @USING

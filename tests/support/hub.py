@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from bertsecrets.models import locations
+
 COMMIT = "c0ffee" + "0" * 34
 LARGE = (".safetensors", ".parquet")
 
@@ -67,6 +69,13 @@ class Hub(ThreadingHTTPServer):
 
     def handle_error(self, request, client_address) -> None:
         """Clients may go at any time."""
+
+
+def forget_commits() -> None:
+    """Forget which commits models have, as a new process does."""
+    for value in vars(locations).values():
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()
 
 
 @contextmanager

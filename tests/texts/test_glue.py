@@ -2,7 +2,6 @@
 
 import socket
 
-import datasets
 import pytest
 
 from bertsecrets.errors import UserError
@@ -280,6 +279,8 @@ def test_a_fingerprint_follows_texts_labels_and_order_only(tmp_path):
 
 
 def hub_table(columns, names):
+    import datasets
+
     label = datasets.ClassLabel(names=names) if names else datasets.Value("float32")
     text = {column: datasets.Value("string") for column in columns if column != "label"}
     return datasets.Dataset.from_dict(columns, features=datasets.Features({**text, "label": label}))
