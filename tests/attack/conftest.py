@@ -15,7 +15,7 @@ Tally = Callable[[str, int, int], None]
 
 
 @pytest.fixture(scope="module")
-def bench(tiny_bert, quick_params) -> Iterator[Bench]:
+def bench(tiny_bert, quick_params, trained) -> Iterator[Bench]:
     """A bench in a folder that other users can read."""
     with tempfile.TemporaryDirectory(prefix="attack-") as name:
         folder = Path(name).resolve()
@@ -24,7 +24,7 @@ def bench(tiny_bert, quick_params) -> Iterator[Bench]:
         data["finetune"]["save_every"] = 1.0e-9  # minutes: training saves its state after every step
         settings = folder / "params.yaml"
         settings.write_text(yaml.safe_dump(data), encoding="utf-8")
-        yield Bench(folder, tiny_bert, write_corpus(folder / "glue", 64, 24), settings)
+        yield Bench(folder, tiny_bert, write_corpus(folder / "glue", 64, 24), settings, trained)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 from bench import Bench
 from faults import LONG, Ended, Fault, content, leftovers
 
+pytestmark = pytest.mark.slow
 PROCESSES = 8
 FEW = ("--limit", "6")
 ROUNDS = 3 if LONG else 1
@@ -16,8 +17,7 @@ ROUNDS = 3 if LONG else 1
 @pytest.fixture
 def fresh(bench) -> Bench:
     """A bench with nothing in it."""
-    shutil.rmtree(bench.work, ignore_errors=True)
-    bench.work.mkdir()
+    bench.begin(trained=False)
     return bench
 
 
@@ -54,8 +54,7 @@ MEASURES = {
 @pytest.mark.parametrize("kind", MEASURES)
 def test_many_processes_share_a_fresh_store(fresh, kind, tally):
     for _ in range(ROUNDS):
-        shutil.rmtree(fresh.work)
-        fresh.work.mkdir()
+        fresh.begin(trained=False)
         names = [f"{number}.json" for number in range(PROCESSES)]
         commands = [
             ["measure", measure, "@subject", *FEW, "--json", f"@{name}"]

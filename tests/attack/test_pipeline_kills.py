@@ -11,6 +11,7 @@ from bench import different
 from faults import LIMIT, LONG, contents, leftovers
 from pipeline import run, start, tiny_checkout
 
+pytestmark = pytest.mark.slow
 pytest.importorskip("dvc")
 
 # What has just appeared when everything is killed, in the order in which it comes to be.

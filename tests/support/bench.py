@@ -14,18 +14,26 @@ from faults import LONG, UNHARMED, Ended, Fault, Running, contents, half, leftov
 class Bench:
     """A folder whose content is put back before each attack, always under the same path, which results name.
 
-    `work` is that folder; `models` holds what no command may change; `settings` is the settings file.
+    `work` is that folder; `settings` is the settings file; `trained` is a store with checkpoints of the model.
     """
 
     folder: Path
     model: Path
     glue: Path
     settings: Path
+    trained: Path
     started: int = field(default=0)
 
     @property
     def work(self) -> Path:
         return self.folder / "work"
+
+    def begin(self, *, trained: bool = True) -> None:
+        """Let `work` hold nothing, or only the model's checkpoints."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(parents=True)
+        if trained:
+            shutil.copytree(self.trained / "checkpoints", self.work / "runs" / "checkpoints")
 
     @property
     def subject(self) -> list[Any]:
@@ -88,12 +96,14 @@ class Attack:
     before: dict[str, Any]
     after: dict[str, Any]
     operations: int
+    last_opened: int  # the place among the operations where a file is opened for writing, the last time
 
     @classmethod
-    def prepare(cls, bench: Bench, name: str, first: Sequence[Sequence[Any]], command: Sequence[Any]) -> "Attack":
+    def prepare(
+        cls, bench: Bench, name: str, first: Sequence[Sequence[Any]], command: Sequence[Any], *, trained: bool = True
+    ) -> "Attack":
         """Run what comes first, keep this state, and run the command undisturbed."""
-        shutil.rmtree(bench.work, ignore_errors=True)
-        bench.work.mkdir(parents=True)
+        bench.begin(trained=trained)
         for one in first:
             bench.done(one)
         bench.keep(name)
@@ -102,7 +112,8 @@ class Attack:
         assert leftovers(bench.work) == []
         after = contents(bench.work)
         assert after != before, f"{command} changes nothing"
-        return cls(bench, name, command, before, after, len(ended.operations))
+        opened = [place for place, line in enumerate(ended.operations) if line.startswith("open ")]
+        return cls(bench, name, command, before, after, len(ended.operations), opened[-1])
 
     def problems(self, fault: Fault) -> list[str]:
         """Attack the command once, run it again undisturbed, and return whatever is wrong then or in between.
