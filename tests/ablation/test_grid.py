@@ -1,14 +1,14 @@
 """A grid of sets of heads survives an interruption, and several processes share one without doing a set twice."""
 
 import json
+import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from faults import LIMIT, PROCESSES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,55 +18,50 @@ from bertsecrets.errors import UserError
 
 SETS = [BASELINE, *single_heads(3, 4)]
 
-# Works on a grid like any user of it, and notes which sets it computed, one line for each portion.
-WORKER = """
-import os, signal, sys, time
-from pathlib import Path
-import numpy as np
-from bertsecrets.ablation.grid import Grid
-from bertsecrets.ablation.head_sets import BASELINE, label, single_heads
-
-folder, log, dies_at = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-
-def compute(sets, progress):
-    computed = log.read_text().splitlines() if log.exists() else []
-    if len(computed) == dies_at:
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.2)
-    log.write_text("".join(line + "\\n" for line in [*computed, " ".join(map(label, sets))]))
-    return np.array([[len(heads), sum(layer * 4 + head for layer, head in heads)] for heads in sets])
-
-grid = Grid.open(folder, [BASELINE, *single_heads(3, 4)], layers=3, size=2, about={"model": "none"})
-print(grid.fill(compute).tolist())
-"""
 EXPECTED = [[0, 0], *([1, place] for place in range(12))]
 
 
-def start(folder: Path, log: Path, dies_at: int = -1) -> subprocess.Popen:
-    """A process that works on the grid in `folder`."""
-    return subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(folder), str(log), str(dies_at)], stdout=subprocess.PIPE, text=True
-    )
+def work(folder: Path, log: Path, dies_at: int | None = None, together=None) -> None:
+    """Work on a grid in a process of its own, and note which sets were computed, one line for each portion."""
+
+    def compute(sets, progress):
+        computed = log.read_text().splitlines()
+        if len(computed) == dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if together is not None and not computed:
+            together.wait(LIMIT)  # until each process has a portion
+        log.write_text("".join(f"{line}\n" for line in [*computed, " ".join(map(label, sets))]))
+        return np.array([[len(heads), sum(layer * 4 + head for layer, head in heads)] for heads in sets])
+
+    log.touch()
+    grid = Grid.open(folder, SETS, layers=3, size=2, about={"model": "none"})
+    assert grid.fill(compute).tolist() == EXPECTED
+
+
+def start(*arguments):
+    process = PROCESSES.Process(target=work, args=arguments)
+    process.start()
+    return process
 
 
 def test_a_killed_run_goes_on_at_the_next_unfinished_portion(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
-    killed = start(tmp_path / "grid", first, dies_at=3)
-    killed.communicate(timeout=60)
-    assert killed.returncode == -signal.SIGKILL
-    again = start(tmp_path / "grid", second)
-    answer, _ = again.communicate(timeout=60)
-    assert answer.strip() == str(EXPECTED)
+    killed = start(tmp_path / "grid", first, 3)
+    killed.join(LIMIT)
+    assert killed.exitcode == -signal.SIGKILL
+    work(tmp_path / "grid", second)
     done, rest = (log.read_text().split() for log in (first, second))
     assert len(done) == 6
     assert sorted(done + rest) == sorted(map(label, SETS))
 
 
-def test_two_processes_share_a_grid_and_do_no_set_twice(tmp_path):
-    workers = [start(tmp_path / "grid", tmp_path / f"log{i}") for i in range(2)]
-    answers = [worker.communicate(timeout=60)[0].strip() for worker in workers]
-    assert answers == [str(EXPECTED)] * 2
-    shares = [(tmp_path / f"log{i}").read_text().split() for i in range(2)]
+def test_two_processes_share_a_grid_and_compute_no_set_twice(tmp_path):
+    logs, barrier = [tmp_path / "first", tmp_path / "second"], PROCESSES.Barrier(2)
+    workers = [start(tmp_path / "grid", log, None, barrier) for log in logs]
+    for worker in workers:
+        worker.join(LIMIT)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    shares = [log.read_text().split() for log in logs]
     assert all(shares)
     assert sorted(shares[0] + shares[1]) == sorted(map(label, SETS))
 

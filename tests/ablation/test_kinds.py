@@ -10,9 +10,10 @@ from ablation_models import EAGER, FAMILIES, tiny, tokens
 from ablation_reference import logits_from_other_vectors, plain_logits
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny import fast_tier
 
 from bertsecrets.ablation.engine import Engine, ablate
-from bertsecrets.ablation.head_sets import BASELINE, single_heads, whole_layers
+from bertsecrets.ablation.head_sets import BASELINE, whole_layers
 from bertsecrets.ablation.kinds import Ablation, partners, stretched
 from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.measures.base.ablation import set_ablation
@@ -20,22 +21,29 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.memory import Budget
 from bertsecrets.texts.tasks import task
 
-SETS = [BASELINE, *single_heads(3, 4), *whole_layers(3, 4), frozenset({(0, 1), (1, 0), (1, 2), (2, 3)})]
+SETS = [  # every head of some layer, every layer, and heads of several layers together
+    BASELINE,
+    *(frozenset({head}) for head in ((0, 0), (1, 1), (2, 2), (0, 3))),
+    whole_layers(3, 4)[1],
+    frozenset({(0, 1), (1, 0), (1, 2), (2, 3)}),
+]
 FAST = {"Bert", "Roberta", "Electra", "Ernie", "DistilBert", "Albert", "BigBird", "RemBert", "MPNet"}
 KINDS = ("zero", "mean", "resampled")
-ROWS = tokens((5, 9, 5, 3, 12))
+ROWS = tokens((5, 9, 5, 3))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("family", [*FAMILIES, *EAGER])
+@pytest.mark.parametrize("family", fast_tier([*FAMILIES, *EAGER], "Bert", "Albert", "GPT2", "DebertaV2"))
 def test_every_kind_equals_the_plain_way_in_every_family(family, kind):
     classifier = tiny(family)
     expected = logits_from_other_vectors(classifier.model, ROWS, SETS, kind)
-    for path in ("fast", "general") if family in FAST else ("auto",):
-        found = ablate(Engine.open(classifier, path=path, ablation=Ablation(kind)), ROWS, SETS)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
     assert np.abs(expected[1:] - expected[0]).max((1, 2)).min() > 1e-5
-    assert (Engine.open(classifier, ablation=Ablation(kind)).blocks is not None) == (family in FAST)
+    engines = [Engine.open(classifier, ablation=Ablation(kind))]
+    assert (engines[0].blocks is not None) == (family in FAST)
+    if family in FAST:
+        engines.append(Engine.open(classifier, path="general", ablation=Ablation(kind)))
+    for engine in engines:
+        np.testing.assert_allclose(ablate(engine, ROWS, SETS), expected, rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("path", ["fast", "general"])
@@ -125,16 +133,16 @@ def test_a_sample_in_float32_takes_its_vectors_from_all_rows(kind, monkeypatch):
 
     monkeypatch.setattr(ablation, "ablate", noted)
     set_ablation(
-        tiny("Bert"), ROWS, task("mnli"), [0, 1, 2, 1, 0], SETS[1:5], ablation=Ablation(kind), precision="bfloat16"
+        tiny("Bert"), ROWS, task("mnli"), [0, 1, 2, 1], SETS[1:5], ablation=Ablation(kind), precision="bfloat16"
     )
     (rows, sample), (all_rows, whole) = asked
-    assert (rows, all_rows) == (2, 5)
+    assert (rows, all_rows) == (2, 4)
     for one, other in zip(sample, whole, strict=True):
         torch.testing.assert_close(one, other.float(), rtol=0.1, atol=0.1)
 
 
 def test_a_grid_of_one_kind_is_not_taken_for_that_of_another(tmp_path):
-    arguments = (tiny("Bert"), ROWS, task("mnli"), [0, 1, 2, 1, 0], SETS[1:5])
+    arguments = (tiny("Bert"), ROWS, task("mnli"), [0, 1, 2, 1], SETS[1:5])
     set_ablation(*arguments, folder=tmp_path / "grid", ablation=Ablation("zero"))
     with pytest.raises(UserError, match="another grid"):
         set_ablation(*arguments, folder=tmp_path / "grid", ablation=Ablation("mean"))

@@ -1,5 +1,6 @@
 """Every architecture family against a plain reference, one example at a time, that shares no code with the suite."""
 
+import functools
 import shutil
 
 import matrix
@@ -8,7 +9,7 @@ import pytest
 import torch
 from ablation_reference import logits_from_mean_values, plain_logits
 from pages import DOCS
-from tiny import plain_maps
+from tiny import fast_tier, plain_maps
 from transformers import AutoConfig, AutoModelForSequenceClassification
 from zoo import FAMILIES, HEADS, LAYERS, save_family
 
@@ -37,14 +38,10 @@ WITHOUT_ANSWERS = {
     "convbert": "padding behind them",
 }
 WITH_MAPS = [family for family in FAMILIES if family not in {**WITHOUT_MAPS, **WITHOUT_ANSWERS}]
-THROUGH_THE_INTERFACE = {
-    "modernbert",
-    "eurobert",
-    "nomic_bert",
-    "gpt2",
-    "llama",
-    "qwen2",
-}  # causal, windows, fused parts
+THROUGH_THE_INTERFACE = {"modernbert", "eurobert", "nomic_bert", "gpt2", "llama", "qwen2"}  # causal, windows, fused
+REPRESENTATIVE = ("bert", "albert", "distilbert", "mpnet", "deberta", "modernbert", "gpt2")
+EACH_WITH_MAPS = pytest.mark.parametrize("family", fast_tier(WITH_MAPS, *REPRESENTATIVE))
+EACH_THAT_ANSWERS = pytest.mark.parametrize("family", fast_tier([*WITH_MAPS, *WITHOUT_MAPS], *REPRESENTATIVE, "t5"))
 SETS = [
     *(frozenset({head}) for head in ((0, 0), (1, 3), (2, 1))),
     frozenset(),
@@ -57,14 +54,14 @@ PAIRS = ["Somebody sold it .", "He was late , and they were not .", "No ."]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """A model folder of each family."""
+    """A function that returns the model folder of a family."""
     root = tmp_path_factory.mktemp("zoo")
-    return {family: save_family(family, root / family) for family in FAMILIES}
+    return functools.cache(lambda family: save_family(family, root / family))
 
 
 @pytest.fixture
 def classifier(folders, family) -> OpenModel:
-    return open_classifier(locate(str(folders[family])), task("rte"))
+    return open_classifier(locate(str(folders(family))), task("rte"))
 
 
 @pytest.fixture
@@ -72,7 +69,7 @@ def encoded(classifier) -> Encoded:
     return tokenize(classifier.tokenizer, TEXTS, PAIRS, 64)[0]
 
 
-@pytest.mark.parametrize("family", WITH_MAPS)
+@EACH_WITH_MAPS
 def test_maps_in_padded_batches_are_those_of_each_example_alone(classifier, encoded):
     seen = np.zeros((len(encoded), LAYERS, HEADS, 64, 64))
 
@@ -102,7 +99,7 @@ def test_maps_in_padded_batches_are_those_of_each_example_alone(classifier, enco
                 assert np.isnan(paid[role][i]).all()
 
 
-@pytest.mark.parametrize("family", WITH_MAPS)
+@EACH_WITH_MAPS
 def test_any_heads_disabled_equal_the_plain_way(classifier, encoded, family):
     plain = plain_logits if family in THROUGH_THE_INTERFACE else logits_from_mean_values
     expected = plain(classifier.model, encoded, SETS)
@@ -110,9 +107,9 @@ def test_any_heads_disabled_equal_the_plain_way(classifier, encoded, family):
     np.testing.assert_allclose(ablate(classifier, encoded, SETS), expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "qwen2"])
+@pytest.mark.parametrize("family", fast_tier(["gpt2", "qwen2"], "gpt2"))
 def test_the_token_that_ends_a_text_stands_before_the_first_and_between_two(folders, family, tmp_path):
-    folder = shutil.copytree(folders[family], tmp_path / family)
+    folder = shutil.copytree(folders(family), tmp_path / family)
     for _ in range(2):  # also of a tokenizer that was saved with it
         tokenizer = open_tokenizer(locate(str(folder)))
         end = tokenizer.eos_token_id
@@ -126,14 +123,14 @@ def test_the_token_that_ends_a_text_stands_before_the_first_and_between_two(fold
 
 
 def test_disabling_any_layer_of_gpt2_changes_the_logits(folders):
-    classifier = open_classifier(locate(str(folders["gpt2"])), task("rte"))
+    classifier = open_classifier(locate(str(folders("gpt2"))), task("rte"))
     encoded = tokenize(classifier.tokenizer, TEXTS, PAIRS, 64)[0]
     layers = [frozenset((layer, head) for head in range(HEADS)) for layer in range(LAYERS)]
     whole, *without = ablate(classifier, encoded, [frozenset(), *layers])
     assert min(np.abs(logits - whole).max() for logits in without) > 1e-4
 
 
-@pytest.mark.parametrize("family", [*WITH_MAPS, *WITHOUT_MAPS])
+@EACH_THAT_ANSWERS
 def test_answers_and_segments_are_those_of_each_example_alone(classifier, encoded):
     for i, logits in enumerate(predict(classifier.model, encoded)):
         ids = torch.tensor([encoded.input_ids[i]])
@@ -143,12 +140,12 @@ def test_answers_and_segments_are_those_of_each_example_alone(classifier, encode
         np.testing.assert_allclose(logits, alone, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", [*WITH_MAPS, *WITHOUT_MAPS])
+@EACH_THAT_ANSWERS
 def test_random_weights_are_drawn_as_the_architecture_draws_them(folders, family):
-    ref = locate(str(folders[family]))
+    ref = locate(str(folders(family)))
     drawn = open_classifier(ref, task("rte"), "random", seed=5).model
     pad = drawn.config.pad_token_id
-    config = AutoConfig.from_pretrained(folders[family], num_labels=2, pad_token_id=pad)
+    config = AutoConfig.from_pretrained(folders(family), num_labels=2, pad_token_id=pad)
     torch.manual_seed(5)
     plain = AutoModelForSequenceClassification.from_config(config).state_dict()
     assert plain.keys() == drawn.state_dict().keys()
@@ -158,7 +155,7 @@ def test_random_weights_are_drawn_as_the_architecture_draws_them(folders, family
     assert not any(torch.equal(saved[name], weight) for name, weight in matrices.items() if weight.is_floating_point())
 
 
-@pytest.mark.parametrize("family", [*WITH_MAPS, *WITHOUT_MAPS])
+@EACH_THAT_ANSWERS
 def test_training_on_a_frozen_encoder_changes_the_classifier_alone(classifier, tiny_glue, tmp_path):
     before = {name: weight.clone() for name, weight in classifier.model.state_dict().items()}
     rows = load_folder(tiny_glue, task("rte"), "train").head(8)
@@ -171,23 +168,26 @@ def test_training_on_a_frozen_encoder_changes_the_classifier_alone(classifier, t
     assert not any(name.startswith(prefix) for name in changed)
 
 
-@pytest.mark.parametrize("family", WITHOUT_MAPS)
+@pytest.mark.parametrize("family", fast_tier(WITHOUT_MAPS, "t5"))
 def test_families_without_maps_are_refused_by_name(folders, classifier, encoded, family):
     for refused in (
         lambda: Pass(classifier).feed(encoded, [SpecialTokenObserver(3, LAYERS, HEADS, {})]),
         lambda: ablate(classifier, encoded, SETS),
-        lambda: open_encoder(locate(str(folders[family]))),
+        lambda: open_encoder(locate(str(folders(family)))),
     ):
         with pytest.raises(NotApplicableError, match=WITHOUT_MAPS[family]) as error:
             refused()
         assert family.replace("_", "") in str(error.value).lower()
 
 
-@pytest.mark.parametrize("family", WITHOUT_ANSWERS)
+@pytest.mark.parametrize("family", fast_tier(WITHOUT_ANSWERS, "xlnet"))
 def test_families_that_cannot_answer_padded_inputs_are_refused_by_name(folders, family):
     with pytest.raises(NotApplicableError, match=f"(?i){family} cannot be measured: .*{WITHOUT_ANSWERS[family]}"):
-        open_classifier(locate(str(folders[family])), task("rte"))
+        open_classifier(locate(str(folders(family))), task("rte"))
 
 
+@pytest.mark.slow
 def test_the_page_shows_for_each_family_what_is_possible(folders):
-    assert matrix.table(folders) in (DOCS / "families.md").read_text(encoding="utf-8")
+    assert matrix.table({family: folders(family) for family in FAMILIES}) in (DOCS / "families.md").read_text(
+        encoding="utf-8"
+    )

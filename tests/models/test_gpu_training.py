@@ -22,6 +22,8 @@ from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts.glue import Split, load_folder
 from bertsecrets.texts.tasks import task
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = FinetuneParams(
     batch_size=6, epochs=3, learning_rate=1e-3, frozen_learning_rate=1e-2, warmup=0.1, weight_decay=0.01,
     max_gradient_norm=1.0, max_length=64, precision="float32",

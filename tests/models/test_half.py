@@ -21,6 +21,8 @@ from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import Split, load_folder
 from bertsecrets.texts.tasks import task
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 SETTINGS = FinetuneParams(
     batch_size=6, epochs=2, learning_rate=1e-3, frozen_learning_rate=1e-2, warmup=0.1, weight_decay=0.01,

@@ -16,6 +16,8 @@ from bertsecrets.models.attention import Pass
 from bertsecrets.models.memory import Budget
 from bertsecrets.store.entries import read_json
 
+pytestmark = pytest.mark.slow
+
 FAMILIES = ("bert", "roberta", "electra", "albert", "distilbert", "mpnet", "gpt2", "modernbert")
 SEGMENTED = {"bert", "electra", "albert"}
 

@@ -8,6 +8,8 @@ from together import CASES, ended, train
 
 from bertsecrets.models.processes import Processes
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def trained(tiny_bert, tiny_glue, tmp_path_factory) -> Path:

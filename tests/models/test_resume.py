@@ -4,13 +4,14 @@ import json
 import os
 import random
 import shutil
-import subprocess
+import signal
 import sys
-from pathlib import Path
 
+import killed_training
 import pytest
 import torch
 import yaml
+from faults import LIMIT, PROCESSES
 
 from bertsecrets.errors import UserError
 from bertsecrets.models import finetune as module
@@ -23,8 +24,6 @@ from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
-ROOT = Path(__file__).parents[2]
-PROGRAM = ROOT / "tests" / "support" / "killed_training.py"
 STEPS, PER_EPOCH = 15, 5  # 64 examples in batches of 13, three times
 SETTINGS = FinetuneParams(
     batch_size=13, epochs=3, learning_rate=1e-3, frozen_learning_rate=1e-2, warmup=0.1, weight_decay=0.01,
@@ -42,19 +41,26 @@ def params(quick_params, tmp_path_factory):
     return file
 
 
+def run_killed(place, step, words, params, errors):
+    """The command in a process of its own, killed at the place, with a state saved after every step."""
+    os.environ["BERTSECRETS_PARAMS"] = str(params)
+    torch.set_num_threads(1)
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    sys.exit(killed_training.run(place, step, words))
+
+
 def trained(params, model, glue, store, *kills):
-    """What the runs said; all but the last are killed."""
+    """What the runs wrote to standard error; all but the last are killed."""
     command = [*("finetune", "--task", "rte", "--model", model, "--glue", glue, "--store", store)]
-    command += ["--device", "cpu", "--offline", "--allow-unofficial-data"]
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), json.dumps([*kills, ("end", 0)]), *map(str, command)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "BERTSECRETS_PARAMS": str(params)},
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert [line for line in done.stdout.splitlines() if line.startswith("ended")] == [
-        *["ended -9"] * len(kills), "ended 0",
-    ], done.stderr  # fmt: skip
-    return done.stderr
+    words = [str(word) for word in (*command, "--device", "cpu", "--offline", "--allow-unofficial-data")]
+    errors = store.with_name(f"{store.name}-errors")
+    errors.touch()
+    for place, step in (*kills, ("end", 0)):
+        process = PROCESSES.Process(target=run_killed, args=(place, step, words, params, errors))
+        process.start()
+        process.join(LIMIT)
+        assert process.exitcode == (0 if place == "end" else -signal.SIGKILL), errors.read_text()
+    return errors.read_text()
 
 
 def result(store):
@@ -65,15 +71,18 @@ def result(store):
     return files, {name: value for name, value in training.items() if name != "seconds"}
 
 
-def test_a_training_killed_again_and_again_equals_an_uninterrupted_one(params, tiny_bert, tiny_glue, tmp_path):
-    draw = random.Random(15)
-    kills = [("step", PER_EPOCH), ("step", 2 * PER_EPOCH)]  # between two epochs
-    kills += [("step", step) for step in draw.sample(range(3, STEPS), 3)]
-    kills += [("saving", step) for step in draw.sample(range(3, STEPS), 2)]
-    kills = [("cleaning", 0), *sorted(kills, key=lambda kill: (kill[1], kill[0] == "step"))]
+DRAWN = random.Random(15)
+MANY = [("step", PER_EPOCH), ("step", 2 * PER_EPOCH)]  # between two epochs
+MANY += [("step", step) for step in DRAWN.sample(range(3, STEPS), 3)]
+MANY += [("saving", step) for step in DRAWN.sample(range(3, STEPS), 2)]
+MANY = [("cleaning", 0), *sorted(MANY, key=lambda kill: (kill[1], kill[0] == "step"))]
+
+
+@pytest.mark.parametrize("kills", [[("step", 7)], pytest.param(MANY, marks=pytest.mark.slow)], ids=["once", "often"])
+def test_a_killed_training_equals_an_uninterrupted_one(params, tiny_bert, tiny_glue, tmp_path, kills):
     told = trained(params, tiny_bert, tiny_glue, tmp_path / "killed", *kills)
     said = [line for line in told.replace("\r", "\n").splitlines() if "continued at step" in line]
-    assert len(said) >= 6
+    assert len(said) >= len(kills) - 2
     assert said[-1].endswith(f"of {STEPS}")
     assert not list((tmp_path / "killed" / "training").iterdir())
     trained(params, tiny_bert, tiny_glue, tmp_path / "whole")
@@ -107,19 +116,28 @@ def run(model, glue, folder, states, monkeypatch, stop=None, initialisation="pre
         )  # fmt: skip
 
 
-@pytest.fixture
-def begun(tiny_bert, tiny_glue, tmp_path, monkeypatch):
-    """The folder of states of a training that has ended after step 5."""
-    with pytest.raises(Stop):
-        run(tiny_bert, tiny_glue, tmp_path / "begun", tmp_path / "states", monkeypatch, stop=5)
-    return tmp_path / "states"
+@pytest.fixture(scope="module")
+def room(tiny_bert, tiny_glue, tmp_path_factory):
+    """A training that has ended before step 5, and an uninterrupted one that saves nothing."""
+    room = tmp_path_factory.mktemp("trainings")
+    with pytest.MonkeyPatch.context() as patch:
+        with pytest.raises(Stop):
+            run(tiny_bert, tiny_glue, room / "begun", room / "key", patch, stop=5)
+        run(tiny_bert, tiny_glue, room / "whole", None, patch)
+    assert {path.name for path in room.iterdir()} == {"begun", "key", "whole"}
+    return room
 
 
 @pytest.fixture
-def whole(tiny_bert, tiny_glue, tmp_path, monkeypatch):
-    """The weights of an uninterrupted training that saves nothing."""
-    run(tiny_bert, tiny_glue, tmp_path / "whole", None, monkeypatch)
-    return (tmp_path / "whole" / "model.safetensors").read_bytes()
+def begun(room, tmp_path):
+    """The folder of states of a training that has ended before step 5."""
+    return shutil.copytree(room / "key", tmp_path / "states" / "key")
+
+
+@pytest.fixture
+def whole(room):
+    """The weights of an uninterrupted training."""
+    return (room / "whole" / "model.safetensors").read_bytes()
 
 
 def test_only_the_newest_state_is_kept(begun):
@@ -197,10 +215,6 @@ def test_a_state_that_cannot_be_written_costs_a_line_and_not_the_training(
     assert "is not saved: cannot write" in capsys.readouterr().err
     assert not keep(tmp_path / "file" / "states", newest(begun))
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == whole
-
-
-def test_without_a_folder_no_state_is_kept(whole, tmp_path):
-    assert {path.name for path in tmp_path.iterdir()} == {"whole"}
 
 
 def test_saving_takes_at_most_its_share_of_the_time(tiny_bert, tiny_glue, tmp_path, monkeypatch):

@@ -4,7 +4,9 @@ import re
 import string
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from transformers import (
     AlbertConfig,
@@ -60,6 +62,12 @@ def save_bert(folder: Path, seed: int = 0, words: list[str] | None = None, **cha
     torch.manual_seed(seed)
     AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
     return folder
+
+
+def fast_tier(names: Iterable[str], *chosen: str) -> list[Any]:
+    """Parameters of a test, of which all but the chosen are slow."""
+    assert {*chosen} <= {*names}
+    return [name if name in chosen else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 COMMON = {"vocab_size": 60, "num_labels": 2, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
