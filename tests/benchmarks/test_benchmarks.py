@@ -1,28 +1,17 @@
 """`pytest benchmarks` itself, run as a user runs it: on a tiny model and the suite's own corpus."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from measurements import of_id
-from reported import of_figures
+from faults import pytest_benchmarks
 
-from bertsecrets.benchmarks.page import _whole
-from bertsecrets.benchmarks.plugin import _light
 from bertsecrets.claims.schema import cases
-from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import VerdictsFile
-from bertsecrets.store.measurements import keep, load
 from bertsecrets.texts.corpus import write_corpus
 
-ROOT = Path(__file__).parents[2]
-# A pytest of its own must not take itself for a worker of the one that runs these tests.
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 CHOSEN = "rte and (C2 or D2 or E1) and not (C2p or frozen)"
 KNOWN = """
 - id: {id}
@@ -36,68 +25,82 @@ KNOWN = """
 """
 
 
-INTERRUPTED = """
-import sys, pytest
-class CtrlC:
-    def pytest_collection_finish(self):
-        from bertsecrets.measures.frame_heads import FrameHeads
-        def interrupt(self, run):
-            raise KeyboardInterrupt
-        FrameHeads.run = interrupt
-sys.exit(pytest.main(sys.argv[1:], plugins=[CtrlC()]))
+# Plugins that make a run go wrong, for `-p NAME`.
+PLUGINS = {}
+PLUGINS["interrupted"] = """
+def pytest_collection_finish():
+    from bertsecrets.measures.frame_heads import FrameHeads
+    def interrupt(self, run):
+        raise KeyboardInterrupt
+    FrameHeads.run = interrupt
 """
-CRASHING = """
+PLUGINS["crashing"] = """
 from bertsecrets.measures.attention_change import AttentionChange
 def crash(self, run):
     raise TypeError("out of the blue")
 AttentionChange.run = crash
 """
-TOLD_TO_END = """
-import os, pathlib, signal, sys, time, pytest
-class End:
-    def pytest_collection_finish(self):
-        import bertsecrets.models.finetune
-        def begun(classifier, split, folder, *more, **options):
-            pathlib.Path(folder, "half").write_text("done")
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(60)
-        bertsecrets.models.finetune.finetune = begun
-sys.exit(pytest.main(sys.argv[1:], plugins=[End()]))
+PLUGINS["told_to_end"] = """
+def pytest_collection_finish():
+    import os, pathlib, signal
+    import bertsecrets.models.finetune
+    def begun(classifier, split, folder, *more, **options):
+        pathlib.Path(folder, "half").write_text("done")
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+    bertsecrets.models.finetune.finetune = begun
 """
-
-COUNTS_ARE_ENOUGH = """
-import sys, pytest
-class NoFingerprints:
-    def pytest_collection_finish(self):
-        from bertsecrets.texts import glue
-        glue.FINGERPRINTS.clear()  # what has official row and class counts passes for official
-sys.exit(pytest.main(sys.argv[1:], plugins=[NoFingerprints()]))
+PLUGINS["counts_are_enough"] = """
+def pytest_collection_finish():
+    from bertsecrets.texts import glue
+    glue.FINGERPRINTS.clear()  # what has official row and class counts passes for official
 """
-
-COLLAPSED = """
-import sys, pytest
-class Collapse:
-    def pytest_collection_finish(self):
-        from bertsecrets.measures.attention_change import AttentionChange
-        AttentionChange.degenerate = lambda self, measurement: "it gives every example the same maps"
-sys.exit(pytest.main(sys.argv[1:], plugins=[Collapse()]))
+PLUGINS["collapsed"] = """
+def pytest_collection_finish():
+    from bertsecrets.measures.attention_change import AttentionChange
+    AttentionChange.degenerate = lambda self, measurement: "it gives every example the same maps"
 """
-
-
-def bench(runs, glue, model, *more, started_by=("-m", "pytest"), **environment):
-    command = [sys.executable, *started_by, "benchmarks", "-p", "no:cacheprovider", "--offline"]
-    command += ["--model", str(model), "--glue", str(glue), "--store", str(runs), "--device", "cpu", *map(str, more)]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**ENVIRONMENT, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True
-    )
-    return done.returncode, done.stdout + done.stderr
+PLUGINS["without_altair"] = "import sys; sys.modules['altair'] = None"
+PLUGINS["in_the_way"] = """
+import pathlib, shutil
+def pytest_collection_finish(session):
+    folder = pathlib.Path(session.config.getoption("report_folder"))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.write_text("a file")
+"""
+PLUGINS["failing_collection"] = """
+import bertsecrets.planning.prepare as prepare
+def crash(*anything):
+    raise TypeError("out of the blue")
+prepare.prepare_share = crash
+"""
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory, tiny_glue, tiny_bert, quick_params):
+def plugins(tmp_path_factory):
+    """The folder of `PLUGINS`."""
+    folder = tmp_path_factory.mktemp("plugins")
+    for name, code in PLUGINS.items():
+        (folder / f"{name}.py").write_text(code)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bench(plugins):
+    """A function that runs `pytest benchmarks` with a store, a GLUE folder and a model; returns code and output."""
+
+    def run(runs, glue, model, *more, **environment):
+        words = ["--offline", "--model", model, "--glue", glue, "--store", runs, "--device", "cpu", *more]
+        output = runs.with_name(f"{runs.name}-output")
+        return pytest_benchmarks(*words, output=output, PYTHONPATH=str(plugins), **environment)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def first(bench, tmp_path_factory, tiny_glue, tiny_bert, quick_params):
     """A first run of some claims on RTE, with its JSON."""
     room = tmp_path_factory.mktemp("bench")
-    (room / "crashing.py").write_text(CRASHING)
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", CHOSEN, "--allow-unofficial-data", "--junitxml", room / "j.xml",
         "--benchmark-json", room / "b.json", "--report", room / "report", BERTSECRETS_PARAMS=str(quick_params),
@@ -116,43 +119,32 @@ def test_a_run_writes_the_report_that_it_is_asked_for(first):
     assert all(f'id="{name}"' in page or f"<dt>{name}</dt>" in page for name in ids)
 
 
-IN_THE_WAY = """
-import pathlib, shutil
-def pytest_collection_finish(session):
-    folder = pathlib.Path(session.config.getoption("report_folder"))
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.write_text("a file")
-"""
-
-
 @pytest.mark.parametrize(
     ("plugin", "said"),
     [
-        ("import sys; sys.modules['altair'] = None", 'needs altair, which is not installed: pip install "bertsecrets['),
-        (None, "is a file: name another place"),
+        (("-p", "without_altair"), 'needs altair, which is not installed: pip install "bertsecrets['),
+        ((), "is a file: name another place"),
     ],
     ids=["no extra", "no place"],
 )
 def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(
-    tmp_path, tiny_glue, tiny_bert, plugin, said
+    bench, tmp_path, tiny_glue, tiny_bert, plugin, said
 ):
-    (tmp_path / "early.py").write_text(plugin or "")
     (tmp_path / "file").write_text("")
-    code, output = bench(
-        tmp_path / "runs", tiny_glue, tiny_bert, "-p", "early", "--report", tmp_path / ("file" if not plugin else "r"),
-        PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}",
-    )  # fmt: skip
+    place = tmp_path / ("report" if plugin else "file")
+    code, output = bench(tmp_path / "runs", tiny_glue, tiny_bert, *plugin, "--report", place)
     assert (code, len(output.strip().splitlines()), said in output) == (2, 1, True), output
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_report_that_cannot_be_written_in_the_end_is_one_line_and_code_two(first, tiny_glue, tiny_bert, quick_params):
+@pytest.mark.slow
+def test_a_report_that_cannot_be_written_in_the_end_is_one_line_and_code_two(
+    bench, first, tiny_glue, tiny_bert, quick_params
+):
     room = first[0]
-    (room / "in_the_way.py").write_text(IN_THE_WAY)
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", "rte and D2 and not frozen", "--allow-unofficial-data", "-p",
         "in_the_way", "--report", room / "late", BERTSECRETS_PARAMS=str(quick_params),
-        PYTHONPATH=f"{ROOT}{os.pathsep}{room}",
     )  # fmt: skip
     assert code == 2, output
     assert (
@@ -161,7 +153,8 @@ def test_a_report_that_cannot_be_written_in_the_end_is_one_line_and_code_two(fir
     assert "Traceback" not in output
 
 
-def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny_bert, quick_params):
+@pytest.mark.slow
+def test_what_is_skipped_or_refused_costs_nobody_the_json(bench, first, tiny_glue, tiny_bert, quick_params):
     room = first[0]
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", "B3 and gap or rte and D2 and not frozen", "--allow-unofficial-data",
@@ -189,7 +182,7 @@ def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", "B3 and gap or A2-rte and not block", "--allow-unofficial-data",
         "--frames", frames, "--benchmark-json", room / "f.json", "--report", room / "ended",
-        started_by=("-c", INTERRUPTED), BERTSECRETS_PARAMS=str(quick_params),
+        "-p", "interrupted", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert "Incomplete.</strong> The run ended early" in (room / "ended" / "report.html").read_text()
     assert (code, "KeyboardInterrupt" in output) == (130, True), output
@@ -201,10 +194,12 @@ def test_what_is_skipped_or_refused_costs_nobody_the_json(first, tiny_glue, tiny
 
 
 @pytest.mark.parametrize(
-    ("more", "code"), [((), 70), (("-n", "1"), 70), (("{own}",), 1)], ids=["alone", "in a worker", "beside others"]
+    ("more", "code"),
+    [((), 70), pytest.param(("-n", "1"), 70, marks=pytest.mark.slow), (("{own}",), 1)],
+    ids=["alone", "in a worker", "beside others"],
 )
 def test_a_crash_is_no_deviation_and_takes_no_other_claim_with_it(
-    first, tiny_glue, tiny_bert, quick_params, more, code
+    bench, first, tiny_glue, tiny_bert, quick_params, more, code
 ):
     room = first[0]
     own = room / "test_own.py"
@@ -212,7 +207,6 @@ def test_a_crash_is_no_deviation_and_takes_no_other_claim_with_it(
     ended, output = bench(
         room / "crashed", tiny_glue, tiny_bert, "-k", f"{CHOSEN} and not E1", "--allow-unofficial-data",
         *(word.format(own=own) for word in more), "-p", "crashing", BERTSECRETS_PARAMS=str(quick_params),
-        PYTHONPATH=f"{ROOT}{os.pathsep}{room}",
     )  # fmt: skip
     assert ended == code, output
     assert "BugError: a bug in bertsecrets or a damaged file (TypeError: out of the blue)" in output
@@ -221,36 +215,28 @@ def test_a_crash_is_no_deviation_and_takes_no_other_claim_with_it(
         assert re.search(r"2 claims: .*, 1 not measured", " ".join(output.split()))
 
 
-BUG_IN_COLLECTION = """
-import bertsecrets.planning.prepare as prepare
-def crash(*anything):
-    raise TypeError("out of the blue")
-prepare.prepare_share = crash
-"""
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "more", "code", "said"),
-    [("./none", (), 2, "no model folder at"), (None, ("-p", "early"), 70, "TypeError: out of the blue")],
+    [("./none", (), 2, "no model folder at"), (None, ("-p", "failing_collection"), 70, "TypeError: out of the blue")],
     ids=["no model", "a bug"],
 )
 def test_what_ends_a_run_ends_it_in_several_processes_too(
-    tmp_path, tiny_glue, tiny_bert, quick_params, model, more, code, said
+    bench, tmp_path, tiny_glue, tiny_bert, quick_params, model, more, code, said
 ):
-    (tmp_path / "early.py").write_text(BUG_IN_COLLECTION)
     ended, output = bench(
         tmp_path / "runs", tiny_glue, model or tiny_bert, "-k", "rte and E1", "--allow-unofficial-data", "-n", 2, *more,
-        BERTSECRETS_PARAMS=str(quick_params), PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}",
+        BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert ended == code, output
     assert said in output
     assert "node down" not in output  # after which pytest-xdist would start another, which fails as well, without end
 
 
-def test_a_signal_to_end_leaves_nothing_half_made(tmp_path, tiny_glue, tiny_bert, quick_params):
+def test_a_signal_to_end_leaves_nothing_half_made(bench, tmp_path, tiny_glue, tiny_bert, quick_params):
     code, output = bench(
         tmp_path / "runs", tiny_glue, tiny_bert, "-k", "rte and C2 and not C2p", "--allow-unofficial-data",
-        started_by=("-c", TOLD_TO_END), BERTSECRETS_PARAMS=str(quick_params),
+        "-p", "told_to_end", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert (code, "KeyboardInterrupt" in output) == (143, True), output
     assert (tmp_path / "runs" / "checkpoints").is_dir()
@@ -322,7 +308,7 @@ def test_the_json_says_what_the_claims_say_together(first):
     assert {one["id"] for one in found["verdicts"]} == {"C2-rte", "D2-rte", "E1-rte"}
 
 
-def test_what_is_not_decided_fails_if_asked_for(first, tiny_glue, tiny_bert, quick_params):
+def test_what_is_not_decided_fails_if_asked_for(bench, first, tiny_glue, tiny_bert, quick_params):
     room, _, _ = first
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", "rte and E1", "--allow-unofficial-data", "--strict-verdicts",
@@ -333,7 +319,7 @@ def test_what_is_not_decided_fails_if_asked_for(first, tiny_glue, tiny_bert, qui
     assert re.search(r"FAILED .*E1-rte.* - Failed: inconclusive: ", output)
 
 
-def test_a_second_run_takes_all_from_the_store_and_says_so(first, tiny_glue, tiny_bert, quick_params):
+def test_a_second_run_takes_all_from_the_store_and_says_so(bench, first, tiny_glue, tiny_bert, quick_params):
     room, code, _output = first
     again, second = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", CHOSEN, "--allow-unofficial-data",
@@ -351,7 +337,7 @@ def test_a_second_run_takes_all_from_the_store_and_says_so(first, tiny_glue, tin
         assert info["observed"] == one[name]["observed"]
 
 
-def test_what_lacks_frames_or_a_pipeline_is_skipped_with_its_reason(first, tiny_glue, tiny_bert, quick_params):
+def test_what_lacks_frames_or_a_pipeline_is_skipped_with_its_reason(bench, first, tiny_glue, tiny_bert, quick_params):
     room, _, _ = first
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-m", "(B and all) or (E4 and rte)", "--allow-unofficial-data", "-rs",
@@ -369,14 +355,14 @@ def test_what_lacks_frames_or_a_pipeline_is_skipped_with_its_reason(first, tiny_
     assert "en_core_web_sm" in skipped["E4-rte"][0]["reason"]
 
 
-def test_frames_that_are_not_there_are_one_line_and_code_two(tmp_path, tiny_glue, tiny_bert):
+def test_frames_that_are_not_there_are_one_line_and_code_two(bench, tmp_path, tiny_glue, tiny_bert):
     code, output = bench(tmp_path, tiny_glue, tiny_bert, "-m", "B1", "--frames", tmp_path / "none.jsonl")
     assert code == 2
     assert "none.jsonl" in output
     assert "Traceback" not in output
 
 
-def test_an_unknown_model_is_one_line_and_code_two(tmp_path, tiny_glue):
+def test_an_unknown_model_is_one_line_and_code_two(bench, tmp_path, tiny_glue):
     code, output = bench(tmp_path, tiny_glue, "minilmm", "-k", "rte", "--allow-unofficial-data")
     assert code == 2
     assert output.count("neither cached nor reachable") == 1
@@ -384,7 +370,7 @@ def test_an_unknown_model_is_one_line_and_code_two(tmp_path, tiny_glue):
     assert "Traceback" not in output
 
 
-def test_a_malformed_claim_is_one_line_and_code_two(tmp_path, tiny_glue, tiny_bert):
+def test_a_malformed_claim_is_one_line_and_code_two(bench, tmp_path, tiny_glue, tiny_bert):
     (tmp_path / "C.yaml").write_text("- id: C1\n  colour: red\n")
     code, output = bench(tmp_path / "runs", tiny_glue, tiny_bert, BERTSECRETS_EXPECTED=str(tmp_path))
     assert code == 2
@@ -392,7 +378,8 @@ def test_a_malformed_claim_is_one_line_and_code_two(tmp_path, tiny_glue, tiny_be
     assert "Traceback" not in output
 
 
-def test_a_known_deviation_is_expected_and_speaks_up_when_it_is_gone(tmp_path, tiny_bert, quick_params):
+@pytest.mark.slow
+def test_a_known_deviation_is_expected_and_speaks_up_when_it_is_gone(bench, tmp_path, tiny_bert, quick_params):
     (tmp_path / "expected").mkdir()
     claims = [
         KNOWN.format(id=name, kind=kind, model=tiny_bert) for name, kind in {"C1": "above", "C2": "below"}.items()
@@ -402,7 +389,7 @@ def test_a_known_deviation_is_expected_and_speaks_up_when_it_is_gone(tmp_path, t
     balance(glue)
     (tmp_path / "params.yaml").write_text(re.sub(r"max_length: \d+", "max_length: 8", quick_params.read_text()))
     code, output = bench(
-        tmp_path / "runs", glue, tiny_bert, started_by=("-c", COUNTS_ARE_ENOUGH),
+        tmp_path / "runs", glue, tiny_bert, "-p", "counts_are_enough",
         BERTSECRETS_EXPECTED=str(tmp_path / "expected"), BERTSECRETS_PARAMS=str(tmp_path / "params.yaml"),
     )  # fmt: skip
     assert code == 1, output
@@ -410,11 +397,11 @@ def test_a_known_deviation_is_expected_and_speaks_up_when_it_is_gone(tmp_path, t
     assert re.search(r"\[XPASS\(strict\)\] known to deviate: a share is never", output)
 
 
-def test_a_collapsed_model_fails_also_where_a_deviation_is_known(tmp_path, tiny_glue, tiny_bert, quick_params):
+def test_a_collapsed_model_fails_also_where_a_deviation_is_known(bench, tmp_path, tiny_glue, tiny_bert, quick_params):
     (tmp_path / "expected").mkdir()
     (tmp_path / "expected" / "C.yaml").write_text(KNOWN.format(id="C1", kind="above", model=tiny_bert))
     code, output = bench(
-        tmp_path / "runs", tiny_glue, tiny_bert, "--allow-unofficial-data", "--limit", 24, started_by=("-c", COLLAPSED),
+        tmp_path / "runs", tiny_glue, tiny_bert, "--allow-unofficial-data", "--limit", 24, "-p", "collapsed",
         BERTSECRETS_EXPECTED=str(tmp_path / "expected"), BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert code == 1, output
@@ -435,22 +422,11 @@ def balance(glue):
 ON_REQUEST = next(case.claim.id for case in cases() if case.claim.on_request)
 
 
-def test_k_selects_by_task_claim_and_family():
-    chosen = ["", "rte", "C1", "sst2 and D", ON_REQUEST.lower()]
-    code = f"""
-import pytest
-for chosen in {chosen!r}:
-    print("====", flush=True)
-    pytest.main(["benchmarks", "-p", "no:cacheprovider", "--collect-only", "-q", "-k", chosen])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env={**ENVIRONMENT, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    found = [re.findall(r"\[([^\]]+)\]$", part, re.M) for part in done.stdout.split("====\n")[1:]]
+def test_k_selects_by_task_claim_and_family(tmp_path):
+    found = []
+    for chosen in ("", "rte", "C1", "sst2 and D", ON_REQUEST.lower()):
+        _, listed = pytest_benchmarks("--collect-only", "-q", "-k", chosen, output=tmp_path)
+        found.append(re.findall(r"\[([^\]]+)\]$", listed, re.M))
     everything, of_rte, of_c1, both, on_request = found
     assert {name.split("-")[0] for name in on_request} == {ON_REQUEST}
     assert not {*on_request} & {*everything}
@@ -459,7 +435,7 @@ for chosen in {chosen!r}:
     assert {(name[0], name.split("-")[1]) for name in both} == {("D", "sst2")}
 
 
-def test_settings_that_are_not_there_are_one_line(tmp_path, tiny_glue, tiny_bert):
+def test_settings_that_are_not_there_are_one_line(bench, tmp_path, tiny_glue, tiny_bert):
     nowhere = tmp_path / "none.yaml"
     code, output = bench(tmp_path / "runs", tiny_glue, tiny_bert, "-k", "C1", BERTSECRETS_PARAMS=str(nowhere))
     assert code == 2, output
@@ -467,9 +443,10 @@ def test_settings_that_are_not_there_are_one_line(tmp_path, tiny_glue, tiny_bert
     assert "Traceback" not in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("several", [("--jobs", 2), ("-n", 2, "--keep-checkpoints", "none")], ids=["jobs", "workers"])
 def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
-    first, several, tmp_path, tiny_glue, tiny_bert, quick_params
+    bench, first, several, tmp_path, tiny_glue, tiny_bert, quick_params
 ):
     alone = json.loads((first[0] / "b.json").read_text())["benchmarks"]
     code, output = bench(
@@ -500,22 +477,14 @@ def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
     assert len(whole) == (0 if "none" in several else len(made))
 
 
-def test_figures_of_several_processes_have_the_samples_that_are_in_the_store(tmp_path):
-    (made,) = (one for one in of_figures() if one.measure == "head-ablation")
-    verdict = Verdict(of_id("C1-rte"), "reproduced", "why", measurements=(load(keep(made, tmp_path)),))
-    (light,) = _light([verdict])  # as a worker hands it over
-    assert light.measurements[0].samples == {}
-    (whole,) = _whole(light).measurements
-    assert set(whole.samples) == set(made.samples)
-
-
-def test_no_jobs_at_a_time_are_refused(tmp_path, tiny_glue, tiny_bert):
+def test_no_jobs_at_a_time_are_refused(bench, tmp_path, tiny_glue, tiny_bert):
     code, output = bench(tmp_path / "runs", tiny_glue, tiny_bert, "--jobs", 0)
     assert code == 2
     assert "--jobs 0 is out of range" in output
 
 
-def test_seeds_are_added_to_a_claim_that_is_open(tmp_path, tiny_bert, quick_params):
+@pytest.mark.slow
+def test_seeds_are_added_to_a_claim_that_is_open(bench, tmp_path, tiny_bert, quick_params):
     glue = write_corpus(tmp_path / "glue", 64, 40)
     _, output = bench(
         tmp_path / "runs", glue, tiny_bert, "-k", "E1-rte", "--allow-unofficial-data", "--seeds", "auto",

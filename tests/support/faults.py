@@ -104,12 +104,13 @@ def start(
 ) -> Running:
     """Start a command of the suite, or `pytest ...`, in a process of its own, which suffers the fault.
 
-    The command runs in `cwd`, by default the folder of its output.
+    The command runs in `cwd`, by default the folder of its output, with this process's environment and `environment`.
     """
     output.mkdir(parents=True, exist_ok=True)
     for name in ("out", "err", "trace"):
         (output / name).write_bytes(b"")
     given = [str(argument) for argument in arguments]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", **environment}
     process = PROCESSES.Process(target=_command, args=(given, output, cwd or output, fault, environment))
     process.start()
     return Running(process, output, fault.seconds)
@@ -130,7 +131,8 @@ def pytest_benchmarks(*words: Any, output: Path, **environment: str) -> tuple[in
 
 def _command(arguments: list[str], output: Path, cwd: Path, fault: Fault, environment: dict[str, str]) -> None:
     """The process itself: from here on in the child."""
-    os.environ.update({"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", **environment})
+    os.environ.clear()  # the server's own is as old as the server
+    os.environ.update(environment)
     sys.path[:0] = [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
     sys.dont_write_bytecode = True
     for number, name in ((1, "out"), (2, "err")):
