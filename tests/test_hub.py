@@ -75,7 +75,6 @@ REFUSALS = {
     "no valid login": (Fault("api", 401), "(401): check the spelling, or log in with `hf auth login` or set HF_TOKEN"),
     "gated": (Fault("api", 403, {"X-Error-Code": "GatedRepo"}), "does not give access to model someone/tiny-bert"),
     "gated, no login": (Fault("api", 401, {"X-Error-Code": "GatedRepo"}), "(401): ask for it on http://127.0.0.1"),
-    "forbidden": (Fault("api", 403), "(403): ask for it on http://127.0.0.1"),
     "no repository": (Fault("api", 404), "model someone/tiny-bert is not on the hub (404): check the spelling, or use"),
     "a file that is listed only": (
         Fault("config.json", 404, {"X-Error-Code": "EntryNotFound"}),
@@ -87,13 +86,11 @@ REFUSALS = {
     ),
     "teapot": (Fault("api", 418), "the hub refuses model someone/tiny-bert (418)"),
     "fails": (Fault("api", 500), "the hub fails for model someone/tiny-bert (500, 4 attempts): run again later"),
-    "tree fails": (Fault("tree", 503), "(503, 4 attempts): run again later"),
     "file fails": (Fault("GET model.safetensors", 502), "(502, 4 attempts): run again later"),
     "too many requests": (
         Fault("api", 429, {"Retry-After": "3600"}),
         "limits requests for model someone/tiny-bert (429) and asks to wait 3600 s: run again later; log in",
     ),
-    "too many files": (Fault("GET config.json", 429, {"Retry-After": "3600"}), "(429) and asks to wait 3600 s"),
     "too many, for ever": (Fault("api", 429), "(429) and does not say for how long: run again later"),
     "cut always": (Fault("GET model.safetensors", cut=True), "the download of model someone/tiny-bert broke off: run"),
     "altered": (

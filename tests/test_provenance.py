@@ -5,7 +5,7 @@ from importlib.metadata import distribution
 
 import pytest
 
-from bertsecrets import __version__, provenance
+from bertsecrets import __version__
 from bertsecrets.provenance import run_facts, suite_commit
 
 
@@ -24,9 +24,14 @@ def checkout(tmp_path, monkeypatch):
     (tmp_path / "bertsecrets" / "__init__.py").touch()
     git(tmp_path, "add", "--all")
     git(tmp_path, "commit", "--quiet", "--message", "Begin")
-    monkeypatch.setattr(provenance, "_installed_commit", lambda: None)
+    installed_from(monkeypatch, None)
     yield tmp_path
     suite_commit.cache_clear()
+
+
+def installed_from(monkeypatch, origin: str | None) -> None:
+    """Let pip's record of where the suite came from hold this text."""
+    monkeypatch.setattr(type(distribution("bertsecrets")), "read_text", lambda self, name: origin)
 
 
 def commit_of(folder):
@@ -72,9 +77,10 @@ def test_a_hook_of_another_repository_does_not_lead_git_astray(checkout, tmp_pat
         (None, None),
     ],
 )
-def test_pip_knows_the_commit_that_it_installed(origin, commit, monkeypatch):
-    monkeypatch.setattr(type(distribution("bertsecrets")), "read_text", lambda self, name: origin)
-    assert provenance._installed_commit() == commit
+def test_pip_knows_the_commit_that_it_installed(origin, commit, monkeypatch, tmp_path):
+    installed_from(monkeypatch, origin)
+    assert commit_of(tmp_path) == (commit, None)
+    suite_commit.cache_clear()
 
 
 def test_the_facts_of_a_run_name_time_code_and_versions():

@@ -67,7 +67,7 @@ def decided(seeds, *, level, spread, own=0.0, rows=60, worlds=150):
     return count / worlds
 
 
-@pytest.mark.parametrize("spread", [0.4, 1.0])
+@pytest.mark.parametrize("spread", [0.4, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_so_many_seeds_decide_four_times_of_five(spread):
     """The statement against the estimate itself, on seeds and examples that spread as it says."""
     said = power(of(0.7, 1 / math.sqrt(60), spread, degrees=8), ABOVE, 0.95)

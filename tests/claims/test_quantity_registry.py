@@ -112,30 +112,3 @@ def test_an_eighth_task_changes_no_published_mean():
     )
     _, errors = process.communicate()
     assert process.returncode == 0, errors
-
-
-@pytest.mark.slow
-def test_a_new_file_of_quantities_needs_no_other_line(tmp_path):
-    process = started(
-        f"""
-        from pathlib import Path
-        import sys
-        import bertsecrets.claims
-        Path({str(tmp_path)!r}, "entropy.py").write_text('''
-        from bertsecrets.claims.estimand import Estimand
-        from bertsecrets.claims.quantity import Need, quantity
-        @quantity("entropy", unit="bits", scores=Need("scores"))
-        def entropy(scores) -> Estimand: ...
-        ''')
-        import importlib.util
-        spec = importlib.util.find_spec("bertsecrets.claims.quantities")
-        spec.submodule_search_locations.append({str(tmp_path)!r})
-        package = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = package
-        spec.loader.exec_module(package)
-        assert package.QUANTITIES["entropy"].unit == "bits"
-        assert "sep-growth" in package.QUANTITIES
-        """
-    )
-    _, errors = process.communicate()
-    assert process.returncode == 0, errors

@@ -151,6 +151,7 @@ def session(tiny_bert, glue, runs, quick):
     return Session(model=str(tiny_bert), glue=glue, store=runs, offline=True, device="cpu", allow_unofficial_data=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", ["quoting", "casing", "separators"])
 def test_a_choice_changes_what_is_observed(session, choice):
     ours, changed = (

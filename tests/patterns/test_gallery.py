@@ -65,12 +65,14 @@ def test_ten_maps_of_each_predicted_class(tmp_path):
         write_predicted(maps, {"elsewhere": "block"}, tmp_path, 1)
 
 
+@pytest.mark.slow
 def test_the_shipped_predictions_are_of_the_shipped_maps(tmp_path, capsys):
     for reading in READINGS:
         assert main(["sheets", str(own_maps()), str(tmp_path / reading), "--predicted", reading]) == 0
         assert {path.stem for path in (tmp_path / reading).iterdir()} == set(CLASSES)
 
 
+@pytest.mark.slow
 def test_twenty_maps_on_which_the_readings_part(tmp_path, capsys):
     assert main(["sheets", str(own_maps()), str(tmp_path / "out"), "--parted"]) == 0
     with Image.open(tmp_path / "out" / "readings-part.png") as picture:

@@ -102,10 +102,8 @@ def test_wrong_labels_are_named_with_their_line(source, form, old, new, message)
     ("array", "message"),
     [
         (np.ones((4, 5)), r"line 7: 0007.npy has the shape \(4, 5\)"),
-        (np.ones((0, 0)), r"has the shape \(0, 0\)"),
         (np.full((4, 4), np.nan), "0007.npy does not hold attention weights"),
         (-np.ones((4, 4)), "0007.npy does not hold attention weights"),
-        (np.array([["a"]]), "0007.npy does not hold attention weights"),
         (np.array([[{}]], dtype=object), "0007.npy is not an array"),
     ],
 )

@@ -1,18 +1,11 @@
 """The two readings of what K19 calls vertical, and the maps that were read for them."""
 
-import csv
-from collections import Counter
-from pathlib import Path
-
 import pytest
 
 from bertsecrets.errors import UserError
 from bertsecrets.patterns.annotation.attribute_file import ATTRIBUTES, COLUMNS, read_attributes, under
 from bertsecrets.patterns.annotation.map_set import UNSEEN, MapSet, own_maps
-from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS, Attributes, read_class
-
-DATA = Path(__file__).parents[2] / "data" / "patterns"
 
 
 def seen(carried_by: str, **parts: int) -> Attributes:
@@ -60,11 +53,6 @@ def test_what_carries_a_map_is_one_part_or_two(letters):
         seen(letters)
 
 
-def rows(name: str) -> list[dict[str, str]]:
-    with (DATA / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
-
-
 def test_every_map_was_read_twice_and_those_on_which_classes_differ_five_times():
     by_part = {part: read_attributes(own_maps(part)) for part in ("", UNSEEN)}
     assert {part: len(seen) for part, seen in by_part.items()} == {"": 1692, UNSEEN: 144}
@@ -105,11 +93,3 @@ def test_other_columns_or_no_file_are_refused(tmp_path):
     (tmp_path / ATTRIBUTES).write_text("name\tclass\n", encoding="utf-8")
     with pytest.raises(UserError, match="line 1: expected the columns name, reading"):
         read_attributes(tmp_path)
-
-
-def test_readers_of_the_plain_words_gave_every_map_a_class():
-    given = rows("plain-words.tsv")
-    assert {row["class"] for row in given} <= set(CLASSES)
-    assert Counter((row["words"], row["reader"]) for row in given) == {
-        (words, reader): 240 for words in ("paper", "blog") for reader in "12"
-    }

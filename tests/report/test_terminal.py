@@ -11,7 +11,6 @@ from bertsecrets.claims.schema import load_claims
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.terminal import SIGNS, STYLES, Screen, claim_table, verdict_line, verdict_table
 from bertsecrets.report.text import SECTIONS, describe
-from bertsecrets.settings import project_path
 
 LIMITED = {"limit": 48, "official_data": False}
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -81,10 +80,7 @@ def test_claims_stand_under_the_sections_of_the_paper(verdicts):
     assert all(lines.count(SECTIONS[family]) == 1 for family in "ABDE")
 
 
-def test_sections_are_titled_as_in_the_files_of_claims():
-    for file in sorted(project_path("expected").glob("*.yaml")):
-        title = file.read_text(encoding="utf-8").splitlines()[0]
-        assert SECTIONS[file.name[0]].removesuffix(" (table 1)").lstrip("0123456789. ").lower() in title.lower()
+def test_every_family_of_claims_has_a_section():
     assert {claim.id[0] for claim in load_claims()} == set(SECTIONS)
 
 

@@ -10,7 +10,7 @@ from calls import started
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertsecrets.errors import UserError, near_matches
+from bertsecrets.errors import UserError
 from bertsecrets.store.entries import (
     DamagedEntryWarning,
     Key,
@@ -239,8 +239,3 @@ def test_a_slug_is_a_plain_file_name(text):
     assert slug(text)
     assert "/" not in slug(text)
     assert all(c.isalnum() or c in "._-" for c in slug(text))
-
-
-def test_near_matches_or_all_that_is_known():
-    assert near_matches("Scors", ["scores", "features"]) == "did you mean scores?"
-    assert near_matches("zzz", ["scores", "features"]) == "known: scores, features"

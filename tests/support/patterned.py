@@ -8,7 +8,6 @@ import pytest
 from bertsecrets.patterns.annotation.attribute_file import ATTRIBUTES, COLUMNS
 from bertsecrets.patterns.annotation.map_set import MapSet, PatternMap
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.training import boosting
 
 
 def values(kind: str, tokens: int = 12, boundary: int = 7, seed: int = 0) -> np.ndarray:
@@ -58,5 +57,10 @@ def save_read(maps: MapSet, folder: Path, times: int = 2) -> None:
 
 
 def shorten(patch: pytest.MonkeyPatch) -> None:
-    """Few trees."""
-    patch.setattr(boosting, "ROUNDS", 4)
+    """Few trees, inner folds, penalties and resamples."""
+    training = "bertsecrets.patterns.training"
+    patch.setattr(f"{training}.boosting.ROUNDS", 4)
+    patch.setattr(f"{training}.trees_and_regression.INNER_FOLDS", 2)
+    patch.setattr(f"{training}.logistic.PENALTIES", (0.1,))
+    patch.setattr(f"{training}.audit.MODELS", 40)
+    patch.setattr(f"{training}.audit.RESAMPLES", 50)

@@ -1,6 +1,7 @@
 """Tags and relations of words: by rules on a parse, from a treebank, from a pipeline that is trained here."""
 
 import json
+import sys
 import warnings
 import zipfile
 from pathlib import Path
@@ -72,13 +73,17 @@ def listed(pairs):
 # ---------------------------------------------------------------------- treebank and pipeline
 
 
-@pytest.fixture
-def treebank(tmp_path):
+def write_treebank(folder: Path) -> Path:
     """Two hand-made sentences in the layout of NLTK's two packages, zipped."""
     for name, file, text in (("treebank", "combined/a.mrg", TREES), ("dependency_treebank", "a.dp", HEADS)):
-        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
+        with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
             archive.writestr(f"{name}/{file}", text)
-    return tmp_path
+    return folder
+
+
+@pytest.fixture
+def treebank(tmp_path):
+    return write_treebank(tmp_path)
 
 
 def test_function_tags_become_relations(treebank):
@@ -114,14 +119,15 @@ def test_a_treebank_that_does_not_fit_is_refused(treebank, tmp_path):
         read_treebank(treebank)
 
 
-@pytest.fixture
-def pipeline(treebank, tmp_path):
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory):
     """A pipeline trained for a moment."""
     pytest.importorskip("spacy")
+    folder = write_treebank(tmp_path_factory.mktemp("treebank"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # spaCy on two sentences
-        train_pipeline(treebank, tmp_path / "pipeline", epochs=5)
-    return str(tmp_path / "pipeline")
+        train_pipeline(folder, folder / "pipeline", epochs=5)
+    return str(folder / "pipeline")
 
 
 def test_a_trained_pipeline_parses_caches_and_says_who_it_is(pipeline, tmp_path):
@@ -144,9 +150,10 @@ def test_a_trained_pipeline_parses_caches_and_says_who_it_is(pipeline, tmp_path)
     assert first.sentences + second.sentences == parses.sentences[:2]
     assert parse_pairs(texts[:1], None, pipeline, cache)[1] is None
     with pytest.raises(UserError, match="already exists"):
-        train_pipeline(tmp_path, tmp_path / "pipeline")
+        train_pipeline(tmp_path, Path(pipeline))
 
 
+@pytest.mark.slow
 def test_the_same_seed_trains_the_same_pipeline(pipeline, treebank, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -170,7 +177,7 @@ def test_a_missing_pipeline_comes_with_its_install_command(tmp_path):
 
 
 def test_without_spacy_the_message_says_how_to_install_it(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "spacy", None)
+    monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(UserError, match="pip install"):
         parse(["a"])
 
@@ -187,6 +194,7 @@ def untrained_pipeline(folder, seed):
     return (folder / "meta.json").read_text()
 
 
+@pytest.mark.slow
 def test_other_weights_are_another_pipeline_even_under_the_same_name(tmp_path):
     first = untrained_pipeline(tmp_path / "pipeline", 1)
     before = pipeline_facts(str(tmp_path / "pipeline"))
