@@ -43,6 +43,7 @@ def test_the_example_sentence_is_read_off_the_row_of_he(tmp_path, tiny_bert):
     np.testing.assert_allclose(found["values"]["sep"], maps[:, :, rows, len(words) - 1].max(2), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_pattern_classifier_is_judged_without_a_model_and_once_for_all(tmp_path, tiny_bert, monkeypatch):
     calls = []
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn import metrics as reference
 
 from bertsecrets.measures.scores import class_entropy, majority_share, scores
 from bertsecrets.texts.metrics import decide, is_constant, score
@@ -22,6 +21,8 @@ numbers = st.lists(st.tuples(st.integers(-40, 90), st.integers(0, 50)), min_size
 
 @given(two_classes)
 def test_accuracy_and_f1_are_scikit_learns(pairs):
+    from sklearn import metrics as reference
+
     predicted, truth = pairs.T
     found = metrics(task("mrpc"), predicted, truth)
     assert found["accuracy"] == pytest.approx(reference.accuracy_score(truth, predicted))

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from measurements import estimand, measured, read, scored
 
-from bertsecrets.measures.word_baselines import _texts, learned
-from bertsecrets.texts.glue import Split
+from bertsecrets.measures.word_baselines import learned
+from bertsecrets.session import Session
+from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
 FIRST = ["the cat sat", "a dog ran", "the bird flew", "one fish swam"] * 10
@@ -13,36 +14,36 @@ SECOND = ["yes it did", "no it never did"] * 20
 ANSWERS = [0, 1] * 20
 
 
-def split(first, second, name="rte") -> Split:
-    labels = ["entailment" if answer == 0 else "not_entailment" for answer in ANSWERS]
-    return Split(task(name), "train", first, second, labels, "own", False)
+def answers(texts, others=None):
+    """What is learned from the texts of 40 rows, and answered to these or to other rows."""
+    return learned(task("rte"), texts, ANSWERS, others or texts)
+
+
+def test_the_words_and_the_second_text_of_the_training_rows_are_learned(tiny_bert, tiny_glue, tmp_path):
+    session = Session(model=str(tiny_bert), store=tmp_path, glue=tiny_glue, allow_unofficial_data=True, offline=True)
+    found = session.measure("word-baselines", task="rte")
+    train, dev = (load_folder(tiny_glue, task("rte"), part) for part in ("train", "dev"))
+    for kind, columns in (("words", ("sentence1", "sentence2")), ("second", ("sentence2",))):
+        of_train, of_dev = ([list(getattr(rows, column)) for column in columns] for rows in (train, dev))
+        expected = learned(task("rte"), of_train, train.targets(), of_dev)
+        np.testing.assert_array_equal(found.sample(f"{kind}_predicted"), expected)
+        assert found.value(f"{kind}_accuracy") == (expected == dev.targets()).mean()
 
 
 def test_the_second_text_alone_gives_an_answer_that_is_written_there():
-    rows = split(FIRST, SECOND)
-    np.testing.assert_array_equal(
-        learned(task("rte"), _texts(rows, "second"), ANSWERS, _texts(rows, "second")), ANSWERS
-    )
-
-
-def test_the_second_text_alone_knows_nothing_of_the_first():
-    """The answer is in the first text, and the second is the same in all rows: one answer is given to all."""
-    rows = split(SECOND, ["so it is said"] * 40)
-    assert np.ptp(learned(task("rte"), _texts(rows, "second"), ANSWERS, _texts(rows, "second"))) == 0
-    np.testing.assert_array_equal(learned(task("rte"), _texts(rows, "words"), ANSWERS, _texts(rows, "words")), ANSWERS)
+    np.testing.assert_array_equal(answers([SECOND]), ANSWERS)
+    assert np.ptp(answers([["so it is said"] * 40])) == 0
 
 
 def test_words_of_the_two_texts_have_columns_of_their_own():
     """`yes` means one answer in the first text and the other in the second."""
     first, second = ["yes", "well", "yes", "well"] * 10, ["well", "yes", "well", "yes"] * 10
-    rows = split(first, second)
-    np.testing.assert_array_equal(learned(task("rte"), _texts(rows, "words"), ANSWERS, _texts(rows, "words")), ANSWERS)
+    np.testing.assert_array_equal(answers([first, second]), ANSWERS)
 
 
 def test_order_is_nothing_to_a_bag_of_words():
-    rows, turned = split(FIRST, SECOND), split(FIRST, [" ".join(text.split()[::-1]) for text in SECOND])
-    one, other = (learned(task("rte"), _texts(rows, "words"), ANSWERS, _texts(dev, "words")) for dev in (rows, turned))
-    np.testing.assert_array_equal(one, other)
+    turned = [" ".join(text.split()[::-1]) for text in SECOND]
+    np.testing.assert_array_equal(answers([FIRST, SECOND]), answers([FIRST, SECOND], [FIRST, turned]))
 
 
 def test_scores_are_learned_as_numbers():

@@ -90,6 +90,7 @@ def test_damaged_weights_are_not_made_to_look_sound(entry):
     assert damage(entry) == "model.safetensors has changed"
 
 
+@pytest.mark.slow
 def test_an_entry_is_as_before_or_rewritten_wherever_the_process_is_killed(entry):
     seen = set()
     spare = shutil.copytree(entry, entry.parents[1] / "spare")
