@@ -1,11 +1,9 @@
-"""The workflows are sound and safe: linters find nothing, rights are least, what they call is there."""
+"""The scripts in the workflows: they call commands and options that exist, and pass exit codes on."""
 
 import argparse
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from pages import PROJECT, titled
@@ -17,107 +15,7 @@ from bertsecrets.options import PARSING
 from bertsecrets.store.entries import write_json
 
 REPLICATION = {"MODEL": "bert-base-uncased", "TASKS": "rte", "SEEDS": "5", "BUDGET": "", "PIN": "", "STRICT": "false"}
-# What each job may do beyond nothing.
-RIGHTS = {
-    ("tests.yml", "lint"): {"contents": "read"},
-    ("tests.yml", "test"): {"contents": "read"},
-    ("tests.yml", "demo"): {"contents": "read"},
-    ("replication.yml", "replicate"): {"contents": "read"},
-    ("verdict-comment.yml", "compare"): {"actions": "read", "contents": "read"},
-    ("verdict-comment.yml", "comment"): {"contents": "read", "pull-requests": "write"},
-}
-JOBS = [(path.name, name, job) for path in WORKFLOWS for name, job in workflow(path)["jobs"].items()]
-STEPS = [(name, one) for name, _, job in JOBS for one in job["steps"]]
-LINTERS = {
-    "actionlint": ["actionlint", "-config-file", str(PROJECT / ".github" / "actionlint.yaml")],
-    "zizmor": ["zizmor", "--offline", "--quiet", "--persona", "pedantic"],
-    "check-jsonschema": ["check-jsonschema", "--builtin-schema", "vendor.github-workflows"],
-}
-UNSOUND = {  # a flaw that the linter must see
-    "actionlint": ("${{ matrix.python }}", "${{ matrix.pyton }}"),
-    "zizmor": ("run: make test", "run: echo ${{ github.head_ref }}"),
-    "check-jsonschema": ("runs-on:", "run-on:"),
-}
-
-
-def linted(linter: str, *paths: Path) -> subprocess.CompletedProcess[str]:
-    """What a linter says, found beside this Python or on the PATH; skips the test where it is not installed."""
-    command = LINTERS[linter]
-    program = shutil.which(command[0], path=Path(sys.executable).parent) or shutil.which(command[0])
-    if program is None:
-        pytest.skip(f"{command[0]} is not installed")
-    return subprocess.run([program, *command[1:], *map(str, paths)], capture_output=True, text=True, check=False)
-
-
-@pytest.mark.parametrize("linter", LINTERS)
-def test_a_linter_finds_nothing_in_the_workflows(linter):
-    done = linted(linter, *WORKFLOWS)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("linter", LINTERS)
-def test_a_linter_finds_nothing_in_the_documented_workflow(linter, tmp_path):
-    documented = tmp_path / ".github" / "workflows" / "verdicts.yml"
-    documented.parent.mkdir(parents=True)
-    documented.write_text(titled("ci.md", ".github/workflows/verdicts.yml"))
-    done = linted(linter, documented)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("linter", LINTERS)
-def test_a_linter_would_find_a_flaw(linter, tmp_path):
-    flawed = tmp_path / ".github" / "workflows" / "tests.yml"
-    flawed.parent.mkdir(parents=True)
-    text = (PROJECT / ".github" / "workflows" / "tests.yml").read_text()
-    assert UNSOUND[linter][0] in text
-    flawed.write_text(text.replace(*UNSOUND[linter]))
-    assert linted(linter, flawed).returncode != 0
-
-
-# ---------------------------------------------------------------------- rights
-
-
-@pytest.mark.parametrize(("path", "name", "job"), JOBS, ids=lambda value: str(value)[:20])
-def test_a_job_has_only_the_rights_that_it_needs(path, name, job):
-    whole = workflow(PROJECT / ".github" / "workflows" / path)
-    assert whole["permissions"] in ({}, {"contents": "read"})
-    assert job.get("permissions", whole["permissions"]) == RIGHTS[path, name]
-
-
-@pytest.mark.parametrize(("path", "name", "job"), JOBS, ids=lambda value: str(value)[:20])
-def test_a_job_ends_some_time(path, name, job):
-    assert job["timeout-minutes"] > 0
-    assert workflow(PROJECT / ".github" / "workflows" / path)["concurrency"]["group"]
-
-
-def test_actions_are_github_s_own_and_pinned_to_a_commit_whose_version_is_named():
-    used = [(one, line) for path in WORKFLOWS for one, line in re.findall(r"uses: (\S+)(.*)", path.read_text())]
-    assert len(used) == sum("uses" in one for _, one in STEPS)
-    for action, rest in used:
-        assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action), action
-        assert re.fullmatch(r"  # v\d+\.\d+\.\d+", rest), action
-    assert len({action for action, _ in used}) == len({action.split("@")[0] for action, _ in used})
-
-
-def test_no_checkout_leaves_its_token_in_the_folder():
-    checkouts = [one for _, one in STEPS if one.get("uses", "").startswith("actions/checkout@")]
-    assert checkouts
-    assert all(one["with"]["persist-credentials"] is False for one in checkouts)
-
-
-def test_no_value_of_an_event_is_pasted_into_a_script():
-    assert [one["run"] for _, one in STEPS if "${{" in one.get("run", "")] == []
-
-
-def test_only_a_workflow_that_runs_nothing_of_a_pull_request_may_write():
-    for path in WORKFLOWS:
-        triggers = workflow(path)["on"]
-        assert "pull_request_target" not in triggers
-        writes = "write" in str(RIGHTS[path.name, "comment"]) if path.name == "verdict-comment.yml" else False
-        assert writes == ("workflow_run" in triggers)
-    assert "secrets." not in "".join(path.read_text() for path in WORKFLOWS if path.name != "replication.yml")
-    checkouts = [one for name, one in STEPS if name == "verdict-comment.yml" and "checkout" in one.get("uses", "")]
-    assert [one["with"].keys() & {"ref", "repository"} for one in checkouts] == [set(), set()]  # the default branch
+STEPS = [(path.name, one) for path in WORKFLOWS for job in workflow(path)["jobs"].values() for one in job["steps"]]
 
 
 def test_the_comment_waits_for_the_workflow_that_makes_the_artifact():
@@ -250,7 +148,13 @@ def test_targets_of_make_that_are_called_are_in_the_makefile():
     makefile = (PROJECT / "Makefile").read_text()
     targets = re.findall(r"^([a-z-]+):", makefile, re.M)
     called = [line.split()[1:] for _, one in STEPS for line in re.findall(r"^make .*", one.get("run", ""), re.M)]
-    assert [word for words in called for word in words if "=" not in word] == ["lint", "audit", "docs", "test", "demo"]
+    assert [word for words in called for word in words if "=" not in word] == [
+        "lint",
+        "audit",
+        "docs",
+        "test-all",
+        "demo",
+    ]
     assert {word for words in called for word in words if "=" not in word} <= set(targets)
     command = ["make", "--dry-run", "demo", "DEMO=runs/demo", "SEEDS=1"]
     recipe = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
