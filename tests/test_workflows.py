@@ -18,6 +18,12 @@ REPLICATION = {"MODEL": "bert-base-uncased", "TASKS": "rte", "SEEDS": "5", "BUDG
 STEPS = [(path.name, one) for path in WORKFLOWS for job in workflow(path)["jobs"].values() for one in job["steps"]]
 
 
+def test_no_checkout_leaves_its_token_in_the_folder():
+    checkouts = [one for _, one in STEPS if one.get("uses", "").startswith("actions/checkout@")]
+    assert checkouts
+    assert all(one["with"]["persist-credentials"] is False for one in checkouts)
+
+
 def test_the_comment_waits_for_the_workflow_that_makes_the_artifact():
     names = {workflow(path)["name"] for path in WORKFLOWS}
     comment = workflow(PROJECT / ".github" / "workflows" / "verdict-comment.yml")
