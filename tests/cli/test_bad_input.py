@@ -1,16 +1,20 @@
-"""Bad input on the command line: one clear line for every kind, exit code 2, nothing lost."""
+"""Calls that cannot be meant: one clear line for every kind, exit code 2, nothing lost.
+
+`tests/attack/bad_inputs` has the files that are damaged or not what they should be.
+"""
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from calls import run, told
-from tiny import save_bert
+from patterned import pattern_set, save_read
 
+from bertsecrets.patterns.annotation.map_set import MapSet
+from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.session import Session
 
 ROOT = Path(__file__).parents[2]
@@ -27,97 +31,90 @@ def test_unknown_names_come_with_near_matches(capsys, shared):
     assert "did you mean minilm" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--model", "minilmm")
 
 
-def test_the_default_model_out_of_reach(capsys, tiny_glue, tmp_path):
-    line = told(
-        capsys,
-        "report",
-        "--glue",
-        tiny_glue,
-        "--store",
-        tmp_path,
-        "--offline",
-        "--allow-unofficial-data",
-        "--task",
-        "rte",
-    )
+def test_a_default_model_out_of_reach_comes_with_alternatives(capsys, shared):
+    line = told(capsys, "report", "--task", "rte", *shared[2:])
     assert "google-bert/bert-base-uncased" in line
     assert "--model minilm" in line
     assert "FOLDER" in line
 
 
-@pytest.mark.parametrize("option", ["--limit", "--train-limit"])
-@pytest.mark.parametrize("value", [0, -4])
-def test_a_limit_that_leaves_nothing(capsys, shared, option, value):
-    assert f"{option} {value}" in told(capsys, "measure", "scores", "--task", "rte", *shared, option, value)
+def test_a_name_that_no_model_can_have_is_named(capsys, shared):
+    for name in ("foo bar", "a--b", "minilm/", "x" * 300, f"./{'x' * 300}", "@abc"):
+        line = told(capsys, "measure", "scores", "--task", "rte", *shared, "--model", name)
+        assert name in line
+        assert "--model minilm" in line
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "words",
     [
         [], ["nothing"], ["measure"], ["measure", "scores", "--task", "rte", "--limit", "many"],
         ["finetune", "--task", "rte", "--init", "none"], ["report", "--seeds", "1.5"], ["claims", "--colour"],
     ],
 )  # fmt: skip
-def test_a_wrong_call_is_one_line(capsys, arguments):
-    assert "--help" in told(capsys, *arguments)
+def test_a_call_that_does_not_parse_points_to_the_help(capsys, words):
+    assert "--help" in told(capsys, *words)
+
+
+def test_an_empty_path_is_refused(capsys):
+    for words in (
+        ["measure", "scores", "--json", ""], ["measure", "scores", "--glue", ""], ["corpus", ""],
+        ["claims", "--store="], ["finetune", "--task", "rte", "--output", ""], ["sheets", "", "out"],
+    ):  # fmt: skip
+        assert "the path is empty: name a file or folder" in told(capsys, *words)
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("words", "message"),
     [
-        ["measure", "scores", "--json", ""], ["measure", "scores", "--glue", ""], ["corpus", ""],
-        ["claims", "--store="], ["finetune", "--task", "rte", "--output", ""], ["sheets", "", "out"],
+        ("measure scores", "--task"),
+        ("measure scores --task sst2", "SST-2/"),
+        ("measure scores --task rte --limit 0", "--limit 0"),
+        ("measure scores --task rte --limit -4", "--limit -4"),
+        ("measure scores --task rte --train-limit 0", "--train-limit 0"),
+        ("measure scores --task rte --padded-to 50", "--padded-to"),
+        ("measure special-tokens --task rte --padded-to 50", "--padded-to"),
+        ("measure scores --task rte --rows first", "has no option --rows"),
+        ("measure special-tokens --task rte --rows last", "--rows of measure special-tokens: input should be 'drawn'"),
+        ("measure scores --task rte --heads 1.1", "--heads"),
+        ("measure head-ablation --task rte --cased", "measure head-ablation has no option --cased"),
+        ("measure scores --task rte --device cuda:77", "device 'cuda:77' is not available"),
+        ("measure scores --task rte --device meta", "device 'meta' is not available"),
+        ("measure scores --task rte --checkpoint none", "no checkpoint folder"),
+        ("measure all --task rte", "--save DIR"),
+        ("measure attention-change --task rte --init untrained", "choose another --init"),
+        ("measure frame-heads --init random", "leave out --task, --init and --seed"),
+        ("measure example-sentence --seed 7", "leave out --task, --init and --seed"),
+        ("measure pattern-quality --task rte", "leave out --task, --init and --seed"),
+        ("measure pattern-quality --checkpoint none", "pattern-quality uses no model: leave out --checkpoint"),
+        ("report --task rte --seeds 0", "--seeds 0"),
+        ("report --glue none", "no GLUE folder at"),
+        ("report --init random", "--init chooses among --measurements"),
+        ("report --seed 1", "--seed chooses among --measurements"),
     ],
-)  # fmt: skip
-def test_an_empty_path_is_refused(capsys, arguments):
-    assert "the path is empty: name a file or folder" in told(capsys, *arguments)
+)
+def test_options_that_do_not_fit_are_refused(capsys, shared, words, message):
+    command, *rest = words.split()
+    assert message in told(capsys, command, *shared, *rest)
 
 
-def test_a_measure_on_a_task_needs_one(capsys, shared):
-    assert "--task" in told(capsys, "measure", "scores", *shared)
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_out_of_range_is_refused_by_every_command(capsys, shared, tmp_path, seed):
+    pattern_set(4).save(tmp_path / "maps")
+    for command in (
+        ["sheets", tmp_path / "maps", tmp_path / "out"],
+        ["annotate", tmp_path / "drawn", "--task", "rte", *shared],
+        ["finetune", "--task", "rte", *shared],
+        ["measure", "scores", "--task", "rte", *shared],
+    ):
+        assert f"--seed {seed} is out of range" in told(capsys, *command, "--seed", seed)
+    assert not (tmp_path / "out").exists()
 
 
-def test_no_seeds(capsys, shared):
-    assert "--seeds 0" in told(capsys, "report", "--task", "rte", *shared, "--seeds", 0)
-
-
-def test_no_such_device(capsys, shared):
-    assert "device 'cuda:77' is not available" in told(
-        capsys, "measure", "scores", "--task", "rte", *shared, "--device", "cuda:77"
-    )
-
-
-def test_measure_all_wants_a_place(capsys, shared):
-    assert "--save DIR" in told(capsys, "measure", "all", "--task", "rte", *shared)
-
-
-def test_the_untrained_model_is_not_compared_with_itself(capsys, shared):
-    line = told(capsys, "measure", "attention-change", "--task", "rte", "--init", "untrained", *shared)
-    assert "choose another --init" in line
-
-
-@pytest.mark.parametrize("measure", ["scores", "special-tokens"])
-def test_padding_belongs_to_attention_change(capsys, shared, measure):
-    assert "--padded-to" in told(capsys, "measure", measure, "--task", "rte", *shared, "--padded-to", 50)
-
-
-def test_which_rows_are_read_is_asked_of_measures_of_attention(capsys, shared, tmp_path):
+def test_the_first_rows_are_read_if_asked_for(capsys, shared, tmp_path):
     call = ["measure", "special-tokens", "--task", "rte", "--init", "untrained", *shared]
     run(capsys, *call, "--rows", "first", "--json", tmp_path / "first.json")
     assert json.loads((tmp_path / "first.json").read_text())["options"] == {"rows": "first"}
-    assert "--rows of measure special-tokens: input should be 'drawn' or 'first'" in told(
-        capsys, *call, "--rows", "last"
-    )
-    assert "has no option --rows" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--rows", "first")
-
-
-def test_sets_of_heads_belong_to_head_ablation(capsys, shared):
-    assert "--heads" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--heads", "1.1")
-    assert "'9.1' is not in this model" in told(
-        capsys, "measure", "head-ablation", "--task", "rte", "--init", "untrained", *shared, "--heads", "9.1"
-    )
-    nothing = told(capsys, "measure", "head-ablation", "--task", "rte", "--init", "untrained", *shared, "--heads", " ")
-    assert "no heads named" in nothing  # which is not the same as all heads
 
 
 def test_chosen_sets_of_heads_are_scored_by_name(capsys, shared, tmp_path):
@@ -138,68 +135,11 @@ def test_cased_scores_are_a_measurement_of_their_own(capsys, shared, tmp_path):
     data = json.loads((tmp_path / "cased.json").read_text())
     assert data["options"] == {"cased": True}
     assert data["values"]["lower_cases"] is True
-    assert "measure head-ablation has no option --cased" in told(
-        capsys, "measure", "head-ablation", "--task", "rte", *shared, "--cased"
-    )
 
 
-BROKEN = {
-    "missing column": ("sentence1\tsentence2\na\tb\n", "line 1: no column 'label'"),
-    "empty": ("", "is empty"),
-    "no rows": ("sentence1\tsentence2\tlabel\n", "has no rows"),
-    "short row": ("sentence1\tsentence2\tlabel\na\tb\n", "line 2: 2 fields where the header has 3"),
-    "unknown label": ("sentence1\tsentence2\tlabel\na\tb\tyes\n", "line 2, column 'label': unknown label 'yes'"),
-    "broken encoding": (b"sentence1\tsentence2\tlabel\na\xff\tb\tentailment\n", "line 2: not UTF-8"),
-    "wrong count": ("sentence1\tsentence2\tlabel\na\tb\tentailment\n", "1 rows where RTE's official dev split has 277"),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_bad_glue_file_is_named(capsys, tiny_bert, tiny_glue, tmp_path, name):
-    content, message = BROKEN[name]
-    shutil.copytree(tiny_glue, tmp_path / "glue")
-    file = tmp_path / "glue" / "RTE" / "dev.tsv"
-    file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    mark = [] if name == "wrong count" else ["--allow-unofficial-data"]
-    options = ["--model", tiny_bert, "--glue", tmp_path / "glue", "--store", tmp_path / "runs", "--offline", *mark]
-    line = told(capsys, "measure", "scores", "--task", "rte", "--checkpoint", tiny_bert, *options)
-    assert str(file) in line
-    assert message in line
-
-
-def test_a_bad_checkpoint_is_named(capsys, shared, own_bert, tmp_path, tiny_bert):
-    def line(folder):
-        return told(capsys, "measure", "scores", "--task", "rte", *shared, "--checkpoint", folder)
-
-    assert "no checkpoint folder" in line(tmp_path / "none")
-    other = save_bert(tmp_path / "other", words=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"])
-    assert "another vocabulary" in line(other)
-    three = save_bert(tmp_path / "three", num_labels=3)
-    assert "has 3 outputs, but RTE needs 2 classes" in line(three)
-    (own_bert / "model.safetensors").rename(own_bert / "pytorch_model.bin")
-    assert "which is never opened" in line(own_bert)
-
-
-@pytest.mark.parametrize(
-    ("entry", "told_of"),
-    [("colour: red", ", line "), ("source: 2019-99-99", ", line 1: a value cannot be read: month must be")],
-)
-def test_a_malformed_claim_is_named(capsys, tmp_path, monkeypatch, entry, told_of):
-    from bertsecrets.claims.schema import load_claims
-
-    (tmp_path / "C.yaml").write_text(f"- id: C1\n  {entry}\n")
-    monkeypatch.setenv("BERTSECRETS_EXPECTED", str(tmp_path))
-    load_claims.cache_clear()
-    try:
-        assert f"{tmp_path / 'C.yaml'}{told_of}" in told(capsys, "claims")
-    finally:
-        load_claims.cache_clear()
-
-
-def test_a_place_that_cannot_be_written_is_one_line_and_nothing_is_lost(capsys, shared, tmp_path, runs):
+def test_a_place_that_cannot_be_written_is_one_line_and_nothing_is_lost(capsys, shared, tmp_path):
     (tmp_path / "file").write_text("mine")
-    at = shared.index("--store")
-    line = told(capsys, "measure", "scores", "--task", "rte", *shared[: at + 1], tmp_path / "file", *shared[at + 2 :])
+    line = told(capsys, "measure", "scores", "--task", "rte", *shared, "--store", tmp_path / "file")
     assert "a file stands where a folder is needed" in line
     assert (tmp_path / "file").read_text() == "mine"
     assert "cannot write" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--json", tmp_path)
@@ -214,9 +154,27 @@ def test_an_export_never_replaces_what_is_a_users(capsys, shared, tmp_path, monk
     assert thesis.read_text() == "years of work"
 
 
-def test_a_missing_glue_folder_is_named(capsys, shared, tmp_path):
-    assert "no GLUE folder at" in told(capsys, "report", *shared, "--glue", tmp_path / "none")
-    assert "SST-2/" in told(capsys, "measure", "scores", "--task", "sst2", *shared)
+def test_another_corpus_is_neither_replaced_nor_taken_for_the_one_asked_for(capsys, tmp_path):
+    call = ["corpus", tmp_path / "glue", "--train-rows", 5, "--dev-rows", 3]
+    first = run(capsys, *call)
+    before = (tmp_path / "glue" / "RTE" / "dev.tsv").read_bytes()
+    line = told(capsys, "corpus", tmp_path / "glue", "--train-rows", 50, "--dev-rows", 30)
+    assert "already holds 5 and 3 pairs, not 50 training and 30 validation pairs: name a new folder" in line
+    assert run(capsys, *call) == first
+    assert (tmp_path / "glue" / "RTE" / "dev.tsv").read_bytes() == before
+
+
+def test_a_corpus_has_a_largest_size(capsys, tmp_path):
+    assert "at most 1000000" in told(capsys, "corpus", tmp_path / "glue", "--train-rows", 100_000_000)
+    assert not (tmp_path / "glue").exists()
+
+
+@pytest.mark.parametrize("classes", [1, 5])
+def test_a_classifier_needs_enough_maps_of_two_classes(capsys, tmp_path, classes):
+    maps = pattern_set(20)
+    save_read(MapSet(maps.maps, tuple(CLASSES[number % classes] for number in range(20))), tmp_path / "maps")
+    line = told(capsys, "train-patterns", "--data", tmp_path / "maps", "--output", tmp_path / "out")
+    assert "5 folds need at least 5 maps in each of two classes" in line
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
@@ -230,10 +188,8 @@ def test_output_that_cannot_be_written_is_one_line(unbuffered):
             stderr=subprocess.PIPE,
             text=True,
         )
-    assert (
-        done.stderr == "bertsecrets: cannot write the output (No space left on device): redirect it to another place\n"
-    )
-    assert done.returncode == 2
+    line = "bertsecrets: cannot write the output (No space left on device): redirect it to another place\n"
+    assert (done.returncode, done.stderr) == (2, line)
 
 
 def test_the_module_runs_as_a_program_and_ends_with_two():
@@ -243,7 +199,6 @@ def test_the_module_runs_as_a_program_and_ends_with_two():
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 2
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr

@@ -6,13 +6,16 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from calls import run
 from tiny import HEADS, LAYERS
 from zoo import save_family
 
-from bertsecrets.cli.main import main
+from bertsecrets.cli.main import build_parser, main
+from bertsecrets.errors import UserError
+from bertsecrets.measures.base import needs
 from bertsecrets.measures.registry import get_measure, measure_names
 
 ROOT = Path(__file__).parents[2]
@@ -40,12 +43,14 @@ assert not heavy, heavy
         assert command in done.stdout
 
 
-@pytest.mark.parametrize("command", ["claims", "explain", "corpus", "fetch", "finetune", "measure", "report", "doctor"])
-def test_every_command_has_help(capsys, command):
-    with pytest.raises(SystemExit) as stop:
-        main([command, "--help"])
-    assert stop.value.code == 0
-    assert f"bertsecrets {command}" in capsys.readouterr().out
+def test_every_command_has_help(capsys):
+    (commands,) = [action.choices for action in build_parser()._actions if action.dest == "command"]
+    assert {"claims", "explain", "corpus", "fetch", "finetune", "measure", "report", "doctor"} <= set(commands)
+    for command in commands:
+        with pytest.raises(SystemExit) as stop:
+            main([command, "--help"])
+        assert stop.value.code == 0
+        assert f"bertsecrets {command}" in capsys.readouterr().out
 
 
 def test_measure_writes_json_with_fixed_names(capsys, shared, tmp_path, tiny_bert):
@@ -81,6 +86,7 @@ def test_a_checkpoint_that_is_compared_with_nothing_needs_no_model(capsys, share
         assert json.loads(out)["examples"] == 24
 
 
+@pytest.mark.slow
 def test_everything_measured_here_is_judged_elsewhere(capsys, shared, tmp_path, tiny_bert):
     for init in ("pretrained", "random", "untrained"):
         out = run(
@@ -181,6 +187,27 @@ def test_doctor_says_which_measures_a_model_allows_and_why_not_the_others(capsys
     )
     out = run(capsys, "doctor", *shared, "--model", save_family("xlnet", tmp_path / "xlnet"))
     assert "xlnet: none; XLNet cannot be measured: it answers from the last token" in out
+
+
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [
+        ((), "frames: missing; frame-heads needs --frames"),
+        (("--device", "cuda:77"), "device: missing; device 'cuda:77' is not available"),
+        (("--glue", "nowhere"), "GLUE: missing; no GLUE folder at nowhere: give the folder that holds RTE/dev.tsv"),
+        (("--store", __file__), f"store: missing; {__file__} is a file where a folder is needed"),
+        (("--store", f"{__file__}/deep"), f"store: missing; {__file__} is a file where a folder is needed"),
+    ],
+)
+def test_doctor_says_what_is_missing_and_goes_on(capsys, monkeypatch, shared, option, line):
+    pipeline = "spaCy pipeline 'en_core_web_sm' is not installed: python -m spacy download en_core_web_sm"
+    monkeypatch.setattr(needs, "load_pipeline", Mock(side_effect=UserError(pipeline)))
+    needs.described.cache_clear()
+    out = run(capsys, "doctor", *shared, *option)
+    assert f"\n{line}" in out
+    assert f"\nspaCy pipeline en_core_web_sm: missing; {pipeline}" in out
+    assert "extra spacy:" in out
+    assert "GLUE RTE: here" in out
 
 
 def test_doctor_works_where_nothing_is(capsys, tmp_path):

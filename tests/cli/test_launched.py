@@ -15,6 +15,7 @@ from bertsecrets.models.processes import Processes
 from bertsecrets.session import Session
 from bertsecrets.store.entries import entries, read_manifest
 
+pytestmark = pytest.mark.slow
 COMMAND = ("-m", "bertsecrets", "finetune", "--task", "rte")
 
 

@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow  # each imports everything in a process of its own
 ROOT = Path(__file__).parents[2]
 WATCHED = """
 import socket, sys

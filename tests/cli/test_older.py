@@ -18,6 +18,12 @@ pytestmark = pytest.mark.usefixtures("quick")
 SAID = ("made with torch 1.0.0, not ", "checkpoint made with torch 1.0.0, not ")
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A store that is empty at first."""
+    return tmp_path_factory.mktemp("store") / "runs"
+
+
 @pytest.fixture
 def older(monkeypatch):
     """A function after whose call everything is made with an older torch; called again, with the present one."""

@@ -1,14 +1,13 @@
 """The precision of training: asked for in one place, resolved once, part of the key, and shown."""
 
 import json
-import subprocess
-import sys
 import warnings
 
 import pytest
 import torch
 import yaml
 from calls import told
+from faults import pytest_benchmarks
 
 from bertsecrets import provenance
 from bertsecrets.cli.main import main
@@ -108,10 +107,9 @@ def test_an_unknown_precision_is_one_line(capsys, shared, tmp_path):
     assert "bfloat16" in line
     with pytest.raises(UserError, match="unknown --precision 'half'"):
         Session(precision="half")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "benchmarks", "--precision", "half"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "unknown --precision 'half'" in done.stdout + done.stderr
+    code, said = pytest_benchmarks("--precision", "half", output=tmp_path / "output")
+    assert code == 2
+    assert "unknown --precision 'half'" in said
 
 
 def test_an_unknown_precision_in_the_settings_is_one_line(quick, tmp_path, monkeypatch):

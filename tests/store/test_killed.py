@@ -65,13 +65,13 @@ def test_an_entry_is_whole_or_absent_and_the_next_holder_of_its_lock_clears_up(t
 
 def test_who_waits_for_a_process_that_is_killed_clears_up_after_it_and_makes_the_entry(tmp_path, monkeypatch):
     code = """
-        import os, time
+        import os, signal
         from pathlib import Path
         from bertsecrets.store.entries import Key, Store
         def make(folder):
             (folder / "half").write_text("x" * 1000)
             print("begun", flush=True)
-            time.sleep(60)
+            signal.pause()
         Store(Path(os.environ["ROOT"])).get_or_make("checkpoints", "x", Key({"text": "x"}, {}), make)
     """
     holder = started(code, ROOT=str(tmp_path))

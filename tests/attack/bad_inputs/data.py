@@ -183,6 +183,15 @@ MAPS = [
     for name, (labels, says) in LABELS.items()
 ]
 
+MAPS.append(
+    BadInput(
+        "P20: not an archive",
+        ("import-patterns", "{room}/p20.tgz", "{room}/set"),
+        "{room}/p20.tgz cannot be read (",
+        lambda room: room.file("p20.tgz", "no archive"),
+    )
+)
+
 # ---------------------------------------------------------------------- sets of maps
 
 TSV = {  # by name: a text of annotations.tsv, what stands in its place, a part of the line

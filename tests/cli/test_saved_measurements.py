@@ -1,0 +1,121 @@
+"""`report --measurements`: what is chosen among saved measurements, and files of them that are damaged."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calls import run, told
+from measurements import judged, measured, of_id, scored
+
+from bertsecrets.store.entries import write_manifest
+from bertsecrets.store.measurements import keep, load
+from bertsecrets.store.verdicts import keep_verdict
+from bertsecrets.types import Subject
+
+pytestmark = pytest.mark.usefixtures("quick")
+PAIR = [scored([1] * 80 + [0] * 20, [1] * 100), scored([1] * 20 + [0] * 80, [1] * 100)]  # D2: 60 points of gain
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    """Scores of model `m`, fine-tuned with seeds 1, 2 and 4, untrained with 1 and 2."""
+    for initialisation, seeds in {"pretrained": (1, 2, 4), "untrained": (1, 2)}.items():
+        for seed in seeds:
+            found = measured("scores", {"accuracy": 1.0}, {"predicted": [1] * 9, "target": [1] * 9})
+            keep(replace(found, subject=Subject("m", "rte", initialisation, seed)), tmp_path / "kept")
+    return tmp_path / "kept"
+
+
+@pytest.mark.parametrize("options", [[], ["--model", "minilm"], ["--model", "m", "--seeds", 3]])
+def test_saved_models_and_seeds_are_listed_if_others_are_asked_for(capsys, shelf, options):
+    line = told(capsys, "report", "--measurements", shelf, *options)
+    assert f"{shelf} has m (seeds 1 2 4): choose among these with" in line
+
+
+@pytest.mark.parametrize(("options", "fine_tuned", "gain"), [([], [1, 2, 4], [1, 2]), (["--seeds", 2], [1, 2], [1, 2])])
+def test_each_claim_is_judged_on_the_seeds_saved_for_it(capsys, shelf, tmp_path, options, fine_tuned, gain):
+    call = ["report", "--model", "m", "--claim", "D1", "--claim", "D2", "--measurements", shelf]
+    run(capsys, *call, "--json", tmp_path / "v.json", *options)  # nine answers decide nothing
+    seeds = {verdict["id"]: verdict["seeds"] for verdict in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
+    assert (seeds["D1-rte-pretrained"], seeds["D2-rte"]) == (fine_tuned, gain)
+
+
+def test_values_by_seed_are_recorded(capsys, shelf, tmp_path):
+    call = ["report", "--model", "m", "--claim", "D1-pretrained", "--measurements", shelf, "--record"]
+    run(capsys, *call, tmp_path / "seeds-m.json", "--seeds", 2)
+    data = json.loads((tmp_path / "seeds-m.json").read_text())
+    assert data["model"] == "m"
+    assert [(one["claim"], one["task"], one["values"]) for one in data["runs"]] == [
+        ("D1-pretrained", "rte", [[100.0], [100.0]])
+    ]
+    assert "no verdict rests on several seeds" in told(capsys, *call, tmp_path / "none.json", "--seeds", 1)
+    assert not (tmp_path / "none.json").exists()
+
+
+@pytest.mark.parametrize("option", [("--limit", 5), ("--device", "cpu"), ("--glue", "."), ("--grid-limit", 0)])
+def test_options_of_measuring_are_refused_for_saved_measurements(capsys, shelf, option):
+    line = told(capsys, "report", "--model", "m", "--measurements", shelf, *option)
+    assert f"{option[0]} has no effect on --measurements" in line
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: {name: data[name] for name in ("id", "model")},
+        lambda data: {**data, "interval": [1]},
+        lambda data: {**data, "observed": "much"},
+        lambda data: {**data, "task": "none"},
+    ],
+)
+def test_a_damaged_verdict_is_not_shown(capsys, tmp_path, change):
+    path = keep_verdict(tmp_path, judged(of_id("D2-rte"), *PAIR).as_json(), "tiny")
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    assert "last verdict" not in run(capsys, "explain", "D2", "--store", tmp_path)
+    assert "last verdict" not in run(capsys, "claims", "--store", tmp_path)
+
+
+def unsampled(entry: Path) -> None:
+    samples = dict(load(entry).samples)
+    del samples["target"]
+    np.savez(entry / "samples.npz", **samples)
+
+
+def changed(change):
+    def rewrite(entry: Path) -> None:
+        file = entry / "measurement.json"
+        data = json.loads(file.read_text())
+        change(data)
+        file.write_text(json.dumps(data))
+
+    return rewrite
+
+
+DAMAGES = {
+    "no samples": lambda entry: (entry / "samples.npz").write_bytes(b""),
+    "a sample missing": unsampled,
+    "a list of values": changed(lambda data: data.update(values=[1])),
+    "examples below zero": changed(lambda data: data.update(examples=-1)),
+    "no options": changed(lambda data: data.update(options=None)),
+    "settings in words": changed(lambda data: data.update(settings="x")),
+    "no provenance": changed(lambda data: data.update(provenance=None)),
+    "seconds below zero": changed(lambda data: data["provenance"].update(seconds=-1)),
+    "yes for official data": changed(lambda data: data["provenance"].update(official_data="yes")),
+    "an unknown initialisation": changed(lambda data: data["subject"].update(initialisation="x")),
+    "a seed in words": changed(lambda data: data["subject"].update(seed="1")),
+}
+
+
+@pytest.mark.parametrize(("damage", "signed"), [("a list of values", False), *((name, True) for name in DAMAGES)])
+def test_a_damaged_measurement_is_named(capsys, tmp_path, damage, signed):
+    trained, untrained = PAIR
+    keep(trained, tmp_path)
+    entry = keep(replace(untrained, subject=replace(untrained.subject, initialisation="untrained")), tmp_path)
+    assert "D2" in run(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
+    DAMAGES[damage](entry)
+    if signed:  # with a manifest that fits the damage
+        write_manifest(entry, {})
+    line = told(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
+    assert f"{entry} is incomplete or from another version (" in line
+    assert line.endswith("): make it again")
