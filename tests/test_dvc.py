@@ -23,6 +23,8 @@ from bertsecrets.texts.corpus import write_corpus
 pytest.importorskip("dvc")
 from dvc.repo import Repo  # after it is known to be there
 
+pytestmark = pytest.mark.slow
+
 TRAINED, MEASURED = "finetune@rte-pretrained-1", "measure@rte-pretrained-1"
 REAL = os.environ.get("BERTSECRETS_TEST_GLUE")
 

@@ -1,15 +1,12 @@
 """`--checkpoint`: all that a single fine-tuned checkpoint allows is judged, and the rest says why not."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from bad_input import outcome
 from calls import run, told
+from faults import pytest_benchmarks
 
 import bertsecrets as bs
 from bertsecrets.errors import UserError
@@ -107,18 +104,14 @@ def test_options_that_say_nothing_together_are_refused_in_python_too(own):
 
 def test_pytest_judges_a_checkpoint(own, without_model, tmp_path, quick):
     def bench(*more):
-        command = [sys.executable, "-m", "pytest", "benchmarks", "-p", "no:cacheprovider", *without_model]
-        command += ["--checkpoint", own, "--benchmark-json", tmp_path / "b.json", "-k", "E1 or C2 or D2", *more]
-        root = Path(__file__).parents[1]
-        own_pytest = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-        environment = {**own_pytest, "PYTHONPATH": str(root), "BERTSECRETS_PARAMS": str(quick)}
-        return subprocess.run([*map(str, command)], cwd=root, env=environment, capture_output=True, text=True)
+        words = (*without_model, "--checkpoint", own, "--benchmark-json", tmp_path / "b.json", "-k", "E1 or C2 or D2")
+        return pytest_benchmarks(*words, *more, output=tmp_path / "output", BERTSECRETS_PARAMS=str(quick))
 
-    done = bench("--task", "RTE")
-    assert done.returncode in (0, 1), done.stdout
+    code, output = bench("--task", "RTE")
+    assert code in (0, 1), output
     of = {one["id"]: one for one in json.loads((tmp_path / "b.json").read_text())["bertsecrets"]["verdicts"]}
     assert {one["task"] for one in of.values()} == {"rte"}
     assert of["C2-rte"]["reason"] == OF_PRETRAINED
     assert of["E1-rte"]["models"] == [str(own)]
-    done = bench()
-    assert (done.returncode, "--checkpoint needs the one task" in done.stdout + done.stderr) == (2, True), done
+    code, output = bench()
+    assert (code, "--checkpoint needs the one task" in output) == (2, True), output

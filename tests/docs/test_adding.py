@@ -17,6 +17,8 @@ import pytest
 from pages import PROJECT, blocks, titled
 from tiny import LAYERS, save_tokenizer
 
+pytestmark = pytest.mark.slow
+
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 PARTS = ("bertsecrets", "expected", "params.yaml", "benchmarks/conftest.py", "benchmarks/test_claims.py")
 
@@ -30,7 +32,8 @@ class Checkout:
             source, target = PROJECT / name, root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
-                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+                # Compiled modules come along, so that no process compiles them again; others may be writing some now.
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.pyc.*"))
             else:
                 shutil.copy(source, target)
         self.environment = {**ENVIRONMENT, "PYTHONPATH": str(root), "BERTSECRETS_PARAMS": str(params)}

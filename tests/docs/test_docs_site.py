@@ -12,6 +12,8 @@ from pages import DOCS, PROJECT
 
 import bertsecrets
 
+pytestmark = pytest.mark.slow
+
 for package in ("mkdocs", "material", "mkdocstrings_handlers.python"):
     pytest.importorskip(package, reason='the site needs pip install "bertsecrets[docs]"', exc_type=ImportError)
 

@@ -8,6 +8,8 @@ import pytest
 from nbclient import NotebookClient
 from pages import DOCS, PROJECT
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOK = DOCS / "example.ipynb"
 
 

@@ -17,6 +17,8 @@ from bertsecrets.models import families
 from bertsecrets.models.loading import open_config
 from bertsecrets.models.locations import ModelRef
 
+pytestmark = pytest.mark.slow
+
 NAME = "adding/family.md"
 
 

@@ -12,6 +12,8 @@ from bertsecrets.report.drift import drift_message
 from bertsecrets.session import Session
 from bertsecrets.settings import load_settings
 
+pytestmark = pytest.mark.slow
+
 SEEDS, NEW = (1, 2, 3, 4, 5), range(6, 16)
 WANTED = [Wanted(name, "sst2") for name in ("scores", "special-tokens", "attention-change")]
 LEARNS = {"epochs": 6, "learning_rate": 3e-3, "batch_size": 8}  # every seed answers all rightly
