@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -195,17 +196,21 @@ def test_what_is_skipped_or_refused_costs_nobody_the_json(bench, first, tiny_glu
 
 @pytest.mark.parametrize(
     ("more", "code"),
-    [((), 70), pytest.param(("-n", "1"), 70, marks=pytest.mark.slow), (("{own}",), 1)],
+    [
+        ((), 70),
+        pytest.param(("-n", "1"), 70, marks=pytest.mark.slow),
+        pytest.param(("{own}",), 1, marks=pytest.mark.slow),
+    ],
     ids=["alone", "in a worker", "beside others"],
 )
 def test_a_crash_is_no_deviation_and_takes_no_other_claim_with_it(
-    bench, first, tiny_glue, tiny_bert, quick_params, more, code
+    bench, first, tmp_path, tiny_glue, tiny_bert, quick_params, more, code
 ):
-    room = first[0]
-    own = room / "test_own.py"
+    own, store = tmp_path / "test_own.py", tmp_path / "runs"
     own.write_text("def test_rte_own_C2_fails():\n    assert False\n")
+    shutil.copytree(first[0] / "runs" / "checkpoints", store / "checkpoints")
     ended, output = bench(
-        room / "crashed", tiny_glue, tiny_bert, "-k", f"{CHOSEN} and not E1", "--allow-unofficial-data",
+        store, tiny_glue, tiny_bert, "-k", f"{CHOSEN} and not E1", "--allow-unofficial-data",
         *(word.format(own=own) for word in more), "-p", "crashing", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert ended == code, output
@@ -355,26 +360,22 @@ def test_what_lacks_frames_or_a_pipeline_is_skipped_with_its_reason(bench, first
     assert "en_core_web_sm" in skipped["E4-rte"][0]["reason"]
 
 
-def test_frames_that_are_not_there_are_one_line_and_code_two(bench, tmp_path, tiny_glue, tiny_bert):
-    code, output = bench(tmp_path, tiny_glue, tiny_bert, "-m", "B1", "--frames", tmp_path / "none.jsonl")
-    assert code == 2
-    assert "none.jsonl" in output
-    assert "Traceback" not in output
-
-
-def test_an_unknown_model_is_one_line_and_code_two(bench, tmp_path, tiny_glue):
-    code, output = bench(tmp_path, tiny_glue, "minilmm", "-k", "rte", "--allow-unofficial-data")
-    assert code == 2
-    assert output.count("neither cached nor reachable") == 1
-    assert "did you mean minilm" in output
-    assert "Traceback" not in output
-
-
-def test_a_malformed_claim_is_one_line_and_code_two(bench, tmp_path, tiny_glue, tiny_bert):
+@pytest.mark.parametrize(
+    ("model", "words", "environment", "said"),
+    [
+        (None, ("-m", "B1", "--frames", "none.jsonl"), {}, "none.jsonl"),
+        ("minilmm", ("-k", "rte", "--allow-unofficial-data"), {}, "did you mean minilm"),
+        (None, (), {"BERTSECRETS_EXPECTED": "{folder}"}, "C.yaml, line "),
+        (None, ("-k", "C1"), {"BERTSECRETS_PARAMS": "none.yaml"}, "cannot read the settings none.yaml"),
+        (None, ("--jobs", 0), {}, "--jobs 0 is out of range"),
+    ],
+    ids=["frames", "model", "claim", "settings", "jobs"],
+)
+def test_bad_input_is_one_line_and_exit_code_2(bench, tmp_path, tiny_glue, tiny_bert, model, words, environment, said):
     (tmp_path / "C.yaml").write_text("- id: C1\n  colour: red\n")
-    code, output = bench(tmp_path / "runs", tiny_glue, tiny_bert, BERTSECRETS_EXPECTED=str(tmp_path))
-    assert code == 2
-    assert "C.yaml, line " in output
+    environment = {name: value.format(folder=tmp_path) for name, value in environment.items()}
+    code, output = bench(tmp_path / "runs", tiny_glue, model or tiny_bert, *words, **environment)
+    assert (code, output.count(said)) == (2, 1), output
     assert "Traceback" not in output
 
 
@@ -397,6 +398,7 @@ def test_a_known_deviation_is_expected_and_speaks_up_when_it_is_gone(bench, tmp_
     assert re.search(r"\[XPASS\(strict\)\] known to deviate: a share is never", output)
 
 
+@pytest.mark.slow
 def test_a_collapsed_model_fails_also_where_a_deviation_is_known(bench, tmp_path, tiny_glue, tiny_bert, quick_params):
     (tmp_path / "expected").mkdir()
     (tmp_path / "expected" / "C.yaml").write_text(KNOWN.format(id="C1", kind="above", model=tiny_bert))
@@ -424,23 +426,16 @@ ON_REQUEST = next(case.claim.id for case in cases() if case.claim.on_request)
 
 def test_k_selects_by_task_claim_and_family(tmp_path):
     found = []
-    for chosen in ("", "rte", "C1", "sst2 and D", ON_REQUEST.lower()):
+    for chosen in ("rte", "C1 or sst2 and D", ON_REQUEST.lower()):
         _, listed = pytest_benchmarks("--collect-only", "-q", "-k", chosen, output=tmp_path)
-        found.append(re.findall(r"\[([^\]]+)\]$", listed, re.M))
-    everything, of_rte, of_c1, both, on_request = found
-    assert {name.split("-")[0] for name in on_request} == {ON_REQUEST}
-    assert not {*on_request} & {*everything}
-    assert of_rte == [name for name in everything if "-rte" in name] != []
-    assert {name.split("-")[0] for name in of_c1} == {"C1", "C1p"}
-    assert {(name[0], name.split("-")[1]) for name in both} == {("D", "sst2")}
-
-
-def test_settings_that_are_not_there_are_one_line(bench, tmp_path, tiny_glue, tiny_bert):
-    nowhere = tmp_path / "none.yaml"
-    code, output = bench(tmp_path / "runs", tiny_glue, tiny_bert, "-k", "C1", BERTSECRETS_PARAMS=str(nowhere))
-    assert code == 2, output
-    assert f"cannot read the settings {nowhere}" in output
-    assert "Traceback" not in output
+        found.append({*re.findall(r"\[([^\]]+)\]$", listed, re.M)})
+    of_rte, mixed, on_request = found
+    names = {str(case): case.claim.on_request for case in cases()}
+    assert of_rte == {name for name, requested in names.items() if "-rte" in name and not requested} != set()
+    assert on_request == {name for name in names if name.split("-")[0] == ON_REQUEST} != set()
+    assert {name.split("-")[0] for name in mixed if name[0] == "C"} == {"C1", "C1p"}
+    assert {name.split("-")[1] for name in mixed if name[0] == "D"} == {"sst2"}
+    assert {name[0] for name in mixed} == {"C", "D"}
 
 
 @pytest.mark.slow
@@ -475,12 +470,6 @@ def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
     assert "tiny-bert on RTE, seed 1" in page or "none" in several  # of which weights may be gone by then
     whole = list((tmp_path / "runs" / "checkpoints").glob("*/model.safetensors"))
     assert len(whole) == (0 if "none" in several else len(made))
-
-
-def test_no_jobs_at_a_time_are_refused(bench, tmp_path, tiny_glue, tiny_bert):
-    code, output = bench(tmp_path / "runs", tiny_glue, tiny_bert, "--jobs", 0)
-    assert code == 2
-    assert "--jobs 0 is out of range" in output
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = 4 * 2**20
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
