@@ -131,33 +131,3 @@ def test_whom_the_folder_lets_in_may_read_every_file_of_a_store(filled):
     filled.put_back("filled")
     closed = [path for path in filled.work.rglob("*") if path.is_file() and path.stat().st_mode & 0o044 != 0o044]
     assert closed == []
-
-
-# ---------------------------------------------------------------------- places that cannot be written
-
-PLACES = ["/proc/out", "/dev/full", "@taken/out", "@folder", "/dev/null/out", f"@{'x' * 300}"]
-WRITING = {
-    "corpus": ["corpus"],
-    "finetune --output": ["finetune", "@subject", *FEW, "--output"],
-    "measure --json": ["measure", "special-tokens", "@subject", *FEW, "--json"],
-    "measure --save": ["measure", "special-tokens", "@subject", *FEW, "--save"],
-    "report --html": ["report", "@subject", *FEW, "--claim", "E1", "--html"],
-    "report --metrics": ["report", "@subject", *FEW, "--claim", "E1", "--metrics"],
-}
-
-
-@pytest.mark.parametrize("name", WRITING)
-def test_an_output_that_cannot_be_written_is_one_line(bench, name, tally):
-    bench.work.mkdir(exist_ok=True)
-    taken, folder = bench.work / "taken", bench.work / "folder"
-    taken.write_text("a file")
-    folder.mkdir(exist_ok=True)
-    (folder / "thesis.txt").write_text("years of work")
-    problems = []
-    for place in PLACES:
-        ended = bench.run([*WRITING[name], place])
-        if not (ended.refused or (ended.code == 0 and place == "@folder")):  # `--save` adds to a folder
-            problems.append(f"{place}: {ended}")
-    tally("output that cannot be written", len(PLACES), len(PLACES) - len(problems))
-    assert problems == []
-    assert (taken.read_text(), (folder / "thesis.txt").read_text()) == ("a file", "years of work")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 from bad_input import COMMON, BadInput, Room
 
@@ -98,4 +99,21 @@ PLANS = [
     plan("run", "--task", "rte", "--claim", "C1", "--gpus", "1", says="--gpus is for --ray"),
 ]
 
-ROWS = [*MODELS, *OPTIONS, *PLANS]
+CLAIM = ("report", "--task", "rte", "--claim", "E1", *COMMON)
+WRITING = {
+    "corpus": ("corpus",),
+    "finetune --output": ("finetune", "--task", "rte", *COMMON, "--output"),
+    "measure --json": (*SCORES, "--json"),
+    "measure --save": (*SCORES, "--save"),
+    "report --html": (*CLAIM, "--html"),
+    "report --metrics": (*CLAIM, "--metrics"),
+}
+PLACES = ("/proc/out", "/dev/full", "{glue}/RTE/dev.tsv/out", "/dev/null/out", f"{{room}}/{'x' * 300}")
+OUTPUTS = [
+    BadInput(f"{name} {place[:12]}", (*words, place), "")
+    for name, words in WRITING.items()
+    for place in PLACES
+    if place != "/dev/full" or Path(place).exists()
+]
+
+ROWS = [*MODELS, *OPTIONS, *PLANS, *OUTPUTS]
