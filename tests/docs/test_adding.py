@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,25 @@ pytestmark = pytest.mark.slow
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 PARTS = ("bertsecrets", "expected", "params.yaml", "benchmarks/conftest.py", "benchmarks/test_claims.py")
+# Runs the commands given as JSON, each [program, words, allowed exit codes], and prints their outputs as JSON.
+RUN = """
+import contextlib, io, json, sys
+from bertsecrets.cli.main import main
+def run(program, words):
+    if program == "python":
+        return exec(words[0], {"__name__": "__main__"}) or 0
+    if program == "pytest":
+        import pytest
+        return pytest.main([*words, "-W", "ignore::pytest.PytestAssertRewriteWarning"])
+    return main(words)
+outputs = []
+for program, words, codes in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
+        code = run(program, words)
+    assert code in codes, (program, words, code, out.getvalue())
+    outputs.append(out.getvalue())
+print(json.dumps(outputs))
+"""
 
 
 class Checkout:
@@ -64,48 +84,52 @@ class Checkout:
             and not ((PROJECT / path).exists() and filecmp.cmp(self.root / path, PROJECT / path, shallow=False))
         )
 
-    def run(self, *arguments: str, code: int = 0) -> str:
-        """Run Python with these arguments in the copy; its output."""
+    def run(self, *several: Sequence[object], code: int = 0) -> list[str]:
+        """Run commands in the copy, all in one process, since importing takes longest; return their outputs.
+
+        `bertsecrets ...` is run on the tiny model, `pytest ...` as it is, `python CODE` executes the code. All must end
+        with exit code 0, but for `report`, which may also end with 1 (the claim deviates), and the last with `code`.
+        """
+        calls = []
+        for program, *words in several:
+            offline = self.options if program == "bertsecrets" and words[0] != "explain" else []
+            calls.append((program, [*map(str, words), *offline], [0, 1] if words[0] == "report" else [0]))
+        calls[-1][2][:] = [code] if code else calls[-1][2]
         done = subprocess.run(
-            [sys.executable, *arguments],
+            [sys.executable, "-c", RUN, json.dumps(calls)],
             cwd=self.root,
             env=self.environment,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + (done.stderr if code else "")
-
-    def command(self, *arguments: str, code: int = 0) -> str:
-        """Run a command of the suite on the tiny model; its output."""
-        return self.run("-m", "bertsecrets", *arguments, *self.options, code=code)
-
-    def commands(self, *several: tuple[str, ...]) -> None:
-        """Run commands of the suite on the tiny model, in one process, since starting Python takes longest."""
-        lists = [[*arguments, *self.options] for arguments in several]
-        allowed = [(0, 1) if arguments[0] == "report" else (0,) for arguments in several]  # 1: the claim deviates
-        self.run(
-            "-c",
-            f"from bertsecrets.cli.main import main\n"
-            f"assert all(main(one) in codes for one, codes in zip({lists!r}, {allowed!r}, strict=True))",
-        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
 
     def json(self, name: str):
         """What a command has written as JSON."""
         return json.loads((self.root / name).read_text(encoding="utf-8"))
 
-    def collected(self, chosen: str) -> list[str]:
-        """The ids that `pytest benchmarks -k ...` collects."""
-        out = self.run("-m", "pytest", "benchmarks", "-k", chosen, "--collect-only", "-q", "-p", "no:cacheprovider")
-        return re.findall(r"\[([^\]]+)\]$", out, re.M)
-
-    def verdict(self, claim: str, task: str, *besides: tuple[str, ...]) -> dict:
-        """The verdict of `report` on a claim, after other commands."""
-        report = ("report", "--claim", claim, "--task", task, "--json", "verdicts.json", "--html", "report.html")
-        self.commands(*besides, report)
+    def verdict(self) -> dict:
+        """The only verdict of `REPORT`."""
         (verdict,) = self.json("verdicts.json")["verdicts"]
         return verdict
+
+
+def report(claim: str, task: str) -> tuple[str, ...]:
+    """The command that judges a claim and writes `verdicts.json` and `report.html`."""
+    words = ("--claim", claim, "--task", task, "--json", "verdicts.json", "--html", "report.html")
+    return ("bertsecrets", "report", *words)
+
+
+def collect(chosen: str) -> tuple[str, ...]:
+    """The command that lists the claims that `pytest benchmarks -k ...` judges."""
+    return ("pytest", "benchmarks", "-k", chosen, "--collect-only", "-q", "-p", "no:cacheprovider")
+
+
+def listed(output: str) -> list[str]:
+    """The ids of the claims in pytest's list."""
+    return re.findall(r"\[([^\]]+)\]$", output, re.M)
 
 
 @pytest.fixture
@@ -129,9 +153,10 @@ def test_a_claim_on_an_existing_quantity_is_one_entry(checkout):
     checkout.add("adding/claim.md", "expected/C-change.yaml")
     assert checkout.touched == ["expected/C-change.yaml"]
     assert files_said("on an existing quantity") == "1"
-    assert "nine heads in ten" in checkout.run("-m", "bertsecrets", "explain", "C5")
-    assert checkout.collected("C5") == ["C5-mrpc", "C5-rte"]
-    verdict = checkout.verdict("C5", "rte")
+    explained, collected, _ = checkout.run(("bertsecrets", "explain", "C5"), collect("C5"), report("C5", "rte"))
+    assert "nine heads in ten" in explained
+    assert listed(collected) == ["C5-mrpc", "C5-rte"]
+    verdict = checkout.verdict()
     assert verdict["verdict"] in ("reproduced", "deviates", "inconclusive")
     assert 0 <= verdict["observed"] <= 100
 
@@ -152,49 +177,50 @@ def test_a_quantity_is_one_function_and_one_entry(checkout):
     checkout.add("adding/quantity.md", "expected/C-change.yaml")
     assert len(checkout.touched) == 2
     assert files_said("a quantity\\]") == "2"
-    assert checkout.collected("C6") == ["C6-rte"]
-    verdict = checkout.verdict("C6", "rte", ("measure", "attention-change", "--task", "rte", "--json", "change.json"))
+    measure = ("bertsecrets", "measure", "attention-change", "--task", "rte", "--json", "change.json")
+    collected, *_ = checkout.run(collect("C6"), measure, report("C6", "rte"))
+    assert listed(collected) == ["C6-rte"]
     cosine = np.array(checkout.json("change.json")["values"]["cosine"])
-    assert verdict["observed"] == cosine.mean(1).argmin() / (LAYERS - 1)
+    assert checkout.verdict()["observed"] == cosine.mean(1).argmin() / (LAYERS - 1)
 
 
 def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(checkout, as_documented):
     checkout.add("adding/measure.md", "bertsecrets/measures/attention_entropy.py")
     assert checkout.touched == ["bertsecrets/measures/attention_entropy.py"]
     assert files_said("a measure\\]") == "1"
-    measured = json.loads(checkout.command("measure", "attention-entropy", "--task", "rte"))
-    entropy = np.array(measured["values"]["entropy"])
+    measure = ("bertsecrets", "measure", "attention-entropy", "--task", "rte", "--json", "entropy.json")
+    refused = checkout.run(measure, (*measure, "--padded-to", "40"), code=2)[-1]
+    entropy = np.array(checkout.json("entropy.json")["values"]["entropy"])
     assert entropy.shape == (LAYERS, 4)
     assert 0 < entropy.min() < entropy.max() < np.log2(60)
-    assert "it takes --rows" in checkout.command(
-        "measure", "attention-entropy", "--task", "rte", "--padded-to", "40", code=2
-    )
+    assert "it takes --rows" in refused
 
     checkout.add("adding/measure.md", "bertsecrets/claims/quantities/entropy.py")
     checkout.add("adding/measure.md", "expected/E-tokens.yaml")
     assert len(checkout.touched) == 3
     assert files_said("a measure that a claim judges") == "3"
-    assert checkout.collected("E6") == ["E6-rte"]
-    verdict = checkout.verdict("E6", "rte")
-    growth = entropy.mean(1)
-    assert verdict["observed"] == pytest.approx(growth[-1] - growth[0], abs=1e-6)
-    assert "Entropy of each head" in (checkout.root / "report.html").read_text()
-
     (checkout.root / "tests" / "measures").mkdir(parents=True)
     checkout.add("adding/measure.md", "tests/measures/test_attention_entropy.py")
-    assert "1 passed" in checkout.run("-m", "pytest", "tests", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark")
-
     (code,) = (b.text for b in blocks(PROJECT / "docs/adding/measure.md") if b.language == "python" and not b.title)
-    out = checkout.run("-c", as_documented(code))
-    assert out.split()[-2:] == [verdict["verdict"], str(verdict["observed"])]
+    tests = ("pytest", "tests", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark")
+    collected, _, tested, judged = checkout.run(
+        collect("E6"), report("E6", "rte"), tests, ("python", as_documented(code))
+    )
+    assert listed(collected) == ["E6-rte"]
+    verdict, growth = checkout.verdict(), entropy.mean(1)
+    assert verdict["observed"] == pytest.approx(growth[-1] - growth[0], abs=1e-6)
+    assert "Entropy of each head" in (checkout.root / "report.html").read_text()
+    assert "1 passed" in tested
+    assert judged.split()[-2:] == [verdict["verdict"], str(verdict["observed"])]
 
 
 def test_the_entropy_that_the_page_computes_is_that_of_the_models_own_maps(checkout, tiny_bert):
     """By another route: transformers' own maps of one input at a time, and numpy."""
     checkout.add("adding/measure.md", "bertsecrets/measures/attention_entropy.py")
-    out = checkout.run(
-        "-c",
-        f"""
+    checkout.run(
+        (
+            "python",
+            f"""
 import numpy as np, torch
 from bertsecrets.measures.attention_entropy import EntropyObserver
 from bertsecrets.models.attention import Pass
@@ -210,10 +236,9 @@ for i, row in enumerate(ids):
     plain = np.stack([layer[0].detach().numpy().astype(float) for layer in maps])
     wanted = -(plain * np.log2(plain)).sum(-1).mean(-1)
     np.testing.assert_allclose(observer.compute()[1]["entropy"][i], wanted, rtol=1e-4)
-print("equal")
 """,
+        )
     )
-    assert out.strip() == "equal"
 
 
 @pytest.fixture
@@ -251,18 +276,35 @@ def test_a_family_opens_by_itself_and_one_that_counts_positions_otherwise_takes_
     )  # fmt: skip
     RobertaPreLayerNormForSequenceClassification(config).save_pretrained(model)
     checkout.options[1] = str(model)
-    arguments = ("measure", "special-tokens", "--task", "rte", "--init", "untrained")
-    assert "index out of range" in checkout.command(*arguments, code=70)  # 12 positions, the first of which is taken
+    measure = ("bertsecrets", "measure", "special-tokens", "--task", "rte", "--init", "untrained", "--json", "m.json")
+    (crashed,) = checkout.run(measure, code=70)
+    assert "index out of range" in crashed  # 12 positions, the first of which is taken
     name = "bertsecrets/models/families.py"
     checkout.replace(name, r"^POSITIONS_AFTER_PADDING = .*\n", titled("adding/family.md", name))
     assert checkout.touched == [name]
     assert files_said("a model family") == "0; 1 where positions are counted in another way"
-    measured = json.loads(checkout.command(*arguments))
-    assert np.shape(measured["values"]["cls"]) == (2, 4)
+    checkout.run(measure)
+    assert np.shape(checkout.json("m.json")["values"]["cls"]) == (2, 4)
+
+
+TASKS_OF_THE_MEAN = """
+import numpy as np
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.texts.metrics import score
+from bertsecrets.texts.tasks import TASKS
+from sklearn.metrics import matthews_corrcoef
+target, predicted = np.random.default_rng(0).integers(2, size=(2, 50))
+predicted[:20] = target[:20]
+assert abs(score("matthews", predicted, target) - matthews_corrcoef(target, predicted)) < 1e-12
+assert score("matthews", np.ones(50), target) == 0
+needs = QUANTITIES["mean-score-difference"].needs.values()
+assert "cola" in TASKS and all("cola" not in need.tasks for need in needs)
+print({f"{len(need.tasks)} tasks" for need in needs})
+"""
 
 
 def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_mean(checkout, tmp_path):
-    before = checkout.run("-m", "bertsecrets", "explain", "D2")
+    (before,) = checkout.run(("bertsecrets", "explain", "D2"))
     checkout.add("adding/task.md", "bertsecrets/texts/tasks.py")
     metrics = "bertsecrets/texts/metrics.py"
     checkout.replace(metrics, r"^METRICS: .*\n", titled("adding/task.md", metrics))
@@ -278,11 +320,10 @@ def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_me
         (folder / f"{name}.tsv").write_text("source\tlabel\tmark\tsentence\n" + "\n".join(lines) + "\n")
     checkout.options[3] = str(folder.parent)
     checkout.add("adding/task.md", "expected/D-scores.yaml")
-    verdict = checkout.verdict(
-        "D9",
-        "cola",
-        ("measure", "scores", "--task", "cola", "--save", "kept", "--json", "scores.json"),
-        ("measure", "layer-ablation", "--task", "cola", "--json", "layers.json"),
+    measure = ("bertsecrets", "measure", "scores", "--task", "cola", "--save", "kept", "--json", "scores.json")
+    ablate = ("bertsecrets", "measure", "layer-ablation", "--task", "cola", "--json", "layers.json")
+    *_, after, tasks = checkout.run(
+        measure, ablate, report("D9", "cola"), ("bertsecrets", "explain", "D2"), ("python", TASKS_OF_THE_MEAN)
     )
     scores = checkout.json("scores.json")
     assert set(scores["values"]) == {"accuracy", "matthews", "constant", "majority", "entropy"}
@@ -294,22 +335,6 @@ def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_me
     right = samples["target"] == samples["predicted"]
     majority = max(np.mean(samples["target"] == 1), np.mean(samples["target"] == 0))
     gain = None if scores["values"]["constant"] else pytest.approx(100 * (right.mean() - majority))
-    assert verdict["observed"] == gain  # none is judged of a model that always says the same
-    assert checkout.run("-m", "bertsecrets", "explain", "D2") == before
-    assert "7 tasks" in checkout.run(
-        "-c",
-        """
-import numpy as np
-from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.texts.metrics import score
-from bertsecrets.texts.tasks import TASKS
-from sklearn.metrics import matthews_corrcoef
-target, predicted = np.random.default_rng(0).integers(2, size=(2, 50))
-predicted[:20] = target[:20]
-assert abs(score("matthews", predicted, target) - matthews_corrcoef(target, predicted)) < 1e-12
-assert score("matthews", np.ones(50), target) == 0
-needs = QUANTITIES["mean-score-difference"].needs.values()
-assert "cola" in TASKS and all("cola" not in need.tasks for need in needs)
-print({f"{len(need.tasks)} tasks" for need in needs})
-""",
-    )
+    assert checkout.verdict()["observed"] == gain  # none is judged of a model that always says the same
+    assert after == before
+    assert "7 tasks" in tasks
