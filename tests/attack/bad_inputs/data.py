@@ -139,7 +139,7 @@ ARRAYS = {
     "cut inside the values": GOOD[:-4],
     "a pickle": npy(np.array([[{}]], dtype=object), allow_pickle=True),
     "a shape of terabytes": header("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 1000000)}"),
-    "a shape of nothing times much": header("{'descr': '<f4', 'fortran_order': True, 'shape': (0, 10000000000)}", b""),
+    "a shape below zero": header("{'descr': '<f4', 'fortran_order': False, 'shape': (-3, -3)}"),
     "code as a type": header("{'descr': exit(), 'fortran_order': False, 'shape': (3, 3)}"),
     "texts of no length": header("{'descr': '<U0', 'fortran_order': False, 'shape': (1000000, 1000000)}", b""),
     "not square": npy(SQUARE[:2]),
