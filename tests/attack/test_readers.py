@@ -6,6 +6,7 @@ tried is for the profile to say: `make attack` tries many more.
 """
 
 import bz2
+import copy
 import gzip
 import io
 import json
@@ -21,13 +22,17 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from measurements import scored
 from patterned import pattern_set
 from safetensors.numpy import save
+from tiny import save_bert
 from treebank_sample import HEADS, TREES
 
 from bertsecrets.ablation.head_sets import parse_sets
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import UserError
+from bertsecrets.models.loading import open_classifier, open_tokenizer
+from bertsecrets.models.locations import ModelRef
 from bertsecrets.patterns.annotation.attribute_file import read_attributes
 from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.annotation.p20 import read_p20
@@ -40,6 +45,8 @@ from bertsecrets.patterns.readings import READINGS
 from bertsecrets.reading import read_npy
 from bertsecrets.settings import load_settings, project_path
 from bertsecrets.store.files import digest, file_sha256
+from bertsecrets.store.measurements import VALUES, load
+from bertsecrets.store.measurements import save as save_measurement
 from bertsecrets.texts.framenet_xml import open_frames
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
@@ -87,6 +94,40 @@ def changed(draw, good: bytes) -> bytes:
     return bytes(data)
 
 
+JSON_VALUES: st.SearchStrategy[Any] = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.sampled_from([10**6, 10**12, -(10**9), 1e30, 0.5, -1.5]),
+    st.sampled_from(["", "x", "3", "gelu", "bert", "[UNK]"]),
+    st.sampled_from([[], {}, [1], ["a"], {"a": 1}, [[1, 2], [3]]]),
+)
+
+
+def places(data: Any, at: tuple = ()) -> list[tuple]:
+    """Return the path of every value in JSON data, to a depth of four."""
+    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    below = [path for name, value in list(inner)[:60] if len(at) < 4 for path in places(value, (*at, name))]
+    return [at, *below] if at else below
+
+
+@st.composite
+def changed_json(draw, good: bytes) -> bytes:
+    """Good JSON with one to three values replaced or removed; now and then it is cut, too."""
+    data = json.loads(good)
+    for _ in range(draw(st.integers(1, 3))):
+        *way, last = draw(st.sampled_from(places(data) or [("new",)]))
+        inside = data
+        for step in way:
+            inside = inside[step]
+        if draw(st.booleans()) or not isinstance(inside, dict):
+            inside[last] = copy.deepcopy(draw(JSON_VALUES))
+        else:
+            del inside[last]
+    text = json.dumps(data).encode()
+    return text if draw(st.integers(0, 9)) else text[: draw(st.integers(0, len(text)))]
+
+
 # ---------------------------------------------------------------------- readers
 
 
@@ -94,7 +135,8 @@ def changed(draw, good: bytes) -> bytes:
 class Reader:
     """A reader of files: what is written (the spoilt file as `spoilt`, others beside it), and how they are read.
 
-    `place` is where the spoilt bytes go, below the folder that `read` gets; `pack` wraps them before they are written.
+    `place` is where the spoilt bytes go, below the folder that `read` gets; `pack` wraps them before they are written;
+    `change` spoils them.
     """
 
     place: str
@@ -102,6 +144,7 @@ class Reader:
     read: Callable[[Path], Any]
     beside: Callable[[Path], Any] = lambda folder: None
     pack: Callable[[bytes], bytes] = lambda data: data
+    change: Callable[[bytes], st.SearchStrategy[bytes]] = changed
 
 
 def glue(name: str, text: str) -> Reader:
@@ -246,6 +289,31 @@ def errors_of(folder: Path) -> Any:
     return held_out_errors(read_report(folder), "special")
 
 
+MANIFEST = {
+    "kind": "checkpoints",
+    "name": "x",
+    "settings": {},
+    "files": {"config.json": "0"},
+    "sha256": "0",
+    "data": {"official": True},
+    "train_limit": None,
+    "training": {"loss": [1.0]},
+}
+
+
+def model_file(name: str, read: Callable[[ModelRef], Any], good: bytes = b"") -> Reader:
+    return Reader(name, good, lambda folder: read(ModelRef.in_folder(folder)), save_bert, change=changed_json)
+
+
+def classifier_of(model: ModelRef) -> Any:
+    return open_classifier(model, task("rte"))
+
+
+def manifest_of(model: ModelRef) -> Any:
+    open_tokenizer(model)
+    return model.manifest()
+
+
 READERS = {
     "GLUE": glue("rte", "index\tsentence1\tsentence2\tlabel\n0\ta b\tc\tentailment\n1\td\t\"e\tnot_entailment\n"),
     "GLUE of one text": glue("sst2", "sentence\tlabel\na b \t1\nc\t0\n"),
@@ -278,6 +346,12 @@ READERS = {
     "annotators": Reader("annotators.json", b'{"label": "A", "second label": "B"}', Annotation.open, pattern_files),
     "the classifier's report": Reader(REPORT, small_report(), errors_of),
     "the classifier's weights": Reader(WEIGHTS, small_weights(), named_weights),
+    "a model's configuration": model_file("config.json", classifier_of),
+    "a model's tokenizer": model_file("tokenizer.json", open_tokenizer),
+    "a tokenizer's configuration": model_file("tokenizer_config.json", open_tokenizer),
+    "a model's manifest": model_file("manifest.json", manifest_of, json.dumps(MANIFEST).encode()),
+    "a measurement": Reader(VALUES, b"", load, lambda folder: save_measurement(scored([1] * 9, [1] * 9), folder),
+                            change=changed_json),
 }  # fmt: skip
 
 
@@ -297,7 +371,7 @@ def test_a_reader_reads_or_says_why_in_one_line(name, room, data):
     path = folder / reader.place
     good = reader.good or (original(folder, path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(reader.pack(data.draw(changed(good))))
+    path.write_bytes(reader.pack(data.draw(reader.change(good))))
     said = refusal(reader, folder)
     assert said is None or (len(said.splitlines()) == 1 and len(said) < 1500)
 

@@ -110,12 +110,3 @@ def test_an_unknown_precision_is_one_line(capsys, shared, tmp_path):
     code, said = pytest_benchmarks("--precision", "half", output=tmp_path / "output")
     assert code == 2
     assert "unknown --precision 'half'" in said
-
-
-def test_an_unknown_precision_in_the_settings_is_one_line(quick, tmp_path, monkeypatch):
-    data = yaml.safe_load(quick.read_text(encoding="utf-8"))
-    data["finetune"]["precision"] = "half"
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(data), encoding="utf-8")
-    monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "params.yaml"))
-    with pytest.raises(UserError, match=r"finetune\.precision: Input should be 'auto', 'float32' or 'bfloat16'"):
-        load_settings()

@@ -1,4 +1,7 @@
-"""Work in a process of its own that is killed before its n-th file operation, for every n."""
+"""Work in a process of its own that is killed at its n-th file operation, for every n.
+
+It is killed before the operation, except when it opens a file for writing: then the file is already open, and empty.
+"""
 
 import os
 import signal
@@ -32,12 +35,14 @@ def killed_at_each_operation(work: Callable[[], object]) -> Iterator[int]:
 def _work_and_die(work: Callable[[], object], operations: int) -> None:
     done = 0
 
-    def count(event: str, _arguments: object) -> None:
+    def count(event: str, arguments: tuple) -> None:
         nonlocal done
         if event in OPERATIONS:
-            if done == operations:
-                os.kill(os.getpid(), signal.SIGKILL)
             done += 1
+            if done == operations + 1:
+                if event == "open" and isinstance(arguments[0], str) and arguments[2] & os.O_TRUNC:
+                    os.open(arguments[0], arguments[2], 0o600)
+                os.kill(os.getpid(), signal.SIGKILL)
 
     try:
         sys.addaudithook(count)
