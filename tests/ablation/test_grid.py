@@ -12,6 +12,7 @@ from faults import LIMIT, PROCESSES
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bertsecrets.ablation import grid as grids
 from bertsecrets.ablation.grid import Grid
 from bertsecrets.ablation.head_sets import BASELINE, head_pairs, label, nested, parse_sets, single_heads, whole_layers
 from bertsecrets.errors import UserError
@@ -72,6 +73,16 @@ def count(sets, progress):
     return np.array([len(heads) for heads in sets], dtype=np.int8)
 
 
+def noting(computed):
+    """The same, noting the sets that were computed."""
+
+    def compute(sets, progress):
+        computed.extend(sets)
+        return count(sets, progress)
+
+    return compute
+
+
 def test_a_finished_grid_is_only_read_and_a_damaged_portion_made_anew(tmp_path):
     sets = [*nested([(2, 0), (0, 1), (1, 3)]), *whole_layers(3, 4)]
     grid = Grid.open(tmp_path, sets, layers=3, size=2, about={})
@@ -79,13 +90,8 @@ def test_a_finished_grid_is_only_read_and_a_damaged_portion_made_anew(tmp_path):
     assert grid.fill(count, seen.append).tolist() == [1, 2, 3, 4, 4, 4]
     assert sum(seen) == 6
     (tmp_path / "portion-0001" / "predicted.npz").write_bytes(b"PK half a file")
-    computed = []
-
-    def noting(some, progress):
-        computed.extend(some)
-        return count(some, progress)
-
-    assert Grid.open(tmp_path, sets, layers=3, size=2, about={}).fill(noting).tolist() == [1, 2, 3, 4, 4, 4]
+    computed: list = []
+    assert Grid.open(tmp_path, sets, layers=3, size=2, about={}).fill(noting(computed)).tolist() == [1, 2, 3, 4, 4, 4]
     assert len(computed) == 2
 
 
@@ -98,12 +104,7 @@ def test_whatever_byte_of_a_grid_is_changed_its_results_are_right_and_computed_a
     for place in range(0, len(whole), 1 + len(whole) // 100):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x21]) + whole[place + 1 :])
         computed: list = []
-
-        def noting(some, progress, computed=computed):
-            computed.extend(some)
-            return count(some, progress)
-
-        assert Grid.open(tmp_path, sets, layers=3, size=2, about={"a": 1}).fill(noting).tolist() == right
+        assert Grid.open(tmp_path, sets, layers=3, size=2, about={"a": 1}).fill(noting(computed)).tolist() == right
         assert len(computed) == (0 if name == "grid.json" else 2)
     assert json.loads((tmp_path / "grid.json").read_text())["about"] == {"a": 1}
 
@@ -114,13 +115,23 @@ def test_a_portion_of_another_grid_is_not_believed(tmp_path):
     shutil.rmtree(tmp_path / "one" / "portion-0000")
     (tmp_path / "two" / "portion-0000").rename(tmp_path / "one" / "portion-0000")
     computed: list = []
-
-    def noting(some, progress):
-        computed.extend(some)
-        return count(some, progress)
-
-    Grid.open(tmp_path / "one", SETS, layers=3, size=2, about={"weights": "one"}).fill(noting)
+    Grid.open(tmp_path / "one", SETS, layers=3, size=2, about={"weights": "one"}).fill(noting(computed))
     assert len(computed) == 2
+
+
+def test_a_portion_that_another_process_finishes_just_before_it_is_locked_is_read(tmp_path, monkeypatch):
+    lock = grids.held_now
+
+    def late(path):
+        monkeypatch.setattr(grids, "held_now", lock)
+        Grid.open(tmp_path, SETS, layers=3, size=2, about={}).fill(count)  # as another process would
+        return lock(path)
+
+    monkeypatch.setattr(grids, "held_now", late)
+    computed: list = []
+    found = Grid.open(tmp_path, SETS, layers=3, size=2, about={}).fill(noting(computed))
+    assert found.tolist() == [len(heads) for heads in SETS]
+    assert computed == []
 
 
 def test_a_folder_with_another_grid_is_refused(tmp_path):

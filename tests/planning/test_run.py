@@ -1,10 +1,12 @@
 """Jobs in several processes: the verdicts of a serial run, whatever happens to single jobs and processes."""
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -51,8 +53,8 @@ def test_parallel_jobs_reach_the_verdicts_of_a_serial_run(capsys, shared, runs, 
     request.getfixturevalue(start)
     options = ("--seeds", 2, "--threads", 1)
     code, _, expected = judged(capsys, "report", shared, runs, *options)
-    page = tmp_path / "report.html"
-    parallel = judged(capsys, "run", shared, tmp_path / "runs", *options, "--jobs", 2, "--html", page)
+    page = tmp_path / "summary.md"
+    parallel = judged(capsys, "run", shared, tmp_path / "runs", *options, "--jobs", 2, "--markdown", page)
     assert (parallel[0], parallel[2]) == (code, expected)
     assert page.exists()
     said = parallel[1].err
@@ -220,8 +222,7 @@ def serve_endless_trainings(connection, options):
         Path(folder, "half").write_text("begun")
         with Path(options.store_folder).with_name("pids").open("a") as file:
             file.write(f"{os.getpid()}\n")
-        while True:
-            signal.pause()
+        threading.Event().wait(LIMIT)  # if nobody interrupts it, it does not outlive the tests
 
     finetuning.finetune = endless
     serve(connection, options)
@@ -231,7 +232,8 @@ def run_endlessly(words, errors):
     """The command `run`, in a process of its own, with workers whose trainings never end."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in jobs in the background
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
-    pool.SPAWN, pool.serve = PROCESSES, serve_endless_trainings
+    pool.SPAWN = multiprocessing.get_context("fork")  # this process has no other threads, and would start a server
+    pool.serve = serve_endless_trainings
     sys.exit(main(words))
 
 
