@@ -8,7 +8,8 @@ import threading
 import numpy as np
 import pytest
 import torch
-from calls import run, started
+from calls import run
+from faults import LIMIT, PROCESSES
 from killed import killed_at_each_operation
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
@@ -107,24 +108,21 @@ def test_an_entry_is_as_before_or_rewritten_wherever_the_process_is_killed(entry
 # ---------------------------------------------------------------------- several processes
 
 
-READS = """
-    import os, time
-    from pathlib import Path
-    from bertsecrets.store.locks import in_use
-    with in_use(Path(os.environ["PLACE"])):
-        print("begun", flush=True)
-        time.sleep(60)
-"""
+def read(place, begun) -> None:
+    with in_use(place):
+        begun.set()
+        threading.Event().wait(LIMIT)
 
 
 @pytest.fixture
 def reader(entry):
     """Another process that reads the checkpoint until it is killed."""
-    process = started(READS, PLACE=str(entry))
-    assert process.stdout.readline() == "begun\n"
+    begun = PROCESSES.Event()
+    process = PROCESSES.Process(target=read, args=(entry, begun))
+    process.start()
+    assert begun.wait(LIMIT)
     yield process
     process.kill()
-    process.communicate()
 
 
 def test_what_another_process_reads_stays(entry, reader, capsys):
@@ -133,7 +131,7 @@ def test_what_another_process_reads_stays(entry, reader, capsys):
     assert "weights of m-rte are in use, so they are kept: " in capsys.readouterr().err
     assert kept(entry).keep == "full"
     reader.kill()
-    reader.communicate()
+    reader.join()
     assert rewrite(entry, "none") > 0
 
 
@@ -161,10 +159,10 @@ def test_weights_in_16_bits_are_replaced_when_nobody_reads_them_any_more(entry, 
     with in_use(entry) as there:
         assert there
         thread.start()
-        assert trained.wait(30)
+        assert trained.wait(LIMIT)
         assert not done.wait(0.5)
         assert (entry / "model.safetensors").read_bytes() == half
-    thread.join(30)
+    thread.join(LIMIT)
     assert done.is_set()
     assert kept(entry).keep == "full"
     with in_use(entry) as there:
