@@ -1,15 +1,14 @@
 """A class of a user's own, as the page on adding a family shows it, in a package of its own."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from pages import PROJECT, titled
+from faults import run
+from pages import titled
 from tiny import HEADS, LAYERS, save_bert
 
 from bertsecrets.errors import UserError
@@ -43,40 +42,24 @@ def model(tmp_path) -> Path:
     return folder
 
 
-def python(package: Path, *arguments: object) -> str:
-    """Run Python with the package installed; its output."""
-    paths = os.pathsep.join([str(package), str(PROJECT)])
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_a_family_of_an_installed_package_is_trained_and_measured(package, model, tiny_glue, quick_params, tmp_path):
-    options = ("--model", model, "--glue", tiny_glue, "--store", tmp_path / "runs", "--device", "cpu", "--offline")
-    asked = [
-        ["doctor", *options],
-        *(
-            ["measure", measure, "--task", "rte", "--allow-unofficial-data", "--json", tmp_path / f"{i}.json", *options]
-            for i, measure in enumerate(("scores", "attention-change", "layer-ablation"))
-        ),
-    ]
-    lists = [[str(word) for word in one] for one in asked]
-    script = (
-        "from bertsecrets.settings import *\nfrom bertsecrets.cli.main import main\n"
-        f"import os; os.environ['BERTSECRETS_PARAMS'] = {str(quick_params)!r}\n"
-        f"assert not any([main(one) for one in {lists!r}])"
-    )
-    out = python(package, "-c", script)
+    def command(*words):
+        options = ("--model", model, "--glue", tiny_glue, "--store", tmp_path / "runs", "--device", "cpu", "--offline")
+        environment = {"PYTHONPATH": str(package), "BERTSECRETS_PARAMS": str(quick_params)}
+        ended = run([*words, *options], tmp_path / "output", **environment)
+        assert ended.code == 0, ended
+        return ended.out
+
+    def values(measure):
+        file = tmp_path / f"{measure}.json"
+        command("measure", measure, "--task", "rte", "--allow-unofficial-data", "--json", file)
+        return json.loads(file.read_text())["values"]
+
+    out = command("doctor")
     told = dict(re.findall(r"^measure ([a-z-]+): (possible|not applicable)", out, re.M))
     assert {"scores", "attention-change", "patterns", "head-ablation", "weight-pruning", "anisotropy"} <= told.keys()
     assert set(told.values()) == {"possible"}
-    scores, change, layers = (json.loads((tmp_path / f"{i}.json").read_text())["values"] for i in range(3))
+    scores, change, layers = map(values, ("scores", "attention-change", "layer-ablation"))
     assert np.shape(change["cosine"]) == (LAYERS, HEADS)
     assert layers["baseline"] == pytest.approx(scores["accuracy"])
 
