@@ -363,7 +363,7 @@ def test_what_lacks_frames_or_a_pipeline_is_skipped_with_its_reason(bench, first
 @pytest.mark.parametrize(
     ("model", "words", "environment", "said"),
     [
-        (None, ("-m", "B1", "--frames", "none.jsonl"), {}, "none.jsonl"),
+        (None, ("-m", "B1", "--frames", "none.jsonl"), {}, "none.jsonl does not exist"),
         ("minilmm", ("-k", "rte", "--allow-unofficial-data"), {}, "did you mean minilm"),
         (None, (), {"BERTSECRETS_EXPECTED": "{folder}"}, "C.yaml, line "),
         (None, ("-k", "C1"), {"BERTSECRETS_PARAMS": "none.yaml"}, "cannot read the settings none.yaml"),
