@@ -9,7 +9,7 @@ from faults import pytest_benchmarks
 
 from bertsecrets.cli.main import main
 
-pytestmark = pytest.mark.usefixtures("quick")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick")]
 
 
 @pytest.fixture(scope="module")

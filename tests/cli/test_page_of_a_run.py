@@ -22,6 +22,7 @@ def page(shared, tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_a_page_shows_as_many_examples_as_are_asked_for(page):
     assert [page("--examples", n).count('<option value="0 ') for n in ("0", "2")] == [0, 2]
     assert page().count('<option value="0 ') == 3

@@ -88,6 +88,7 @@ def test_the_project_trains_in_float32():
     assert load_settings().finetune.precision == "float32"
 
 
+@pytest.mark.slow
 def test_verdicts_and_pages_say_what_was_trained_in_bfloat16(native, shared, tmp_path):
     native(True)
     call = ["report", "--task", "rte", "--claim", "C1", *shared, "--json", tmp_path / "v.json"]

@@ -46,9 +46,8 @@ def judged(capsys, command, shared, store, *more):
     return code, capsys.readouterr(), lasting(json.loads(file.read_text())["verdicts"])
 
 
-@pytest.mark.parametrize(
-    "start", [pytest.param("forked", id="forked"), pytest.param("quick", id="spawned", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [pytest.param("forked", id="forked"), pytest.param("quick", id="spawned")])
 def test_parallel_jobs_reach_the_verdicts_of_a_serial_run(capsys, shared, runs, tmp_path, request, start):
     request.getfixturevalue(start)
     options = ("--seeds", 2, "--threads", 1)
