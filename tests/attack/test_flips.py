@@ -64,9 +64,9 @@ def filled(bench) -> Bench:
     bench.done(GRID)
     bench.keep("before")
     lines = bench.done(THIRD).operations
-    saved = max(place for place, line in enumerate(lines) if "os.rename" in line and "training" in line)
+    saved = [place for place, line in enumerate(lines) if "os.rename" in line and "training" in line]
     bench.put_back("before")
-    bench.run(THIRD, Fault(operation=saved + 1))
+    bench.run(THIRD, Fault(operation=saved[0] + 1))  # with most of the training still to come
     (bench.work / "now.json").unlink()
     bench.keep("all")
     return bench
@@ -130,13 +130,13 @@ def check_flips(bench: Bench, kept: str, kind: str, tally, *, everywhere: bool) 
         return content(place) if place.exists() else None
 
     found = put_back()
-    sizes = [path.stat().st_size for path in found]
+    largest = max(range(len(found)), key=lambda number: (found[number].stat().st_size, number))  # weights, if any
     right = [result(bench.done(command))]
     if kind == "last verdict":  # a record: a damaged one is skipped, as if there were none
         put_back()[0].unlink()
         right.append(result(bench.done(command)))
     draw, outcomes, wrong = random.Random(kind), Counter(), []
-    chosen = [number for number in range(len(found)) for _ in range(FLIPS)] if everywhere else [sizes.index(max(sizes))]
+    chosen = [number for number in range(len(found)) for _ in range(FLIPS)] if everywhere else [largest]
     for number in chosen:
         where = flip(put_back()[number], draw)
         ended = bench.run(command)

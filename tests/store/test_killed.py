@@ -52,6 +52,18 @@ def test_a_new_export_is_whole_or_absent(tmp_path):
     assert [path.name for path in place.parent.iterdir()] == ["ck"]
 
 
+def test_a_new_folder_is_whole_or_absent(tmp_path):
+    def make():
+        with whole_folder(tmp_path / "new") as folder:
+            for name in ("a", "b"):
+                (folder / name).write_text(name)
+
+    for _ in killed_at_each_operation(make):
+        assert not (tmp_path / "new").exists() or {path.name for path in (tmp_path / "new").iterdir()} == {"a", "b"}
+        shutil.rmtree(tmp_path / "new", ignore_errors=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
 def test_an_entry_is_whole_or_absent_and_the_next_holder_of_its_lock_clears_up(tmp_path):
     kind = tmp_path / "runs" / "k"
     for _ in killed_at_each_operation(lambda: package(tmp_path / "runs", "x")):
