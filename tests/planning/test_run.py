@@ -47,9 +47,7 @@ def judged(capsys, command, shared, store, *more):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", [pytest.param("forked", id="forked"), pytest.param("quick", id="spawned")])
-def test_parallel_jobs_reach_the_verdicts_of_a_serial_run(capsys, shared, runs, tmp_path, request, start):
-    request.getfixturevalue(start)
+def test_parallel_jobs_reach_the_verdicts_of_a_serial_run(capsys, shared, runs, tmp_path):
     options = ("--seeds", 2, "--threads", 1)
     code, _, expected = judged(capsys, "report", shared, runs, *options)
     page = tmp_path / "summary.md"
