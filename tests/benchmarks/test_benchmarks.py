@@ -473,6 +473,18 @@ def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
 
 
 @pytest.mark.slow
+def test_figures_of_workers_have_the_samples_that_are_in_the_store(
+    bench, first, tmp_path, tiny_glue, tiny_bert, quick_params
+):
+    code, output = bench(
+        first[0] / "runs", tiny_glue, tiny_bert, "-k", "G4-rte", "--allow-unofficial-data", "-n", 1,
+        "--report", tmp_path / "report", BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert code in (0, 1), output
+    assert "What disabling each layer" in (tmp_path / "report" / "report.html").read_text()
+
+
+@pytest.mark.slow
 def test_seeds_are_added_to_a_claim_that_is_open(bench, tmp_path, tiny_bert, quick_params):
     glue = write_corpus(tmp_path / "glue", 64, 40)
     _, output = bench(

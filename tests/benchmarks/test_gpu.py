@@ -223,7 +223,7 @@ def test_what_is_killed_takes_its_part_with_it_and_goes_on_at_the_next_call(call
 def test_a_program_that_does_not_end_when_told_to_is_killed(gpu, tmp_path):
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which the program inherits
     try:
-        code, over = gpu.runner.run_for(["sleep", "3600"], tmp_path / "log", tmp_path, seconds=0.1, grace=0.1)
+        code, over = gpu.runner.run_for(["sleep", "120"], tmp_path / "log", tmp_path, seconds=0.1, grace=0.1)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert (code, over) == (-signal.SIGKILL, True)
