@@ -57,13 +57,13 @@ FAST = {"epochs": 1, "learning_rate": 1.0e-3}
 LONGEST = (
     "benchmarks/test_benchmarks.py",
     "test_dvc.py",
-    "planning/test_run.py",
+    "jobs/test_run.py",
     "docs/test_adding.py",
     "benchmarks/test_against.py",
     "cli/test_bars.py",
     "attack/test_flips.py",
     "attack/test_kills.py",
-    "planning/test_plan.py",
+    "jobs/test_plan.py",
     "models/test_kept.py",
 )
 

@@ -16,7 +16,7 @@ PACKAGE = Path(bertsecrets.__file__).parent
 ORDER = (
     "errors", "progress", "reading", "types", "formats", "extras", "bootstrap", "settings", "published", "code",
     "provenance", "store", "hub", "texts", "models", "ablation", "patterns", "measures", "claims", "drift", "report",
-    "options", "session", "planning", "cli", "benchmarks",
+    "options", "session", "jobs", "cli", "benchmarks",
 )  # fmt: skip
 FACES = ("__init__", "__main__")  # the package's own face hands on what lies anywhere in it
 

@@ -3,8 +3,8 @@
 import pytest
 
 from bertsecrets import progress as module
+from bertsecrets.jobs.worker import Doing
 from bertsecrets.options import RunOptions
-from bertsecrets.planning.worker import Doing
 from bertsecrets.progress import IN_LOGS, SWITCH, progress
 
 

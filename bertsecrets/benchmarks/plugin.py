@@ -37,7 +37,7 @@ from bertsecrets.store.files import check_writable
 from bertsecrets.texts.tasks import task
 
 if TYPE_CHECKING:
-    from bertsecrets.planning.jobs import Prepared
+    from bertsecrets.jobs.plan import Prepared
     from bertsecrets.session import Session
 
 LACKING = "missing input"  # instead of a verdict
@@ -133,7 +133,7 @@ def _with_share(options: RunOptions, config: pytest.Config) -> RunOptions:
     at_once = jobs if jobs is not None else worker(config)[1]
     if at_once == 1:
         return options
-    from bertsecrets.planning.prepare import with_share
+    from bertsecrets.jobs.prepare import with_share
 
     return with_share(options, at_once)
 
@@ -183,8 +183,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     from bertsecrets.claims.plan import missing as missing_for
     from bertsecrets.claims.plan import reads_model, reads_rows
-    from bertsecrets.planning.budget import Budget
-    from bertsecrets.planning.disk import announce
+    from bertsecrets.jobs.budget import Budget
+    from bertsecrets.jobs.disk import announce
     from bertsecrets.session import Session
 
     try:
@@ -234,8 +234,8 @@ def end_run(session: pytest.Session, reason: str, code: int) -> NoReturn:
 
 def _prepared(config: pytest.Config, run: "Session", possible: list[Case]) -> "Prepared":
     """Make what cases need, on the first seed where those are added, and return what they are judged from."""
-    from bertsecrets.planning.jobs import Prepared
-    from bertsecrets.planning.prepare import prepare, prepare_share
+    from bertsecrets.jobs.plan import Prepared
+    from bertsecrets.jobs.prepare import prepare, prepare_share
 
     jobs, (place, workers) = config.getoption("jobs"), worker(config)
     if run.options.checkpoint is not None or (jobs is None and workers == 1 and run.options.keep == "full"):
@@ -266,7 +266,7 @@ def run_session(request: pytest.FixtureRequest):
 def judged(run_session, benchmark, request: pytest.FixtureRequest):
     """Return a function that measures and judges a case, timed, adds it to the table, and hands back the verdict."""
     from bertsecrets.claims.plan import attempt, missing, not_measured
-    from bertsecrets.planning.budget import measure_while_open
+    from bertsecrets.jobs.budget import measure_while_open
     from bertsecrets.report.text import describe
 
     bench, strict = request.config.stash[PREPARED], request.config.getoption("strict_verdicts")

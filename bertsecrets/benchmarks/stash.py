@@ -8,8 +8,8 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.options import RunOptions
 
 if TYPE_CHECKING:
-    from bertsecrets.planning.budget import Budget
-    from bertsecrets.planning.jobs import Prepared
+    from bertsecrets.jobs.budget import Budget
+    from bertsecrets.jobs.plan import Prepared
 
 VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()

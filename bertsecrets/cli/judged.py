@@ -136,9 +136,9 @@ def judged_by(
         UserError: the disk is too small, or what cases need cannot be made.
     """
     from bertsecrets.claims.plan import measure_case
-    from bertsecrets.planning.budget import Budget
-    from bertsecrets.planning.disk import announce
-    from bertsecrets.planning.prepare import stored_first
+    from bertsecrets.jobs.budget import Budget
+    from bertsecrets.jobs.disk import announce
+    from bertsecrets.jobs.prepare import stored_first
 
     judged, chosen = Judged(session.model, possible, asked), possible
     budget = Budget(session, at_once=jobs, tell=tell)

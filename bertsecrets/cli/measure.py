@@ -141,8 +141,8 @@ def _announce(session: "Session", subject: "Subject", wanted: Sequence[tuple["Me
         UserError: it is not free.
     """
     from bertsecrets.cli.notices import tell
-    from bertsecrets.planning.disk import announce_steps
-    from bertsecrets.planning.jobs import Job, Step
+    from bertsecrets.jobs.disk import announce_steps
+    from bertsecrets.jobs.plan import Job, Step
 
     here = [(one, more) for one, more in wanted if one.on_task and one.missing(session.resources, subject.task) is None]
     jobs = [Job.of(one.name, subject, more) for one, more in here]

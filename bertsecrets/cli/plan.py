@@ -18,7 +18,7 @@ from bertsecrets.store.keep import KEEPS, Keep
 if TYPE_CHECKING:
     from bertsecrets.claims.plan import Bench
     from bertsecrets.claims.schema import Case
-    from bertsecrets.planning.disk import Disk
+    from bertsecrets.jobs.disk import Disk
 
 
 def add_parsers(commands) -> None:
@@ -67,13 +67,13 @@ def plan(options: argparse.Namespace) -> None:
     from tabulate import tabulate
 
     from bertsecrets.claims.plan import missing
-    from bertsecrets.planning import table
-    from bertsecrets.planning.budget import within
-    from bertsecrets.planning.disk import disk
-    from bertsecrets.planning.estimates import estimate
-    from bertsecrets.planning.jobs import WithAllData, steps_of
-    from bertsecrets.planning.prepare import with_share
-    from bertsecrets.planning.scripts import shell_script, slurm_script
+    from bertsecrets.jobs import table
+    from bertsecrets.jobs.budget import within
+    from bertsecrets.jobs.disk import disk
+    from bertsecrets.jobs.estimates import estimate
+    from bertsecrets.jobs.plan import WithAllData, steps_of
+    from bertsecrets.jobs.prepare import with_share
+    from bertsecrets.jobs.scripts import shell_script, slurm_script
     from bertsecrets.session import Session
     from bertsecrets.store.files import guarded_writes
     from bertsecrets.store.permissions import make_folders
@@ -137,7 +137,7 @@ def _device(session) -> str:
 
 
 def _in_words(facts: dict) -> str:
-    from bertsecrets.planning.table import in_size, in_time
+    from bertsecrets.jobs.table import in_size, in_time
 
     totals, at_once = facts["totals"], facts["jobs_at_a_time"]
     seconds, budget = totals["seconds"], facts["budget_seconds"]
@@ -168,7 +168,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UserError: as `report`; or a number of jobs, of GPUs, or a Ray cluster that cannot be used.
     """
-    from bertsecrets.planning.prepare import prepare, with_share
+    from bertsecrets.jobs.prepare import prepare, with_share
 
     check_outputs(options)
     chosen, names = selected(options)
@@ -176,7 +176,7 @@ def run(options: argparse.Namespace) -> int:
     if options.gpus is not None and options.ray is None:
         raise UserError("--gpus is for --ray: a job of this machine uses its --device")
     if options.ray is not None:
-        from bertsecrets.planning.on_ray import check_ray
+        from bertsecrets.jobs.on_ray import check_ray
 
         check_ray(options.gpus)
     session, possible = open_session(given, chosen, names)
@@ -184,7 +184,7 @@ def run(options: argparse.Namespace) -> int:
     def bench(cases: Sequence["Case"], seeds: Sequence[int]) -> "Bench":
         if options.ray is None:
             return prepare(session, cases, seeds, jobs=options.jobs, tell=tell)
-        from bertsecrets.planning.on_ray import prepare_on_ray
+        from bertsecrets.jobs.on_ray import prepare_on_ray
 
         return prepare_on_ray(session, cases, seeds, address=options.ray or None, gpus=options.gpus, tell=tell)
 

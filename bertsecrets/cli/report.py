@@ -102,7 +102,7 @@ def _judging(options: argparse.Namespace) -> Callable[[], Judged]:
     for name, given in (("--init", options.of_inits), ("--seed", options.of_seeds)):
         if given:
             raise UserError(f"{name} chooses among --measurements, and has no effect without: leave it out")
-    from bertsecrets.planning.prepare import prepare_in_turn
+    from bertsecrets.jobs.prepare import prepare_in_turn
 
     session, possible = open_session(RunOptions.of(options).judging(checkpoint, names), chosen, names)
 

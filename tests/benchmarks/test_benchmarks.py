@@ -70,7 +70,7 @@ def pytest_collection_finish(session):
     folder.write_text("a file")
 """
 PLUGINS["failing_collection"] = """
-import bertsecrets.planning.prepare as prepare
+import bertsecrets.jobs.prepare as prepare
 def crash(*anything):
     raise TypeError("out of the blue")
 prepare.prepare_share = crash

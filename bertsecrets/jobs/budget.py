@@ -7,9 +7,9 @@ from bertsecrets.claims.looks import judge_in_looks
 from bertsecrets.claims.plan import Bench, measure_case
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case
-from bertsecrets.planning.estimates import Estimate, estimate
-from bertsecrets.planning.jobs import steps_of
-from bertsecrets.planning.table import in_time, total_seconds
+from bertsecrets.jobs.estimates import Estimate, estimate
+from bertsecrets.jobs.plan import steps_of
+from bertsecrets.jobs.table import in_time, total_seconds
 from bertsecrets.session import Session
 
 

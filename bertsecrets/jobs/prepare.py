@@ -8,12 +8,12 @@ import torch
 
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import RunError, UserError
+from bertsecrets.jobs.estimates import Estimator
+from bertsecrets.jobs.plan import Job, LettingGo, Outcome, Prepared, Step, by_subject, steps_of
+from bertsecrets.jobs.pool import Tell, fitting, run_local
+from bertsecrets.jobs.worker import Doing
 from bertsecrets.models.memory import available_bytes
 from bertsecrets.options import RunOptions
-from bertsecrets.planning.estimates import Estimator
-from bertsecrets.planning.jobs import Job, LettingGo, Outcome, Prepared, Step, by_subject, steps_of
-from bertsecrets.planning.pool import Tell, fitting, run_local
-from bertsecrets.planning.worker import Doing
 from bertsecrets.session import Session
 
 MOST_JOBS = 4096

@@ -10,14 +10,14 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from bertsecrets.errors import UserError
+from bertsecrets.jobs.calibration import Speed, calibrate
+from bertsecrets.jobs.plan import Job, Step
+from bertsecrets.jobs.records import Record, read_records, seconds_on_record
 from bertsecrets.measures.base import AblationMeasure, AttentionMeasure, Measure, Run
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import loading
 from bertsecrets.models.kept import MATRIX
 from bertsecrets.models.memory import CPU_BYTES, training_bytes
-from bertsecrets.planning.calibration import Speed, calibrate
-from bertsecrets.planning.jobs import Job, Step
-from bertsecrets.planning.records import Record, read_records, seconds_on_record
 from bertsecrets.provenance import device_name
 from bertsecrets.session import Session
 from bertsecrets.store.entries import entries, read_manifest

@@ -8,9 +8,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from bertsecrets.errors import RunError, UserError
+from bertsecrets.jobs.plan import Job, Outcome, Step
+from bertsecrets.jobs.worker import serve
 from bertsecrets.options import RunOptions
-from bertsecrets.planning.jobs import Job, Outcome, Step
-from bertsecrets.planning.worker import serve
 
 ATTEMPTS = 2  # at a job whose process is killed
 PATIENCE = 30.0  # seconds that a process has to clean up when the run is interrupted

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertsecrets.errors import UserError
-from bertsecrets.planning.jobs import Job
+from bertsecrets.jobs.plan import Job
 from bertsecrets.store.entries import Key, entries, read_json, read_manifest
 from bertsecrets.store.measurements import VALUES
 from bertsecrets.types import Subject

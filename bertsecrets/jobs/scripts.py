@@ -5,10 +5,10 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 
+from bertsecrets.jobs.estimates import Estimate
+from bertsecrets.jobs.plan import Job, chains
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.options import PARSING, RunOptions
-from bertsecrets.planning.estimates import Estimate
-from bertsecrets.planning.jobs import Job, chains
 
 VARIABLES = ("BERTSECRETS_PARAMS", "BERTSECRETS_EXPECTED", "BERTSECRETS_MAPS", "BERTSECRETS_PATTERNS")
 PATHS = ("glue", "store", "frames")

@@ -14,11 +14,11 @@ from typing import Any
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import RunError, UserError, first_line
 from bertsecrets.extras import from_extra
+from bertsecrets.jobs.plan import Job, Outcome, Prepared, Step
+from bertsecrets.jobs.pool import Tell, progress
+from bertsecrets.jobs.prepare import planned
+from bertsecrets.jobs.worker import Doing
 from bertsecrets.options import RunOptions
-from bertsecrets.planning.jobs import Job, Outcome, Prepared, Step
-from bertsecrets.planning.pool import Tell, progress
-from bertsecrets.planning.prepare import planned
-from bertsecrets.planning.worker import Doing
 from bertsecrets.provenance import best_device, device_name
 from bertsecrets.session import Session
 from bertsecrets.store.files import guarded_writes

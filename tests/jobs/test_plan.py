@@ -11,9 +11,9 @@ from calls import run, told
 
 from bertsecrets.claims.plan import missing
 from bertsecrets.claims.schema import cases, find_case
-from bertsecrets.planning.estimates import estimate
-from bertsecrets.planning.jobs import Job, Step, WithAllData, chains, steps_of
-from bertsecrets.planning.records import Record, seconds_on_record
+from bertsecrets.jobs.estimates import estimate
+from bertsecrets.jobs.plan import Job, Step, WithAllData, chains, steps_of
+from bertsecrets.jobs.records import Record, seconds_on_record
 from bertsecrets.session import Session
 from bertsecrets.types import Subject
 

@@ -8,9 +8,9 @@ from calls import run, told
 from bertsecrets.claims.schema import find_case
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
-from bertsecrets.planning.budget import Budget, measure_while_open, within
-from bertsecrets.planning.estimates import Estimate
-from bertsecrets.planning.jobs import Job, Step
+from bertsecrets.jobs.budget import Budget, measure_while_open, within
+from bertsecrets.jobs.estimates import Estimate
+from bertsecrets.jobs.plan import Job, Step
 from bertsecrets.session import Session
 from bertsecrets.texts.corpus import write_corpus
 from bertsecrets.types import Subject

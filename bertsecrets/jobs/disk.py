@@ -9,9 +9,9 @@ from typing import Any
 
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import RunError
+from bertsecrets.jobs.estimates import Estimator, State
+from bertsecrets.jobs.plan import Job, Step, steps_of
 from bertsecrets.models.kept import checkpoints
-from bertsecrets.planning.estimates import Estimator, State
-from bertsecrets.planning.jobs import Job, Step, steps_of
 from bertsecrets.session import Session
 from bertsecrets.store.amounts import in_bytes
 from bertsecrets.store.keep import KEEPS, Keep

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from bertsecrets.jobs.estimates import Estimate
+from bertsecrets.jobs.scripts import command
 from bertsecrets.options import RunOptions
-from bertsecrets.planning.estimates import Estimate
-from bertsecrets.planning.scripts import command
 from bertsecrets.store.amounts import in_time
 
 COLUMNS = ("job", "task", "initialisation", "options", "seeds", "stored", "to do", "time", "by", "memory", "disk")

@@ -41,7 +41,7 @@ def cluster():
 def test_a_cluster_that_cannot_see_the_store_is_refused_in_one_line(capsys, cluster, shared, tmp_path, monkeypatch):
     from contextlib import contextmanager
 
-    from bertsecrets.planning import on_ray
+    from bertsecrets.jobs import on_ray
 
     @contextmanager
     def elsewhere(root):

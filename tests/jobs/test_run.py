@@ -19,13 +19,13 @@ from faults import LIMIT, PROCESSES, lasting
 from bertsecrets.claims.schema import find_case
 from bertsecrets.cli.main import main
 from bertsecrets.errors import RunError, UserError
+from bertsecrets.jobs import pool
+from bertsecrets.jobs import prepare as preparing
+from bertsecrets.jobs.plan import Job, Outcome, Step, steps_of
+from bertsecrets.jobs.pool import fitting, run_local
+from bertsecrets.jobs.prepare import with_share
+from bertsecrets.jobs.worker import serve
 from bertsecrets.options import RunOptions
-from bertsecrets.planning import pool
-from bertsecrets.planning import prepare as preparing
-from bertsecrets.planning.jobs import Job, Outcome, Step, steps_of
-from bertsecrets.planning.pool import fitting, run_local
-from bertsecrets.planning.prepare import with_share
-from bertsecrets.planning.worker import serve
 from bertsecrets.session import Session
 from bertsecrets.types import Subject
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from bertsecrets.progress import IN_LOGS, SWITCH, hidden
 
 if TYPE_CHECKING:
+    from bertsecrets.jobs.plan import Job, Outcome
     from bertsecrets.options import RunOptions
-    from bertsecrets.planning.jobs import Job, Outcome
 
 IGNORED = ("SIGINT", "SIGHUP", "SIGQUIT")  # a terminal sends them to all processes: the parent alone decides
 
@@ -48,7 +48,7 @@ class Doing:
 
     def of(self, job: "Job") -> "Outcome":
         """Do a job, and return what became of it; an error too."""
-        from bertsecrets.planning.jobs import Outcome, perform
+        from bertsecrets.jobs.plan import Outcome, perform
         from bertsecrets.session import Session
 
         began = time.monotonic()
