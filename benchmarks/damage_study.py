@@ -24,9 +24,9 @@ from safetensors.torch import load_file, save_file
 from tabulate import tabulate
 from transformers import BertModel
 
-from bertsecrets.drift.comparison import Comparison, compare
-from bertsecrets.drift.pin import side_of_pin
-from bertsecrets.drift.sides import Side, Wanted, measured_side
+from bertsecrets.compare.comparison import Comparison, compare
+from bertsecrets.compare.pins import side_of_pin
+from bertsecrets.compare.sides import Side, Wanted, measured_side
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_options
 from bertsecrets.provenance import run_facts

@@ -20,12 +20,12 @@ import torch
 
 from bertsecrets import __version__
 from bertsecrets.claims import plan
-from bertsecrets.claims.history import evidence
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.looks import LOOKS, judge_in_looks
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.compare.history import evidence
 from bertsecrets.errors import MissingError, NotApplicableError, UserError, one_line
 from bertsecrets.measures.base import Measure, Resources, Run
 from bertsecrets.measures.base.needs import pipeline_problem

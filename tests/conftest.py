@@ -59,7 +59,7 @@ LONGEST = (
     "test_dvc.py",
     "jobs/test_run.py",
     "docs/test_adding.py",
-    "benchmarks/test_against.py",
+    "compare/test_against.py",
     "cli/test_bars.py",
     "attack/test_flips.py",
     "attack/test_kills.py",

@@ -16,9 +16,9 @@ import pytest
 from bertsecrets.benchmarks.workers import worker
 from bertsecrets.cli.crash import USER_ERROR
 from bertsecrets.cli.sides import model_side
-from bertsecrets.drift.comparison import Compared, Comparison, compare
-from bertsecrets.drift.pin import side_of_pin
-from bertsecrets.drift.sides import Part, Side, Wanted
+from bertsecrets.compare.comparison import Compared, Comparison, compare
+from bertsecrets.compare.pins import side_of_pin
+from bertsecrets.compare.sides import Part, Side, Wanted
 from bertsecrets.errors import UserError, one_line
 from bertsecrets.options import RunOptions
 from bertsecrets.report.drift import drift_message, drift_table, verdict_line

@@ -38,7 +38,7 @@ def compare_sides(options: argparse.Namespace) -> int:
     Raises:
         UserError: a side cannot be read or measured, or they have nothing in common.
     """
-    from bertsecrets.drift.comparison import compare
+    from bertsecrets.compare.comparison import compare
     from bertsecrets.report.drift import drift_markdown, drift_text
     from bertsecrets.session import Session
     from bertsecrets.store.entries import write_json

@@ -26,8 +26,8 @@ def history(options: argparse.Namespace) -> None:
     Raises:
         UserError: there is no such claim, or no verdict on it.
     """
-    from bertsecrets.claims.history import steps
     from bertsecrets.claims.schema import find_cases
+    from bertsecrets.compare.history import steps
     from bertsecrets.report.history import LEGEND, history_lines
     from bertsecrets.store.verdicts import read_history
 

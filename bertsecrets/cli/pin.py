@@ -26,7 +26,7 @@ def pin(options: argparse.Namespace) -> None:
     Raises:
         UserError: the reason is not a new one, or something cannot be measured.
     """
-    from bertsecrets.drift.pin import check_reason, check_seeds, default_place, pin_of, write_pin
+    from bertsecrets.compare.pins import check_reason, check_seeds, default_place, pin_of, write_pin
     from bertsecrets.session import Session
 
     session = Session(RunOptions.of(options))

@@ -10,7 +10,7 @@ from bertsecrets.errors import UserError, near_matches
 from bertsecrets.types import Initialisation
 
 if TYPE_CHECKING:
-    from bertsecrets.drift.sides import Side, Wanted
+    from bertsecrets.compare.sides import Side, Wanted
     from bertsecrets.session import Session
     from bertsecrets.types import Measurement, Subject
 
@@ -75,7 +75,7 @@ def open_sides(
     ready: dict[int, Side] = {}
     for place, one in enumerate(sides):
         if one.kind == "pin":
-            from bertsecrets.drift.pin import side_of_pin
+            from bertsecrets.compare.pins import side_of_pin
 
             ready[place] = _part_of_side(side_of_pin(one.path), tasks, measures)
         elif one.kind == "kept measurements":
@@ -93,8 +93,8 @@ def wanted_of(
     Raises:
         UserError: a measure or a task is unknown, or none can be had.
     """
-    from bertsecrets.drift.readings import MEASURES
-    from bertsecrets.drift.sides import Wanted
+    from bertsecrets.compare.readings import MEASURES
+    from bertsecrets.compare.sides import Wanted
     from bertsecrets.measures.registry import get_measure
     from bertsecrets.texts.tasks import task
 
@@ -118,7 +118,7 @@ def check_measures(measures: Sequence[str]) -> None:
     Raises:
         UserError: one cannot.
     """
-    from bertsecrets.drift.readings import MEASURES
+    from bertsecrets.compare.readings import MEASURES
 
     for name in measures:
         if name not in MEASURES:
@@ -146,7 +146,7 @@ def _part_of_side(side: "Side", tasks: Sequence[str], measures: Sequence[str]) -
 
 def _measured(one: Named, session: "Session", wanted: Sequence["Wanted"]) -> "Side":
     """Return the side of a checkpoint, or of a model, which is fine-tuned first; made now unless it is in the store."""
-    from bertsecrets.drift.sides import measured_side
+    from bertsecrets.compare.sides import measured_side
 
     if one.kind == "model":
         session.check_model(one.word)
@@ -165,7 +165,7 @@ def _measured(one: Named, session: "Session", wanted: Sequence["Wanted"]) -> "Si
 
 def model_side(session: "Session", model: str, wanted: Sequence["Wanted"]) -> "Side":
     """Return the side of a model that is fine-tuned on the session's seeds; made now unless it is in the store."""
-    from bertsecrets.drift.sides import measured_side
+    from bertsecrets.compare.sides import measured_side
 
     def measure(of: "Wanted", subject: "Subject") -> "Measurement":
         return session.measurement(of.measure, subject, **of.options)
@@ -183,8 +183,8 @@ def _kept_side(
     Raises:
         UserError: there are none, or they are of several models.
     """
-    from bertsecrets.drift.readings import MEASURES
-    from bertsecrets.drift.sides import Side, Wanted, part_of
+    from bertsecrets.compare.readings import MEASURES
+    from bertsecrets.compare.sides import Side, Wanted, part_of
 
     check_measures(measures)
     options = session.options

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bertsecrets.claims.band import format_number
-from bertsecrets.drift.comparison import Compared, Comparison, Difference
+from bertsecrets.compare.comparison import Compared, Comparison, Difference
 from bertsecrets.report.markdown import code, prose, table
 from bertsecrets.report.text import task_title
 

@@ -16,7 +16,7 @@ from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import decisive
 from bertsecrets.claims.record import Runs, runs_on_record
 from bertsecrets.claims.schema import Case, cases
-from bertsecrets.drift.pin import PinnedQuantity, read_pin
+from bertsecrets.compare.pins import PinnedQuantity, read_pin
 from bertsecrets.errors import UserError
 from bertsecrets.extras import from_extra
 from bertsecrets.formats import ReadingData, VerdictData, VerdictsFile

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from bertsecrets.claims.band import format_interval, format_number
-from bertsecrets.claims.history import Step, ends, steps
+from bertsecrets.compare.history import Step, ends, steps
 from bertsecrets.report.text import task_title
 
 WIDTH = 41  # characters of the drawing

@@ -9,7 +9,7 @@ from bertsecrets import __version__
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.units import smallest
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.drift.comparison import Comparison
+from bertsecrets.compare.comparison import Comparison
 from bertsecrets.extras import from_extra
 from bertsecrets.provenance import run_facts
 from bertsecrets.report.cards import ASIDE, SIGNS, Row, cards_of, columns, matrix, tally

@@ -77,7 +77,7 @@ def keep_verdict(
     Args:
         data: the verdict as data, with its `id`.
         limited: it rests on a part of the rows.
-        facts: of the run and of the measurements (`provenance.run_facts`, `claims.history.evidence`).
+        facts: of the run and of the measurements (`provenance.run_facts`, `compare.history.evidence`).
 
     Raises:
         UserError: the disk is full or the store cannot be written.

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from measurements import SETTINGS, gridded, measured, scored
 
-from bertsecrets.drift.comparison import compare, discoveries, mcnemar
-from bertsecrets.drift.sides import Side, Wanted, part_of
+from bertsecrets.compare.comparison import compare, discoveries, mcnemar
+from bertsecrets.compare.sides import Side, Wanted, part_of
 from bertsecrets.errors import UserError
 from bertsecrets.report.drift import drift_markdown, drift_message, drift_text
 from bertsecrets.report.html import comparison_page

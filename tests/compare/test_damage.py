@@ -6,8 +6,8 @@
 import pytest
 from damages import save_peaked, study, write_reviews
 
-from bertsecrets.drift.comparison import compare
-from bertsecrets.drift.sides import Wanted
+from bertsecrets.compare.comparison import compare
+from bertsecrets.compare.sides import Wanted
 from bertsecrets.report.drift import drift_message
 from bertsecrets.session import Session
 from bertsecrets.settings import load_settings

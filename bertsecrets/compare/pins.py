@@ -13,8 +13,8 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError
 
 from bertsecrets.claims.units import SMALLEST
-from bertsecrets.drift.readings import MEASURES
-from bertsecrets.drift.sides import DECIMALS, Part, Side, Values, Wanted
+from bertsecrets.compare.readings import MEASURES
+from bertsecrets.compare.sides import DECIMALS, Part, Side, Values, Wanted
 from bertsecrets.errors import UserError, excerpt, near_matches
 from bertsecrets.provenance import run_facts
 from bertsecrets.reading import YamlError, read_text, read_yaml

@@ -11,8 +11,8 @@ from calls import run, told
 from measurements import judged, of_id, scored
 
 from bertsecrets import __version__
-from bertsecrets.claims.history import differing
 from bertsecrets.cli.main import main
+from bertsecrets.compare.history import differing
 from bertsecrets.store.verdicts import keep_verdict
 
 

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 from bertsecrets.bootstrap import resampled_means
 from bertsecrets.claims.spread import pooled
 from bertsecrets.claims.units import smallest
-from bertsecrets.drift.sides import Part, Side, Values, Wanted
+from bertsecrets.compare.sides import Part, Side, Values, Wanted
 from bertsecrets.errors import UserError
 from bertsecrets.settings import JudgeParams
 

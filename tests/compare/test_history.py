@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from measurements import of_id, scored
 
 from bertsecrets.claims import quantities
-from bertsecrets.claims.history import JUDGING, differing, evidence, steps
 from bertsecrets.code import imports
+from bertsecrets.compare.history import JUDGING, differing, evidence, steps
 from bertsecrets.settings import load_settings
 
 NEW, OTHER = {"a": "2026-11-02T10:00:00Z"}, {"b": "2026-11-09T10:00:00Z"}

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.bootstrap import column_means
-from bertsecrets.drift.readings import Reading, readings
+from bertsecrets.compare.readings import Reading, readings
 from bertsecrets.errors import MisreadError, RunError, UserError, one_line
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.texts.tasks import TASKS

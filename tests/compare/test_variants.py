@@ -2,8 +2,8 @@
 
 import pytest
 
-from bertsecrets.drift.comparison import compare
-from bertsecrets.drift.pin import read_pin, side_of_pin
+from bertsecrets.compare.comparison import compare
+from bertsecrets.compare.pins import read_pin, side_of_pin
 from bertsecrets.models.locations import locate
 from bertsecrets.settings import load_settings, project_path
 
