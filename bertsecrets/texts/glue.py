@@ -293,7 +293,7 @@ def load_hub(task: Task, name: str, offline: bool) -> Split:
         GLUE_HUB,
         GLUE_REVISION,
         title=f"GLUE's {task.title}",
-        ways_on="give a local GLUE folder with --glue DIR, or run once with a network connection",
+        advice="give a local GLUE folder with --glue DIR, or run once with a network connection",
         kind="dataset",
         offline=offline,
         pins=PUBLISHED,

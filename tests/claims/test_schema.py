@@ -247,7 +247,7 @@ def test_another_folder_is_named_by_the_environment(tmp_path, monkeypatch):
         ("finetune:|finetune: [", "is not valid YAML"),
         ("seeds: auto|seeds: []", "seeds"),
         ("seeds: auto|seeds: [1, -1]", "seeds.1: Input should be greater than or equal to 0"),
-        ("budget: 20min|budget: 20 minutes", "budget: '20 minutes' is not a time: give one such as 90s"),
+        ("budget: 20min|budget: 20 minutes", "budget: '20 minutes' is not a duration: give one such as 90s"),
         ("confidence: 0.95|confidence: 2019-99-99", "month must be in"),
     ],
 )

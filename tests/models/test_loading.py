@@ -273,7 +273,7 @@ def test_offline_opens_no_connection(monkeypatch):
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    with pytest.raises(UserError, match="neither cached nor reachable"):
+    with pytest.raises(UserError, match="is not cached, and offline mode forbids downloads"):
         open_classifier(locate("google-bert/bert-base-cased", offline=True), task("rte"))
 
 

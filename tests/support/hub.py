@@ -29,7 +29,7 @@ def etag(name: str, content: bytes) -> str:
 
 @dataclass
 class Fault:
-    """What goes wrong with requests for `on` ("api", "tree", or the end of a file's name), and how many times.
+    """What goes wrong with requests for `on` ("api", or the end of a file's name), and how many times.
 
     `status` is answered with the headers and no content. `cut` closes the connection after half the content, `stall`
     keeps it open and sends no more, `altered` sends other bytes; `slow` are seconds before the answer.
@@ -124,7 +124,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _api(self, kind: str, name: str, rest: list[str]) -> None:
         tree = rest[:1] == ["tree"]
-        fault = self._fault("tree" if tree else "api")
+        fault = self._fault("api")
         if fault:
             return self._send(fault.status, b"", fault.headers)
         commit, files = self.server.repositories.get(f"{kind}/{name}", ("", {}))

@@ -321,7 +321,7 @@ def test_offline_asks_nobody(monkeypatch):
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    with pytest.raises(UserError, match=r"neither cached nor reachable .*--glue DIR"):
+    with pytest.raises(UserError, match=r"is not cached, and offline mode .*--glue DIR"):
         load_hub(task("rte"), "dev", offline=True)
 
 
