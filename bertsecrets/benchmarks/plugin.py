@@ -458,7 +458,8 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
 
 def _show(terminalreporter: Any, config: pytest.Config) -> None:
     verdicts = config.stash[VERDICTS]
-    from bertsecrets.report.terminal import NARROWEST, Screen, fold, verdict_table
+    from bertsecrets.report.tables import fold
+    from bertsecrets.report.terminal import NARROWEST, Screen, verdict_table
     from bertsecrets.report.text import run_lines
 
     terminalreporter.section("verdicts")

@@ -107,7 +107,8 @@ def conclude(options: argparse.Namespace, *runs: Judged) -> int:
 
 def _tell(options: argparse.Namespace, judged: Judged) -> None:
     """Print the table of verdicts and what they say together."""
-    from bertsecrets.report.terminal import Screen, fold, verdict_table
+    from bertsecrets.report.tables import fold
+    from bertsecrets.report.terminal import Screen, verdict_table
     from bertsecrets.report.text import run_lines
     from bertsecrets.settings import load_settings
 

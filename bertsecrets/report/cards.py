@@ -4,7 +4,7 @@ import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -12,20 +12,11 @@ from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import decisive
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.formats import Outcome
+from bertsecrets.report.outcomes import OUTCOMES
 from bertsecrets.report.text import claim_name, seeds_in_words, task_title
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
-SIGNS = {
-    "reproduced": "✓",
-    "deviates": "✗",
-    "negligible": "≈",
-    "inconclusive": "?",
-    "degenerate": "⊘",
-    "not measured": "!",
-    "not applicable": "–",
-}
 ASIDE = "not applicable"  # these claims are folded away
 
 
@@ -66,7 +57,7 @@ class Card:
     @property
     def sign(self) -> str:
         """The outcome as a sign."""
-        return SIGNS[self.verdict.outcome]
+        return OUTCOMES[self.verdict.outcome].sign
 
     @property
     def number(self) -> str:
@@ -151,12 +142,6 @@ def matrix(cards: Sequence[Card]) -> list[Row]:
         claim = card.verdict.case.claim
         rows.setdefault(claim_name(claim), Row(claim, {})).cells[card.column] = card
     return [row for row in rows.values() if any(card.verdict.outcome != ASIDE for card in row.cells.values())]
-
-
-def tally(verdicts: Sequence[Verdict]) -> dict[str, int]:
-    """Return how many verdicts have each outcome, in the order of `formats.Outcome`; none that has none."""
-    outcomes = [verdict.outcome for verdict in verdicts]
-    return {outcome: outcomes.count(outcome) for outcome in get_args(Outcome) if outcome in outcomes}
 
 
 # ---------------------------------------------------------------------- the card's parts

@@ -17,7 +17,8 @@ from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.formats import FORMAT, VERSION, Ends, Outcome, VerdictData, VerdictsFile
 from bertsecrets.reading import read_bytes
-from bertsecrets.report.markdown import code, table
+from bertsecrets.report.markdown import code
+from bertsecrets.report.tables import table
 from bertsecrets.report.text import seeds_in_words
 from bertsecrets.settings import in_words
 
@@ -216,7 +217,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], most: int = MOS
     if not rows:
         return ""
     more = len(rows) - most
-    return table(header, rows[:most]) + (f"\n\nand {more} more" if more > 0 else "")
+    return table(header, rows[:most], "markdown") + (f"\n\nand {more} more" if more > 0 else "")
 
 
 def _when(run: VerdictsFile) -> str:

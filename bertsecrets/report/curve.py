@@ -8,23 +8,21 @@ from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.specifications import CHOICES, Curve, Specification
 from bertsecrets.extras import from_extra
-from bertsecrets.report.text import MARKS
+from bertsecrets.report.tables import table
 
 COLOURS = {"reproduced": "#4477aa", "deviates": "#ee6677"}  # safe for the colour-blind; grey for all else
 
 
 def curve_table(curve: Curve) -> str:
     """Return a curve as text: its specifications, the share in which the claim holds, and the medians by choice."""
-    from tabulate import tabulate
-
     names = list(curve.specifications[0].ways)
     rows = [
         [*(one.ways[name].name for name in names), format_number(one.verdict.observed),
          format_interval(one.verdict.interval), one.verdict.outcome]
         for one in _ordered(curve)
     ]  # fmt: skip
-    table = tabulate(rows, [*names, "observed", "interval", "verdict"], tablefmt="simple", disable_numparse=True)
-    return "\n".join([f"{curve.case}: {curve.case.claim.statement}", table, *curve_lines(curve)])
+    shown = table([*names, "observed", "interval", "verdict"], rows)
+    return "\n".join([f"{curve.case}: {curve.case.claim.statement}", shown, *curve_lines(curve)])
 
 
 def curve_lines(curve: Curve) -> list[str]:
@@ -91,6 +89,3 @@ def draw_curve(curve: Curve) -> str:
         .properties(width=alt.Step(11), height=alt.Step(15))
     )
     return svg_of(plain(alt.vconcat(above, below, spacing=8)))
-
-
-assert set(COLOURS) <= set(MARKS)

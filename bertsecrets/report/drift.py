@@ -6,7 +6,8 @@ import numpy as np
 
 from bertsecrets.claims.band import format_number
 from bertsecrets.compare.comparison import Compared, Comparison, Difference
-from bertsecrets.report.markdown import code, prose, table
+from bertsecrets.report.markdown import bounded, code, prose
+from bertsecrets.report.tables import fold, table
 from bertsecrets.report.text import task_title
 
 HEADER = ("task", "measure", "quantity", "compared", "drifted", "shown the same", "largest difference", "verdict")
@@ -17,10 +18,9 @@ IN_WORDS = {"seeds": "standard deviations of seeds", "examples": "standard error
 
 def drift_table(comparison: Comparison) -> str:
     """Return a table of all quantities that were compared."""
-    from tabulate import tabulate
-
-    widths = [None, 18, 26, None, None, None, 44, 30]
-    return tabulate(rows(comparison), HEADER, tablefmt="simple", maxcolwidths=widths, disable_numparse=True)
+    widths = (80, 18, 26, 80, 80, 80, 44, 30)
+    cells = [[fold(cell, width, 0) for cell, width in zip(row, widths, strict=True)] for row in rows(comparison)]
+    return table(HEADER, cells)
 
 
 def rows(comparison: Comparison) -> list[list[str]]:
@@ -134,5 +134,5 @@ def drift_markdown(comparison: Comparison) -> str:
     title = f"## {'Drift' if comparison.drifted else 'No drift'}: {code(before.name)} to {code(after.name)}"
     kinds = f"From {prose(before.kind)} to {prose(after.kind)}."
     lines = [f"- {prose(line, 4000)}" for line in summary_lines(comparison)]
-    shown = table(HEADER, ([prose(cell) for cell in row] for row in rows(comparison)), most_bytes=900_000)
+    shown = bounded(HEADER, ([prose(cell) for cell in row] for row in rows(comparison)), 900_000)
     return "\n\n".join([title, kinds, "\n".join(lines), shown]) + "\n"

@@ -21,7 +21,8 @@ from bertsecrets.errors import UserError
 from bertsecrets.extras import from_extra
 from bertsecrets.formats import ReadingData, VerdictData, VerdictsFile
 from bertsecrets.report.changes import read_verdicts_file
-from bertsecrets.report.text import outcome_in_words, outcomes_in_words, task_title
+from bertsecrets.report.outcomes import counted
+from bertsecrets.report.text import outcome_in_words, task_title
 from bertsecrets.types import slug
 
 with from_extra("jinja2"):
@@ -150,7 +151,8 @@ def _observed(found: VerdictData | ReadingData) -> str:
 
 
 def _count(cells: Iterable[Cell]) -> str:
-    return outcomes_in_words([cell.outcome for cell in cells if cell.outcome != RECORD]) or RECORD
+    outcomes = [cell.outcome for cell in cells if cell.outcome != RECORD]
+    return counted(outcomes) if outcomes else RECORD
 
 
 def _name(case: Case) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.compare.history import Step, ends, steps
+from bertsecrets.report.tables import table
 from bertsecrets.report.text import task_title
 
 WIDTH = 41  # characters of the drawing
@@ -16,8 +17,6 @@ HEADER = ("date", "commit", "seeds", "observed", "verdict")
 
 def history_lines(series: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a series of kept verdicts (`store.verdicts`) as lines: a table with a drawing, and where it stepped."""
-    from tabulate import tabulate
-
     first = series[0]
     limited = ", on a part of the rows" if first["limited"] else ""
     yield f"{first['id']} on {task_title(first['task'])}, {first['model']}{limited}, in {first['unit']}"
@@ -35,7 +34,7 @@ def history_lines(series: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for one in series
     ]
     axis = f"{format_number(low)}{format_number(high):>{WIDTH - len(format_number(low))}}"
-    yield tabulate(rows, (*HEADER, axis), tablefmt="simple", disable_numparse=True)
+    yield table((*HEADER, axis), rows)
     for step in stepped:
         yield step_in_words(step)
 

@@ -12,17 +12,18 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.comparison import Comparison
 from bertsecrets.extras import from_extra
 from bertsecrets.provenance import run_facts
-from bertsecrets.report.cards import ASIDE, SIGNS, Row, cards_of, columns, matrix, tally
+from bertsecrets.report.cards import ASIDE, Row, cards_of, columns, matrix
 from bertsecrets.report.drift import HEADER, headline, rows, summary_lines
 from bertsecrets.report.figures import CONFIG, figures_of, strip_spec, svg
 from bertsecrets.report.json import unique
+from bertsecrets.report.outcomes import OUTCOMES, tally
 from bertsecrets.report.paper import COLUMNS, other_figures, paper_figures, table_1
 from bertsecrets.report.text import (
     cite,
     claim_name,
+    count_line,
     observed_lines,
     outcome_in_words,
-    outcome_sentence,
     run_lines,
     section_title,
     seeds_in_words,
@@ -82,9 +83,9 @@ def page(
         made_up=any(one.provenance.get("made_up_data") for one in measurements),
         unofficial=[one for one in measurements if not one.provenance.get("official_data", True)],
         limits=sorted({limit for one in verdicts for limit in one.data.limits.items()}),
-        sentences={model: outcome_sentence(of_model) for model, of_model in runs.items()},
-        tally=tally(verdicts),
-        signs=SIGNS,
+        sentences={model: count_line(of_model) for model, of_model in runs.items()},
+        tally=tally([verdict.outcome for verdict in verdicts]),
+        outcomes=OUTCOMES,
         columns=columns(cards),
         sections=_by_section(matrix(cards)),
         cards=[card for card in cards if card.verdict.outcome != ASIDE],

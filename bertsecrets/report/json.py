@@ -10,7 +10,7 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import FAILURES, FORMAT, VERSION, VerdictsFile
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import run_facts
-from bertsecrets.report.text import outcomes_in_words
+from bertsecrets.report.outcomes import counted
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement
 
@@ -56,7 +56,7 @@ def badge(run: VerdictsFile) -> dict[str, Any]:
     else:
         color = "brightgreen" if "reproduced" in outcomes else "lightgrey"
     decided = [outcome for outcome in outcomes if outcome in ("reproduced", *FAILURES)]
-    message = outcomes_in_words(decided, ("reproduced", "deviates")) + (", incomplete" if broken else "")
+    message = counted(decided) + (", incomplete" if broken else "")
     return {
         "schemaVersion": 1,
         "label": "K19 claims",

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Sequence
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import excerpt
 from bertsecrets.formats import FAILURES, VerdictsFile
+from bertsecrets.report.outcomes import counted
+from bertsecrets.report.tables import table
 from bertsecrets.report.text import (
+    grid_legend,
     grid_rows,
-    outcomes_in_words,
     run_lines,
     seeds_in_words,
     task_title,
@@ -22,7 +24,6 @@ from bertsecrets.texts.tasks import ALL_TASKS
 
 LIMIT = 1_000_000  # bytes; GitHub takes 1 MiB of summary from each step
 LONGEST = 600  # characters of a cell
-MARKS = {"reproduced": "✅", "deviates": "❌", "negligible": "➖", "degenerate": "💥", "inconclusive": "❔"}
 
 
 def prose(words: object, most: int = LONGEST) -> str:
@@ -43,26 +44,14 @@ def code(words: object, most: int = 120) -> str:
     return f"`{excerpt(words, most).replace('`', chr(39)).replace('|', '¦').strip() or '-'}`"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, most_bytes: int | None = None) -> str:
-    """Return a table of cells that are Markdown already; rows beyond the limit are counted in a line below it.
-
-    Args:
-        most_bytes: that the rows may take together.
-    """
-    lines = [_row(header), _row(["---"] * len(header))]
-    size, left_out = 0, 0
-    for row in rows:
-        line = _row(row)
-        size += len(line.encode()) + 1
-        if most_bytes is not None and size > most_bytes:
-            left_out += 1
-        else:
-            lines.append(line)
-    return "\n".join(lines) + (f"\n\nand {left_out} more" if left_out else "")
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+def bounded(header: Sequence[str], rows: Iterable[Sequence[str]], most_bytes: int) -> str:
+    """Return a table of cells that are Markdown already; rows beyond the limit are counted in a line below it."""
+    every, size = list(rows), 0
+    for count, row in enumerate(every):
+        size += len(table(row, [], "markdown").split("\n", 1)[0].encode()) + 1
+        if size > most_bytes:
+            return f"{table(header, every[:count], 'markdown')}\n\nand {len(every) - count} more"
+    return table(header, every, "markdown")
 
 
 def details(summary: str, content: str) -> str:
@@ -79,12 +68,11 @@ def summary(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
     Args:
         run: the same verdicts as data.
     """
-    outcomes = [verdict.outcome for verdict in verdicts]
     failed = [verdict for verdict in verdicts if verdict.outcome in FAILURES]
     unexpected = sorted(failed, key=lambda verdict: (verdict.known_deviation, FAILURES.index(verdict.outcome)))
     together = run_lines(verdicts, run.settings["judge"]["confidence"])
     parts = [
-        f"## K19 claims: {outcomes_in_words(outcomes, ('reproduced', 'deviates', 'inconclusive'))}",
+        f"## K19 claims: {counted([verdict.outcome for verdict in verdicts])}",
         _about(run),
         f"> [!WARNING]\n> incomplete: {prose(run.incomplete)}" if run.incomplete else "",
         "\n".join(f"- {prose(line)}" for line in together),
@@ -94,7 +82,7 @@ def summary(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
     text = "\n\n".join(filter(None, parts)) + "\n\n"
     header = ("claim", "task", "statement", "published", "band", "observed", "verdict")
     room = LIMIT - len(text.encode()) - 1000
-    rows = table(header, ([prose(cell) for cell in verdict_row(one)] for one in verdicts), most_bytes=room)
+    rows = bounded(header, ([prose(cell) for cell in verdict_row(one)] for one in verdicts), room)
     count = "1 verdict" if len(verdicts) == 1 else f"all {len(verdicts)} verdicts"
     return text + details(count, rows) + "\n"
 
@@ -126,13 +114,13 @@ def _failures(failed: Sequence[Verdict]) -> str:
         paper = published if band in ("", "-") else f"{published}; band {band}"
         rows.append([f"{code(str(verdict.case))} {outcome}", *map(prose, (statement, observed, paper, why))])
     header = ("claim", "statement", "observed", "published", "from what, and why")
-    return f"### What does not hold\n\n{table(header, rows, most_bytes=LIMIT // 3)}"
+    return f"### What does not hold\n\n{bounded(header, rows, LIMIT // 3)}"
 
 
 def _grid(verdicts: Sequence[Verdict]) -> str:
     """Return a table of claims by tasks, with outcome and observed value; empty if there is only one task."""
-    header, *rows = grid_rows(verdicts, MARKS)
+    header, *rows = grid_rows(verdicts)
     if len(header) < 3:
         return ""
-    shown = table(header, ([prose(cell) for cell in row] for row in rows), most_bytes=LIMIT // 3)
-    return f"### Claims by tasks\n\n{shown}\n\n{', '.join(f'{mark} {outcome}' for outcome, mark in MARKS.items())}"
+    shown = bounded(header, ([prose(cell) for cell in row] for row in rows), LIMIT // 3)
+    return f"### Claims by tasks\n\n{shown}\n\n{grid_legend(rows)}"

@@ -1,26 +1,26 @@
 """Verdicts on a terminal or in a log: a table that fits 80 columns, its notes below it, details on request."""
 
-import io
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from string import ascii_lowercase
 from typing import Any
 
-from rich.console import Console, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.color import ColorSystem
+from rich.console import Console
+from rich.style import Style
 
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.report.outcomes import OUTCOMES, label
+from bertsecrets.report.tables import GAP, fold, sectioned, table
 from bertsecrets.report.text import (
-    MARKS,
     cite,
     claim_name,
     count_line,
     describe,
+    grid_legend,
     grid_rows,
     last_ones,
     observed_lines,
@@ -32,53 +32,49 @@ from bertsecrets.report.text import (
 from bertsecrets.texts.tasks import TASKS
 
 HEADER = ("id", "task", "published", "observed", "verdict")
-GAP = 2  # between columns
 TASKS_WIDTH = 16  # of the column of a claim's tasks, at most
 NARROWEST = 80  # columns; also those of a file or a pipe
-SIGNS = {  # before the outcome's word, so that a column of them is read at a glance
-    "reproduced": "+",
-    "deviates": "-",
-    "negligible": "~",
-    "inconclusive": "?",
-    "degenerate": "x",
-    "not measured": "!",
-    "not applicable": ".",
-}
-STYLES = {
-    "reproduced": "green",
-    "deviates": "red",
-    "negligible": "yellow",
-    "inconclusive": "cyan",
-    "degenerate": "bold red",
-    "not measured": "magenta",
-    "not applicable": "dim",
-}
+LONGEST = max(map(len, map(label, OUTCOMES)))
 LETTERS = [*ascii_lowercase, *map("".join, product(ascii_lowercase, repeat=2))]  # of the notes
 UNITS = {"percent": "%"}  # shorter
 
 
 @dataclass(frozen=True)
 class Screen:
-    """What a table is shown on: its columns, and whether it has colours."""
+    """The output device of a table: its width, and whether it has colours."""
 
     width: int = NARROWEST
     colour: bool = False
 
     @classmethod
     def of(cls, stream: Any) -> "Screen":
-        """Return what a stream shows: a terminal its own width and, unless NO_COLOR is set, colours; a file neither."""
+        """Return the screen behind a stream: a file has 80 columns and no colours, and NO_COLOR is respected."""
         console = Console(file=stream)
         if not console.is_terminal:
             return cls()
         return cls(max(NARROWEST, console.width), console.color_system is not None and not console.no_color)
 
+    def paint(self, text: str, style: str) -> str:
+        """Return a text in a style of rich, line by line; unchanged without colours."""
+        if not self.colour or not text:
+            return text
+        drawn = Style.parse(style)
+        return "\n".join(drawn.render(line, color_system=ColorSystem.STANDARD) for line in text.split("\n"))
+
+    def sections(self, header: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
+        """Return a table whose rows stand under the title of their section of the paper."""
+        sections: dict[str, list[Sequence[str]]] = {}
+        for title, cells in rows:
+            sections.setdefault(self.paint(title, "bold"), []).append(cells)
+        first, rest = sectioned(header, sections).split("\n", 1)
+        return f"{self.paint(first, 'bold')}\n{rest}"
+
 
 def verdict_table(verdicts: Sequence[Verdict], screen: Screen | None = None, *, verbose: bool = False) -> str:
-    """Return verdicts as a table, by section of the paper; below it its notes, tasks side by side if there are several,
-    and a count of the outcomes.
+    """Return verdicts as a table by section of the paper, with notes, a grid by task and a count of the outcomes.
 
     Args:
-        verbose: all that is known of each verdict comes first.
+        verbose: put everything known about each verdict first.
     """
     screen = screen or Screen()
     verdicts = sorted(verdicts, key=lambda verdict: verdict.case.claim.family)
@@ -97,45 +93,40 @@ def claim_table(
     kept: Sequence[Sequence[dict[str, Any]]] = (),
     verbose: bool = False,
 ) -> str:
-    """Return a table of claims, by section of the paper: tasks, statement and what is known of each.
+    """Return a table of claims by section of the paper: tasks, statement and what is known about each.
 
     Args:
-        model: only its known outcomes are shown.
+        model: show the known outcomes of this model only.
         kept: for each claim, its verdicts in a store (`store.verdicts`).
-        verbose: also say of each claim its source, what measures it, and that nothing is known; name all tasks.
+        verbose: add the source and the measure of each claim, and name all tasks.
     """
     screen = screen or Screen()
-    sections: dict[str, list[list[Text]]] = {}
-    for claim, of_claim in zip(claims, kept or [[]] * len(claims), strict=True):
-        cells = _claim_cells(claim, model, of_claim, verbose=verbose)
-        sections.setdefault(section_title(claim), []).append(cells)
-    rows = [cells for part in sections.values() for cells in part]
-    names, tasks = (max(len(cells[place].plain) for cells in rows) for place in (0, 1))
-    tasks = min(tasks, TASKS_WIDTH)
-    widths = [names, tasks, screen.width - names - tasks - 2 * GAP]
-    shown: list[RenderableType] = [_rows([("id", "tasks", "claim")], widths, GAP, style="bold"), "─" * screen.width]
-    for title, of_section in sections.items():
-        shown += [Text(title, style="bold"), _rows(of_section, widths, GAP), ""]
-    return _rendered(shown, screen)
+    cells = [_claim_cells(claim, model, known, verbose=verbose)
+             for claim, known in zip(claims, kept or [[]] * len(claims), strict=True)]  # fmt: skip
+    names = max(len(name) for name, *_ in cells)
+    tasks = min(TASKS_WIDTH, max(len(titles) for _, titles, *_ in cells))
+    room = screen.width - names - tasks - 2 * GAP
+    rows = []
+    for claim, (name, titles, statement, more) in zip(claims, cells, strict=True):
+        lines = filter(None, (fold(statement, room, 0), screen.paint(fold(more, room, 0), "dim")))
+        rows.append((section_title(claim), [name, fold(titles, tasks, 0), "\n".join(lines)]))
+    return screen.sections(("id", "tasks", "claim"), rows)
 
 
-def _claim_cells(claim: Claim, model: str | None, kept: Sequence[dict[str, Any]], *, verbose: bool) -> list[Text]:
-    """Return one claim as the cells of a table."""
+def _claim_cells(claim: Claim, model: str | None, kept: Sequence[dict[str, Any]], *, verbose: bool) -> tuple[str, ...]:
+    """Return a claim's name, tasks and statement, and more about it in lines."""
     tasks = ", ".join(task_title(name) for name in claim.tasks)
     known = status(claim, model)
     more = [f"{cite(claim.source)}; {claim.measure}, {claim.quantity}"] if verbose and claim.implemented else []
     more += [known] if verbose or known != "unknown" else []
     more += [line] if (line := last_ones(kept)) else []
-    return [
-        Text(claim_name(claim)),
-        Text(tasks if verbose or len(claim.tasks) < len(TASKS) else f"each of {len(TASKS)}"),
-        Text(claim.statement).append("".join(f"\n{one}" for one in more), style="dim"),
-    ]
+    shown = tasks if verbose or len(claim.tasks) < len(TASKS) else f"each of {len(TASKS)}"
+    return claim_name(claim), shown, claim.statement, "\n".join(more)
 
 
 def verdict_line(verdict: Verdict) -> str:
     """Return a verdict in one line."""
-    parts = [f"{verdict.case}: {SIGNS[verdict.outcome]} {verdict.outcome}"]
+    parts = [f"{verdict.case}: {label(verdict.outcome)}"]
     if verdict.observed is not None:
         parts.append(f"{', '.join(observed_lines(verdict))} {UNITS.get(verdict.unit, verdict.unit)}")
         parts.append(f"{len(verdict.seeds)} seed{'s' if len(verdict.seeds) > 1 else ''}")
@@ -143,71 +134,50 @@ def verdict_line(verdict: Verdict) -> str:
 
 
 def task_grid(verdicts: Sequence[Verdict], screen: Screen | None = None) -> str:
-    """Return a table of claims by tasks, with outcome and observed value; empty if there is only one task.
-
-    Claims that do not apply or were not measured are left out, and so are those of all tasks together.
-    """
-    header, *rows = grid_rows(verdicts, MARKS)
+    """Return a table of claims by tasks, with outcome and observed value; empty if there is only one task."""
+    screen = screen or Screen()
+    header, *rows = grid_rows(verdicts)
     if len(header) < 3:
         return ""
-    styles = {mark: STYLES[outcome] for outcome, mark in MARKS.items()}
-    cells = [[Text(name), *(Text(cell, style=styles.get(cell[:1], "")) for cell in row)] for name, *row in rows]
-    widths = [max(len(line[column].plain) for line in [[*map(Text, header)], *cells]) for column in range(len(header))]
-    marks = ", ".join(f"{mark} {outcome}" for outcome, mark in MARKS.items())
-    screen = screen or Screen()
-    gap = GAP if sum(widths) + GAP * (len(widths) - 1) <= screen.width else 1
-    rule = "─" * (sum(widths) + gap * (len(widths) - 1))
-    shown = (_rows([header], widths, gap, style="bold"), rule, _rows(cells, widths, gap))
-    return f"{_rendered(shown, screen)}\n{marks}"
+    if len(table(header, rows).split("\n", 2)[1]) > screen.width:
+        rows = [[cell.replace(" ", "") for cell in row] for row in rows]
+    styles = {look.sign: look.style for look in OUTCOMES.values()}
+    painted = [
+        [name, *(screen.paint(cell, styles[cell[0]]) if cell else "" for cell in cells)] for name, *cells in rows
+    ]
+    first, *lines = table(header, painted).splitlines()
+    return "\n".join([screen.paint(first, "bold"), *lines, grid_legend(rows)])
 
 
 def _table(verdicts: Sequence[Verdict], notes: Mapping[str, str], screen: Screen) -> str:
-    """Return the rows, each section under its heading."""
-    sections: dict[str, list[list[Text]]] = {}
-    for verdict in verdicts:
-        sections.setdefault(section_title(verdict.case.claim), []).append(_cells(verdict, notes))
-    every = [[*map(Text, HEADER)], *(cells for of_section in sections.values() for cells in of_section)]
-    widths = _widths(every, screen.width - GAP * (len(HEADER) - 1))
-    rule = "─" * (sum(widths) + GAP * (len(HEADER) - 1))
-    shown: list[RenderableType] = [_rows([HEADER], widths, GAP, style="bold"), rule]
-    for title, cells in sections.items():
-        shown += [Text(title, style="bold"), _rows(cells, widths, GAP), ""]
-    return _rendered(shown, screen)
+    """Return the rows, folded in the last two columns if they are too wide together."""
+    cells = [_cells(verdict, notes) for verdict in verdicts]
+    *first, observed, verdict = (
+        max(len(line) for row in (HEADER, *cells) for line in row[place].split("\n")) for place in range(len(HEADER))
+    )
+    room = screen.width - GAP * (len(HEADER) - 1) - sum(first)
+    verdict = min(verdict, max(LONGEST, room - observed))
+    rows = []
+    for one, row in zip(verdicts, cells, strict=True):
+        *others, value, said = row
+        word = label(one.outcome)
+        said = screen.paint(word, OUTCOMES[one.outcome].style) + fold(said, verdict, 0).removeprefix(word)
+        rows.append((section_title(one.case.claim), [*others, fold(value, min(observed, room - verdict), 0), said]))
+    return screen.sections(HEADER, rows)
 
 
-def _widths(rows: Sequence[Sequence[Text]], most: int) -> list[int]:
-    """Return the columns' widths: those of their contents, but what is too wide together is folded in the last two."""
-    wide = [max(len(line) for row in rows for line in row[place].plain.split("\n")) for place in range(len(HEADER))]
-    *first, observed, verdict = wide
-    room = most - sum(first)
-    verdict = min(verdict, max(len("? not applicable"), room - observed))
-    return [*first, min(observed, room - verdict), verdict]
-
-
-def _rows(rows: Iterable[Iterable[str | Text]], widths: Sequence[int], gap: int, *, style: str = "") -> Table:
-    """Return rows whose columns have widths, so that those of several tables stand under each other."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, gap, 0, 0))
-    for width in widths:
-        table.add_column(width=width, style=style)
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _cells(verdict: Verdict, notes: Mapping[str, str]) -> list[Text]:
+def _cells(verdict: Verdict, notes: Mapping[str, str]) -> list[str]:
     """Return one verdict as the cells of `HEADER`."""
-    case, outcome = verdict.case, verdict.outcome
+    case = verdict.case
     unit = UNITS.get(verdict.unit, verdict.unit)
-    published = "-" if case.figure.published is None else format_number(case.figure.published)
     observed = [f"{line} {unit}" if verdict.observed is not None else line for line in observed_lines(verdict)]
     letters = ",".join(letter for note, letter in notes.items() if note in _own(verdict))
-    word = Text(f"{SIGNS[outcome]} {outcome}", style=STYLES[outcome])
     return [
-        Text(claim_name(case.claim)),
-        Text(task_title(case.task)),
-        Text(published),
-        Text("\n".join(observed)),
-        word.append(f" {letters}", style="not bold default") if letters else word,
+        claim_name(case.claim),
+        task_title(case.task),
+        "-" if case.figure.published is None else format_number(case.figure.published),
+        "\n".join(observed),
+        f"{label(verdict.outcome)} {letters}".rstrip(),
     ]
 
 
@@ -237,29 +207,3 @@ def _legend(shared: Sequence[str], notes: Mapping[str, str], screen: Screen) -> 
         yield fold(f"  all: {'; '.join(shared)}", screen.width, 7)
     for note, letter in notes.items():
         yield fold(f"  {letter:>3}: {note}", screen.width, 7)
-
-
-def fold(text: str, width: int, indent: int = 2) -> str:
-    """Return a text in lines of a width; what is folded of a line is indented."""
-    wrapped = (
-        textwrap.wrap(line, width, subsequent_indent=" " * indent, break_on_hyphens=False) for line in text.splitlines()
-    )
-    return "\n".join(line for lines in wrapped for line in lines)
-
-
-def _rendered(shown: Iterable[RenderableType], screen: Screen) -> str:
-    """Return tables and lines as text, with colours as a terminal reads them if the screen has any."""
-    console = Console(
-        file=io.StringIO(),
-        width=screen.width,
-        force_terminal=screen.colour,
-        color_system="standard" if screen.colour else None,
-        no_color=not screen.colour,
-        highlight=False,
-        emoji=False,
-        markup=False,
-    )
-    with console.capture() as captured:
-        for one in shown:
-            console.print(one)
-    return "\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))

@@ -1,7 +1,7 @@
 """All wording of verdicts and claims: lines, tables for the terminal, the message of a failing benchmark."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,20 +10,10 @@ from bertsecrets.claims.many import OverTasks, Together, over_tasks, together
 from bertsecrets.claims.readings import in_figures, under_readings
 from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.formats import FAILURES, Outcome
+from bertsecrets.formats import FAILURES
+from bertsecrets.report.outcomes import OUTCOMES, counted, label
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
-MARKS = {"reproduced": "R", "deviates": "D", "negligible": "n", "inconclusive": "i", "degenerate": "x"}
-ALWAYS = ("reproduced", "deviates", "inconclusive", "not applicable")  # are counted even if there are none
-SAID = {  # of one claim, and of several
-    "reproduced": ("holds", "hold"),
-    "deviates": ("deviates", "deviate"),
-    "negligible": ("is negligible", "are negligible"),
-    "degenerate": ("is degenerate", "are degenerate"),
-    "inconclusive": ("is not decided", "are not decided"),
-    "not measured": ("is not measured", "are not measured"),
-    "not applicable": ("does not apply", "do not apply"),
-}
 SECTIONS = {  # of K19, and what goes beyond it, by the letters of claims' ids
     "A": "4.1 Attention patterns",
     "B": "4.2 Frame-semantic heads",
@@ -189,53 +179,32 @@ def task_title(name: str) -> str:
     return name if name == ALL_TASKS else TASKS[name].title
 
 
-def grid_rows(verdicts: Sequence[Verdict], marks: Mapping[str, str]) -> list[list[str]]:
-    """Return a table of claims by tasks with a mark for each outcome and the observed value; its first row is a header.
+def grid_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
+    """Return claims by tasks, each cell with the sign of its outcome and the observed value; the first row is a header.
 
-    Outcomes without a mark are left out, and so are claims of all tasks together.
+    Claims across all tasks are left out, and so is what was not judged.
     """
     cells: dict[str, dict[str, str]] = {}
     for verdict in verdicts:
         claim, name = verdict.case.claim, verdict.case.task
-        if verdict.outcome in marks and name in TASKS:
-            cells.setdefault(claim_name(claim), {})[name] = (
-                f"{marks[verdict.outcome]} {format_number(verdict.observed)}"
-            )
+        if name in TASKS and verdict.outcome not in ("not applicable", "not measured"):
+            sign = OUTCOMES[verdict.outcome].sign
+            cells.setdefault(claim_name(claim), {})[name] = f"{sign} {format_number(verdict.observed)}"
     names = [name for name in TASKS if any(name in row for row in cells.values())]
     rows = [[claim, *(row.get(name, "") for name in names)] for claim, row in cells.items()]
     return [["id", *map(task_title, names)], *rows]
 
 
-def count_line(verdicts: Iterable[Verdict]) -> str:
-    """Return the number of claims with each outcome, in one line."""
-    outcomes = [verdict.outcome for verdict in verdicts]
-    shown = [outcome for outcome in get_args(Outcome) if outcome in ALWAYS or outcome in outcomes]
-    parts = [f"{outcomes.count(outcome)} {outcome}" for outcome in shown]
-    return f"{len(outcomes)} claim{'' if len(outcomes) == 1 else 's'}: {', '.join(parts)}"
+def grid_legend(rows: Sequence[Sequence[str]]) -> str:
+    """Return what the signs in the rows of a grid mean."""
+    signs = {cell[:1] for row in rows for cell in row[1:]}
+    return ", ".join(label(outcome) for outcome, look in OUTCOMES.items() if look.sign in signs)
 
 
-def outcomes_in_words(outcomes: Sequence[str], always: Collection[str] = ()) -> str:
-    """Return how many claims have each outcome, in words, the most important first.
-
-    Args:
-        always: outcomes that are named even if no claim has them.
-
-    >>> outcomes_in_words(["reproduced", "deviates", "reproduced"])
-    '2 hold, 1 deviates'
-    """
-    counts = {outcome: outcomes.count(outcome) for outcome in SAID}
-    named = {outcome: count for outcome, count in counts.items() if count or outcome in always}
-    return ", ".join(f"{count} {SAID[outcome][count != 1]}" for outcome, count in named.items())
-
-
-def outcome_sentence(verdicts: Sequence[Verdict]) -> str:
-    """Return what became of the claims of a run, in one sentence."""
-    outcomes = [verdict.outcome for verdict in verdicts]
-    aside = outcomes.count("not applicable")
-    asked = [outcome for outcome in outcomes if outcome != "not applicable"]
-    found = outcomes_in_words(asked, ("reproduced", "deviates"))
-    rest = f"; {outcomes_in_words(['not applicable'] * aside)} to this model" if aside else ""
-    return f"Of {len(asked)} claim{'' if len(asked) == 1 else 's'}, {found}{rest}."
+def count_line(verdicts: Sequence[Verdict]) -> str:
+    """Return how many claims have each outcome, in one line."""
+    number = len(verdicts)
+    return f"{number} claim{'' if number == 1 else 's'}: {counted([verdict.outcome for verdict in verdicts])}"
 
 
 def seeds_in_words(seeds: Iterable[int]) -> str:

@@ -22,7 +22,7 @@ from bertsecrets.cli.main import main
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.attention_change import AttentionChange
 from bertsecrets.measures.scores import Scores
-from bertsecrets.report.terminal import SIGNS
+from bertsecrets.report.outcomes import label
 from bertsecrets.store.measurements import keep
 from bertsecrets.types import Subject
 
@@ -127,7 +127,7 @@ def test_what_the_store_has_is_judged_and_told_before_anything_is_measured(repor
         code, errors, verdicts = report("--task", "rte", "--claim", "C2", "--claim", "D2-rte")
     assert code == 130
     assert list(verdicts) == ["D2-rte"]
-    assert f"bertsecrets: D2-rte: {SIGNS[verdicts['D2-rte']['verdict']]} {verdicts['D2-rte']['verdict']}" in errors
+    assert f"bertsecrets: D2-rte: {label(verdicts['D2-rte']['verdict'])}" in errors
     assert list(report("--task", "rte", "--claim", "C2", "--claim", "D2-rte")[2]) == ["C2-rte", "D2-rte"]
 
 

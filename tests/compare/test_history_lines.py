@@ -18,8 +18,8 @@ def test_a_step_is_marked_and_told_in_a_sentence():
     heading, columns, _, first, second, told = "\n".join(history_lines([FIRST, SECOND])).splitlines()
     assert heading == "E1-rte on RTE, minilm, in depth"
     assert columns.split() == ["date", "commit", "seeds", "observed", "verdict", "-0.07", "0.01"]
-    assert "2026-11-02 10:00  abc1234   1-3      -0.062 [-0.07, -0.05]  deviates, 3 times, last 2026-11-04" in first
-    assert "2026-11-09 10:30  def5678+  1-3      -0.021 [-0.03, 0.01]   inconclusive, stepped" in second
+    assert "2026-11-02 10:00  abc1234   1-3    -0.062 [-0.07, -0.05]  deviates, 3 times, last 2026-11-04" in first
+    assert "2026-11-09 10:30  def5678+  1-3    -0.021 [-0.03, 0.01]   inconclusive, stepped" in second
     assert told == (
         "stepped between 2026-11-02 10:00 (abc1234) and 2026-11-09 10:30 (def5678+): -0.062 to -0.021; "
         "commit abc1234 -> def5678 (modified), transformers 5.1 -> 5.2"

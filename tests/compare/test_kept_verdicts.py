@@ -240,8 +240,8 @@ def test_several_tasks_stand_side_by_side():
     verdicts = [judged(of_id("D2-rte"), tuned, plain), judged(of_id("D2-sst2"), *other)]
     grid = task_grid(verdicts).splitlines()
     assert grid[0].split() == ["id", "SST-2", "RTE"]
-    assert grid[2].split() == ["D2", "D", "-100.0", "R", "100.0"]
-    assert grid[-1] == "R reproduced, D deviates, n negligible, i inconclusive, x degenerate"
+    assert grid[2].split() == ["D2", "✗", "-100.0", "✓", "100.0"]
+    assert grid[-1] == "✓ reproduced, ✗ deviates"
     assert "\n".join(grid) in verdict_table(verdicts)
     assert all(len(line) <= 80 for line in grid)
     assert task_grid(verdicts[:1]) == ""  # one task has its table

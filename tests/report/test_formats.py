@@ -86,11 +86,11 @@ def test_a_kept_verdict_is_one_of_the_format(check, tmp_path):
 
 def test_a_badge_counts_what_holds_and_what_does_not():
     assert badge(filed([beats("D2-rte", 80, 20), beats("D2-sst2", 20, 80)])) == {
-        "schemaVersion": 1, "label": "K19 claims", "message": "1 holds, 1 deviates", "color": "red",
+        "schemaVersion": 1, "label": "K19 claims", "message": "1 reproduced, 1 deviates", "color": "red",
     }  # fmt: skip
     assert badge(filed([beats("D2-rte", 80, 20)]))["color"] == "brightgreen"
     undecided = badge(filed([verdict for verdict in of_every_outcome() if verdict.outcome == "inconclusive"]))
-    assert (undecided["message"], undecided["color"]) == ("0 hold, 0 deviate", "lightgrey")
+    assert (undecided["message"], undecided["color"]) == ("0 reproduced, 0 deviate", "lightgrey")
 
 
 def test_a_known_deviation_is_no_alarm():

@@ -36,8 +36,8 @@ def test_a_summary_begins_with_the_counts_and_what_they_are_about():
         of_every_outcome(), commit="abc", modified=False, made="2026-01-02T03:04:05Z"
     ).splitlines()
     assert heading == (
-        "## K19 claims: 1 holds, 1 deviates, 1 is negligible, 1 is degenerate, 1 is not decided, 1 is not measured, "
-        "1 does not apply"
+        "## K19 claims: 1 reproduced, 1 deviates, 1 negligible, 1 inconclusive, 1 degenerate, 1 not applicable, "
+        "1 not measured"
     )
     assert about.startswith(
         "`m` on RTE, SST-2, QNLI, MNLI-m, seed 1, GLUE's own data, all rows; commit `abc`, bertsecrets "
@@ -98,5 +98,5 @@ def test_a_report_writes_summary_and_badge(capsys, tmp_path):
         capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path / "kept",
         "--markdown", tmp_path / "s.md", "--badge", tmp_path / "b.json",
     )  # fmt: skip
-    assert (tmp_path / "s.md").read_text().startswith("## K19 claims: 1 holds, 0 deviate, 0 are not decided\n")
-    assert '"message": "1 holds, 0 deviate"' in (tmp_path / "b.json").read_text()
+    assert (tmp_path / "s.md").read_text().startswith("## K19 claims: 1 reproduced, 0 deviate\n")
+    assert '"message": "1 reproduced, 0 deviate"' in (tmp_path / "b.json").read_text()

@@ -32,8 +32,7 @@ def visible(html: str) -> str:
 
 def test_the_first_screen_says_what_was_asked_and_what_came_of_it(shown):
     head = unescape(visible(shown[: shown.index('<section id="overview"')]))
-    assert "Of 8 claims, 2 hold, 1 deviates, 1 is negligible, 1 is degenerate, 2 are not decided" in head
-    assert "1 is not measured; 1 does not apply to this model." in head
+    assert "9 claims: 2 reproduced, 1 deviates, 1 negligible, 2 inconclusive, 1 degenerate, 1 not applicable" in head
     for fact in (
         MODEL,
         "RTE, SST-2, QNLI, MNLI-m",
@@ -135,8 +134,8 @@ def test_several_models_stand_side_by_side():
     assert heads == [("sst2", MODEL), ("rte", MODEL), ("rte", "b")]  # of each task, models side by side
     assert len(set(re.findall(r'<details class="card" id="(.*?)"', shown))) == 3
     head = visible(shown[: shown.index('<section id="overview"')])
-    assert "m : Of 2 claims, 1 holds, 1 deviates." in head
-    assert "b : Of 1 claim, 1 holds, 0 deviate; 1 does not apply to this model." in head
+    assert "m : 2 claims: 1 reproduced, 1 deviates" in head
+    assert "b : 2 claims: 1 reproduced, 0 deviate, 1 not applicable" in head
     assert "bertsecrets report --offline --model b --claim C1p-rte" in shown
     assert "<dt>G7-rte<small>b</small></dt>" in shown
     of_figure_5 = shown[shown.index('id="figure-5"') :]

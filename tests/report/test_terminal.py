@@ -9,7 +9,8 @@ from measurements import of_id, scored
 
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.report.terminal import SIGNS, STYLES, Screen, claim_table, verdict_line, verdict_table
+from bertsecrets.report.outcomes import OUTCOMES, label
+from bertsecrets.report.terminal import Screen, claim_table, verdict_line, verdict_table
 from bertsecrets.report.text import SECTIONS, describe
 
 LIMITED = {"limit": 48, "official_data": False}
@@ -44,7 +45,7 @@ def test_everything_fits_eighty_columns_and_uses_more_where_there_are(verdicts):
     assert max(map(len, shown.splitlines())) <= 80
     assert "\x1b" not in shown
     wide = verdict_table(verdicts, Screen(140))
-    assert "0.000123 [-8.04e-05, 0.000212] %  + reproduced" in wide
+    assert "0.000123 [-8.04e-05, 0.000212] %  ✓ reproduced" in wide
     assert max(map(len, wide.splitlines())) <= 140
 
 
@@ -90,8 +91,8 @@ def test_colours_say_nothing_that_words_do_not(verdicts):
     plain = COLOUR.sub("", coloured)
     assert [line.rstrip() for line in plain.splitlines()] == verdict_table(verdicts).splitlines()
     for one in verdicts:
-        assert f"{SIGNS[one.outcome]} {one.outcome}" in plain
-    assert len(set(SIGNS.values())) == len(SIGNS) == len(STYLES)
+        assert label(one.outcome) in plain
+    assert len({look.sign for look in OUTCOMES.values()}) == len(OUTCOMES)
 
 
 def test_details_are_shown_on_request(verdicts):
@@ -152,5 +153,5 @@ def test_details_of_claims_are_shown_on_request():
 
 def test_a_verdict_in_one_line(verdicts):
     lines = [verdict_line(one) for one in verdicts]
-    assert lines[1] == "B1-all: . not applicable"
-    assert lines[2] == "D1-mrpc-untrained-f1: - deviates, 52.7 [-104.6, 104.6] points, 1 seed"
+    assert lines[1] == "B1-all: – not applicable"
+    assert lines[2] == "D1-mrpc-untrained-f1: ✗ deviates, 52.7 [-104.6, 104.6] points, 1 seed"

@@ -84,7 +84,7 @@ def test_programs_and_readers_are_told_the_same(run):
 def test_every_outcome_is_counted_in_one_order(run):
     extra = [verdict("C2-mrpc", "negligible", 0.01, 1.0), verdict("C4-rte", "not applicable")]
     assert count_line([*extra, *run]) == (
-        "9 claims: 3 reproduced, 2 deviates, 1 negligible, 1 inconclusive, 1 degenerate, 1 not applicable"
+        "9 claims: 3 reproduced, 2 deviate, 1 negligible, 1 inconclusive, 1 degenerate, 1 not applicable"
     )
 
 

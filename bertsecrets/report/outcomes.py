@@ -1,0 +1,108 @@
+"""How the outcomes of claims are reported: one table of their signs, colours, plurals and meanings."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from bertsecrets.formats import Outcome
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one outcome is reported.
+
+    Attributes:
+        sign: one character, so that the outcome is legible without colours.
+        style: of the terminal, as rich names it.
+        tint: background on the page, in light and dark mode.
+        ink: text colour on the page, in light and dark mode.
+        meaning: for the legend.
+        plural: if it differs from the outcome.
+    """
+
+    sign: str
+    style: str
+    tint: tuple[str, str]
+    ink: tuple[str, str]
+    meaning: str
+    plural: str = ""
+
+
+OUTCOMES: dict[Outcome, Look] = {  # in the order of every report
+    "reproduced": Look(
+        "✓",
+        "green",
+        ("#d9eeea", "#123f39"),
+        ("#0a574d", "#93ddcf"),
+        "The claim holds for this model and its training procedure, not just for one run.",
+    ),
+    "deviates": Look(
+        "✗",
+        "red",
+        ("#fbe1d1", "#55280f"),
+        ("#8a3005", "#ffb48c"),
+        "The data contradict the claim, or the effect is far smaller than the published one.",
+        plural="deviate",
+    ),
+    "negligible": Look(
+        "≈",
+        "yellow",
+        ("#fbeec4", "#473a0c"),
+        ("#694e00", "#efd078"),
+        "The effect is too small to matter.",
+    ),
+    "inconclusive": Look(
+        "?",
+        "cyan",
+        ("#eceef1", "#292e35"),
+        ("#4b535d", "#bac1ca"),
+        "Not enough evidence either way: too few examples or too few seeds. The card says which.",
+    ),
+    "degenerate": Look(
+        "⊘",
+        "bold red",
+        ("#ece1f5", "#3a2650"),
+        ("#5b2a8a", "#d8b7f2"),
+        "The model has collapsed, so its results are not evidence for or against any claim.",
+    ),
+    "not applicable": Look(
+        "–",
+        "dim",
+        ("transparent", "transparent"),
+        ("#59616c", "#a3abb6"),
+        "The claim needs something that the model does not have, such as layer 7 of a 6-layer model.",
+    ),
+    "not measured": Look(
+        "!",
+        "magenta",
+        ("#fadee7", "#4f1c2e"),
+        ("#881641", "#f6a8c2"),
+        "An input of this claim is wrong; the card says what.",
+    ),
+}
+
+
+def label(outcome: Outcome) -> str:
+    """Return an outcome with its sign.
+
+    >>> label("deviates")
+    '✗ deviates'
+    """
+    return f"{OUTCOMES[outcome].sign} {outcome}"
+
+
+def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, int]:
+    """Return how many claims have each outcome, in the order of `OUTCOMES`, without zeros except those in `always`."""
+    counts = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
+    return {outcome: count for outcome, count in counts.items() if count or outcome in always}
+
+
+def counted(outcomes: Sequence[str]) -> str:
+    """Return how many claims have each outcome, as text.
+
+    >>> counted(["reproduced", "inconclusive", "reproduced"])
+    '2 reproduced, 0 deviate, 1 inconclusive'
+    """
+    counts = tally(outcomes, ("reproduced", "deviates"))
+    return ", ".join(
+        f"{count} {outcome if count == 1 else OUTCOMES[outcome].plural or outcome}" for outcome, count in counts.items()
+    )

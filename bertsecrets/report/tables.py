@@ -1,0 +1,77 @@
+"""Every table of the suite, as text for a terminal, as Markdown or as HTML: all are laid out by tabulate."""
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Literal
+
+from tabulate import Line, TableFormat, tabulate
+
+Format = Literal["text", "markdown", "html"]
+GAP = 2  # columns of a terminal between two columns of a table of text
+
+
+def table(header: Sequence[object], rows: Iterable[Sequence[object]], form: Format = "text") -> str:
+    """Return a table; None is an empty cell.
+
+    Args:
+        rows: cells of Markdown are Markdown already (`markdown.prose`); those of HTML are escaped, unless they are
+            `Markup`. Cells of text may have several lines, and colours.
+    """
+    clean = [[_cell(cell, form) for cell in row] for row in (header, *rows)]
+    if form == "text":
+        first, *rest = tabulate(clean, tablefmt="plain", disable_numparse=True, stralign="left").splitlines()
+        return "\n".join(line.rstrip() for line in (first, "─" * len(first), *rest))
+    return tabulate(clean[1:], clean[0], tablefmt=FORMATS[form], disable_numparse=True, stralign=None)
+
+
+def sectioned(header: Sequence[str], sections: Mapping[str, Sequence[Sequence[str]]]) -> str:
+    """Return a table as text, in which each section of rows has a line with its title above and an empty line below."""
+    rows = [row for of_section in sections.values() for row in of_section]
+    first, rule, *body = table(header, rows).splitlines()
+    lines, rest = [first, rule], iter(body)
+    for title, of_section in sections.items():
+        height = sum(max(cell.count("\n") + 1 for cell in row) for row in of_section)
+        lines += [title, *(next(rest) for _ in range(height)), ""]
+    return "\n".join(lines).rstrip("\n")
+
+
+def fold(text: str, width: int, indent: int = 2) -> str:
+    """Return a text wrapped to a width; continuation lines are indented."""
+    wrapped = (
+        textwrap.wrap(line, width, subsequent_indent=" " * indent, break_on_hyphens=False) for line in text.splitlines()
+    )
+    return "\n".join(line for lines in wrapped for line in lines)
+
+
+def _cell(value: object, form: Format) -> str:
+    if value is None:
+        return ""
+    if form == "html":
+        from markupsafe import escape
+
+        return str(escape(value))
+    return str(value).replace("|", "\\|") if form == "markdown" else str(value)
+
+
+def _markdown_row(cells: Sequence[str], *_: object) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _html_row(header: bool, cells: Sequence[str], *_: object) -> str:
+    first, *others = (cell.strip() for cell in cells)
+    if header:
+        columns = "".join(f'<th scope="col">{cell}</th>' for cell in (first, *others))
+        return f"<thead><tr>{columns}</tr></thead><tbody>"
+    return f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
+
+
+FORMATS = {
+    "markdown": TableFormat(
+        None, lambda widths, _: _markdown_row(["---"] * len(widths)), None, None, _markdown_row, _markdown_row, 0, None
+    ),
+    "html": TableFormat(
+        Line("<table>", "", "", ""), None, None, Line("</tbody></table>", "", "", ""),
+        partial(_html_row, True), partial(_html_row, False), 0, None,
+    ),
+}  # fmt: skip
