@@ -22,7 +22,6 @@ from bertsecrets.store.entries import damage, read_manifest, write_manifest
 from bertsecrets.store.files import digest, guarded_writes, is_whole, signed, whole_folder, write_whole
 from bertsecrets.store.locks import held, held_now, in_use
 from bertsecrets.store.measurements import DAMAGE
-from bertsecrets.store.permissions import make_folders
 
 Compute = Callable[[Sequence[HeadSet], Callable[[float], Any]], Shaped[np.ndarray, " sets *rest"]]
 WAIT = 0.5  # seconds, after which the portions that other processes hold are checked again
@@ -59,7 +58,7 @@ class Grid:
         facts = {"about": about, "size": size, "sets": [label(heads) for heads in sets]}
         mark = digest(facts)
         with guarded_writes(folder):
-            make_folders(folder)
+            folder.mkdir(parents=True, exist_ok=True)
             with held(folder / ".grid.lock", f"the grid {folder.name}"):
                 found = _mark(folder / GRID)
                 if found is None:

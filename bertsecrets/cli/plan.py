@@ -76,7 +76,6 @@ def plan(options: argparse.Namespace) -> None:
     from bertsecrets.jobs.scripts import shell_script, slurm_script
     from bertsecrets.session import Session
     from bertsecrets.store.files import guarded_writes
-    from bertsecrets.store.permissions import make_folders
 
     chosen, _ = selected(options)
     given = with_share(RunOptions.of(options), options.jobs)
@@ -95,7 +94,7 @@ def plan(options: argparse.Namespace) -> None:
     seeds = {one.step.job.subject.seed for one in estimates} if session.adds_seeds else session.seeds
     if options.shell or options.slurm:
         with guarded_writes(given.store_folder):
-            make_folders(given.store_folder)  # its scripts end where they do not see it
+            given.store_folder.mkdir(parents=True, exist_ok=True)  # its scripts end where they do not see it
         gpu = session.resources.device.type == "cuda"
         print(slurm_script(estimates, given, gpu=gpu) if options.slurm else shell_script(estimates, given), end="")
         return

@@ -58,7 +58,7 @@ def ls(options: argparse.Namespace) -> None:
         return
     single = [item for item in held if item.kind not in (PARSES, VERDICTS)]
     rows = [
-        [item.kind, in_bytes(item.bytes), age(item.made), _subject(item), _versions(item), item.path.name[-21:]]
+        [item.kind, in_bytes(item.bytes), age(item.made), _subject(item), _versions(item), item.marks]
         for item in single
     ]
     if rows:

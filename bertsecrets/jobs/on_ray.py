@@ -22,7 +22,6 @@ from bertsecrets.options import RunOptions
 from bertsecrets.provenance import best_device, device_name
 from bertsecrets.session import Session
 from bertsecrets.store.files import guarded_writes
-from bertsecrets.store.permissions import make_folders
 
 RETRIES = 3  # of a job whose machine or process is lost
 ANSWER = 10.0  # seconds in which a cluster must answer
@@ -241,7 +240,7 @@ def _marker(root: Path) -> Iterator[Path]:
     """Yield a small file in the store, by which another machine sees that it has the same one."""
     marker = root.resolve() / f".seen-{uuid.uuid4().hex}"
     with guarded_writes(root):
-        make_folders(root)
+        root.mkdir(parents=True, exist_ok=True)
         marker.touch()
     try:
         yield marker

@@ -15,7 +15,7 @@ from bertsecrets.errors import RunError, UserError, near_matches
 from bertsecrets.hub import Repository
 from bertsecrets.models.families import ALIASES, PINNED, PUBLISHED, own_family
 from bertsecrets.models.packaged import NAMES, packaged_folder
-from bertsecrets.store.exports import checked_manifest, read_own_manifest
+from bertsecrets.store.entries import checked_manifest, read_own_manifest
 from bertsecrets.store.files import digest, file_sha256
 
 # The files that determine the encoder, and those that transformers reads for any of its tokenizers.

@@ -13,7 +13,6 @@ from pathlib import Path
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import MINILM, MPNET, MPNET_PARTS
 from bertsecrets.store.files import file_sha256, guarded_writes, whole_folder
-from bertsecrets.store.permissions import make_folders
 
 NAMES = ("minilm", "mpnet")
 PUBLISHED_AS = {"mpnet": "all-mpnet-base-v2"}  # under another name
@@ -52,7 +51,7 @@ def _mpnet() -> Path:
     for place, (part, sha256) in zip(inputs, MPNET_PARTS.items(), strict=True):
         _check(place, {part: sha256}, "mpnet")
     with guarded_writes(folder):
-        make_folders(folder.parent)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         with whole_folder(folder, replace=True) as temporary:
             _unpack([place / part for place, part in zip(inputs, MPNET_PARTS, strict=True)], temporary)
             _check(temporary, MPNET, "mpnet")

@@ -1,22 +1,21 @@
-"""What a store holds: a list of it, what of it is damaged, and what is no longer needed.
+"""What a store holds, what of it is damaged, and what is no longer needed.
 
-All of it is safe beside running processes: what one of them holds or writes is passed over.
+All of it may run next to other processes: what they use or write is left alone.
 """
 
 import json
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError
-from bertsecrets.store.entries import MARKS, Key, damage
-from bertsecrets.store.files import MANIFEST, REPLACED, UNFINISHED, digest, guarded_writes, is_whole, remove
-from bertsecrets.store.locks import held_now, unused
+from bertsecrets.store.entries import EntryName, Key, damage
+from bertsecrets.store.files import MANIFEST, REPLACED, UNFINISHED, digest, guarded_writes, is_whole, remove_unused
+from bertsecrets.store.locks import unused
 from bertsecrets.store.verdicts import FOLDER as HISTORY
 from bertsecrets.store.verdicts import verdict_files
 
@@ -24,18 +23,16 @@ ENTRIES = ("checkpoints", "measurements")
 GRIDS, PARSES, VERDICTS, TRAINING = "grids", "parses", "verdicts", "training"
 KINDS = (*ENTRIES, GRIDS, TRAINING, PARSES, VERDICTS)
 DAMAGED = ".damaged"
-LEFT = re.compile(rf"\..+(\.[a-z0-9_]{{8}}({re.escape(UNFINISHED)})?|{re.escape(REPLACED)})")  # by a killed process
+LEFT = re.compile(rf"\..+(\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}|{re.escape(REPLACED)})")  # by a killed process
 EARLIER = "made by an earlier version of bertsecrets"
 ABANDONED = 30  # days after which the saved state of a training that nobody has finished is no longer needed
 
-Older = Callable[
-    [str, dict[str, Any]], str | None
-]  # why a kind of thing with this manifest is older than what runs now
+Older = Callable[[str, dict[str, Any]], str | None]  # says why something of this kind and manifest is outdated
 
 
 @dataclass(frozen=True)
 class Item:
-    """One thing in a store. `manifest` is empty where it has none that can be read."""
+    """One thing in a store. `manifest` is empty if it has none, or an unreadable one."""
 
     path: Path
     kind: str
@@ -45,11 +42,17 @@ class Item:
 
     @property
     def subject(self) -> str:
-        """The readable part of its name; of a verdict, that of its series."""
+        """The readable part of its name; of a verdict, the name of its series."""
         if self.path.parent.parent.name == HISTORY:
             return self.path.parent.name
-        name = MARKS.sub("", self.path.stem if self.path.is_file() else self.path.name)
-        return name.rstrip("-")
+        name = EntryName.parse(self.path)
+        return name.readable if name else self.path.stem
+
+    @property
+    def marks(self) -> str:
+        """The digests in its name; the name itself if it has none."""
+        name = EntryName.parse(self.path)
+        return name.marks if name else self.path.name
 
     @property
     def key(self) -> Key | None:
@@ -63,41 +66,30 @@ class Item:
 
     @property
     def earlier(self) -> bool:
-        """Whether it is an entry as earlier versions wrote it, which is never used any more."""
+        """Whether an earlier version wrote it, whose entries are no longer used."""
         return "settings" in self.manifest and not {"key", "sha256"} & self.manifest.keys()
 
 
 @dataclass(frozen=True)
 class Unneeded:
-    """Something that can be removed from a store, and why; `lock` is held meanwhile, if there is one."""
+    """Something that can be deleted from a store, and why."""
 
     path: Path
     bytes: int
     reason: str
-    lock: Path | None = None
 
     def remove(self) -> bool:
-        """Remove it unless a running process uses it; returns whether it is gone.
+        """Delete it unless a running process uses it; returns whether it is gone.
 
         Raises:
-            UserError: it cannot be removed.
+            UserError: it cannot be deleted.
         """
-        with guarded_writes(self.path), ExitStack() as stack:
-            if self.lock is not None and not stack.enter_context(held_now(self.lock)):
-                return False
-            if not stack.enter_context(unused(self.path)):
-                return False
-            if not self.path.name.startswith("."):  # a process that is killed now leaves nothing half
-                hidden = self.path.with_name(f".{self.path.name}.removed_{UNFINISHED}")
-                remove(hidden)
-                remove(self.path.rename(hidden))
-                return True
-            remove(self.path)
-            return not self.path.exists()
+        with guarded_writes(self.path):
+            return remove_unused(self.path)
 
 
 def items(root: Path) -> list[Item]:
-    """Return everything that a store holds, by kind and name, without what is hidden or damaged.
+    """Return everything that a store holds, by kind and name, except hidden files and damaged copies.
 
     Raises:
         UserError: there is no such folder.
@@ -105,8 +97,8 @@ def items(root: Path) -> list[Item]:
     if not root.is_dir():
         raise UserError(f"no store at {root}: name its folder with --store")
     paths = [(kind, path) for kind in KINDS for path in _paths(root, kind)]
-    found = [_item(kind, path) for kind, path in paths if not path.name.endswith(DAMAGED)]
-    return [item for item in found if item is not None]
+    held = [_item(kind, path) for kind, path in paths if not path.name.endswith(DAMAGED)]
+    return [item for item in held if item is not None]
 
 
 def _paths(root: Path, kind: str) -> list[Path]:
@@ -194,14 +186,14 @@ def _problem(kind: str, path: Path) -> str | None:
 
 
 def unneeded(root: Path, older: Older | None, verdicts: int | None = None) -> list[Unneeded]:
-    """Return what a store no longer needs, besides what running processes use.
+    """Return what a store no longer needs, except what running processes use.
 
-    That is what killed processes left behind, damaged copies, entries that are older than the code or the versions in
-    use, grids whose measurement exists, and states of trainings that are finished or abandoned.
+    These are leftovers of killed processes, damaged copies, entries made by other code or versions than those in use,
+    grids whose measurement exists, and states of trainings that are finished or abandoned.
 
     Args:
-        older: says why something is older than what runs now, by its kind and manifest; None keeps all that is older.
-        verdicts: how many are needed of each claim, task and model, the newest ones; None keeps all.
+        older: says why something is outdated, by its kind and manifest; None keeps everything outdated.
+        verdicts: how many are kept of each claim, task and model, the newest ones; None keeps all.
 
     Raises:
         UserError: there is no such folder.
@@ -221,10 +213,9 @@ def _left(root: Path) -> Iterator[Unneeded]:
     places = [root / kind for kind in KINDS]
     places += [folder for kind in (GRIDS, TRAINING, HISTORY) for folder in (root / kind).glob("[!.]*")]
     for path in sorted(path for place in places for path in place.glob(".*") if LEFT.fullmatch(path.name)):
-        lock = path.parent / f"{path.name[:-9]}.lock"  # of earlier versions, which held it while they wrote
         with unused(path) as free:
             if free:
-                yield Unneeded(path, size(path), "left behind by a killed process", lock if lock.exists() else None)
+                yield Unneeded(path, size(path), "left behind by a killed process")
 
 
 def _damaged(root: Path) -> Iterator[Unneeded]:
@@ -238,11 +229,11 @@ def _older(held: list[Item], older: Older | None) -> Iterator[Unneeded]:
             continue
         reason = EARLIER if item.earlier else older(item.kind, item.manifest)
         if reason:
-            yield Unneeded(item.path, item.bytes, reason, _lock(item.path))
+            yield Unneeded(item.path, item.bytes, reason)
 
 
 def _grids(held: list[Item], older: Older | None) -> Iterator[Unneeded]:
-    measured = {item.path.name[-21:] for item in held if item.kind == "measurements" and damage(item.path) is None}
+    measured = {item.marks for item in held if item.kind == "measurements" and damage(item.path) is None}
     for item in held:
         if item.kind != GRIDS:
             continue
@@ -250,17 +241,17 @@ def _grids(held: list[Item], older: Older | None) -> Iterator[Unneeded]:
             about = json.loads((item.path / "grid.json").read_text(encoding="utf-8"))["about"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             about = {}
-        if item.path.name[-21:] in measured:
+        if item.marks in measured:
             yield Unneeded(item.path, item.bytes, "parts of a finished measurement")
         elif older is not None:
-            own = MARKS.fullmatch(item.path.name[-21:]) and isinstance(about, dict)
+            own = EntryName.parse(item.path) and isinstance(about, dict)
             reason = older(GRIDS, about) if own else EARLIER
             if reason:
                 yield Unneeded(item.path, item.bytes, reason)
 
 
 def _states(held: list[Item]) -> Iterator[Unneeded]:
-    """Yield the states of trainings whose checkpoint exists, or that nobody has gone on with for long."""
+    """Yield the states of trainings whose checkpoint exists, or that were abandoned long ago."""
     whole = [item for item in held if item.kind == "checkpoints" and item.keep == "full"]
     trained = {digest(item.key.as_json()) for item in whole if item.key}
     now = time.time()
@@ -270,9 +261,3 @@ def _states(held: list[Item]) -> Iterator[Unneeded]:
             yield Unneeded(item.path, item.bytes, "the state of a finished training")
         elif item.kind == TRAINING and days > ABANDONED:
             yield Unneeded(item.path, item.bytes, f"the state of a training that was left {days:.0f} days ago")
-
-
-def _lock(entry: Path) -> Path | None:
-    """Return the lock under which an entry is made; None for entries of earlier versions, which nobody makes."""
-    marks = MARKS.fullmatch(entry.name[-21:])
-    return entry.with_name(f".{marks.group()}.lock") if marks else None

@@ -1,14 +1,12 @@
-"""The store of checkpoints and measurements: an entry is complete and undamaged, or it does not exist.
+"""The store: immutable entries, found by the digests of their keys.
 
-An entry is a folder that is found by the digests of its key: of what was asked, and of what computed it. The rest of
-its name is for people. It is written under a temporary name and renamed when it is complete. Its manifest is written
-last, holds the key, lists the sha256 of each file and covers itself; every reader checks it.
+An entry is a folder. It is written once, under a temporary name, and gets its name when it is complete; no file of it
+is ever changed. Its manifest holds the key and the sha256 of each file, and covers itself; every reader checks it.
 """
 
 import json
 import math
 import re
-import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,15 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError
-from bertsecrets.store.files import MANIFEST, digest, file_sha256, guarded_writes, whole_folder, write_whole
+from bertsecrets.store.files import MANIFEST, digest, file_sha256, guarded_writes, remove, whole_folder, write_whole
 from bertsecrets.store.locks import held, left_alone
-from bertsecrets.store.permissions import make_folders
 
-MARKS = re.compile(r"(?P<inputs>[0-9a-f]{12})-(?P<made_by>[0-9a-f]{8})")
+MARKS = re.compile(r"[0-9a-f]{12}-[0-9a-f]{8}")
+# Our manifests have these names. With four of them a manifest counts as ours, so that a damaged one is never taken for
+# that of another tool.
+OURS = frozenset({"kind", "name", "key", "settings", "files", "sha256", "subject", "training"})
 
 
 class DamagedEntryWarning(UserWarning):
-    """A stored entry does not match its manifest; it is recreated, and the old one is kept beside it."""
+    """A stored entry does not match its manifest; it is renamed to `NAME.damaged` and made again."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Key:
 
     @property
     def marks(self) -> str:
-        """The digests by which an entry is found, the last part of its name."""
+        """The digests by which an entry is found: the last part of its name."""
         return f"{digest(self.inputs)[:12]}-{digest(self.made_by)[:8]}"
 
     def as_json(self) -> dict[str, Any]:
@@ -59,18 +59,40 @@ class Key:
 
 
 @dataclass(frozen=True)
+class EntryName:
+    """The name of an entry's folder: a part for people, and the digests of its key (`Key.marks`).
+
+    >>> EntryName.parse(Path("runs/measurements/scores-minilm-rte-0123456789ab-01234567"))
+    EntryName(readable='scores-minilm-rte', marks='0123456789ab-01234567')
+    >>> EntryName.parse(Path("runs/notes"))
+    """
+
+    readable: str
+    marks: str
+
+    @classmethod
+    def parse(cls, path: Path) -> "EntryName | None":
+        """Return the parts of a folder's name; None if it is not that of an entry."""
+        parts = re.fullmatch(rf"(.+)-({MARKS.pattern})", path.name)
+        return cls(*parts.groups()) if parts else None
+
+    def __str__(self) -> str:
+        return f"{self.readable}-{self.marks}"
+
+
+@dataclass(frozen=True)
 class Store:
     """A folder of entries, sorted by kind: `checkpoints` and `measurements`.
 
-    `accept_older` takes entries made by other code, versions or devices where there is none by the present ones.
+    If an entry of a key is missing, `accept_older` takes one that other code, versions or devices made.
     """
 
     root: Path
     accept_older: bool = False
 
     def folder(self, kind: str, name: str, key: Key) -> Path:
-        """Return the folder for a new entry of `key`: <root>/<kind>/<readable name>-<digests of the key>."""
-        return self.root / kind / f"{name.lstrip('.')}-{key.marks}"
+        """Return the folder for a new entry of `key`."""
+        return self.root / kind / str(EntryName(name.lstrip("."), key.marks))
 
     def find(self, kind: str, key: Key) -> Path | None:
         """Return the undamaged entry for `key` (with `accept_older`, else the newest for its inputs), or None."""
@@ -90,15 +112,13 @@ class Store:
         make: Callable[[Path], dict[str, Any]],
         will_do: Callable[[Path], bool] = lambda entry: True,
     ) -> tuple[Path, bool]:
-        """Return the entry for `key` and make it if it does not exist; two processes never make the same one.
+        """Return the entry for `key`, made now if it does not exist; two processes never make the same one.
 
-        An entry that exists is read without writing anything. A damaged one is renamed, and a warning says so.
+        An entry that exists is read without writing anything.
 
         Args:
-            name: the readable part of the name of a new entry.
-            make: fills the folder that it is given, and returns what the manifest records besides the key.
-            will_do: whether an entry that exists is whole enough; one that is not is replaced, as soon as no process
-                reads it any more.
+            name: the readable part of a new entry's name.
+            make: fills the folder that it is given, and returns the facts that the manifest records next to the key.
 
         Returns:
             The entry's folder, and whether it existed before.
@@ -106,15 +126,13 @@ class Store:
         Raises:
             UserError: the disk is full or the store cannot be written.
         """
-        entry = self.find(kind, key)
-        if entry and will_do(entry):
+        if (entry := self.find(kind, key)) and will_do(entry):
             return entry, True
         folder = self.folder(kind, name, key)
         with guarded_writes(self.root):
-            make_folders(folder.parent)
+            folder.parent.mkdir(parents=True, exist_ok=True)
             with held(lock_of(folder), f"the {kind.removesuffix('s')} {name}"):
-                entry = self.find(kind, key)  # another process may have made it
-                if entry and will_do(entry):
+                if (entry := self.find(kind, key)) and will_do(entry):  # made by another process meanwhile
                     return entry, True
                 folder = entry if entry and entry.name.endswith(key.marks) else folder
                 if folder != entry:
@@ -133,17 +151,23 @@ class Store:
     def _older(self, kind: str, key: Key) -> Path | None:
         """Return the newest undamaged entry for the same inputs, whatever made it; None if there is none."""
         inputs = key.as_json()["inputs"]
-        of_inputs = [path for path in self._named(kind, f"{key.marks[:12]}-*") if MARKS.search(path.name[-21:])]
-        whole = [path for path in of_inputs if damage(path) is None]
-        manifests = {path: read_manifest(path) for path in whole}
-        same = [path for path in whole if (own := Key.of_manifest(manifests[path])) and own.inputs == inputs]
-        return max(same, key=lambda path: (manifests[path].get("made", ""), path.name), default=None)
+        found: list[tuple[str, str, Path]] = []
+        for path in self._named(kind, f"{key.marks[:12]}-*"):
+            if EntryName.parse(path) and damage(path) is None:
+                manifest = read_manifest(path)
+                own = Key.of_manifest(manifest)
+                if own and own.inputs == inputs:
+                    found.append((manifest.get("made", ""), path.name, path))
+        return max(found)[-1] if found else None
 
     def _set_aside(self, kind: str, key: Key) -> None:
+        """Rename a damaged entry, and warn."""
         for folder in self._named(kind, key.marks):
-            aside = folder.with_name(f"{folder.name}.damaged")
             problem = damage(folder, key)
-            shutil.rmtree(aside, ignore_errors=True)
+            if problem is None or not folder.is_dir():  # replaced or deleted just now
+                continue
+            aside = folder.with_name(f"{folder.name}.damaged")
+            remove(aside)
             folder.rename(aside)
             warnings.warn(
                 f"stored entry {folder} is damaged ({problem}); it is recreated", DamagedEntryWarning, stacklevel=3
@@ -152,21 +176,18 @@ class Store:
 
 def entries(root: Path) -> Iterator[Path]:
     """Yield the folders of all entries of a store, by kind and name."""
-    for folder in sorted(root.glob("*/[!.]*")):
-        if folder.is_dir() and MARKS.fullmatch(folder.name[-21:]):
-            yield folder
+    yield from (folder for folder in sorted(root.glob("*/[!.]*")) if folder.is_dir() and EntryName.parse(folder))
 
 
 def lock_of(entry: Path) -> Path:
-    """Return the lock under which an entry of a store is made or rewritten."""
-    return entry.with_name(f".{entry.name[-21:]}.lock")
+    """Return the lock under which an entry of a store is made."""
+    name = EntryName.parse(entry)
+    assert name is not None
+    return entry.with_name(f".{name.marks}.lock")
 
 
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
-    """Write the manifest: the given facts, the time, the sha256 of every file in the folder, and that of all this.
-
-    Facts of an entry that is rewritten hold the time at which it was made.
-    """
+    """Write the manifest: the given facts, the time (unless among them), the sha256 of every file, and its own."""
     files = {str(p.relative_to(folder)): file_sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}
     files.pop(MANIFEST, None)
     made = facts.get("made") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -198,33 +219,71 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def damage(folder: Path, key: Key | None = None) -> str | None:
     """Return what is wrong with an entry, or None.
 
-    That is a missing, altered or added file, a manifest that is unreadable or was altered, or the key of another entry.
-    An entry that seems damaged is looked at once more: another process may have replaced it meanwhile.
+    A file is missing, altered or added, the manifest is unreadable or altered, or the key is that of another entry.
 
     Args:
-        key: the key that was asked for; without it, an entry of a store must have the key that its name says.
+        key: the expected key; without it, an entry of a store must have the key that its name says.
     """
-    return _damage(folder, key) and _damage(folder, key)
-
-
-def _damage(folder: Path, key: Key | None) -> str | None:
     try:
         manifest = read_manifest(folder)
     except UserError as error:
         return str(error)
-    own, named = Key.of_manifest(manifest), MARKS.fullmatch(folder.name[-21:])
+    own, name = Key.of_manifest(manifest), EntryName.parse(folder)
     if key is not None and (own is None or own.as_json() != key.as_json()):
         return "it is another entry under this one's name"
-    if named and own is not None and own.marks != named.group():
+    if name and own and own.marks != name.marks:
         return "it is another entry under this one's name"
-    for name, expected in manifest["files"].items():
-        if not (folder / name).is_file():
-            return f"{name} is missing"
-        if file_sha256(folder / name) != expected:
-            return f"{name} has changed"
+    for file, expected in manifest["files"].items():
+        if not (folder / file).is_file():
+            return f"{file} is missing"
+        if file_sha256(folder / file) != expected:
+            return f"{file} has changed"
     held_files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
     added = {str(path) for path in held_files if not path.name.startswith(".")} - {MANIFEST, *manifest["files"]}
     return f"{min(added)} was added" if added else None
+
+
+def checked_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of an exported checkpoint, after comparing all files with it.
+
+    Empty if the folder has none, or that of another tool.
+
+    Raises:
+        UserError: the manifest is damaged, or a file does not match it.
+    """
+    manifest = read_own_manifest(folder)
+    problem = damage(folder) if manifest else None
+    if problem and "sha256" not in manifest and "settings" in manifest:
+        problem = "its manifest is from an earlier version"
+    if problem:
+        raise _refused(folder, problem.removeprefix(f"{folder / MANIFEST}: ").partition(": delete")[0])
+    return manifest
+
+
+def read_own_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of an exported checkpoint; empty if the folder has none, or that of another tool.
+
+    Raises:
+        UserError: it cannot be read as JSON, or is not an object.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UserError(f"cannot read {folder / MANIFEST}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise _refused(folder, f"{MANIFEST} is not valid JSON") from error
+    if not isinstance(manifest, dict):
+        raise _refused(folder, f"{MANIFEST} is not a JSON object")
+    return manifest if len(OURS & manifest.keys()) >= 4 else {}
+
+
+def _refused(folder: Path, problem: str) -> UserError:
+    return UserError(
+        f"{folder} is not as it was written ({problem}): make it again, or delete its {MANIFEST} if it was changed on "
+        "purpose"
+    )
 
 
 def plain_json(data: Any) -> Any:

@@ -1,15 +1,13 @@
 """Files that are written completely or not at all, and their digests; errors of the disk, in one line."""
 
-import ctypes
 import errno
 import functools
 import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-import sys
-import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +17,6 @@ from safetensors import SafetensorError
 
 from bertsecrets.errors import RunError, UserError
 from bertsecrets.store.locks import in_use, unused
-from bertsecrets.store.permissions import file_mode, make_folders, open_up
 
 MANIFEST = "manifest.json"  # in every entry of a store
 UNFINISHED = ".tmp"  # at the end of the name of what is being written
@@ -83,41 +80,53 @@ def is_whole(data: Any) -> bool:
 
 @contextmanager
 def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -> Iterator[Path]:
-    """Yield a temporary folder that becomes `folder` when the block succeeds, and is removed when it fails.
+    """Yield a temporary folder that becomes `folder` if the block succeeds, and is deleted if it fails.
 
-    What processes left behind that were killed while they made this folder is removed.
+    Temporary folders of the same name that killed processes left are deleted.
 
     Args:
-        replace: an earlier `folder` is replaced; otherwise it stays, and OSError is raised, unless it is empty.
-        durable: it also survives a power cut; otherwise only a kill, and is written twice as fast.
+        replace: an earlier `folder` is replaced (an export; entries of a store never are). Otherwise `folder` must be
+            new or empty, or OSError is raised.
+        durable: the result survives a power cut, not only a kill; takes twice as long to write.
     """
-    _put_back(folder)
-    with _temporary(folder, tempfile.mkdtemp) as temporary:
+    with _temporary(folder, Path.mkdir) as temporary:
         yield temporary
-        open_up(temporary)
         for path in (*temporary.rglob("*"), temporary) if durable else ():
             _sync(path)
-        if replace:
-            _replace(temporary, folder)
-        else:
-            temporary.rename(folder)
+        _rename(temporary, folder, replace)
         if durable:
             _sync(folder.parent)
 
 
+def _rename(fresh: Path, folder: Path, replace: bool) -> None:
+    """Rename a complete folder to `folder`; an earlier one is deleted only after that.
+
+    A process killed between the two renames leaves the earlier one as `.NAME.replaced`.
+    """
+    aside = folder.with_name(f".{folder.name}{REPLACED}")
+    if replace and folder.is_dir():
+        remove(aside)
+        with suppress(FileNotFoundError):  # another process is replacing it
+            folder.rename(aside)
+    fresh.rename(folder)
+    if replace:
+        remove(aside)
+
+
 @contextmanager
-def _temporary(target: Path, make: Callable[..., str]) -> Iterator[Path]:
-    """Yield a new file or folder beside `target`, marked as in use; afterwards it is removed, unless it was renamed.
+def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """Yield a new hidden file or folder next to `target`, marked as in use; unless renamed, it is deleted in the end.
 
     Args:
-        make: makes it, under the prefix, with the suffix and in the folder that it is given.
+        make: creates it.
     """
     for path in leftovers(target):
         remove_unused(path)
     while True:
-        path = Path(make(prefix=f".{target.name}.", suffix=UNFINISHED, dir=target.parent))
+        path = target.with_name(f".{target.name}.{secrets.token_hex(4)}{UNFINISHED}")
+        make(path)
         with in_use(path) as there:
-            if there:  # and not taken for a leftover in the moment before it was marked
+            if there:  # no other process took it for a leftover before it was marked
                 try:
                     yield path
                 finally:
@@ -126,7 +135,7 @@ def _temporary(target: Path, make: Callable[..., str]) -> Iterator[Path]:
 
 
 def leftovers(target: Path) -> list[Path]:
-    """Return the temporary files and folders of a file or folder, those in use among them."""
+    """Return the temporary files and folders of a file or folder, including those in use."""
     pattern = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}")
     try:
         return [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
@@ -135,80 +144,25 @@ def leftovers(target: Path) -> list[Path]:
 
 
 def remove_unused(path: Path) -> bool:
-    """Remove a temporary file or folder unless a running process uses it; returns whether it is gone."""
+    """Delete a file or folder unless a running process uses it; returns whether it is gone.
+
+    A folder is hidden first, so that a process killed meanwhile leaves no half of it under its name.
+    """
     with unused(path) as free:
+        if free and not path.name.startswith("."):
+            path = path.rename(path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}"))
         if free:
             remove(path)
     return not os.path.lexists(path)
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder, as far as possible."""
+    """Delete a file or folder, as far as possible."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         with suppress(OSError):
             path.unlink()
-
-
-def _new_file(**name: Any) -> str:
-    handle, path = tempfile.mkstemp(**name)
-    os.close(handle)
-    return path
-
-
-# ---------------------------------------------------------------------- replacing a folder
-
-
-def _replace(fresh: Path, folder: Path) -> None:
-    """Rename `fresh` to `folder`; what was there is then at `fresh`, or gone. At no moment is there no folder.
-
-    Where the system cannot exchange two names, the old folder is put aside for a moment, under a name from which
-    `_put_back` fetches it if this process is killed then.
-    """
-    while True:
-        try:
-            fresh.rename(folder)  # it is new, or empty, or was put aside
-            remove(_aside(folder))
-            return
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-        if _exchange(fresh, folder):
-            return
-        remove(_aside(folder))
-        with suppress(FileNotFoundError):  # another process is replacing it
-            folder.rename(_aside(folder))
-
-
-def _exchange(first: Path, second: Path) -> bool:
-    """Exchange the names of two folders in one step; returns whether system and file system can do that."""
-    if not sys.platform.startswith("linux"):
-        return False
-    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
-    if renameat2 is None:
-        return False
-    if renameat2(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0:
-        return True
-    if ctypes.get_errno() in (errno.EINVAL, errno.ENOSYS, *UNSUPPORTED):
-        return False
-    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(second))
-
-
-def _aside(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}{REPLACED}")
-
-
-def _put_back(folder: Path) -> None:
-    """Give a folder its name back if a process was killed while it replaced it, and remove what it left behind."""
-    aside = _aside(folder)
-    if not aside.is_dir():
-        return
-    if folder.exists():
-        remove(aside)
-    else:
-        aside.rename(folder)
 
 
 def check_free(folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
@@ -224,7 +178,6 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
     named = folder
     with guarded_writes(folder):
         folder = Path(os.path.realpath(folder))
-        _put_back(folder)
         nearest = next(place for place in (folder, *folder.parents) if place.exists())
         if not nearest.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -256,9 +209,14 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
     check_free(folder, ours, more)
     with guarded_writes(folder):
         folder = Path(os.path.realpath(folder))
-        make_folders(folder.parent)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         with whole_folder(folder, replace=True) as temporary:
-            shutil.copytree(source, temporary, dirs_exist_ok=True)
+            for path in sorted(source.rglob("*")):
+                place = temporary / path.relative_to(source)
+                if path.is_dir():
+                    place.mkdir()
+                else:
+                    shutil.copyfile(path, place)  # without its mode, which may be private
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -275,10 +233,9 @@ def write_whole(path: Path, content: str | bytes) -> None:
             path.write_bytes(data)
             return
         target = Path(os.path.realpath(path))
-        make_folders(target.parent)
-        with _temporary(target, _new_file) as temporary:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _temporary(target, Path.touch) as temporary:
             temporary.write_bytes(data)
-            temporary.chmod(file_mode(target.parent))
             _sync(temporary)
             os.replace(temporary, target)
 
@@ -309,7 +266,7 @@ def guarded_writes(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        number = _number(error)
+        number = error.errno
         if number is None or isinstance(error, ConnectionError):
             raise
         advice = {
@@ -330,14 +287,6 @@ def guarded_writes(place: Path) -> Iterator[None]:
         if "os error" not in str(error):
             raise
         raise RunError(f"cannot write {place}: {error}: free some space, or name another place") from error
-
-
-def _number(error: OSError) -> int | None:
-    """Return an error's number; that of `shutil.Error`, which lists several in words, is the first one's."""
-    if isinstance(error, shutil.Error) and error.errno is None:
-        first = re.search(r"\[Errno (\d+)\]", str(error))
-        return int(first[1]) if first else None
-    return error.errno
 
 
 def _is_near(name: str | None, place: Path) -> bool:

@@ -1,7 +1,6 @@
-"""Locks: one process at a time (`held`), and marks on what a running process uses (`in_use`).
+"""Locks: one process at a time makes an entry (`held`), and none deletes what another process uses (`in_use`).
 
-The operating system drops both when a process ends, however it ends. Where a file system has no such locks for folders,
-nothing is taken for unused.
+The operating system releases both when a process ends, however it ends.
 """
 
 import os
@@ -14,28 +13,26 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from bertsecrets.store.permissions import file_mode
-
 try:
     import fcntl
-except ImportError:  # Windows: nothing is marked, so nothing is taken for unused
+except ImportError:  # Windows: nothing can be marked, so nothing that may be in use is deleted
     fcntl = None  # type: ignore[assignment]
 
-FIRST, AGAIN = 5.0, 60.0  # seconds of waiting after which a line says so, and after which it says so again
+FIRST, AGAIN = 5.0, 60.0  # seconds of waiting before the first message, and between later ones
 PAUSE = 0.1  # seconds between two looks at what another process reads
 
 
 @contextmanager
 def held(path: Path, what: str) -> Iterator[None]:
-    """Hold the lock `path`, a file, inside the block; a line on standard error says so when it takes long to get it.
+    """Hold the lock file `path` inside the block; if that takes long, messages on standard error say so.
 
     Args:
-        what: is waited for, for the message: `the checkpoint minilm-rte-pretrained-s1`.
+        what: is locked, for the message: `the checkpoint minilm-rte-pretrained-s1`.
 
     Raises:
         OSError: the file cannot be written.
     """
-    lock = FileLock(path, mode=file_mode(path.parent))
+    lock = FileLock(path)
     patience = FIRST
     while True:
         try:
@@ -44,41 +41,40 @@ def held(path: Path, what: str) -> Iterator[None]:
         except Timeout:
             print(f"bertsecrets: waiting for {what}, which {_holder(path)} holds", file=sys.stderr, flush=True)
             patience = AGAIN
-    try:
-        _sign(path)
+    with _signed(lock, path):
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager
 def held_now(path: Path) -> Iterator[bool]:
-    """Hold the lock `path` inside the block if no other process does; yields whether it is held.
+    """Hold the lock file `path` inside the block unless another process does; yields whether it is held.
 
     Raises:
         OSError: the file cannot be written.
     """
-    lock = FileLock(path, mode=file_mode(path.parent))
+    lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
     except Timeout:
         yield False
         return
-    try:
-        _sign(path)
+    with _signed(lock, path):
         yield True
+
+
+@contextmanager
+def _signed(lock: FileLock, path: Path) -> Iterator[None]:
+    """Write this process into a lock file that it holds, and release the lock at the end of the block."""
+    try:
+        with suppress(OSError):  # a full disk, for instance: the lock holds without it
+            path.write_text(f"process {os.getpid()} on host {socket.gethostname()}", encoding="utf-8")
+        yield
     finally:
         lock.release()
 
 
-def _sign(path: Path) -> None:
-    """Write this process into its lock file."""
-    with suppress(OSError):  # a full disk, for instance: the lock holds without it
-        path.write_text(f"process {os.getpid()} on host {socket.gethostname()}", encoding="utf-8")
-
-
 def _holder(path: Path) -> str:
-    """Return who holds a lock, as far as its file says so."""
+    """Return the process that a lock file names."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -88,34 +84,23 @@ def _holder(path: Path) -> str:
 
 @contextmanager
 def in_use(path: Path) -> Iterator[bool]:
-    """Mark a file or folder as used inside the block; yields whether it was still there."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        yield False
-        return
-    except OSError:  # Windows opens no folders
-        yield path.exists()
-        return
-    try:
-        _lock(handle, exclusive=False)
-        yield _is_at(handle, path)
-    finally:
-        os.close(handle)
+    """Mark a file or folder as used inside the block; yields whether it still exists. Several processes may mark it."""
+    with _opened(path) as handle:
+        if handle is None:  # missing, or on Windows, which opens no folders
+            yield path.exists()
+        else:
+            _lock(handle, exclusive=False)
+            yield _is_at(handle, path)
 
 
 @contextmanager
 def unused(path: Path) -> Iterator[bool]:
-    """Yield whether no process has marked a file or folder as used; inside the block none can."""
-    try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    except OSError:
-        yield False
-        return
-    try:
-        yield _lock(handle, exclusive=True) and _is_at(handle, path)
-    finally:
-        os.close(handle)
+    """Yield whether no process has marked a file or folder; inside the block none can.
+
+    If the file system has no such locks, everything counts as used.
+    """
+    with _opened(path) as handle:
+        yield handle is not None and _lock(handle, exclusive=True) and _is_at(handle, path)
 
 
 @contextmanager
@@ -149,8 +134,21 @@ def left_alone(path: Path, what: str) -> Iterator[None]:
             os.close(handle)
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[int | None]:
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        yield None
+        return
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
 def _lock(handle: int, *, exclusive: bool) -> bool:
-    """Return whether an open file or folder could be locked; to share a lock, the one who removes it is waited for."""
+    """Return whether an open file or folder could be locked; a shared lock waits for the process that deletes it."""
     if fcntl is None:
         return False
     try:

@@ -24,7 +24,6 @@ from bertsecrets.store.entries import finite, plain_json, read_json, write_json
 from bertsecrets.store.files import UNFINISHED, digest, guarded_writes, is_whole, signed
 from bertsecrets.store.locks import held
 from bertsecrets.store.measurements import place_digest
-from bertsecrets.store.permissions import make_folders
 from bertsecrets.types import slug
 
 FOLDER, EARLIER = "history", "verdicts"
@@ -91,7 +90,7 @@ def keep_verdict(
     path = folder / f"{now:%Y%m%dT%H%M%S.%fZ}-{_mark(content)}.json"
     try:
         with guarded_writes(folder):
-            make_folders(folder)
+            folder.mkdir(parents=True, exist_ok=True)
             with held(folder / ".lock", f"the verdicts on {data['id']}"):
                 for unfinished in folder.glob(f".*{UNFINISHED}"):  # of killed processes, since no other writes now
                     unfinished.unlink(missing_ok=True)
