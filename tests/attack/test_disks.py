@@ -125,9 +125,3 @@ def test_what_such_a_store_lacks_is_one_line(filled, tally):
         ended = filled.run(["measure", "scores", "@subject"])
     assert ended.refused, str(ended)
     tally("store that can only be read", 1, 1)
-
-
-def test_whom_the_folder_lets_in_may_read_every_file_of_a_store(filled):
-    filled.put_back("filled")
-    closed = [path for path in filled.work.rglob("*") if path.is_file() and path.stat().st_mode & 0o044 != 0o044]
-    assert closed == []

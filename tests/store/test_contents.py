@@ -17,7 +17,7 @@ from bertsecrets.provenance import TRAINING, made_by
 from bertsecrets.store.contents import ABANDONED
 from bertsecrets.store.entries import Key, Store, write_manifest
 from bertsecrets.store.files import digest, signed, whole_folder, write_whole
-from bertsecrets.store.locks import held
+from bertsecrets.store.locks import in_use
 from bertsecrets.store.verdicts import keep_verdict
 
 SUBJECT = {"model": "m", "task": "rte", "initialisation": "pretrained", "seed": 1}
@@ -143,7 +143,7 @@ def unneeded(root: Path) -> dict[str, Path]:
     damaged = Path(shutil.copytree(of_older, of_older.with_name(of_older.name + ".damaged")))
     killed = [
         root / "checkpoints" / ".m-rte.abcdefgh.tmp",
-        root / "measurements" / ".m-rte.abcdefgh",
+        root / "measurements" / ".m-rte.replaced",
         grid(root, unfinished=True) / ".portion-0000.abcdefgh.tmp",
     ]
     for place in killed:
@@ -197,9 +197,8 @@ def test_gc_keeps_older_ones_when_told(capsys, store):
 
 def test_gc_keeps_its_hands_off_what_runs(capsys, store):
     older = entry(store, "checkpoints", code="other")
-    marks = key("checkpoints", "other").marks
     with (
-        held(older.with_name(f".{marks}.lock"), "x"),
+        in_use(older),
         whole_folder(store / "checkpoints" / "another") as temporary,
     ):
         said = run(capsys, "store", "gc", "--yes", "--store", store)

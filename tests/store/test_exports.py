@@ -8,8 +8,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.loading import open_checkpoint_config
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.session import Session
-from bertsecrets.store.entries import Key, write_manifest
-from bertsecrets.store.exports import checked_manifest, read_own_manifest
+from bertsecrets.store.entries import Key, checked_manifest, read_own_manifest, write_manifest
 from bertsecrets.texts.tasks import task
 
 

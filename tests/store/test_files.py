@@ -3,7 +3,6 @@
 import errno
 import os
 import resource
-import shutil
 import tempfile
 from contextlib import contextmanager
 from functools import partial
@@ -56,14 +55,6 @@ def test_a_copy_on_a_full_disk_is_one_line_and_keeps_the_old_copy(tmp_path):
         copy_whole(tmp_path / "source", tmp_path / "copy", ("weights",))
     assert (tmp_path / "copy" / "weights").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "source"]
-
-
-def test_an_error_of_several_files_is_told_by_the_first_ones():
-    several = shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'"), ("c", "d", "[Errno 13] denied")])
-    with pytest.raises(UserError, match="^cannot write here: no space left"), guarded_writes(Path("here")):
-        raise several
-    with pytest.raises(shutil.Error), guarded_writes(Path("here")):
-        raise shutil.Error("`a` and `b` are the same file")
 
 
 def test_any_other_error_of_the_system_is_told_in_its_words():

@@ -4,7 +4,6 @@ import fcntl
 import os
 import signal
 import socket
-from pathlib import Path
 
 import pytest
 from calls import started
@@ -115,16 +114,3 @@ def test_what_is_gone_is_neither_used_nor_unused(tmp_path):
     with in_use(tmp_path / "none") as there, unused(tmp_path / "none") as free:
         assert not there
         assert not free
-
-
-@pytest.mark.parametrize(("folder", "file"), [(0o755, 0o644), (0o775, 0o664), (0o2775, 0o664), (0o1777, 0o644)])
-def test_a_lock_file_can_be_locked_by_all_who_may_write_the_folder(tmp_path, folder, file):
-    place: Path = tmp_path / "shared"
-    place.mkdir()
-    place.chmod(folder)
-    before = os.umask(0o077)
-    try:
-        with held(place / "lock", "x"):
-            assert (place / "lock").stat().st_mode & 0o777 == file
-    finally:
-        os.umask(before)

@@ -188,9 +188,14 @@ def _count(trace: int, last: int | None) -> None:
 def contents(folder: Path) -> dict[str, Any]:
     """Return every file below a folder by its relative name, without hidden ones and without what passes.
 
-    A kept verdict, whose name is its time, goes by its place in its series.
+    A kept verdict, whose name is its time, goes by its place in its series. A folder that was set aside to be replaced
+    counts under its own name until the new one has that name.
     """
     found: dict[str, Any] = {}
+    for aside in folder.rglob(".*.replaced"):
+        place = aside.with_name(aside.name[1 : -len(".replaced")])
+        if not place.exists():
+            found |= {f"{place.relative_to(folder)}/{name}": content(aside / name) for name in visible(aside)}
     for name in sorted(visible(folder)):
         series = Path(name).parent
         place = sum(Path(other).parent == series for other in found) if series.parent.name == "history" else None
