@@ -35,7 +35,7 @@ def write_report(session: pytest.Session) -> int:
         _write(folder, [_whole(one) for one in verdicts] if elsewhere else verdicts, config, note)
     except Exception as error:
         line = str(error) if isinstance(error, UserError) else of_the_machine(error)
-        config.stash[REPORTED] = f"{NO_REPORT}: {one_line(line or report_error(error, config))}"
+        config.stash[REPORTED] = f"{NO_REPORT}: {one_line(line or report_bug(error))}"
         return USER_ERROR if line is not None else BUG
     config.stash[REPORTED] = f"report: {folder.resolve() / 'report.html'}"
     return 0
@@ -80,8 +80,3 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: s
     examples = Examples() if note else _examples(verdicts, config)
     content = page({model: verdicts}, settings.judge, note=note, command=command, examples=examples)
     write_whole(folder / "report.html", content)
-
-
-def report_error(error: Exception, config: pytest.Config) -> str:
-    """Write a report of a bug, and return the line that names it."""
-    return report_bug(error, config.stash[OPTIONS].store_folder, config.invocation_params.args)

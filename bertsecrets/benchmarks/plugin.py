@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from bertsecrets.benchmarks.exit_code import CRASHED, KIND, OURS, OUTCOME, BugError, ExitCode
-from bertsecrets.benchmarks.page import NO_REPORT, REPORTED, report_error, write_report
+from bertsecrets.benchmarks.page import NO_REPORT, REPORTED, write_report
 from bertsecrets.benchmarks.stash import BUDGET, ENDED, OPTIONS, PREPARED, VERDICTS
 from bertsecrets.benchmarks.workers import worker
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cli.crash import BUG, USER_ERROR, in_short, of_the_machine, what_is_kept
+from bertsecrets.cli.crash import BUG, USER_ERROR, in_short, of_the_machine, report_bug, what_is_kept
 from bertsecrets.cli.notices import bars_on_terminals, in_one_line, tell
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import MissingError, RunError, UserError, one_line
@@ -207,7 +207,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         end = (one_line(error), USER_ERROR)
     except Exception as error:
         line = of_the_machine(error)
-        end = (line, USER_ERROR) if line is not None else (report_error(error, session.config), BUG)
+        end = (line, USER_ERROR) if line is not None else (report_bug(error), BUG)
     else:
         return
     if not hasattr(session.config, "workerinput"):

@@ -1,40 +1,29 @@
-"""Errors that nobody foresaw: those of the machine in one line, and those of the code in a file with the traceback."""
+"""Unexpected errors: those of the machine are one line, bugs a traceback and a line that says how to report them."""
 
 import errno
-import os
-import platform
-import re
-import shlex
 import signal
 import sys
-import tempfile
-import time
 import traceback
-from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from bertsecrets.errors import first_line, shortened
 
-USER_ERROR = 2  # exit code: what is wrong is the user's to fix
+USER_ERROR = 2  # exit code: the user can fix what is wrong
 BUG = 70  # exit code, as in sysexits.h: an internal error of the software
-LIBRARIES = ("bertsecrets", "torch", "transformers", "tokenizers", "datasets", "numpy", "scipy", "pydantic", "pytest")
-OF_THE_MACHINE = (
+MACHINE_ERRORS = (
     *(errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ESTALE),
     *(errno.EMFILE, errno.ENFILE, errno.ELOOP, errno.EISDIR, errno.ENOTDIR),
 )
-SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|CREDENTIAL|API_?KEY", re.I)
-SECRET = re.compile(r"hf_\w{8,}|(?<=://)[^/\s@]+:[^/\s@]+(?=@)|(?<=Bearer )\S+")
 
 
 def of_the_machine(error: BaseException) -> str | None:
-    """Return what to tell the user of an error that is the machine's (memory, files), in one line; None for others."""
+    """Return a message in one line for an error of the machine (memory, files); None for other errors."""
     if _ran_out(error):
         return (
             f"not enough memory ({first_line(error)[:200]}): close other programs, use a smaller model, "
             "or use a machine with more"
         )
-    if isinstance(error, OSError) and error.filename is not None and error.errno in OF_THE_MACHINE:
+    if isinstance(error, OSError) and error.filename is not None and error.errno in MACHINE_ERRORS:
         return f"cannot use {shortened(str(error.filename))}: {error.strerror}"
     return None
 
@@ -54,8 +43,8 @@ def interrupted(signalled: KeyboardInterrupt) -> int:
 
 
 def what_is_kept(store: Path) -> str:
-    """Return what to tell the user of an interrupted run, in one line."""
-    return f"interrupted; what is finished is kept in {store}: the same command goes on from there"
+    """Return the message of an interrupted run, in one line."""
+    return f"interrupted; finished results are kept in {store}: the same command continues from there"
 
 
 def in_short(error: BaseException) -> str:
@@ -68,49 +57,7 @@ def in_short(error: BaseException) -> str:
     return f"a bug in bertsecrets or a damaged file ({name}{f': {text}' if text != name else ''})"
 
 
-def report_bug(error: BaseException, store: Path, command: Sequence[object]) -> str:
-    """Write an error's traceback to a file in the store, and return the line that says so.
-
-    Where there is no store, or it cannot be written, the file is in the system's temporary folder.
-    """
-    where = _write(_record(error, command), store)
-    place = f"the traceback is in {where}" if where else "the traceback could not be written"
-    return f"this is {in_short(error)}: {place}; please report it"
-
-
-def _record(error: BaseException, command: Sequence[object]) -> str:
-    """Return traceback, command and versions as text, without secrets."""
-    lines = [
-        f"arguments: {shlex.join(map(str, command))}",
-        f"python {platform.python_version()} on {platform.platform()}",
-        *(f"{name} {_version(name)}" for name in LIBRARIES),
-        "",
-        *traceback.format_exception(error),
-    ]
-    text = "\n".join(lines)
-    for name, value in os.environ.items():
-        if SECRET_NAME.search(name) and len(value) > 3:
-            text = text.replace(value, "***")
-    return SECRET.sub("***", text)
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "is not installed"
-
-
-def _write(text: str, store: Path) -> Path | None:
-    name = f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.txt"
-    for folder in (store / "crashes" if store.is_dir() else None, Path(tempfile.gettempdir())):
-        if folder is None:
-            continue
-        try:
-            folder.mkdir(exist_ok=True)
-            path = folder / (name if folder.name == "crashes" else f"bertsecrets-{name}")
-            path.write_text(text, encoding="utf-8", errors="backslashreplace")
-        except OSError:
-            continue
-        return path.resolve()
-    return None
+def report_bug(error: BaseException) -> str:
+    """Print the traceback of a bug to standard error, and return the line that says how to report it."""
+    traceback.print_exception(error)
+    return f"this is {in_short(error)}: please report it with this traceback and the output of `bertsecrets doctor`"

@@ -129,7 +129,7 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
         line = of_the_machine(error)
         if line is not None:
             return _tell(line)
-        return _tell(report_bug(error, RunOptions.of(options).store_folder, words), BUG)
+        return _tell(report_bug(error), BUG)
     return code
 
 
