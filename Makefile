@@ -132,7 +132,7 @@ lock: $(VENV)/installed
 	echo 'hatchling>=1.27' > $(VENV)/build.txt
 	echo 'torch==2.13.0' > $(VENV)/torch.txt
 	$(COMPILE) --extra dev --overrides $(VENV)/no-torch.txt --output-file $(LOCK) pyproject.toml
-	$(COMPILE) --extra minilm --extra report --extra spacy --extra accelerate --overrides $(VENV)/no-torch.txt \
+	$(COMPILE) --extra minilm --extra report --extra spacy --overrides $(VENV)/no-torch.txt \
 		--constraints $(LOCK) --output-file container/requirements.txt pyproject.toml $(VENV)/build.txt
 	$(COMPILE) --constraints $(LOCK) --output-file container/torch-cuda.txt $(VENV)/torch.txt
 ifneq ($(TORCH_CPU_INDEX),)

@@ -15,7 +15,6 @@ PACKAGES = {
     "vl-convert-python": ("vl_convert", "report", "drawing figures"),
     "jinja2": ("jinja2", "report", "writing a report page"),
     "ray": ("ray", "ray", "running on a Ray cluster"),
-    "accelerate": ("accelerate", "accelerate", "training in several processes together"),
 }
 
 

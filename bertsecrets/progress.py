@@ -38,6 +38,11 @@ def progress(title: str | None, total: int, unit: str, *, done: float = 0) -> It
         yield Lines(title, total, unit, done)
 
 
+def tell(line: str) -> None:
+    """Write a line to standard error."""
+    print(f"bertsecrets: {line}", file=sys.stderr, flush=True)
+
+
 def hidden() -> bool:
     """Return whether the environment hides progress."""
     return os.environ.get(SWITCH) not in (None, "", IN_LOGS)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).resolve().parent
 OF_SUITE = ("bertsecrets", "expected", "params.yaml")  # what of a checkout decides verdicts
-TRAINING = "bertsecrets.models.finetune"  # the module that makes checkpoints
+TRAINING = "bertsecrets.models.training.finetune"  # the module that makes checkpoints
 COMPUTING = ("cpu", "cuda", "mps")  # kinds of device that compute; torch also knows `meta` and others that do not
 # What is imported, and the distributions whose version then counts; `transformers` tokenizes by way of `tokenizers`.
 LIBRARIES = {
@@ -93,13 +93,12 @@ def _installed_commit() -> str | None:
         return None
 
 
-def made_by(module: str, device: "torch.device | None", processes: int = 1) -> dict[str, Any]:
+def made_by(module: str, device: "torch.device | None") -> dict[str, Any]:
     """Return what computes a result now: a digest of the code, the versions of its libraries, the device.
 
     Args:
         module: the module that computes it.
         device: None for what is the same on every device.
-        processes: that train together, each with such a device.
     """
     used = imports(module)
     names = {name for library, names in LIBRARIES.items() if library in used for name in names}
@@ -107,7 +106,7 @@ def made_by(module: str, device: "torch.device | None", processes: int = 1) -> d
     return {
         "code": code_digest(module),
         "software": versions,
-        "device": device_name(device) + (f", {processes} processes" if processes > 1 else "") if device else None,
+        "device": device_name(device) if device else None,
     }
 
 

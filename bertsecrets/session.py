@@ -31,11 +31,11 @@ from bertsecrets.measures.base import Measure, Resources, Run
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import loading
-from bertsecrets.models.kept import Kept, keep_as, kept, tell
+from bertsecrets.models.kept import Kept, keep_as, kept
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.memory import give_back
-from bertsecrets.models.processes import ALONE, Processes, current
 from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
+from bertsecrets.progress import tell
 from bertsecrets.provenance import (
     TRAINING,
     best_device,
@@ -120,7 +120,6 @@ class Session:
             spacy=options.spacy or DEFAULT_PIPELINE,
             grid_precision="bfloat16" if options.precision == "bfloat16" else "float32",  # never by `auto`
         )
-        self.processes = current()
         self._used: dict[Subject, Path] = {}  # checkpoints
         self._needed: set[Subject] = set()  # those of which something could not be measured
         self._refs: dict[str, ModelRef] = {}
@@ -458,26 +457,14 @@ class Session:
             "train": self.resources.rows.split(subject.task, "train").fingerprint if trained else None,
             "device": device.type,
         }
-        return Key(inputs, made_by(TRAINING, device, self._trainers(subject).count))
-
-    def _trainers(self, subject: Subject) -> Processes:
-        """Return the processes that train a subject's checkpoint: all, if whole models are trained."""
-        return ALONE if subject.initialisation in ("frozen", "untrained") else self.processes
+        return Key(inputs, made_by(TRAINING, device))
 
     def _train(self, subject: Subject, folder: Path, states: Path) -> dict[str, Any]:
-        """Train a subject's checkpoint into a folder, on from a saved state if there is one; returns its manifest."""
-        self._trainers(subject).call((subject, self._checkpoint_key(subject).as_json()))
-        return {
-            "subject": asdict(subject),
-            "training": self._make_checkpoint(subject, folder, states),
-            **self._training_data(subject),
-        }
-
-    def _make_checkpoint(self, subject: Subject, folder: Path | None, states: Path | None) -> dict[str, Any]:
-        from bertsecrets.models.finetune import make_checkpoint  # takes seconds to import
+        """Train a subject's checkpoint into a folder, resuming from a saved state; returns the checkpoint's facts."""
+        from bertsecrets.models.training.finetune import make_checkpoint  # takes seconds to import
 
         trained = subject.initialisation != "untrained"
-        return make_checkpoint(
+        facts = make_checkpoint(
             self.ref(subject.model),
             subject,
             self.resources.rows.split(subject.task, "train") if trained else None,
@@ -485,27 +472,8 @@ class Session:
             settings=self.settings.finetune,
             device=self.resources.device,
             states=states,
-            processes=self._trainers(subject),
         )
-
-    def check_alike(self, subject: Subject, key: dict[str, Any]) -> None:
-        """Make sure that this process can take part in the training that makes a checkpoint.
-
-        Args:
-            key: the checkpoint's, as the main process has it.
-
-        Raises:
-            UserError: the model or the data are not available here, or something is not as there.
-        """
-        own = self._checkpoint_key(subject).as_json()
-        unlike = [name for part in key for name in key[part] if own[part].get(name) != key[part][name]]
-        if unlike:
-            raise UserError(f"{', '.join(unlike)} not the same as in process 1: give all processes the same")
-
-    def train_along(self, subject: Subject) -> None:
-        """Take this process's part in a training whose checkpoint the main process keeps."""
-        self._make_checkpoint(subject, None, None)
-        give_back()
+        return {"subject": asdict(subject), "training": facts, **self._training_data(subject)}
 
     # ------------------------------------------------------------------ measurements
 

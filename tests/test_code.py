@@ -52,8 +52,8 @@ def test_comments_docstrings_and_layout_change_nothing(package):
 
 # What each edit changes: the digest of the training, that of the scores. Those in one entry are made together.
 EDITS = {
-    ("models/finetune.py",): (True, False),
-    ("models/training_state.py",): (True, False),
+    ("models/training/finetune.py",): (True, False),
+    ("models/training/states.py",): (True, False),
     ("models/loading.py",): (True, True),
     ("models/memory.py",): (True, True),
     ("measures/scores.py",): (False, True),
@@ -118,7 +118,7 @@ def test_the_digest_is_the_same_in_every_process_and_place(package):
 
 
 def test_code_edited_while_it_runs_is_refused(package, monkeypatch):
-    path = package / "models" / "finetune.py"
+    path = package / "models" / "training" / "finetune.py"
     monkeypatch.setattr(code, "AT_START", {path: path.stat().st_mtime_ns})
     assert code.code_digest(TRAINING)
     os.utime(path, ns=(0, 0))

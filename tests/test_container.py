@@ -28,11 +28,7 @@ def test_lock_files_pin_everything_that_the_suite_depends_on(torch):
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
     wanted = [
         *project["project"]["dependencies"],
-        *(
-            one
-            for extra in ("minilm", "report", "spacy", "accelerate")
-            for one in project["project"]["optional-dependencies"][extra]
-        ),
+        *(one for extra in ("minilm", "report", "spacy") for one in project["project"]["optional-dependencies"][extra]),
         *project["build-system"]["requires"],
     ]
     versions = pinned("requirements.txt") | pinned(f"torch-{torch}.txt")

@@ -292,7 +292,7 @@ CHANGES: dict[str, tuple[str, Callable[[World, Any], None]]] = {
     "version of numpy": ("layer-ablation", version_of("numpy")),
     "code of the measure": ("special-tokens", code_of("measures/special_tokens.py")),
     "code that reads maps": ("frame-heads", code_of("models/attention.py")),
-    "code of the training": ("scores", code_of("models/finetune.py")),
+    "code of the training": ("scores", code_of("models/training/loop.py")),
 }
 
 

@@ -13,7 +13,7 @@ def main(device: str, *models: str) -> int:
     try:
         import torch
 
-        import bertsecrets.models.finetune
+        import bertsecrets.models.training.finetune
         import bertsecrets.session  # noqa: F401
         from bertsecrets.errors import UserError
         from bertsecrets.models.locations import locate

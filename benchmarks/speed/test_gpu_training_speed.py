@@ -3,9 +3,9 @@
     pytest benchmarks/speed/test_gpu_training_speed.py --glue DIR
 
 First the losses of ours in bfloat16 and in float32 are compared step by step, without dropout. Then pieces are timed,
-and the whole follows from the numbers of steps. Ours: in bfloat16, as many trainings at a time as `make gpu` has,
-recording and compiling included. Theirs: one training after another as transformers' run_glue does it, with SDPA, in
-float32 without TF32, padded to 128 tokens.
+and the whole follows from the numbers of steps. Ours: in bfloat16, as many trainings at a time as `make gpu` has.
+Theirs: one training after another as transformers' run_glue does it, with SDPA, in float32 without TF32, padded to 128
+tokens.
 """
 
 import multiprocessing
@@ -22,7 +22,7 @@ GOAL = 6.0
 AT_ONCE = 4  # trainings, as in benchmarks/gpu/runner.py
 PIECE = 400  # steps of each training that are taken; RTE's has 234
 CLOSE = 0.05  # losses of the same batch after the same steps, in bfloat16 and in float32
-COMPARED = 24  # steps, so that most of them are recorded ones
+COMPARED = 24  # steps
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -83,11 +83,7 @@ def largest_difference(split) -> float:
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
         training = training_of(classifier, split, precision, torch.device("cuda"))
-        assert (training.on_gpu is not None) == (precision == "bfloat16")
         for _ in range(COMPARED):
             training.take_step()
-        if training.on_gpu is not None:
-            assert training.on_gpu.recorded
         losses.append(torch.stack(training.unchecked)[:, 0].cpu())
-        training.end()
     return float((losses[0] - losses[1]).abs().max())

@@ -14,9 +14,9 @@ import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments, default_data_collator
 
 from bertsecrets.models.encoding import encode
-from bertsecrets.models.finetune import Training
 from bertsecrets.models.loading import OpenModel, open_classifier
 from bertsecrets.models.locations import locate
+from bertsecrets.models.training.loop import Training
 from bertsecrets.settings import load_settings
 from bertsecrets.texts.tasks import task
 
@@ -42,7 +42,7 @@ def training_of(classifier: OpenModel, split, precision: str, device: torch.devi
     """Return the suite's training of a classifier on a split, with the suite's settings."""
     settings = load_settings().finetune.model_copy(update={"precision": precision})
     encoded = encode(split, classifier.tokenizer, settings.max_length)
-    return Training(classifier, encoded, split.targets(), settings, frozen=False, seed=seed, device=device)
+    return Training(classifier, encoded, split.targets(), settings, seed=seed, device=device)
 
 
 def piece(

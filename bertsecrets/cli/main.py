@@ -22,7 +22,6 @@ from bertsecrets.cli import (
     fetch,
     formats,
     history,
-    launched,
     measure,
     patterns,
     pin,
@@ -46,7 +45,7 @@ LONGEST_LINE = 2000  # of a message
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         told = f"{self.prog}: {one_line(shortened(message, LONGEST_LINE))} (see {self.prog} --help)\n"
-        self.exit(USER_ERROR, None if launched.helping() else told)
+        self.exit(USER_ERROR, told)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -114,7 +113,7 @@ def _check_words(words: Sequence[str]) -> None:
 def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
     code = 0
     try:
-        code = launched.run(_do, options)
+        code = _do(options)
         print(end="", flush=True)
     except UserError as error:
         return _tell(error)

@@ -11,9 +11,9 @@ from transformers import AutoModelForSequenceClassification
 
 from bertsecrets.models import loading
 from bertsecrets.models.encoding import Encoded, predict
-from bertsecrets.models.finetune import Training
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.models.locations import ModelRef
+from bertsecrets.models.training.loop import Training
 from bertsecrets.settings import FinetuneParams
 
 SHORT, LONG = 8, 40  # tokens of the examples that are timed
@@ -50,11 +50,8 @@ def calibrate(ref: ModelRef, settings: FinetuneParams, device: torch.device) -> 
 def _seconds_per_step(opened: OpenModel, tokens: int, settings: FinetuneParams, device: torch.device) -> float:
     rows = settings.batch_size * 16
     texts = _texts(opened.model.config.vocab_size, rows, tokens)
-    training = Training(opened, texts, [0] * rows, settings, frozen=False, seed=1, device=device)
-    try:
-        return _seconds(training.take_step, device)
-    finally:
-        training.end()  # the model is timed again
+    training = Training(opened, texts, [0] * rows, settings, seed=1, device=device)
+    return _seconds(training.take_step, device)
 
 
 def _texts(words: int, rows: int, tokens: int) -> Encoded:

@@ -8,7 +8,6 @@ found as before.
 
 import json
 import shutil
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.locations import ModelRef
+from bertsecrets.progress import tell
 from bertsecrets.store.amounts import in_bytes
 from bertsecrets.store.contents import size
 from bertsecrets.store.entries import MARKS, damage, lock_of, read_manifest, write_manifest
@@ -120,11 +120,6 @@ def _named(folders: Sequence[Path]) -> str:
 def checkpoints(number: int) -> str:
     """Return a number of checkpoints in words."""
     return f"{number} checkpoint{'s' if number != 1 else ''}"
-
-
-def tell(line: str) -> None:
-    """Write a line to standard error."""
-    print(f"bertsecrets: {line}", file=sys.stderr, flush=True)
 
 
 def _in_16_bits(source: Path, target: Path) -> None:

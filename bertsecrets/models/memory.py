@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from bertsecrets.errors import UserError
-from bertsecrets.models.half_layers import layers_like_berts
 
 # Tokens per step: a CPU is fastest if the data fit into its caches; a GPU needs many at a time.
 CPU_TOKENS, GPU_TOKENS = 2048, 65536
@@ -102,28 +101,27 @@ def give_back() -> None:
         trim(0)
 
 
-def training_bytes(model: Any, rows: int, tokens: int, precision: str = "float32", device: str = "cpu") -> int:
+def training_bytes(
+    model: Any, rows: int, tokens: int, precision: str = "float32", device: str = "cpu", examples: int = 0
+) -> int:
     """Return about how much memory a training takes besides the model's weights, in bytes.
 
-    Each trained weight has a gradient and AdamW's two moments, or in half layers a twin and a gradient of half the size
-    and the moments. For the backward pass a layer keeps about 23 numbers per token and hidden unit (with a feed-forward
-    network of four times the hidden size; half layers 24 of half the size), and per head three maps. With these numbers
-    MiniLM's training takes 1.05 times the estimate, so what would just fit is not refused.
+    Each trained weight has a gradient and AdamW's two moments. For the backward pass a layer keeps about 23 numbers per
+    token and hidden unit (with a feed-forward network of four times the hidden size), and per head three maps. With
+    these numbers MiniLM's training takes 1.05 times the estimate, so what would just fit is not refused.
 
     Args:
         rows: examples per batch.
         tokens: of the longest example.
         precision: of the training: float32 or bfloat16.
         device: its kind.
+        examples: of the training split; a frozen encoder's features of all of them are kept.
     """
     config = model.config
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     if not any(weight.requires_grad for weight in model.base_model.parameters()):
-        return 4 * 3 * trained  # no backward pass through the layers
-    whole = model.get_input_embeddings().weight.requires_grad
-    half = precision == "bfloat16" and device == "cpu" and whole and bool(layers_like_berts(model))
-    hidden, map_cell = (2 * 24, 2 * 3) if half else (4 * 23, 4 * 3)  # bytes for a unit, for two tokens and a head
-    layer = rows * tokens * (hidden * config.hidden_size + map_cell * config.num_attention_heads * tokens)
+        return 4 * (3 * trained + examples * config.hidden_size)
+    layer = 4 * rows * tokens * (23 * config.hidden_size + 3 * config.num_attention_heads * tokens)
     needed = 4 * 3 * trained + config.num_hidden_layers * layer
     return needed // 2 if precision == "bfloat16" and device == "cuda" else needed
 

@@ -44,12 +44,12 @@ AttentionChange.run = crash
 PLUGINS["told_to_end"] = """
 def pytest_collection_finish():
     import os, pathlib, signal
-    import bertsecrets.models.finetune
+    import bertsecrets.models.training.finetune
     def begun(classifier, split, folder, *more, **options):
         pathlib.Path(folder, "half").write_text("done")
         os.kill(os.getpid(), signal.SIGTERM)
         signal.pause()
-    bertsecrets.models.finetune.finetune = begun
+    bertsecrets.models.training.finetune.finetune = begun
 """
 PLUGINS["counts_are_enough"] = """
 def pytest_collection_finish():

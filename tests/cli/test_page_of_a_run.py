@@ -42,7 +42,7 @@ def test_nothing_is_trained_again_for_a_page(page, runs, tmp_path, monkeypatch):
     assert 'id="maps"' in page()  # from the store
     for folder in (runs / "measurements").glob("example-maps-*"):
         shutil.rmtree(folder)
-    monkeypatch.setattr("bertsecrets.models.finetune.finetune", None)
+    monkeypatch.setattr("bertsecrets.models.training.finetune.finetune", None)
     shown = page()
     assert 'id="maps"' not in shown
     assert "its weights were not kept" in shown

@@ -30,7 +30,7 @@ GOES_ON = ": the same command continues from there"
 def train_until_interrupted(words: list[str], errors: Path, settings: str, begun: Connection) -> None:
     """Run a command whose training never ends; from here on in a process of its own."""
     from bertsecrets.cli.main import main
-    from bertsecrets.models import finetune
+    from bertsecrets.models.training import finetune
 
     os.environ["BERTSECRETS_PARAMS"] = settings
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)

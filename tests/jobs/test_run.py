@@ -213,7 +213,7 @@ def test_a_failed_measurement_is_not_measured_and_the_others_are_judged(
 
 def serve_endless_trainings(connection, options):
     """A worker whose trainings write half a checkpoint and then go on until they are interrupted."""
-    import bertsecrets.models.finetune as finetuning
+    import bertsecrets.models.training.finetune as finetuning
 
     def endless(classifier, split, folder, *_, **__):
         Path(folder, "half").write_text("begun")

@@ -10,10 +10,10 @@ from zoo import save_family
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import encode, predict
-from bertsecrets.models.finetune import finetune
 from bertsecrets.models.last_token import read_last_token
 from bertsecrets.models.loading import last_layers, open_checkpoint, open_classifier
 from bertsecrets.models.locations import locate
+from bertsecrets.models.training.finetune import finetune
 from bertsecrets.provenance import best_device
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.store.files import file_sha256

@@ -7,9 +7,10 @@ from transformers import AutoModelForSequenceClassification, DistilBertForSequen
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from bertsecrets.models.encoding import Encoded, batches, encode
-from bertsecrets.models.finetune import Training, finetune
-from bertsecrets.models.frozen import EncodedTexts, reading_of
 from bertsecrets.models.loading import OpenModel, freeze_encoder
+from bertsecrets.models.training.finetune import finetune
+from bertsecrets.models.training.loop import Training
+from bertsecrets.models.training.texts import EncodedTexts, reading_of
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
@@ -59,12 +60,12 @@ def test_every_family_encodes_each_text_once(opened, tiny_glue, monkeypatch, nam
     classifier = opened(name)
     encoded = encode(load_folder(tiny_glue, task("rte"), "train").head(20), classifier.tokenizer, 64)
     assert len(list(batches(encoded))) == 1
-    training = Training(classifier, encoded, [0, 1] * 10, SETTINGS, frozen=True, seed=1, device=CPU)
+    training = Training(classifier, encoded, [0, 1] * 10, SETTINGS, seed=1, device=CPU)
     calls = []
     classifier.model.get_input_embeddings().register_forward_hook(lambda *_: calls.append(1))
     for _ in range(training.steps):
         training.take_step()
-    assert training.texts is not None
+    assert training.features is not None
     assert not calls
 
 

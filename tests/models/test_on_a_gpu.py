@@ -86,7 +86,6 @@ def test_the_same_seed_gives_the_same_weights(device, precision, quick, tiny_ber
     }
     assert facts["device"].startswith(device)
     assert facts["precision"] == precision
-    assert ("computed" in facts) == (device == "cuda" and precision == "bfloat16")
     assert all(np.isfinite(facts["loss"]))
 
 

@@ -14,11 +14,11 @@ import yaml
 from faults import LIMIT, PROCESSES
 
 from bertsecrets.errors import UserError
-from bertsecrets.models import finetune as module
-from bertsecrets.models.finetune import finetune
 from bertsecrets.models.loading import open_classifier
 from bertsecrets.models.locations import locate
-from bertsecrets.models.training_state import keep, newest
+from bertsecrets.models.training import loop as module
+from bertsecrets.models.training.finetune import finetune
+from bertsecrets.models.training.states import keep, newest
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import load_folder
@@ -81,7 +81,7 @@ MANY = [("cleaning", 0), *sorted(MANY, key=lambda kill: (kill[1], kill[0] == "st
 @pytest.mark.parametrize("kills", [[("step", 7)], pytest.param(MANY, marks=pytest.mark.slow)], ids=["once", "often"])
 def test_a_killed_training_equals_an_uninterrupted_one(params, tiny_bert, tiny_glue, tmp_path, kills):
     told = trained(params, tiny_bert, tiny_glue, tmp_path / "killed", *kills)
-    said = [line for line in told.replace("\r", "\n").splitlines() if "continued at step" in line]
+    said = [line for line in told.replace("\r", "\n").splitlines() if "resumed at step" in line]
     assert len(said) >= len(kills) - 2
     assert said[-1].endswith(f"of {STEPS}")
     assert not list((tmp_path / "killed" / "training").iterdir())
@@ -173,7 +173,7 @@ def test_the_older_state_is_taken_where_the_newer_is_damaged(
     run(tiny_bert, tiny_glue, tmp_path / "again", begun, monkeypatch)
     told = capsys.readouterr().err
     assert "facts.json is missing" in told
-    assert f"continued at step 5 of {STEPS}" in told
+    assert f"resumed at step 5 of {STEPS}" in told
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == whole
 
 
@@ -190,9 +190,11 @@ def test_a_model_of_other_shapes_does_not_take_a_state(begun, tiny_bert, tiny_gl
     assert "another model" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("initialisation", ["random", "frozen"])
-def test_every_initialisation_resumes(tiny_bert, tiny_glue, tmp_path, monkeypatch, initialisation):
-    options = {"initialisation": initialisation, "batch_size": 5, "epochs": 2}
+@pytest.mark.parametrize(
+    ("initialisation", "precision"), [("random", "float32"), ("frozen", "float32"), ("pretrained", "bfloat16")]
+)
+def test_a_stopped_training_resumes(tiny_bert, tiny_glue, tmp_path, monkeypatch, initialisation, precision):
+    options = {"initialisation": initialisation, "batch_size": 5, "epochs": 2, "precision": precision}
     losses = run(tiny_bert, tiny_glue, tmp_path / "whole", None, monkeypatch, **options)["loss"]
     for n, stop in enumerate((4, 13, 17)):
         with pytest.raises(Stop):

@@ -1,5 +1,6 @@
-"""The training loop: what transformers' Trainer does, bit for bit."""
+"""The training loop: transformers' Trainer bit for bit in float32, close to it in bfloat16."""
 
+import copy
 import math
 import resource
 import warnings
@@ -10,13 +11,16 @@ import torch
 from faults import LIMIT, PROCESSES
 from tiny import CONFIGS, fast_tier
 from trainer_reference import train_with_trainer
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding
 
 from bertsecrets.errors import UserError
 from bertsecrets.models import memory
-from bertsecrets.models.finetune import Training, finetune
+from bertsecrets.models.encoding import encode
 from bertsecrets.models.loading import OpenModel, freeze_encoder, open_classifier
 from bertsecrets.models.locations import locate
+from bertsecrets.models.training.finetune import finetune
+from bertsecrets.models.training.loop import Training
+from bertsecrets.models.training.texts import TrainingTexts
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts.glue import Split, load_folder
 from bertsecrets.texts.tasks import task
@@ -77,16 +81,57 @@ def test_a_regression_equals_the_trainers(tiny_bert, tmp_path):
     assert_equal(*both_ways(lambda: open_classifier(locate(str(tiny_bert)), task("stsb")), split, tmp_path))
 
 
+def open_family(name, tokenizer):
+    """A tiny classifier with random weights, the same at each call."""
+    config = type(CONFIGS[name]).from_dict({**CONFIGS[name].to_dict(), "vocab_size": len(tokenizer)})
+    torch.manual_seed(0)
+    return OpenModel(AutoModelForSequenceClassification.from_config(config), tokenizer, "")
+
+
 @pytest.mark.parametrize("name", fast_tier(sorted(CONFIGS), "bert", "gpt2", "modernbert"))
 def test_every_family_equals_the_trainers(tiny_vocabulary, tiny_glue, tmp_path, name):
     split = load_folder(tiny_glue, task("rte"), "train").head(20)
 
-    def opened():
-        config = type(CONFIGS[name]).from_dict({**CONFIGS[name].to_dict(), "vocab_size": len(tiny_vocabulary)})
-        torch.manual_seed(0)
-        return OpenModel(AutoModelForSequenceClassification.from_config(config), tiny_vocabulary, "")
+    assert_equal(*both_ways(lambda: open_family(name, tiny_vocabulary), split, tmp_path, epochs=3))
 
-    assert_equal(*both_ways(opened, split, tmp_path, epochs=3))
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("targets", [[0, 1] * 20, [0.5, 2.5] * 20])
+def test_a_batch_is_what_transformers_collator_makes(tiny_vocabulary, tiny_glue, side, targets):
+    tokenizer = copy.deepcopy(tiny_vocabulary)
+    tokenizer.padding_side, tokenizer._pad_token_type_id = side, 7
+    encoded = encode(load_folder(tiny_glue, task("rte"), "train").head(40), tokenizer, 64)
+    texts = TrainingTexts(encoded, targets, tokenizer, CPU)
+    for rows in ([3, 1, 4], [39], [7, 7]):
+        names = {"input_ids": encoded.input_ids, "token_type_ids": encoded.segments, "labels": targets}
+        expected = DataCollatorWithPadding(tokenizer)([{name: of[i] for name, of in names.items()} for i in rows])
+        batch = texts.batch(torch.tensor(rows), width=int(encoded.lengths[rows].max()))
+        assert batch.keys() == expected.keys()
+        for key, tensor in batch.items():
+            assert torch.equal(tensor, expected[key]), key
+            assert tensor.dtype == expected[key].dtype
+
+
+@pytest.mark.parametrize("name", fast_tier(sorted(CONFIGS), "bert", "distilbert"))
+@pytest.mark.parametrize("initialisation", ["pretrained", "frozen"])
+def test_losses_in_bfloat16_are_close_to_those_in_float32(tiny_vocabulary, tiny_glue, tmp_path, name, initialisation):
+    split = load_folder(tiny_glue, task("rte"), "train").head(20)
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        opened = open_family(name, tiny_vocabulary)
+        for module in opened.model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        (tmp_path / precision).mkdir()
+        settings = SETTINGS.model_copy(update={"precision": precision, "epochs": 4})
+        facts = finetune(
+            opened, split, tmp_path / precision, settings=settings, initialisation=initialisation, seed=1, device=CPU
+        )
+        assert facts["precision"] == precision
+        assert {weight.dtype for weight in opened.model.parameters()} == {torch.float32}
+        losses[precision] = torch.tensor(facts["loss"])
+    assert losses["float32"].std() > 0.005
+    torch.testing.assert_close(losses["bfloat16"], losses["float32"], rtol=0, atol=0.1)
 
 
 # ---------------------------------------------------------------------- rows, memory, divergence
@@ -163,30 +208,6 @@ def test_a_larger_model_or_batch_needs_more_memory():
     assert memory.training_bytes(model, 0, 0) == 12 * sum(weight.numel() for weight in model.parameters())
     freeze_encoder(model)
     assert memory.training_bytes(model, 8, 32) == 12 * sum(weight.numel() for weight in model.classifier.parameters())
-
-
-def test_half_layers_keep_about_half_for_the_backward_pass():
-    model = AutoModelForSequenceClassification.from_config(CONFIGS["bert"])
-    of_weights = memory.training_bytes(model, 0, 0)
-    whole, half = (memory.training_bytes(model, 8, 32, precision) for precision in ("float32", "bfloat16"))
-    assert memory.training_bytes(model, 0, 0, "bfloat16") == of_weights
-    assert 0.5 <= (half - of_weights) / (whole - of_weights) < 0.55
-    other = AutoModelForSequenceClassification.from_config(CONFIGS["distilbert"])
-    assert memory.training_bytes(other, 8, 32, "bfloat16") == memory.training_bytes(other, 8, 32)
-    freeze_encoder(model)
-    assert memory.training_bytes(model, 8, 32, "bfloat16") == memory.training_bytes(model, 8, 32)
-
-
-def test_memory_that_holds_a_training_in_half_layers_only_is_enough_for_it(tiny_bert, tiny_glue, tmp_path, monkeypatch):
-    split = load_folder(tiny_glue, task("rte"), "train")
-    model = open_classifier(locate(str(tiny_bert)), task("rte")).model
-    whole, half = (memory.training_bytes(model, 64, 16, precision) for precision in ("float32", "bfloat16"))
-    monkeypatch.setattr(memory, "available_bytes", lambda: (whole + half) // 2)
-    monkeypatch.setattr(memory.Budget, "of", classmethod(lambda cls, device, width: cls(2048, 2048)))
-    changes = {"batch_size": 64, "max_length": 16, "epochs": 1}
-    with pytest.raises(UserError, match="needs about"):
-        train(tiny_bert, split, tmp_path / "whole", **changes)
-    assert train(tiny_bert, split, tmp_path / "half", **changes, precision="bfloat16")["attention"] == "half layers"
 
 
 def test_the_largest_learning_rate_that_is_allowed_trains_or_is_refused(tiny_bert, tiny_glue, tmp_path):

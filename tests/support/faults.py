@@ -23,8 +23,9 @@ LIMIT = 600  # seconds, after which a command counts as hanging, also where the 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
-        *("torch", "accelerate", "transformers", "transformers.models.bert.modeling_bert", "altair"),
-        *("bertsecrets.cli.main", "bertsecrets.session", "bertsecrets.models.finetune", "bertsecrets.report.html"),
+        *("torch", "transformers", "transformers.models.bert.modeling_bert", "altair"),
+        *("bertsecrets.cli.main", "bertsecrets.session", "bertsecrets.models.training.finetune"),
+        "bertsecrets.report.html",
     ]
 )
 

@@ -15,7 +15,7 @@ import sys
 import torch
 
 from bertsecrets.cli.main import main
-from bertsecrets.models import finetune, training_state
+from bertsecrets.models.training import loop, states
 from bertsecrets.session import Session
 
 assert Session  # imported once, for all runs
@@ -27,9 +27,9 @@ def die(*_args, **_more) -> None:
 
 def run(place: str, step: int, command: list[str]) -> int:
     """Run the command, killed at the place; a state is saved after every step."""
-    finetune.SAVING_SHARE = math.inf
+    loop.SAVING_SHARE = math.inf
     take_step, write_manifest, rmtree = (
-        finetune.Training.take_step, training_state.write_manifest, training_state.shutil.rmtree,
+        loop.Training.take_step, states.write_manifest, states.shutil.rmtree,
     )  # fmt: skip
 
     def step_or_die(self):
@@ -41,8 +41,8 @@ def run(place: str, step: int, command: list[str]) -> int:
     def clean_or_die(folder, **more):
         return die() if place == "cleaning" and "training" in str(folder) else rmtree(folder, **more)
 
-    finetune.Training.take_step, training_state.write_manifest = step_or_die, write_or_die
-    training_state.shutil.rmtree = clean_or_die
+    loop.Training.take_step, states.write_manifest = step_or_die, write_or_die
+    states.shutil.rmtree = clean_or_die
     return main(command)
 
 

@@ -7,7 +7,6 @@ their sha256. Only the newest is kept. Whoever trains holds the lock of the entr
 import json
 import random
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bertsecrets.errors import UserError
+from bertsecrets.progress import tell
 from bertsecrets.store.entries import damage, read_json, read_manifest, write_manifest
 from bertsecrets.store.files import guarded_writes, whole_folder
 
@@ -111,8 +111,3 @@ def set_random_state(tensors: Tensors, facts: dict[str, Any], device: torch.devi
         torch.cuda.set_rng_state(tensors["cuda"], device)
     elif device.type == "mps":
         torch.mps.set_rng_state(tensors["mps"])
-
-
-def tell(line: str) -> None:
-    """Write a line to standard error."""
-    print(line, file=sys.stderr, flush=True)

@@ -1,8 +1,11 @@
-"""Training of a classifier on a frozen encoder: each text is encoded once, without dropout, before the first step.
+"""The texts of a training on the device that trains: their tokens, or what a frozen encoder makes of them.
 
-Only what the classifier reads is kept: the pooled output, or the hidden state of one token of each text.
+A frozen encoder reads each text once, without dropout, before the first step. Only what the classifier reads is kept:
+the pooled output, or the hidden state of one token of each text.
 """
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,8 +15,40 @@ from jaxtyping import Float, Int
 
 from bertsecrets.models.encoding import Batch, Encoded, batches, collate
 
-PROBED = 8  # texts by which it is found what a classifier reads, of all lengths
+PROBED = 8  # texts, of all lengths, that show what a classifier reads
 HIDDEN, POOLED = "last_hidden_state", "pooler_output"
+
+
+class TrainingTexts:
+    """Texts without padding, and their targets, on a device; batches are padded there to their longest text."""
+
+    def __init__(self, encoded: Encoded, targets: list[float] | list[int], tokenizer: Any, device: torch.device):
+        self.targets = torch.tensor(targets).to(device)
+        self.lengths = torch.from_numpy(encoded.lengths).to(device)
+        self.starts = self.lengths.cumsum(0) - self.lengths
+        self.left = tokenizer.padding_side == "left"
+        # name of the model's argument: all texts one after another, and what padding has there
+        self.fields = {"input_ids": (_flat(encoded.input_ids, device), encoded.padding_id)}
+        if encoded.segments is not None:
+            self.fields["token_type_ids"] = (_flat(encoded.segments, device), tokenizer.pad_token_type_id)
+
+    def batch(self, rows: Int[torch.Tensor, " rows"], width: int) -> dict[str, torch.Tensor]:
+        """Return some texts with their targets as arguments of a transformers model, padded to `width` tokens."""
+        lengths = self.lengths[rows, None]
+        places = torch.arange(width, device=rows.device) - (width - lengths if self.left else 0)
+        real = (places >= 0) & (places < lengths)
+        index = torch.where(real, self.starts[rows, None] + places, 0)
+        batch = {name: torch.where(real, flat[index].long(), padding) for name, (flat, padding) in self.fields.items()}
+        return {**batch, "attention_mask": real.long(), "labels": self.targets[rows]}
+
+
+def _flat(rows: Sequence[Sequence[int]], device: torch.device) -> Int[torch.Tensor, " tokens"]:
+    return torch.tensor(list(itertools.chain.from_iterable(rows)), dtype=torch.int32).to(device)
+
+
+def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a tensor on a device; the host does not wait for a GPU's copy."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 @dataclass(frozen=True)
@@ -56,7 +91,7 @@ class EncodedTexts:
         Args:
             half: encode in bfloat16.
         """
-        self.model, self.reading, self.device = model, reading, device
+        self.model, self.reading = model, reading
         self.features = torch.empty(0)
         self.tokens = torch.empty(len(encoded), 1, dtype=torch.long, device=device)
         for batch in batches(encoded):
@@ -79,10 +114,9 @@ class EncodedTexts:
         reading = reading_of(model.eval(), collate(encoded, by_length[probed]).to(device))
         return cls(model, encoded, reading, device, half=half) if reading is not None else None
 
-    def classified(self, rows: list[int] | Int[torch.Tensor, " rows"], labels: torch.Tensor) -> Any:
+    def classified(self, rows: Int[torch.Tensor, " rows"], labels: torch.Tensor) -> Any:
         """Return the model's output for some texts, with its loss."""
-        chosen = torch.as_tensor(rows).to(self.device)
-        return self.reading.classified(self.model, self.features[chosen], self.tokens[chosen], labels=labels)
+        return self.reading.classified(self.model, self.features[rows], self.tokens[rows], labels=labels)
 
 
 def _with_encoder_output(model: Any, given: Any, **inputs: Any) -> Any:

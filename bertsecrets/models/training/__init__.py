@@ -1,0 +1,1 @@
+"""Fine-tuning of classifiers with K19's settings."""

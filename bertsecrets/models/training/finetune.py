@@ -1,0 +1,129 @@
+"""Making one checkpoint with K19's settings: open the model, train it, save it.
+
+The result is a folder that transformers opens without this suite.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertsecrets.models.encoding import encode, predict
+from bertsecrets.models.loading import OpenModel, freeze_but_last_layers, freeze_encoder, open_classifier
+from bertsecrets.models.locations import ModelRef
+from bertsecrets.models.memory import (
+    check_memory,
+    give_back,
+    large_blocks_apart,
+    memory_errors_in_words,
+    training_bytes,
+)
+from bertsecrets.models.training.loop import Training
+from bertsecrets.provenance import best_precision
+from bertsecrets.settings import FinetuneParams
+from bertsecrets.texts.glue import Split
+from bertsecrets.texts.tasks import task
+from bertsecrets.types import Initialisation, Subject
+
+FREEZING = {"frozen": freeze_encoder, "last-two-trained": freeze_but_last_layers}
+
+
+def make_checkpoint(
+    ref: ModelRef,
+    subject: Subject,
+    train: Split | None,
+    folder: Path,
+    *,
+    settings: FinetuneParams,
+    device: torch.device,
+    states: Path | None = None,
+) -> dict[str, Any]:
+    """Open a subject's model, train it on a split unless that is None, and save it in `folder` (K19 section 3).
+
+    Args:
+        states: the folder of this training's saved states; without one, none are saved.
+
+    Returns:
+        The facts that `finetune` returns.
+
+    Raises:
+        UserError: the model cannot be opened, the training diverges, or memory is too small.
+    """
+    kernel = "sdpa" if device.type == "cuda" else "eager"  # on a CPU, dropout makes SDPA slower
+    opened = open_classifier(ref, task(subject.task), subject.initialisation, subject.seed, attention=kernel)
+    give_back()  # memory left over from earlier measurements
+    facts = finetune(
+        opened,
+        train,
+        folder,
+        settings=settings,
+        initialisation=subject.initialisation,
+        seed=subject.seed,
+        device=device,
+        title=f"fine-tuning {subject}",
+        states=states,
+    )
+    if device.type == "cuda":
+        give_back()  # other processes train on it
+    return facts
+
+
+def finetune(
+    classifier: OpenModel,
+    train: Split | None,
+    folder: Path,
+    *,
+    settings: FinetuneParams,
+    initialisation: Initialisation,
+    seed: int,
+    device: torch.device,
+    title: str = "fine-tuning",
+    states: Path | None = None,
+) -> dict[str, Any]:
+    """Train a classifier on a split and save it, with its tokenizer, in `folder` (K19 section 3).
+
+    The optimizer is AdamW instead of the original BertAdam, which had no bias correction. Without a split the
+    classifier is saved as it is (`untrained`).
+
+    Args:
+        states: the folder of this training's saved states, of which the newest is resumed.
+
+    Returns:
+        Facts for the manifest: steps, mean training loss between logged steps, seconds, device, precision, kernel.
+
+    Raises:
+        UserError: the training diverges, or memory is too small.
+    """
+    began = time.monotonic()
+    model: Any = classifier.model
+    facts: dict[str, Any] = {
+        "steps": 0, "loss": [], "device": str(device), "precision": "float32",
+        "attention": getattr(model.config, "_attn_implementation", None),
+    }  # fmt: skip
+    if initialisation in FREEZING:
+        FREEZING[initialisation](model)
+    if train is not None:
+        encoded = encode(train, classifier.tokenizer, classifier.fit(settings.max_length))
+        needed = training_bytes(
+            model,
+            rows=min(settings.batch_size, len(encoded)),
+            tokens=int(encoded.lengths.max(initial=1)),
+            precision=best_precision(settings.precision, device),
+            device=device.type,
+            examples=len(encoded),
+        )
+        check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")
+        with large_blocks_apart(), memory_errors_in_words(title, needed):
+            training = Training(classifier, encoded, train.targets(), settings, seed=seed, device=device)
+            training.run(title, states)
+            predict(model.eval(), encoded.head(32), device)  # refuses logits that are not finite
+        facts |= {"steps": training.step, "loss": training.losses, "precision": training.precision}
+        began -= training.seconds_before
+    model.to("cpu").eval()
+    model.save_pretrained(folder)
+    classifier.tokenizer.backend_tokenizer.no_truncation()  # the length of the last texts is no part of a checkpoint
+    classifier.tokenizer.backend_tokenizer.no_padding()
+    classifier.tokenizer.save_pretrained(folder)
+    facts["seconds"] = round(time.monotonic() - began, 2)
+    return facts

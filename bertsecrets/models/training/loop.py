@@ -1,0 +1,226 @@
+"""The training loop: AdamW on batches of similar length, in float32 or by bfloat16 autocast.
+
+On a CPU in float32 it computes what transformers' Trainer computes, bit for bit, with the same random numbers. The same
+seed gives the same weights, also if the training was killed and resumed from its last saved state.
+"""
+
+import math
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.trainer_pt_utils import get_length_grouped_indices, get_parameter_names
+from transformers.trainer_utils import align_special_tokens, set_seed
+
+from bertsecrets.errors import UserError
+from bertsecrets.models.encoding import Encoded
+from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.training.states import State, keep, newest, random_state, set_random_state
+from bertsecrets.models.training.texts import EncodedTexts, TrainingTexts, moved
+from bertsecrets.progress import progress, tell
+from bertsecrets.provenance import best_precision
+from bertsecrets.settings import FinetuneParams
+
+# Weights without decay: those of LayerNorms, and all whose name matches (as in transformers' Trainer).
+WITHOUT_DECAY = (r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)")
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's state of each weight
+RECORDED = 50  # losses in a manifest
+SAVING_SHARE = 0.02  # largest share of the time that is spent on saving states
+
+
+class Training:
+    """A training: model, optimizer, and the number of steps taken.
+
+    Weights that do not require gradients stay as they are. If none of the encoder's do, it runs without dropout and at
+    the learning rate for frozen encoders.
+    """
+
+    def __init__(
+        self,
+        classifier: OpenModel,
+        encoded: Encoded,
+        targets: list[float] | list[int],
+        settings: FinetuneParams,
+        *,
+        seed: int,
+        device: torch.device,
+    ):
+        """Move the model to the device, in place, and seed all random numbers."""
+        set_seed(seed)
+        self.model, self.settings, self.device = classifier.model.to(device), settings, device
+        align_special_tokens(self.model, classifier.tokenizer)
+        self.model.config.use_cache = False
+        self.lengths: list[int] = encoded.lengths.tolist()
+        self.precision = best_precision(settings.precision, device)
+        self.per_epoch = -(-len(encoded) // settings.batch_size)
+        self.steps = self.per_epoch * settings.epochs
+
+        self.frozen = not any(weight.requires_grad for weight in self.model.base_model.parameters())
+        self.rate_setting = "frozen_learning_rate" if self.frozen else "learning_rate"
+        self.peak: float = getattr(settings, self.rate_setting)
+        self.texts = TrainingTexts(encoded, targets, classifier.tokenizer, device)
+        self.features: EncodedTexts | None = None
+        if self.frozen:
+            self.features = EncodedTexts.of(self.model, encoded, device, half=self.precision == "bfloat16")
+
+        self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        decaying = set(get_parameter_names(self.model, [nn.LayerNorm], list(WITHOUT_DECAY)))
+        groups = [
+            {"params": [p for name, p in self.weights.items() if (name in decaying) == decays], "weight_decay": decay}
+            for decays, decay in ((True, settings.weight_decay), (False, 0.0))
+        ]
+        self.optimizer = torch.optim.AdamW(groups, lr=self.peak, fused=True)
+
+        self.step = 0
+        self.order: list[int] = []  # of the examples in this epoch
+        self.losses: list[float] = []  # mean loss between logged steps
+        self.total = torch.zeros((), device=device)  # of the losses since the last logged step
+        self.unchecked: list[torch.Tensor] = []  # loss, gradient norm and largest logit of each step since
+        self.seconds_before = 0.0  # spent by the runs that this one continues
+
+    def run(self, title: str, states: Path | None) -> None:
+        """Take all remaining steps, showing progress, and save states on the way.
+
+        Raises:
+            UserError: the training diverges.
+        """
+        began = saved = time.monotonic()
+        interval = 60 * self.settings.save_every
+        state = newest(states) if states is not None else None
+        if state is not None and self.fits(state):
+            self.restore(state)
+            tell(f"{title}: resumed at step {self.step} of {self.steps}")
+        logged = max(1, self.steps // RECORDED)
+        with progress(title, self.steps, "step", done=self.step) as shown:
+            while self.step < self.steps:
+                self.take_step()
+                if self.step % logged == 0:
+                    self.record(logged, states)
+                loss = f"{self.losses[-1]:.3f}" if self.losses else "-"
+                shown.advance(note=f"loss {loss}")
+                if states is not None and self.step < self.steps and time.monotonic() - saved >= interval:
+                    self.check(states)
+                    start = time.monotonic()
+                    keep(states, self.state(self.seconds_before + start - began))
+                    saved = time.monotonic()
+                    interval = max(interval, (saved - start) / SAVING_SHARE)
+        self.check(states)
+
+    def take_step(self) -> None:
+        """Train on the next batch."""
+        at = self.step % self.per_epoch
+        if at == 0:
+            torch.empty((), dtype=torch.int64).random_()  # the seed that torch's DataLoader draws for its workers
+            self.order = get_length_grouped_indices(self.lengths, self.settings.batch_size)
+        size = self.settings.batch_size
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate(self.step)
+        self.model.train()
+        if self.frozen:
+            self.model.base_model.eval()
+        out = self._forward(self.order[at * size : (at + 1) * size])
+        loss = out.loss.float()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.max_gradient_norm)
+        self.optimizer.step()
+        self.model.zero_grad()
+        self.step += 1
+        loss, largest = loss.detach(), out.logits.detach().float().abs().max()
+        self.total += loss
+        self.unchecked.append(torch.stack([loss, norm.float(), largest]))
+
+    def _forward(self, rows: list[int]) -> Any:
+        """Return the model's output for some examples, with its loss."""
+        chosen = moved(torch.tensor(rows), self.device)
+        if self.features is not None:
+            return self.features.classified(chosen, self.texts.targets[chosen])
+        batch = self.texts.batch(chosen, width=max(self.lengths[row] for row in rows))
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            return self.model(**batch)
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step (from 0): linear warmup to its peak, then linear decay to 0."""
+        warmup = round(self.settings.warmup * self.steps)
+        if step < warmup:
+            return self.peak * (step / warmup)
+        return self.peak * max(0.0, (self.steps - step) / max(1, self.steps - warmup))
+
+    def record(self, steps: int, states: Path | None) -> None:
+        """Note the mean loss of the last steps.
+
+        Raises:
+            UserError: the training has diverged.
+        """
+        self.check(states)
+        self.losses.append(self.total.item() / steps)
+        self.total.zero_()
+
+    def check(self, states: Path | None) -> None:
+        """Make sure that the steps since the last check were finite; otherwise delete the saved states.
+
+        Raises:
+            UserError: a loss, gradient, logit or, at the end, a weight is not finite.
+        """
+        if not self.unchecked:
+            return
+        table = torch.stack(self.unchecked).cpu()
+        self.unchecked = []
+        names = ("loss", "gradient", "largest logit")
+        for step, row in enumerate(table.tolist(), self.step - len(table) + 1):
+            for name, value in zip(names, row, strict=True):
+                if not math.isfinite(value):
+                    self._diverged(step, f"{name} {value}", states)
+        if self.step == self.steps:
+            for name, weight in self.weights.items():
+                if not torch.isfinite(weight).all():
+                    self._diverged(self.step, f"{name} is not finite", states)
+
+    def _diverged(self, step: int, what: str, states: Path | None) -> None:
+        if states is not None:
+            shutil.rmtree(states, ignore_errors=True)
+        raise UserError(
+            f"training diverged at step {step} of {self.steps} ({what}) at learning rate {self.rate(step - 1):.3g}: "
+            f"lower finetune.{self.rate_setting} ({self.peak:g}) in params.yaml"
+        )
+
+    def state(self, seconds: float) -> State:
+        """Return everything that the following steps depend on.
+
+        Args:
+            seconds: spent on the training so far.
+        """
+        weights = {name: weight.detach() for name, weight in self.weights.items()}
+        tensors = {"weights": weights} | {
+            moment: {name: self.optimizer.state[weight][moment] for name, weight in self.weights.items()}
+            for moment in MOMENTS
+        }
+        random, facts = random_state(self.device)
+        tensors["rest"] = {"order": torch.tensor(self.order), "total": self.total, **random}
+        facts |= {"losses": self.losses, "steps": self.steps, "seconds": seconds}
+        return State(self.step, tensors, facts)
+
+    def fits(self, state: State) -> bool:
+        """Return whether a state belongs to this training; if not, say so in a line."""
+        shapes = {name: weight.shape for name, weight in self.weights.items()}
+        held = {name: weight.shape for name, weight in state.tensors.get("weights", {}).items()}
+        fitting = state.facts.get("steps") == self.steps and held == shapes
+        if not fitting:
+            tell("ignoring the saved training state: it belongs to another model or number of steps")
+        return fitting
+
+    @torch.no_grad()
+    def restore(self, state: State) -> None:
+        """Continue from a state that `state` has returned."""
+        for name, weight in self.weights.items():
+            weight.copy_(state.tensors["weights"][name])
+            self.optimizer.state[weight] = {
+                moment: state.tensors[moment][name].to(self.device, copy=True) for moment in MOMENTS
+            }
+        rest = state.tensors["rest"]
+        self.step, self.order = state.step, rest["order"].tolist()
+        self.total.copy_(rest["total"])
+        self.losses, self.seconds_before = list(state.facts["losses"]), state.facts["seconds"]
+        set_random_state(rest, state.facts, self.device)
