@@ -1,9 +1,10 @@
 """The options of a run: one set for the command line, for pytest and for Python."""
+# ruff: noqa: RUF009 (_option returns a dataclass field)
 
 import argparse
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,145 +31,125 @@ def path(text: str) -> Path:
     """Return the path that an option names.
 
     Raises:
-        argparse.ArgumentTypeError: it is empty (as from an unset shell variable), which would mean the current folder;
-            or longer than a path can be.
+        argparse.ArgumentTypeError: it is empty, as from an unset shell variable, or longer than a path can be.
     """
     if not text:
         raise argparse.ArgumentTypeError("the path is empty: name a file or folder")
     if len(text.encode()) > LONGEST_PATH or any(len(part.encode()) > LONGEST_NAME for part in text.split("/")):
-        raise argparse.ArgumentTypeError(f"no path is as long as {shortened(text, 100)}: name a file or folder")
+        raise argparse.ArgumentTypeError(f"{shortened(text, 100)} is too long for a path: name a file or folder")
     return Path(text)
 
 
-def number_of_seeds(text: str) -> int | str:
-    """Return the number of seeds that an option asks for, or `auto`.
-
-    Raises:
-        argparse.ArgumentTypeError: it is neither.
-    """
-    if text == AUTO:
-        return text
+def _seeds(text: str) -> int | str:
+    """Return a number of seeds as a number, and anything else as it is, for `RunOptions` to check."""
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{shortened(text)} is neither a whole number nor {AUTO}") from None
+        return text
 
 
-def number_of_examples(text: str) -> int:
+def _examples(text: str) -> int:
     """Return the number of examples that an option asks for.
 
     Raises:
-        argparse.ArgumentTypeError: it is no number, or one that is not kept.
+        argparse.ArgumentTypeError: it is not a number, or is out of range.
     """
     if not text.isdecimal() or int(text) > MOST_EXAMPLES:
         raise argparse.ArgumentTypeError(f"{shortened(text)} is out of range: give 0 to {MOST_EXAMPLES}")
     return int(text)
 
 
+def _option(help: str, default: Any = None, **parsing: Any) -> Any:
+    """Return a field of `RunOptions` with the arguments of its `add_argument`."""
+    return field(default=default, metadata={"help": help, **parsing})
+
+
 NUMBER: dict[str, Any] = {"type": int, "metavar": "N"}
 FOLDER: dict[str, Any] = {"type": path, "metavar": "DIR"}
-SWITCH: dict[str, Any] = {"action": "store_true"}
-
-# How a command line parses each option, with its help.
-PARSING: dict[str, dict[str, Any]] = {
-    "model": {"help": "model: a hub name, a folder, minilm or mpnet; NAME@REVISION pins a commit"},
-    "glue": {
-        "help": "local GLUE folder, or hub (default: BERTSECRETS_GLUE, otherwise the hub); "
-        "repeatable: later folders fill in missing tasks",
-        "action": "append",
-        **FOLDER,
-    },
-    "store": {"help": "folder of checkpoints and measurements (default: BERTSECRETS_STORE, otherwise runs)", **FOLDER},
-    "device": {"help": "cpu, cuda, cuda:1 (default: the GPU if there is one)"},
-    "precision": {
-        "help": "of training: float32, bfloat16, or auto, which is bfloat16 where the device computes it natively "
-        "(default: that in params.yaml)",
-    },
-    "threads": {"help": "processor threads that compute (default: OMP_NUM_THREADS, otherwise one a core)", **NUMBER},
-    "limit": {"help": "use only N validation rows, drawn at random, always the same", **NUMBER},
-    "train_limit": {"help": "use only N training rows, drawn in the same way", **NUMBER},
-    "grid_limit": {"help": "validation rows used for disabling heads and layers, the slow part", **NUMBER},
-    "frames": {
-        "help": "frame sentences: a JSONL file, or FrameNet's folder or archive (default: BERTSECRETS_FRAMES)",
-        "type": path,
-        "metavar": "PATH",
-    },
-    "spacy": {"help": "spaCy pipeline that tags and parses (default: en_core_web_sm)", "metavar": "NAME"},
-    "seeds": {
-        "help": "judge on seeds 1 to N; auto: add seeds, at most 5, while they can decide a claim and the budget lasts "
-        "(default: those in params.yaml)",
-        "type": number_of_seeds,
-        "metavar": "N",
-    },
-    "budget": {
-        "help": "with --seeds auto: begin no further seed that would take longer than what is left of this time, "
-        "such as 90s, 20min or 2h (default: that in params.yaml)",
-        "metavar": "TIME",
-    },
-    "offline": {"help": "never touch the network", **SWITCH},
-    "keep_checkpoints": {
-        "help": "weights kept in the store once all is measured: full, half (in 16 bits) or none (default: full)",
-        "choices": KEEPS,
-        "metavar": "|".join(KEEPS),
-    },
-    "accept_older": {
-        "help": "take checkpoints and measurements made by other code, library versions or devices; verdicts say so",
-        **SWITCH,
-    },
-    "allow_unofficial_data": {"help": "accept data whose row or class counts differ from official GLUE", **SWITCH},
-}
-
 CHECKPOINT: dict[str, Any] = {
-    "help": "judge this one fine-tuned checkpoint, a folder of the task that --task names; --model then names the "
-    "pretrained model for claims that compare with it",
+    "help": "judge only this fine-tuned checkpoint, trained on the task that --task names; --model then names the "
+    "pretrained model for claims that compare the two",
     **FOLDER,
 }
 EXAMPLES: dict[str, Any] = {
     "help": "examples of each task whose attention the page shows, with their texts (default: 3; 0 for none)",
-    "type": number_of_examples,
+    "type": _examples,
     "default": 3,
     "metavar": "N",
 }
-OF_TRAINING = ("seeds", "budget", "train_limit", "precision")  # options that a trained checkpoint leaves nothing to
+TRAINING_OPTIONS = ("seeds", "budget", "train_limit", "precision")  # without effect on a trained checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """The options of a run; those not given come from the environment or from `params.yaml`.
+    """The options of a run; missing ones come from the environment or from `params.yaml`.
 
-    With `checkpoint`, that folder alone is judged, fine-tuned on `checkpoint_task`, and `model` is the pretrained model
+    With `checkpoint`, only that folder is judged, fine-tuned on `checkpoint_task`, and `model` is the pretrained model
     that it is compared with.
 
     Raises:
-        UserError: a limit, a number of seeds or of threads is below 1, the precision or what is kept is unknown, the
-            budget is no time, or `checkpoint` goes with what it leaves no choice of.
+        UserError: an option is out of range or unknown, or has no effect on `checkpoint`.
     """
 
-    model: str | None = None
-    glue: Sequence[Path | str] | Path | str | None = None
-    store: Path | str | None = None
-    device: str | None = None
-    precision: str | None = None
-    threads: int | None = None
-    limit: int | None = None
-    train_limit: int | None = None
-    grid_limit: int | None = None
-    frames: Path | str | None = None
-    spacy: str | None = None
-    seeds: int | str | None = None  # a number, or `auto`
-    budget: str | None = None
-    keep_checkpoints: str = "full"
+    model: str | None = _option("model: a hub name, a folder, minilm or mpnet; NAME@REVISION pins a commit")
+    glue: Sequence[Path | str] | Path | str | None = _option(
+        "local GLUE folder, or hub (default: BERTSECRETS_GLUE, otherwise the hub); "
+        "repeatable: later folders fill in missing tasks",
+        action="append",
+        **FOLDER,
+    )
+    store: Path | str | None = _option(
+        "folder of checkpoints and measurements (default: BERTSECRETS_STORE, otherwise runs)", **FOLDER
+    )
+    device: str | None = _option("cpu, cuda, cuda:1 (default: the GPU if there is one)")
+    precision: str | None = _option(
+        "of training: float32, bfloat16, or auto, which is bfloat16 if the device computes it natively "
+        "(default: that in params.yaml)"
+    )
+    threads: int | None = _option("CPU threads (default: OMP_NUM_THREADS, otherwise one per core)", **NUMBER)
+    limit: int | None = _option("use only N validation rows, a fixed random sample", **NUMBER)
+    train_limit: int | None = _option("use only N training rows, a fixed random sample", **NUMBER)
+    grid_limit: int | None = _option("validation rows used for disabling heads and layers, the slow part", **NUMBER)
+    frames: Path | str | None = _option(
+        "frame sentences: a JSONL file, or FrameNet's folder or archive (default: BERTSECRETS_FRAMES)",
+        type=path,
+        metavar="PATH",
+    )
+    spacy: str | None = _option("spaCy pipeline that tags and parses (default: en_core_web_sm)", metavar="NAME")
+    seeds: int | str | None = _option(
+        "judge on seeds 1 to N; auto: add seeds, at most 5, while they can decide a claim and the budget lasts "
+        "(default: those in params.yaml)",
+        type=_seeds,
+        metavar="N",
+    )
+    budget: str | None = _option(
+        "with --seeds auto: start no further seed that would take longer than the rest of this time, "
+        "such as 90s, 20min or 2h (default: that in params.yaml)",
+        metavar="TIME",
+    )
+    offline: bool = _option("never use the network", default=False, action="store_true")
+    keep_checkpoints: str = _option(
+        "weights kept in the store once everything is measured: full, half (in 16 bits) or none (default: full)",
+        default="full",
+        choices=KEEPS,
+        metavar="|".join(KEEPS),
+    )
+    accept_older: bool = _option(
+        "accept checkpoints and measurements made by other code, library versions or devices; verdicts say so",
+        default=False,
+        action="store_true",
+    )
+    allow_unofficial_data: bool = _option(
+        "accept data whose row or class counts differ from official GLUE", default=False, action="store_true"
+    )
     checkpoint: Path | str | None = None
     checkpoint_task: str | None = None
-    offline: bool = False
-    allow_unofficial_data: bool = False
-    accept_older: bool = False
 
     def __post_init__(self) -> None:
         for name in LIMITS:
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise UserError(f"--{name.replace('_', '-')} {value} leaves no rows: give 1 or more")
+                raise UserError(f"{flag(name)} {value} leaves no rows: give 1 or more")
         if isinstance(self.seeds, int):
             seed_range(self.seeds)
         elif self.seeds not in (None, AUTO):
@@ -191,16 +172,14 @@ class RunOptions:
     def _check_checkpoint(self) -> None:
         if self.checkpoint_task is None:
             raise UserError("--checkpoint needs the one task that it was fine-tuned on: name it with --task")
-        given = [name for name in OF_TRAINING if getattr(self, name) is not None]
+        given = [name for name in TRAINING_OPTIONS if getattr(self, name) is not None]
         given += ["keep_checkpoints"] if self.keep_checkpoints != "full" else []
         if given:
-            raise UserError(
-                f"--{given[0].replace('_', '-')} has no effect on --checkpoint, which is trained already: leave it out"
-            )
+            raise UserError(f"{flag(given[0])} has no effect on --checkpoint, which is already trained: leave it out")
 
     @classmethod
     def of(cls, namespace: argparse.Namespace) -> "RunOptions":
-        """Return the options of a run from a parsed command line; its other options are ignored."""
+        """Return the options of a run from a parsed command line; other options are ignored."""
         given = {name: getattr(namespace, name) for name in PARSING if hasattr(namespace, name)}
         return cls(**{name: value for name, value in given.items() if value is not None})
 
@@ -266,6 +245,21 @@ class RunOptions:
         return not self.allow_unofficial_data and not any(getattr(self, name) for name in LIMITS)
 
 
+# The arguments of `add_argument` by option.
+PARSING: dict[str, dict[str, Any]] = {
+    option.name: dict(option.metadata) for option in fields(RunOptions) if option.metadata
+}
+
+
+def flag(name: str) -> str:
+    """Return the spelling of an option on the command line.
+
+    >>> flag("train_limit")
+    '--train-limit'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
 def seed_range(count: int) -> range:
     """Return seeds 1 to `count`.
 
@@ -303,15 +297,10 @@ def check_seed(seed: int) -> None:
         raise UserError(f"--seed {seed} is out of range: give 0 to {SEEDS - 1}")
 
 
-def add_options(add: Callable[..., Any], names: Iterable[str] | None = None) -> None:
-    """Add options to a command line.
-
-    Args:
-        add: `add_argument` of an argparse parser, or `addoption` of a pytest option group.
-        names: which ones; all, by default.
-    """
-    for name in PARSING if names is None else names:
-        add(f"--{name.replace('_', '-')}", **PARSING[name])
+def add_options(add: Callable[..., Any], names: Iterable[str] = tuple(PARSING)) -> None:
+    """Add options of a run with `add`: an argparse parser's `add_argument`, or a pytest group's `addoption`."""
+    for name in names:
+        add(flag(name), **PARSING[name])
 
 
 def _from_environment(variable: str) -> Path | None:

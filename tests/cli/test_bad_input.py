@@ -49,7 +49,7 @@ def test_a_name_that_no_model_can_have_is_named(capsys, shared):
     "words",
     [
         [], ["nothing"], ["measure"], ["measure", "scores", "--task", "rte", "--limit", "many"],
-        ["finetune", "--task", "rte", "--init", "none"], ["report", "--seeds", "1.5"], ["claims", "--colour"],
+        ["finetune", "--task", "rte", "--init", "none"], ["claims", "--colour"],
     ],
 )  # fmt: skip
 def test_a_call_that_does_not_parse_points_to_the_help(capsys, words):
