@@ -57,7 +57,7 @@ from bertsecrets.store.measurements import load, save
 from bertsecrets.store.verdicts import keep_verdict
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
-from bertsecrets.types import AUTO, Measurement, Subject, slug
+from bertsecrets.types import AUTO, Measurement, Provenance, Subject, slug
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -297,7 +297,7 @@ class Session:
 
     def _kept(self, verdict: Verdict) -> Verdict:
         """Keep a verdict in the store, and return it."""
-        limits = (of.provenance.get(name) for of in verdict.measurements for name in ("limit", "train_limit"))
+        limits = (of.provenance.limits for of in verdict.measurements)
         facts = run_facts() | evidence(verdict.case, verdict.measurements, self.settings, self._weights(verdict))
         keep_verdict(self.store.root, verdict.as_json(), self.model, limited=any(limits), facts=facts)
         return verdict
@@ -602,15 +602,15 @@ class Session:
         Equal rows may come from other files, and equal weights from another checkpoint; so what is said of both is said
         of those in use now.
         """
-        provenance = stored.provenance | self._facts(measure, run, own_checkpoint)
-        older = differences(provenance["made_by"], key.made_by)
+        provenance = replace(stored.provenance, **self._facts(measure, run, own_checkpoint))
+        older = differences(provenance.made_by, key.made_by)
         if run.model is not None and measure.on_task:
             weights = kept(run.checkpoint)
             in_16_bits = key.inputs["checkpoint"] != weights.identity
-            provenance |= {"weights": weights.identity} | ({"kept": "half"} if in_16_bits else {})
+            provenance = replace(provenance, weights=weights.identity, kept="half" if in_16_bits else None)
         if own_checkpoint and run.model is not None and measure.on_task:
             now = self._checkpoint_key(run.subject).made_by
-            older += checkpoint_differences(provenance["checkpoint_made_by"], now)
+            older += checkpoint_differences(provenance.checkpoint_made_by, now)
         return replace(stored, subject=run.subject, provenance=provenance, older=tuple(older), reused=reused)
 
     def _run(self, measure: Measure, subject: Subject, checkpoint: Path | None, options: dict[str, Any]) -> Run:
@@ -664,7 +664,7 @@ class Session:
         began = time.monotonic()
         with torch.inference_mode(not measure.gradients):
             results, examples = measure.results(run)
-        made = {
+        made: dict[str, Any] = {
             "seconds": round(time.monotonic() - began, 2),
             "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "python": platform.python_version(),
@@ -679,7 +679,9 @@ class Session:
                 samples=samples,
                 settings=get_measure(name).settings(self.resources),
                 options=run.options.given() if name == measure.name else measure.shared_options(run.options),
-                provenance=self._facts(get_measure(name), run, own_checkpoint) | {"made_by": keys[name].made_by} | made,
+                provenance=Provenance(
+                    **self._facts(get_measure(name), run, own_checkpoint), made_by=keys[name].made_by, **made
+                ),
             )
             for name, (values, samples) in results.items()
         }

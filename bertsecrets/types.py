@@ -42,6 +42,44 @@ class Subject:
 
 
 @dataclass(frozen=True)
+class Provenance:
+    """The data, checkpoint, code and device that a measurement was made with. Its JSON has the names of the fields.
+
+    `data` says where the rows come from; `limit` and `train_limit` are numbers of rows if not all were used; `weights`
+    is the identity of the checkpoint's weights; `made_by` and `checkpoint_made_by` are as in the keys of the store.
+    """
+
+    data: str | None = None
+    data_fingerprint: str | None = None
+    official_data: bool = True
+    made_up_data: bool = False
+    limit: int | None = None
+    train_limit: int | None = None
+    architecture: str | None = None
+    checkpoint: str | None = None
+    checkpoint_made_by: dict[str, Any] | None = None
+    training: dict[str, Any] | None = None
+    weights: str | None = None
+    kept: str | None = None
+    made_by: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0
+    made: str = ""
+    python: str = ""
+    bertsecrets: str = ""
+
+    @property
+    def precision(self) -> str | None:
+        """The precision of training; None if nothing was trained, or it is unknown."""
+        return (self.training or {}).get("precision")
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The limits that leave rows out, by name."""
+        given = {"limit": self.limit, "train_limit": self.train_limit}
+        return {name: rows for name, rows in given.items() if rows}
+
+
+@dataclass(frozen=True)
 class Measurement:
     """The result of one measure on one subject: made once, stored, judged many times.
 
@@ -59,7 +97,7 @@ class Measurement:
     samples: dict[str, np.ndarray] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
-    provenance: dict[str, Any] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=Provenance)
     reused: bool = False
     origin: str = ""
     older: tuple[str, ...] = ()
@@ -99,7 +137,7 @@ class Measurement:
             "subject": asdict(self.subject),
             "settings": self.settings,
             "options": self.options,
-            "provenance": self.provenance,
+            "provenance": asdict(self.provenance),
         }
 
     def _repr_html_(self) -> str | None:

@@ -72,7 +72,7 @@ def test_what_was_judged_is_said_by_the_digest_of_its_weights(own, without_model
 
     moved = shutil.copytree(own, tmp_path / "moved")
     first, second = judged(own), judged(moved)
-    assert {one.provenance["weights"] for one in first.measurements} == {ModelRef.in_folder(own).identity()}
+    assert {one.provenance.weights for one in first.measurements} == {ModelRef.in_folder(own).identity()}
     assert (first.reused, second.reused) == (False, True)
     kept = [path.read_text() for path in (tmp_path / "runs" / "history").rglob("*.json")]
     assert all(ModelRef.in_folder(own).identity()[:12] in text for text in kept)

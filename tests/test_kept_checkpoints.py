@@ -53,8 +53,8 @@ def test_what_was_measured_needs_no_weights(store, tiny_glue, subject, keep, cap
             again = session.measurement("scores", subject)
         assert again.reused
         assert again.values == first.values
-        assert "kept" not in again.provenance
-        assert again.provenance["training"] == first.provenance["training"]
+        assert again.provenance.kept is None
+        assert again.provenance.training == first.provenance.training
     assert "trained again" not in capsys.readouterr().err
 
 
@@ -82,8 +82,8 @@ def test_weights_in_16_bits_are_measured_where_the_options_say_so(store, tiny_gl
     half = session.measurement("special-tokens", subject)
     assert "trained again" not in capsys.readouterr().err
     full = opened(store, tiny_glue).measurement("special-tokens", subject)
-    assert (half.provenance["kept"], "kept" in full.provenance) == ("half", False)
-    assert half.provenance["weights"] == full.provenance["weights"]
+    assert (half.provenance.kept, full.provenance.kept) == ("half", None)
+    assert half.provenance.weights == full.provenance.weights
     assert not np.array_equal(half.values["sep"], full.values["sep"])
     np.testing.assert_allclose(half.values["sep"], full.values["sep"], atol=1e-3)
     assert session.measurement("special-tokens", subject).values["sep"].tolist() == full.values["sep"].tolist()
@@ -120,7 +120,7 @@ def test_weights_that_come_out_otherwise_are_another_subjects(store, tiny_glue, 
     assert "the weights are not the same as those that were measured before: all" in capsys.readouterr().err
     after = session.measurement("scores", subject)
     assert not after.reused
-    assert after.provenance["weights"] != before.provenance["weights"]
+    assert after.provenance.weights != before.provenance.weights
 
 
 def test_a_subject_of_which_something_failed_keeps_its_weights(store, tiny_glue, subject, monkeypatch):

@@ -74,7 +74,7 @@ def test_a_measurement_is_made_once_and_then_stored(bench, subject):
     assert again.reused
     assert again.values == first.values
     np.testing.assert_array_equal(again.samples["predicted"], first.samples["predicted"])
-    assert again.provenance["seconds"] == first.provenance["seconds"]
+    assert again.provenance.seconds == first.provenance.seconds
     assert set(first.values) == {"accuracy", "constant", "majority", "entropy"}
     accuracy = (first.samples["predicted"] == first.samples["target"]).mean()
     assert first.values["accuracy"] == pytest.approx(accuracy)
@@ -106,10 +106,10 @@ def test_a_limit_changes_key_and_mark(bench, subject, runs, tiny_glue):
     whole = bench.measurement("scores", subject)
     few = opened(runs, tiny_glue, limit=10)
     cut = few.measurement("scores", subject)
-    assert (cut.examples, cut.provenance["limit"], whole.provenance["limit"]) == (10, 10, None)
+    assert (cut.examples, cut.provenance.limit, whole.provenance.limit) == (10, 10, None)
     np.testing.assert_array_equal(cut.samples["target"], whole.samples["target"][drawn(tiny_glue, 10)])
-    assert cut.provenance["checkpoint"] == whole.provenance["checkpoint"]
-    assert not whole.provenance["official_data"]
+    assert cut.provenance.checkpoint == whole.provenance.checkpoint
+    assert not whole.provenance.official_data
 
 
 def test_smaller_limits_keep_some_of_the_rows_of_larger_ones(bench, subject, runs, tiny_glue, with_six_examples):
@@ -118,7 +118,7 @@ def test_smaller_limits_keep_some_of_the_rows_of_larger_ones(bench, subject, run
     for options, rows in ({}, 6), ({"limit": 10}, 6), ({"limit": 4}, 4):
         found = opened(runs, tiny_glue, **options, settings=with_six_examples).measurement("special-tokens", subject)
         np.testing.assert_allclose(found.samples["cls"], every[drawn(tiny_glue, rows)], atol=1e-6)
-        assert found.provenance["limit"] == (4 if rows == 4 else None)  # 10 rows would leave none of the six out
+        assert found.provenance.limit == (4 if rows == 4 else None)  # 10 rows would leave none of the six out
 
 
 def test_the_first_rows_are_read_where_they_are_asked_for(bench, subject, runs, tiny_glue, with_six_examples):
@@ -129,7 +129,7 @@ def test_the_first_rows_are_read_where_they_are_asked_for(bench, subject, runs, 
     first = six.measurement("special-tokens", other, rows="first")
     assert len(entries(runs)) == before + 1
     every = bench.measurement("special-tokens", other)
-    assert (first.options, first.examples, first.provenance["limit"]) == ({"rows": "first"}, 6, None)
+    assert (first.options, first.examples, first.provenance.limit) == ({"rows": "first"}, 6, None)
     np.testing.assert_allclose(first.samples["cls"], every.samples["cls"][:6], atol=1e-6)
     assert not np.allclose(first.samples["cls"], six.measurement("special-tokens", other).samples["cls"], atol=1e-6)
     with pytest.raises(UserError, match="rows"):
@@ -155,27 +155,27 @@ def test_a_limit_that_leaves_nothing_out_is_no_limit(bench, subject, runs, tiny_
     high = opened(runs, tiny_glue, limit=24, train_limit=500)
     found = high.measurement("scores", subject)
     assert found.reused
-    assert (found.provenance["limit"], found.provenance["train_limit"]) == (None, None)
+    assert (found.provenance.limit, found.provenance.train_limit) == (None, None)
 
 
 def test_a_training_limit_is_marked_wherever_its_checkpoint_goes(bench, subject, runs, tiny_glue, tmp_path):
     less = opened(runs, tiny_glue, train_limit=16)
     found = less.measurement("scores", subject)
-    assert found.provenance["train_limit"] == 16
-    assert found.provenance["checkpoint"] != bench.measurement("scores", subject).provenance["checkpoint"]
+    assert found.provenance.train_limit == 16
+    assert found.provenance.checkpoint != bench.measurement("scores", subject).provenance.checkpoint
     folder = less.export_checkpoint(subject, tmp_path / "exported")
-    assert bench.measurement("scores", subject, folder).provenance["train_limit"] == 16
+    assert bench.measurement("scores", subject, folder).provenance.train_limit == 16
 
 
 def test_settings_are_part_of_the_key(bench, subject, runs, tiny_glue, quick, monkeypatch, tmp_path):
-    before = bench.measurement("scores", subject).provenance["checkpoint"]
+    before = bench.measurement("scores", subject).provenance.checkpoint
     data = yaml.safe_load(quick.read_text())
     data["scores"]["max_length"] = 20
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(data))
     monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "p.yaml"))
     shorter = opened(runs, tiny_glue).measurement("scores", subject)
     assert shorter.settings == {"max_length": 20}
-    assert shorter.provenance["checkpoint"] == before  # scoring settings do not train anew
+    assert shorter.provenance.checkpoint == before  # scoring settings do not train anew
     data["finetune"]["learning_rate"] = 2e-3
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(data))
     assert opened(runs, tiny_glue).checkpoint(subject).name != before
@@ -192,7 +192,7 @@ def test_any_folder_that_classifies_is_a_checkpoint(bench, subject, tmp_path):
     (folder / "manifest.json").unlink()
     found = bench.measurement("scores", subject, folder)
     assert found.values == own.values
-    assert (found.provenance["training"], found.provenance["train_limit"]) == (None, None)
+    assert (found.provenance.training, found.provenance.train_limit) == (None, None)
     change = bench.measurement("attention-change", subject, folder)
     np.testing.assert_allclose(change.values["cosine"], bench.measurement("attention-change", subject).values["cosine"])
 
@@ -260,8 +260,8 @@ def test_a_grid_limit_cuts_ablations_alone_and_is_part_of_the_key(runs, tiny_glu
     subject = Subject(str(tiny_bert), "rte", "untrained")
     grid = few.measurement("layer-ablation", subject)
     assert grid.examples == len(grid.samples["target"]) == 6
-    assert grid.provenance["limit"] == 6
-    assert few.measurement("scores", subject).provenance["limit"] is None
+    assert grid.provenance.limit == 6
+    assert few.measurement("scores", subject).provenance.limit is None
     all_rows = opened(runs, tiny_glue)
     assert all_rows.measurement("layer-ablation", subject).examples == 24
 
@@ -297,5 +297,5 @@ def test_baselines_of_words_are_the_same_for_every_model_and_seed(bench, subject
     one = bench.measurement("word-baselines", subject)
     other = bench.measurement("word-baselines", Subject(subject.model, "rte", seed=3))
     assert (one.reused, other.reused) == (False, True)
-    assert one.provenance["data_fingerprint"] == other.provenance["data_fingerprint"]
+    assert one.provenance.data_fingerprint == other.provenance.data_fingerprint
     assert len(one.sample("second_predicted")) == one.examples

@@ -327,7 +327,7 @@ def test_a_change_is_never_answered_from_the_store(world, monkeypatch, change):
     try:
         now = world.measure(measure)
         # Where the same weights came out of a new training, what was measured of them is still right.
-        assert not now.reused or now.provenance["checkpoint"] != before.provenance["checkpoint"]
+        assert not now.reused or now.provenance.checkpoint != before.provenance.checkpoint
         assert same(now, world.measure(measure, store="fresh"))
     finally:
         monkeypatch.undo()
@@ -384,7 +384,7 @@ def test_official_data_are_those_measured_and_trained_on(world):
     manifest = json.loads((demo / "manifest.json").read_text())
     assert (manifest["data"], manifest["train_limit"]) == (None, None)
     measured = world.session().measure("scores", "rte", init="untrained")
-    assert not measured.provenance["official_data"]  # the six rows of this world
+    assert not measured.provenance.official_data  # the six rows of this world
 
 
 def test_a_second_tokenizer_file_counts_whatever_its_name(tmp_path):

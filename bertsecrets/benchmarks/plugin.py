@@ -394,7 +394,7 @@ def _let_go(config: pytest.Config) -> None:
         config.stash[PREPARED].session.close()
     elif not any(verdict.outcome == "not measured" for verdict in verdicts):
         measured = [one for verdict in verdicts for one in verdict.measurements if get_measure(one.measure).on_task]
-        names = dict.fromkeys(one.provenance["checkpoint"] for one in measured)
+        names = dict.fromkeys(one.provenance.checkpoint for one in measured if one.provenance.checkpoint)
         keep_as([options.store_folder / "checkpoints" / name for name in names], options.keep)
 
 

@@ -302,7 +302,7 @@ def _notes(estimands: Sequence[Estimand]) -> list[str]:
 
 def model_problem(case: Case, measurement: Measurement) -> str | None:
     """Return why a claim does not speak of models of this architecture or shape; None if it does."""
-    architecture = measurement.provenance.get("architecture")
+    architecture = measurement.provenance.architecture
     if not case.speaks_of(architecture):
         return f"is about {' and '.join(case.claim.architectures)}; the model is {architecture or 'unknown'}"
     shapes = [np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2]

@@ -223,7 +223,7 @@ def is_kept(shelf: Shelf, case: Case, model: str, seeds: Sequence[int]) -> bool:
         return False
     return all(
         (found := shelf.find(one.measure, subject, one.options)) is not None
-        and case.speaks_of(found.provenance.get("architecture"))
+        and case.speaks_of(found.provenance.architecture)
         for of_seed in _subjects(plan(shelf, case), model, seeds)
         for one, subject in of_seed
     )

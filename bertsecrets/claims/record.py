@@ -130,5 +130,4 @@ def record(model: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 def _precision(verdicts: Sequence[Verdict]) -> str:
     """Return the precision in which all that verdicts rest on was trained; several where they differ."""
     trained = [one for verdict in verdicts for one in verdict.measurements if one.subject.initialisation != "untrained"]
-    trainings = [one.provenance.get("training") or {} for one in trained]
-    return ", ".join(sorted({str(training["precision"]) for training in trainings if training.get("precision")}))
+    return ", ".join(sorted({str(one.provenance.precision) for one in trained if one.provenance.precision}))

@@ -83,14 +83,13 @@ class Verdict:
         remarks = [self.looks] if self.looks else []
         for measurement in self.measurements:
             provenance = measurement.provenance
-            limits = [f"{name} {provenance[name]}" for name in ("limit", "train_limit") if provenance.get(name)]
-            if limits:
+            if limits := [f"{name} {rows}" for name, rows in provenance.limits.items()]:
                 remarks.append(", ".join(limits).replace("_", " "))
-            if not provenance.get("official_data", True):
+            if not provenance.official_data:
                 remarks.append("unofficial data")
-            if (provenance.get("training") or {}).get("precision") not in (None, "float32"):
-                remarks.append(f"trained in {provenance['training']['precision']}")
-            if provenance.get("kept") == "half":
+            if provenance.precision not in (None, "float32"):
+                remarks.append(f"trained in {provenance.precision}")
+            if provenance.kept == "half":
                 remarks.append("measured on weights kept in 16 bits")
             if measurement.values.get("constant"):
                 remarks.append(f"constant predictor ({measurement.subject.initialisation})")
@@ -154,11 +153,11 @@ class Verdict:
             limits={
                 name: min(given)
                 for name in ("limit", "train_limit")
-                if (given := [one[name] for one in provenances if one.get(name)])
+                if (given := [one.limits[name] for one in provenances if name in one.limits])
             },
-            official_data=all(one.get("official_data", True) for one in provenances),
-            data=sorted({one["data_fingerprint"][:12] for one in provenances if one.get("data_fingerprint")}),
-            seconds=round(sum(one.get("seconds", 0) for one in provenances), 2),
+            official_data=all(one.official_data for one in provenances),
+            data=sorted({one.data_fingerprint[:12] for one in provenances if one.data_fingerprint}),
+            seconds=round(sum(one.seconds for one in provenances), 2),
             reused=self.reused,
         )
 
@@ -171,13 +170,13 @@ def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
     """Return which subjects were measured on the weights of two trainings that did not give the same ones."""
     weights: dict[Subject, set[str]] = {}
     for one in measurements:
-        if one.provenance.get("weights"):
-            weights.setdefault(one.subject, set()).add(one.provenance["weights"])
+        if one.provenance.weights:
+            weights.setdefault(one.subject, set()).add(one.provenance.weights)
     return [f"{subject} measured on the weights of two trainings" for subject, of in weights.items() if len(of) > 1]
 
 
 def _older(measurement: Measurement) -> list[str]:
     """Return how code and libraries that made a measurement and its checkpoint differ from those that judge it."""
-    made_by = measurement.provenance.get("made_by")
+    made_by = measurement.provenance.made_by
     own = differences(made_by, get_measure(measurement.measure).made_by(None)) if made_by else []
-    return own + checkpoint_differences(measurement.provenance.get("checkpoint_made_by"))
+    return own + checkpoint_differences(measurement.provenance.checkpoint_made_by)

@@ -192,15 +192,14 @@ def _kept_side(
 
     def belongs(kept: "Measurement") -> bool:
         facts = kept.provenance
-        trained = (facts.get("training") or {}).get("precision")
         return (
             kept.measure in (measures or MEASURES)
             and not kept.options
             and kept.subject.initialisation == initialisation
             and (not tasks or kept.subject.task in tasks)
             and (one.model is None or kept.subject.model == one.model)
-            and facts.get("train_limit") == options.train_limit
-            and (precision is None or trained in (None, precision))
+            and facts.train_limit == options.train_limit
+            and (precision is None or facts.precision in (None, precision))
         )
 
     found = [kept for kept in _all_kept(one.path) if belongs(kept)]
@@ -211,7 +210,7 @@ def _kept_side(
     if len(models) > 1:
         raise UserError(f"{one.path} holds measurements of {', '.join(models)}: name one, as in {models[0]}@{one.path}")
     newest: dict[tuple[str, str], dict[int, Measurement]] = {}
-    for kept in sorted(found, key=lambda kept: (_limited(kept, options.limit), kept.provenance.get("made", ""))):
+    for kept in sorted(found, key=lambda kept: (_limited(kept, options.limit), kept.provenance.made)):
         newest.setdefault((kept.subject.task, kept.measure), {})[kept.subject.seed] = kept
     parts = []
     for (task_name, measure), by_seed in newest.items():
@@ -224,7 +223,7 @@ def _kept_side(
 
 def _limited(kept: "Measurement", wanted: int | None) -> bool:
     """Return whether a measurement has the rows that are wanted; such ones come last, and so before others."""
-    return kept.provenance.get("limit") == wanted
+    return kept.provenance.limit == wanted
 
 
 def _all_kept(folder: Path) -> list["Measurement"]:

@@ -40,12 +40,12 @@ def evidence(
         weights: the identities of the model's files, by name.
     """
     facts = [pair for measurement in measurements for pair in _facts(measurement)]
-    trained = any(measurement.provenance.get("training") for measurement in measurements)
+    trained = any(measurement.provenance.training for measurement in measurements)
     training = {f"{name} of training": value for name, value in settings.finetune.model_dump().items()}
     judging = {f"{name}{JUDGES}": value for name, value in settings.judge.model_dump().items()}
     claim = digest([case.claim.model_dump(), case.figure.model_dump()])
     return {
-        "measurements": {Path(one.origin).name: one.provenance.get("made", "") for one in measurements if one.origin},
+        "measurements": {Path(one.origin).name: one.provenance.made for one in measurements if one.origin},
         "circumstances": {
             **{name: _short(identity) for name, identity in weights.items() if identity},
             **_gathered(facts),
@@ -67,12 +67,12 @@ def _code_of_judge() -> str | None:
 def _facts(measurement: Measurement) -> Iterator[tuple[str, Any]]:
     """Yield what made one measurement."""
     name, given = measurement.measure, measurement.provenance
-    yield f"data of {name} on {measurement.subject.task}", _short(given.get("data_fingerprint"))
+    yield f"data of {name} on {measurement.subject.task}", _short(given.data_fingerprint)
     yield f"examples of {name}", measurement.examples
-    yield "limit", given.get("limit") or "none"
-    yield "train limit", given.get("train_limit") or "none"
+    yield "limit", given.limit or "none"
+    yield "train limit", given.train_limit or "none"
     yield from ((f"{key} of {name}", value) for key, value in {**measurement.settings, **measurement.options}.items())
-    for maker, made_by in ((name, given.get("made_by")), ("training", given.get("checkpoint_made_by"))):
+    for maker, made_by in ((name, given.made_by), ("training", given.checkpoint_made_by)):
         if made_by:
             yield f"code of {maker}", _short(made_by.get("code"))
             yield f"device of {maker}", made_by.get("device")

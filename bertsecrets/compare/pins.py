@@ -155,16 +155,15 @@ def pin_of(
         raise UserError(f"nothing is pinned, since a model has collapsed ({collapsed[0]}): train it otherwise")
     for part in side.parts:
         check_seeds(part.seeds)
-    trainings = [one.provenance.get("training") or {} for one in measurements]
-    devices = [one.provenance["made_by"].get("device") for one in measurements]
+    devices = [one.provenance.made_by.get("device") for one in measurements]
     return Pin(
         model=model,
         reasons=[Reason(made=facts["made"], reason=" ".join(reason.split())), *earlier],
         weights=weights,
         tokenizer=tokenizer,
         device="; ".join(sorted({device for device in devices if device})),
-        precision=", ".join(sorted({str(one["precision"]) for one in trainings if one.get("precision")})),
-        official_data=all(one.provenance.get("official_data", True) for one in measurements),
+        precision=", ".join(sorted({one.provenance.precision for one in measurements if one.provenance.precision})),
+        official_data=all(one.provenance.official_data for one in measurements),
         commit=facts["commit"],
         software=facts["software"],
         measures=[_pinned(part) for part in side.parts],

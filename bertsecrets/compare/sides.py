@@ -106,7 +106,7 @@ def part_of(wanted: Wanted, measurements: Sequence[Measurement]) -> Part:
         UserError: a measurement is incomplete, or the seeds have not seen the same examples.
     """
     first = measurements[0]
-    prints = {one.provenance.get("data_fingerprint", "") for one in measurements}
+    prints = {one.provenance.data_fingerprint or "" for one in measurements}
     if len(prints) > 1 or len({one.examples for one in measurements}) > 1:
         raise UserError(f"{wanted}: the seeds were measured on different examples: measure them with the same limits")
     by_seed = [{reading.name: reading for reading in readings(one)} for one in measurements]
@@ -119,8 +119,8 @@ def part_of(wanted: Wanted, measurements: Sequence[Measurement]) -> Part:
         settings=first.settings,
         values={name: _values([seed[name] for seed in by_seed]) for name in by_seed[0]},
         collapsed=collapsed[0] if collapsed else "",
-        limit=first.provenance.get("limit"),
-        train_limit=first.provenance.get("train_limit"),
+        limit=first.provenance.limit,
+        train_limit=first.provenance.train_limit,
         measurements=tuple(measurements),
     )
 

@@ -213,12 +213,12 @@ def evidence_lines(verdict: Verdict) -> list[str]:
     lines = []
     for kind, found in groups.items():
         provenance = found[0].provenance
-        made_by = provenance.get("made_by") or {}
+        made_by = provenance.made_by
         facts = [
             seeds_in_words(one.subject.seed for one in found),
             f"{found[0].examples} examples",
-            provenance.get("data") or "",
-            f"sha256 {provenance['data_fingerprint'][:12]}" if provenance.get("data_fingerprint") else "",
+            provenance.data or "",
+            f"sha256 {provenance.data_fingerprint[:12]}" if provenance.data_fingerprint else "",
             made_by.get("device") or "",
             f"torch {made_by['software']['torch']}" if (made_by.get("software") or {}).get("torch") else "",
         ]

@@ -58,7 +58,7 @@ def _entry(verdict: Verdict, run: VerdictsFile) -> EvalResultEntry:
     """Return a score as an entry: in percent, as table 1 has it."""
     data, task = verdict.data, TASKS[verdict.case.task]
     assert data.observed is not None
-    from_hub = all(str(one.provenance.get("data", "")).startswith(GLUE_HUB) for one in verdict.measurements)
+    from_hub = all((one.provenance.data or "").startswith(GLUE_HUB) for one in verdict.measurements)
     metric = "Pearson correlation" if task.regression else "accuracy"
     return EvalResultEntry(
         dataset_id=GLUE_HUB,

@@ -25,7 +25,7 @@ def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: 
     """
     confidence = settings.judge.confidence
     named = settings.model_dump(mode="json", include={"finetune", "scores", "attention", "judge"})
-    trainings = [m.provenance.get("training") or {} for v in verdicts for m in v.measurements]
+    trainings = [m.provenance.training or {} for v in verdicts for m in v.measurements]
     precisions = ", ".join(sorted({one["precision"] for one in trainings if one.get("steps")}))
     named["finetune"]["precision"] = precisions or named["finetune"]["precision"]
     return VerdictsFile(

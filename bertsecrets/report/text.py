@@ -231,7 +231,7 @@ def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
 def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """Return that verdicts come from the suite's own corpus, and what to run next; nothing where none do."""
     measured = [one for verdict in verdicts for one in verdict.measurements]
-    return [MADE_UP, NEXT] if any(one.provenance.get("made_up_data") for one in measured) else []
+    return [MADE_UP, NEXT] if any(one.provenance.made_up_data for one in measured) else []
 
 
 def _over_tasks_line(found: OverTasks, confidence: float) -> str:

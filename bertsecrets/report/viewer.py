@@ -85,7 +85,7 @@ def _checkpoint(measurement: Measurement, *, several: bool) -> dict[str, Any]:
     return {
         "title": f"{f'{subject.model}, ' if several else ''}{task_title(subject.task)}",
         "who": f"{subject.model} on {task_title(subject.task)}, seed {subject.seed}",
-        "theirs": not provenance.get("made_up_data", False),
+        "theirs": not provenance.made_up_data,
         "inputs": measurement.examples,
         "layers": cosine.shape[0],
         "heads": cosine.shape[1],

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bertsecrets.errors import UserError, first_line
 from bertsecrets.store.entries import damage, read_json, write_json, write_manifest
 from bertsecrets.store.files import MANIFEST, copy_whole, digest, guarded_writes
-from bertsecrets.types import SEEDS, Initialisation, Measurement, Subject, slug
+from bertsecrets.types import SEEDS, Initialisation, Measurement, Provenance, Subject, slug
 
 VALUES, SAMPLES = "measurement.json", "samples.npz"
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, KeyError, TypeError)
@@ -37,18 +37,25 @@ class KeptSubject(_Kept):
 
 
 class KeptProvenance(_Kept):
-    """The provenance in a JSON file: the types of what is read of it."""
-
-    model_config = ConfigDict(extra="allow")
+    """A provenance in a JSON file."""
 
     data: str | None = None
+    data_fingerprint: str | None = None
     official_data: bool = True
+    made_up_data: bool = False
     limit: int | None = None
     train_limit: int | None = None
-    made_by: dict[str, Any] = {}
+    architecture: str | None = None
+    checkpoint: str | None = None
     checkpoint_made_by: dict[str, Any] | None = None
+    training: dict[str, Any] | None = None
+    weights: str | None = None
+    kept: str | None = None
+    made_by: dict[str, Any] = {}
     seconds: float = Field(default=0, ge=0, allow_inf_nan=False)
     made: str = ""
+    python: str = ""
+    bertsecrets: str = ""
 
 
 class KeptMeasurement(_Kept):
@@ -116,7 +123,7 @@ def measurement_of(data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> M
         samples=samples,
         settings=kept.settings,
         options=kept.options,
-        provenance=kept.provenance.model_dump(exclude_unset=True),
+        provenance=Provenance(**kept.provenance.model_dump()),
     )
 
 

@@ -25,7 +25,7 @@ from bertsecrets.claims.spread import Spread
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.published import published_figures
 from bertsecrets.report.text import check
-from bertsecrets.types import Subject
+from bertsecrets.types import Provenance, Subject
 
 SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 4000})
 
@@ -201,7 +201,7 @@ def test_a_constant_answers_figure_is_reproduced_by_a_constant_answer_alone():
 
 
 def test_a_verdict_as_data():
-    provenance = {"limit": 2, "official_data": False, "seconds": 1.25}
+    provenance = Provenance(limit=2, official_data=False, seconds=1.25)
     found = dataclasses.replace(scored([1, 0], [1, 1]), provenance=provenance, reused=True)
     data = judged(made_up(kind="above", value=20.0), found).as_json()
     assert {name: data[name] for name in ("id", "claim", "task", "published", "band", "observed", "unit")} == {
@@ -233,7 +233,7 @@ def test_a_claim_on_single_heads_fits_only_the_papers_shape():
 def test_a_claim_about_an_architecture_is_judged_of_no_other():
     of_gpt2 = made_up("heads-little-changed", architectures=("gpt2",))
     seen = measured("attention-change", {"cosine": np.ones((2, 2))})
-    bert, gpt2 = (replace(seen, provenance={**seen.provenance, "architecture": name}) for name in ("bert", "gpt2"))
+    bert, gpt2 = (replace(seen, provenance=replace(seen.provenance, architecture=name)) for name in ("bert", "gpt2"))
     assert model_problem(of_gpt2, bert) == "is about gpt2; the model is bert"
     assert model_problem(of_gpt2, seen) == "is about gpt2; the model is unknown"
     assert model_problem(of_gpt2, gpt2) is None

@@ -11,10 +11,10 @@ from bertsecrets.compare.sides import Side, Wanted, part_of
 from bertsecrets.errors import UserError
 from bertsecrets.report.drift import drift_markdown, drift_message, drift_text
 from bertsecrets.report.html import comparison_page
-from bertsecrets.types import Measurement, Subject
+from bertsecrets.types import Measurement, Provenance, Subject
 
 LAYERS, HEADS, EXAMPLES = 6, 12, 40
-FACTS = {"data_fingerprint": "abc"}
+FACTS = Provenance(data_fingerprint="abc")
 
 
 def side(name: str, *parts: list[Measurement]) -> Side:
@@ -23,7 +23,9 @@ def side(name: str, *parts: list[Measurement]) -> Side:
     for part in parts:
         seeds = [
             replace(
-                one, subject=Subject("m", one.subject.task, "pretrained", number), provenance=FACTS | one.provenance
+                one,
+                subject=Subject("m", one.subject.task, "pretrained", number),
+                provenance=one.provenance if one.provenance.data_fingerprint else FACTS,
             )
             for number, one in enumerate(part, start=1)
         ]
@@ -150,7 +152,7 @@ def test_a_spread_that_happens_to_be_nothing_is_not_taken_for_certainty():
 
 def test_other_examples_heads_or_settings_are_not_compared():
     one = attention(np.random.default_rng(0), 2)
-    other_rows = [replace(of, provenance={"data_fingerprint": "xyz"}) for of in one]
+    other_rows = [replace(of, provenance=Provenance(data_fingerprint="xyz")) for of in one]
     with pytest.raises(UserError, match="not the same examples"):
         compare(side("a", one), side("b", other_rows), SETTINGS)
     fewer = [gridded("special-tokens", cls=of.samples["cls"][:, :3], sep=of.samples["sep"][:, :3]) for of in one]

@@ -11,6 +11,7 @@ from bertsecrets.claims import quantities
 from bertsecrets.code import imports
 from bertsecrets.compare.history import JUDGING, differing, evidence, steps
 from bertsecrets.settings import load_settings
+from bertsecrets.types import Provenance
 
 NEW, OTHER = {"a": "2026-11-02T10:00:00Z"}, {"b": "2026-11-09T10:00:00Z"}
 
@@ -93,11 +94,11 @@ def test_the_code_of_the_judge_is_that_of_the_quantities_too():
 def test_evidence_names_measurements_data_settings_versions_and_the_claim():
     case, settings = of_id("D2-rte"), load_settings()
     made_by = {"code": "c" * 64, "software": {"torch": "2.12.0"}, "device": "CPU AVX512, 1 thread"}
-    provenance = {"made": "2026-11-02T10:00:00Z", "data_fingerprint": "d" * 64, "limit": 40, "made_by": made_by}
+    provenance = Provenance(made="2026-11-02T10:00:00Z", data_fingerprint="d" * 64, limit=40, made_by=made_by)
     one = replace(
         scored([1, 0], [1, 1]), origin="runs/measurements/scores-m", provenance=provenance, settings={"max_length": 128}
     )
-    two = replace(one, provenance=provenance | {"made_by": made_by | {"device": "NVIDIA H200"}}, origin="")
+    two = replace(one, provenance=replace(provenance, made_by=made_by | {"device": "NVIDIA H200"}), origin="")
     found = evidence(case, [one, two], settings, {"weights": "e" * 64, "tokenizer": None})
     assert found["measurements"] == {"scores-m": "2026-11-02T10:00:00Z"}
     known = found["circumstances"]

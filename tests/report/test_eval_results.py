@@ -13,14 +13,16 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.eval_results import eval_results
 from bertsecrets.store.measurements import keep
 from bertsecrets.texts.glue import GLUE_HUB, GLUE_REVISION
-from bertsecrets.types import Measurement, Subject
+from bertsecrets.types import Measurement, Provenance, Subject
 
 
 def score(name="D1-rte-pretrained", observed=66.4321, examples=277, outcome="reproduced", **provenance) -> Verdict:
     """A verdict on a score of table 1, by two seeds."""
     case = of_id(name)
     measured = tuple(
-        Measurement("scores", Subject("m", case.task, "pretrained", seed), examples, {}, provenance=provenance)
+        Measurement(
+            "scores", Subject("m", case.task, "pretrained", seed), examples, {}, provenance=Provenance(**provenance)
+        )
         for seed in (1, 2)
     )
     return Verdict(case, outcome, "why", observed=observed, measurements=measured)

@@ -14,6 +14,7 @@ from bertsecrets.report.json import badge
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import read_json, write_json
 from bertsecrets.store.verdicts import keep_verdict
+from bertsecrets.types import Provenance
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "schema" / "verdicts-1.json"
 FIRST = {  # the fields of version 1.0, which stay
@@ -110,11 +111,11 @@ def test_the_precision_named_is_that_in_which_checkpoints_were_trained_not_that_
     verdict = beats("D2-rte", 80, 20)
     assert filed([verdict]).settings["finetune"]["precision"] == load_settings().finetune.precision == "float32"
     trained = [
-        replace(one, provenance={**one.provenance, "training": {"precision": "bfloat16", "steps": 3}})
+        replace(one, provenance=replace(one.provenance, training={"precision": "bfloat16", "steps": 3}))
         for one in verdict.measurements
     ]
     shown = filed([replace(verdict, measurements=tuple(trained))])
     assert shown.settings["finetune"]["precision"] == "bfloat16"
-    none = replace(trained[0], provenance={"training": {"precision": "float32", "steps": 0}})  # of an untrained model
-    shown = filed([replace(verdict, measurements=(trained[0], none))])
+    untrained = replace(trained[0], provenance=Provenance(training={"precision": "float32", "steps": 0}))
+    shown = filed([replace(verdict, measurements=(trained[0], untrained))])
     assert shown.settings["finetune"]["precision"] == "bfloat16"

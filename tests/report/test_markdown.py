@@ -12,6 +12,7 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.markdown import LIMIT, summary
 from bertsecrets.report.text import verdict_row
 from bertsecrets.store.measurements import keep
+from bertsecrets.types import Provenance
 
 
 def summarised(verdicts, **facts) -> str:
@@ -72,7 +73,7 @@ def test_known_deviations_come_after_the_others(monkeypatch):
 
 def test_limits_and_unofficial_data_stand_out_and_so_does_what_is_missing():
     verdict = beats("D2-rte", 80, 20)
-    marked = [replace(m, provenance={"limit": 48, "official_data": False}) for m in verdict.measurements]
+    marked = [replace(m, provenance=Provenance(limit=48, official_data=False)) for m in verdict.measurements]
     text = summarised([replace(verdict, measurements=tuple(marked))], incomplete="it was <interrupted>")
     assert "**unofficial data**, **limit 48**;" in text
     assert "> incomplete: it was \\<interrupted\\>" in text

@@ -16,6 +16,7 @@ from bertsecrets.cli.outputs import CHOOSING, without
 from bertsecrets.report.cards import cards_of, strip_rows
 from bertsecrets.report.html import page
 from bertsecrets.report.paper import paper_figures, table_1
+from bertsecrets.types import Provenance
 
 COMMAND = ["bertsecrets", "report", "--model", MODEL, "--task", "rte", "--html", "my report.html"]
 
@@ -111,7 +112,7 @@ def test_texts_that_are_markup_stay_texts():
 def test_data_that_are_not_glues_are_a_banner(shown):
     assert "say nothing of the paper" not in shown
     verdict = beats("D2-rte", 80, 20)
-    made_up = tuple(replace(one, provenance={"official_data": False}) for one in verdict.measurements)
+    made_up = tuple(replace(one, provenance=Provenance(official_data=False)) for one in verdict.measurements)
     told = page({MODEL: [replace(verdict, measurements=made_up)]}, SETTINGS)
     assert "The verdicts say nothing of the paper" in told
 

@@ -12,6 +12,7 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.outcomes import OUTCOMES, label
 from bertsecrets.report.terminal import Screen, claim_table, verdict_line, verdict_table
 from bertsecrets.report.text import SECTIONS, describe
+from bertsecrets.types import Provenance
 
 LIMITED = {"limit": 48, "official_data": False}
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -19,7 +20,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 def verdict(name, outcome, observed=None, interval=None, reason="why", *, provenance=LIMITED, **more):
     """A verdict on the case with an id, of a measurement with this provenance."""
-    measurement = replace(scored([1], [1]), provenance=provenance, reused=True)
+    measurement = replace(scored([1], [1]), provenance=Provenance(**provenance), reused=True)
     return Verdict(of_id(name), outcome, reason, observed, interval, measurements=(measurement,), **more)
 
 

@@ -14,7 +14,7 @@ from bertsecrets.report.html import page
 from bertsecrets.report.json import as_file, metrics
 from bertsecrets.report.text import MADE_UP, NEXT, count_line, describe, run_lines, verdict_row
 from bertsecrets.settings import load_settings
-from bertsecrets.types import Measurement, Subject
+from bertsecrets.types import Measurement, Provenance, Subject
 
 TASKS = ("mrpc", "stsb", "sst2", "rte", "qnli", "mnli")
 
@@ -22,7 +22,7 @@ TASKS = ("mrpc", "stsb", "sst2", "rte", "qnli", "mnli")
 def verdict(name, outcome, p_against=None, p_for=None, *, model="bert-base-uncased", **more):
     """A verdict on the case with an id, of a measurement without values."""
     made_by = {"software": {}, "device": "cpu"}
-    provenance = {"data": "here", "official_data": True, "seconds": 1, "made_by": made_by}
+    provenance = Provenance(data="here", seconds=1, made_by=made_by)
     case = of_id(name)
     measurement = Measurement(
         case.claim.measure, Subject(model, case.task), 100, {"cosine": np.full((2, 3), 0.5)}, {}, provenance=provenance
@@ -63,7 +63,7 @@ def test_a_run_without_deviations_says_how_many_there_could_be():
 
 def test_made_up_data_are_named_last(run):
     (measurement,) = run[0].measurements
-    made_up = replace(measurement, provenance=measurement.provenance | {"made_up_data": True})
+    made_up = replace(measurement, provenance=replace(measurement.provenance, made_up_data=True))
     verdicts = [replace(run[0], measurements=(made_up,)), *run[1:]]
     assert run_lines(verdicts, 0.95)[-2:] == [MADE_UP, NEXT]
     assert MADE_UP not in run_lines(run, 0.95)

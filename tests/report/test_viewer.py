@@ -91,7 +91,7 @@ def test_texts_that_are_markup_stay_texts():
 @pytest.mark.parametrize("made_up", [False, True])
 def test_the_page_says_whose_texts_it_shows(made_up):
     one = example_maps()
-    one = replace(one, provenance={**one.provenance, "made_up_data": made_up})
+    one = replace(one, provenance=replace(one.provenance, made_up_data=made_up))
     shown = page({MODEL: of_every_outcome()}, SETTINGS, examples=Examples([one], rows=1))
     assert ("mind its terms before you publish this page" in shown) is not made_up
 

@@ -12,17 +12,16 @@ from bertsecrets.measures.patterns import key
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.texts.tasks import ALL_TASKS
-from bertsecrets.types import Measurement, Subject
+from bertsecrets.types import Measurement, Provenance, Subject
 
 MODEL = "m"  # as in `measurements`
 SHAPE = (2, 3)  # layers, heads
-PROVENANCE = {
-    "data": "RTE/dev.tsv",
-    "data_fingerprint": "0123456789abcdef",
-    "official_data": True,
-    "seconds": 1.5,
-    "made_by": {"software": {"torch": "2.13.0"}, "device": "CPU, 1 thread"},
-}
+PROVENANCE = Provenance(
+    data="RTE/dev.tsv",
+    data_fingerprint="0123456789abcdef",
+    seconds=1.5,
+    made_by={"software": {"torch": "2.13.0"}, "device": "CPU, 1 thread"},
+)
 GRID = np.array([[0.5, 0.6, 0.55], [0.7, 0.4, 0.55]])
 
 
