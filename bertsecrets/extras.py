@@ -8,9 +8,9 @@ from bertsecrets.errors import MissingError
 
 # By package: the module that it brings, its extra, and what it is needed for.
 PACKAGES = {
-    "scikit-learn": ("sklearn", "patterns-training", "training pattern classifiers and the measure word-baselines"),
-    "pillow": ("PIL", "patterns-training", "drawing contact sheets and pictures of maps"),
-    "matplotlib": ("matplotlib", "patterns-training", "drawing maps in their colours"),
+    "scikit-learn": ("sklearn", "lab", "training pattern classifiers and the measure word-baselines"),
+    "pillow": ("PIL", "lab", "drawing contact sheets and pictures of maps"),
+    "matplotlib": ("matplotlib", "lab", "drawing maps in their colours"),
     "altair": ("altair", "report", "drawing figures"),
     "vl-convert-python": ("vl_convert", "report", "drawing figures"),
     "jinja2": ("jinja2", "report", "writing a report page"),

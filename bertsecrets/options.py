@@ -21,6 +21,11 @@ STORE_VARIABLE = "BERTSECRETS_STORE"
 FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
 DEFAULT_PIPELINE = "en_core_web_sm"
 HUB = "hub"  # as the GLUE folder
+# The options of every command that computes on rows; some add those of frames and spaCy.
+ROW_OPTIONS = (
+    *("model", "glue", "store", "device", "threads", "precision", "limit", "train_limit", "grid_limit"),
+    *("offline", "allow_unofficial_data", "accept_older"),
+)
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on every usual file system
 LIMITS = ("limit", "train_limit", "grid_limit")
 MOST_THREADS = 1024

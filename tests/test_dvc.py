@@ -17,7 +17,7 @@ from pipeline import PROJECT, commit, copied_checkout, fail, in_git, run, tiny_c
 
 from bertsecrets.code import code_digest
 from bertsecrets.measures.registry import get_measure, measure_names
-from bertsecrets.patterns.annotation.map_set import own_maps
+from bertsecrets.patterns.map_set import own_maps
 from bertsecrets.provenance import TRAINING
 from bertsecrets.texts.corpus import write_corpus
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
 from calls import started
 
 import bertsecrets
@@ -16,7 +15,7 @@ PACKAGE = Path(bertsecrets.__file__).parent
 ORDER = (
     "errors", "progress", "reading", "types", "formats", "extras", "bootstrap", "settings", "published", "code",
     "provenance", "store", "hub", "texts", "models", "ablation", "patterns", "measures", "claims", "compare", "report",
-    "options", "session", "jobs", "cli", "benchmarks",
+    "options", "session", "jobs", "lab", "cli", "benchmarks",
 )  # fmt: skip
 FACES = ("__init__", "__main__")  # the package's own face hands on what lies anywhere in it
 
@@ -65,18 +64,9 @@ def test_no_modules_import_each_other_in_a_circle():
     assert len(list(order.static_order())) == len(graph)
 
 
-@pytest.mark.parametrize(
-    ("package", "forbidden"),
-    [
-        ("patterns", ("patterns.annotation", "patterns.training")),
-        ("patterns.features", ("patterns.annotation", "patterns.training")),
-        ("patterns.annotation", ("patterns.training",)),
-    ],
-)
-def test_measuring_patterns_needs_neither_the_annotation_page_nor_training(package, forbidden):
-    for name, others in imports().items():
-        if name.rpartition(".")[0] == package and not name.startswith(forbidden):
-            assert [other for other in others if other.startswith(forbidden)] == [], name
+def test_only_the_lab_command_imports_the_lab():
+    users = {name for name, others in imports().items() if any(other.split(".")[0] == "lab" for other in others)}
+    assert {name for name in users if name.split(".")[0] != "lab"} == {"cli.main"}
 
 
 def test_statistics_of_examples_are_made_by_the_claims_and_never_inside_a_measure():
@@ -104,6 +94,7 @@ def test_reading_files_and_starting_a_command_import_no_heavy_library(tmp_path):
         check("bertsecrets.claims.schema")
         from bertsecrets.cli.main import build_parser, main
         build_parser()
+        assert "bertsecrets.lab" not in sys.modules
         check("the parser", "torch transformers scipy sklearn spacy altair")
         for command in (["claims"], ["explain", "C1"]):
             assert main([*command, "--store", os.environ["STORE"]]) == 0

@@ -2,9 +2,8 @@
 
 import argparse
 
-from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.cli.sides import named, open_sides
-from bertsecrets.options import RunOptions, add_options, check_initialisation, path
+from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, check_initialisation, path
 from bertsecrets.types import INITIALISATIONS
 
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.errors import NotApplicableError, UserError
-from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, RunOptions, add_options
+from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, ROW_OPTIONS, RunOptions, add_options
 from bertsecrets.texts.tasks import TASKS
 
 EXTRAS = {
@@ -22,7 +21,7 @@ EXTRAS = {
     "report": "altair",
     "dvc": "dvc",
     "spacy": "spacy",
-    "patterns-training": "sklearn",
+    "lab": "sklearn",
 }
 
 

@@ -1,26 +1,19 @@
-"""The commands that prepare data and models: `fetch`, `corpus`, `finetune`, `train-parser`."""
+"""The commands that prepare data and models: `fetch`, `corpus`, `finetune`."""
 
 import argparse
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
-from bertsecrets.options import RunOptions, add_options, path
+from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, path
 from bertsecrets.texts.tasks import TASKS, task
 from bertsecrets.types import INITIALISATIONS
 
 if TYPE_CHECKING:
     from bertsecrets.models.locations import ModelRef
     from bertsecrets.texts.glue import Split
-
-# The options of every command that computes on rows; `measure` and `report` add those of frames and spaCy.
-ROW_OPTIONS = (
-    *("model", "glue", "store", "device", "threads", "precision", "limit", "train_limit", "grid_limit"),
-    *("offline", "allow_unofficial_data", "accept_older"),
-)
 
 
 def add_parsers(commands) -> None:
@@ -61,13 +54,6 @@ def add_parsers(commands) -> None:
     training.add_argument("--output", type=path, help="also write the checkpoint to this folder")
     add_options(training.add_argument, ROW_OPTIONS)
     training.set_defaults(run=finetune)
-
-    parser_training = commands.add_parser("train-parser", help="train a small spaCy pipeline if none can be downloaded")
-    parser_training.add_argument(
-        "treebank", type=path, help="folder with NLTK's dependency_treebank.zip and treebank.zip"
-    )
-    parser_training.add_argument("folder", type=path, help="new folder for the pipeline; use it with --spacy FOLDER")
-    parser_training.set_defaults(run=train_parser)
 
 
 def corpus(options: argparse.Namespace) -> None:
@@ -185,11 +171,3 @@ def finetune(options: argparse.Namespace) -> None:
     session.check_model()
     folder = session.export_checkpoint(subject, options.output) if options.output else session.checkpoint(subject)
     print(folder)
-
-
-def train_parser(options: argparse.Namespace) -> None:
-    """Train a small spaCy pipeline that tags and parses, and print its scores."""
-    from bertsecrets.texts.train_parser import train_pipeline
-
-    scores = train_pipeline(options.treebank, options.folder)
-    print(f"{options.folder}: {json.dumps(scores)}")

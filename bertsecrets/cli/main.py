@@ -8,14 +8,12 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from bertsecrets import __version__
 from bertsecrets.cli import (
-    calibrate,
-    check_ablation,
     claims,
     compare,
     doctor,
@@ -23,11 +21,9 @@ from bertsecrets.cli import (
     formats,
     history,
     measure,
-    patterns,
     pin,
     plan,
     report,
-    specifications,
     store,
 )
 from bertsecrets.cli.crash import BUG, USER_ERROR, interrupted, of_the_machine, report_bug, what_is_kept
@@ -43,6 +39,25 @@ LONGEST_LINE = 2000  # of a message
 
 
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, *args, add_commands: Callable[[Any], None] | None = None, **named):
+        """
+        Args:
+            add_commands: adds this command's own commands when it is used, so that nothing is imported before.
+        """
+        super().__init__(*args, **named)
+        self._add_commands = add_commands
+
+    def load_commands(self) -> None:
+        """Add this command's own commands, if it has some."""
+        if self._add_commands is not None:
+            commands = self.add_subparsers(dest="subcommand", required=True, metavar="COMMAND", parser_class=_Parser)
+            self._add_commands(commands)
+            self._add_commands = None
+
+    def parse_known_args(self, *args, **named):
+        self.load_commands()
+        return super().parse_known_args(*args, **named)
+
     def error(self, message: str) -> NoReturn:
         told = f"{self.prog}: {one_line(shortened(message, LONGEST_LINE))} (see {self.prog} --help)\n"
         self.exit(USER_ERROR, told)
@@ -66,15 +81,19 @@ def build_parser() -> argparse.ArgumentParser:
         pin,
         formats,
         plan,
-        specifications,
-        patterns,
         store,
-        calibrate,
-        check_ablation,
         doctor,
     ):
         group.add_parsers(commands)
+    help_lab = "make and check the suite's instruments: annotated maps, classifiers, parser, judge"
+    commands.add_parser("lab", help=help_lab, description=help_lab, add_commands=_add_lab)
     return parser
+
+
+def _add_lab(commands: Any) -> None:
+    from bertsecrets.lab.commands import add_parsers
+
+    add_parsers(commands)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertsecrets.cli.crash import in_short, of_the_machine
-from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.errors import RunError, UserError, one_line
-from bertsecrets.options import RunOptions, add_options, path
+from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, path
 from bertsecrets.types import INITIALISATIONS
 
 if TYPE_CHECKING:

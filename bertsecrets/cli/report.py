@@ -5,11 +5,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.cli.judged import Judged, add_examples, judged_by
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
 from bertsecrets.errors import UserError
-from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_options, path, seed_range
+from bertsecrets.options import CHECKPOINT, PARSING, ROW_OPTIONS, RunOptions, add_options, path, seed_range
 from bertsecrets.texts.tasks import ALL_TASKS, task
 from bertsecrets.types import AUTO, INITIALISATIONS
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.cli.fetch import ROW_OPTIONS
 from bertsecrets.errors import UserError
-from bertsecrets.options import RunOptions, add_options
+from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options
 from bertsecrets.store.amounts import in_bytes
 from bertsecrets.store.keep import KEEPS
 

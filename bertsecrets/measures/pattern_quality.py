@@ -22,8 +22,8 @@ class PatternQuality(SuiteMeasure):
 
     def fingerprint(self, run: Run) -> str:
         """Return a digest of the annotated maps and their labels, those kept for the last check among them."""
-        from bertsecrets.patterns.annotation.map_set import UNSEEN, own_maps
-        from bertsecrets.patterns.training.train import annotations_fingerprint
+        from bertsecrets.patterns.held_out import annotations_fingerprint
+        from bertsecrets.patterns.map_set import UNSEEN, own_maps
 
         return digest([annotations_fingerprint(), annotations_fingerprint(own_maps(UNSEEN))])
 
@@ -41,7 +41,7 @@ class PatternQuality(SuiteMeasure):
 
     def run(self, run: Run) -> Results:
         """Cross-validate the classifier on the suite's annotated maps."""
-        from bertsecrets.patterns.training.train import held_out_quality
+        from bertsecrets.patterns.held_out import held_out_quality
 
         values, samples = held_out_quality()
         return {self.name: (values, samples)}, values["maps"]

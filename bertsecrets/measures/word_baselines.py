@@ -24,7 +24,7 @@ from bertsecrets.types import Measurement
 
 
 class ScikitLearn(Requirement):
-    """scikit-learn, from the extra `patterns-training`."""
+    """scikit-learn, from the extra `lab`."""
 
     def missing(self, resources: Resources) -> str | None:
         """Return how to install it; None if it is there."""

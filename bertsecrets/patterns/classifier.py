@@ -3,9 +3,9 @@
 The probabilities of both are multiplied, with half the weight for the regression, and calibrated.
 
 They take maps of any length, padded or not, on any device. The weights of each are one safetensors file beside
-`report.json`, which records their quality on held-out heads; `bertsecrets train-patterns` makes all of them. A folder
-may have classifiers of outside readings too, such as of other people's labels. This module loads, saves and applies
-classifiers; `training.trees_and_regression` fits them.
+`report.json`, which records their quality on held-out heads; `bertsecrets lab train-patterns` makes all of
+them. A folder may have classifiers of outside readings too, such as of other people's labels. This module loads, saves
+and applies classifiers; `trees_and_regression` fits them.
 """
 
 import json
@@ -36,7 +36,7 @@ from bertsecrets.store.files import digest, file_sha256
 SUFFIX, REPORT = ".safetensors", "report.json"
 SHIPPED = Path(__file__).parent / "weights"
 VARIABLE = "BERTSECRETS_PATTERNS"  # environment variable that names another folder of classifiers and report
-REMEDY = "recreate them with bertsecrets train-patterns"
+REMEDY = "recreate them with bertsecrets lab train-patterns"
 FLOOR = 1e-4  # smallest probability, so that no class is impossible
 DEPTH_LIMIT = 1000  # of trees
 LINEAR = 0.5  # weight of the regression's log-probabilities; that of the trees' is 1

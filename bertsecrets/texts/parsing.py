@@ -1,7 +1,7 @@
 """Words of a text with their character spans, part-of-speech tags and grammatical relations, by a spaCy pipeline.
 
 Any installed pipeline (or a folder that holds one) will do, as long as it has Penn tags and a dependency parser;
-`bertsecrets.texts.train_parser` trains a small one where none is available. spaCy is an optional extra and is
+`bertsecrets.lab.train_parser` trains a small one where none is available. spaCy is an optional extra and is
 imported only when it is used. Parses are cached on disk under a digest of texts and pipeline.
 """
 

@@ -169,8 +169,17 @@ def commands() -> str:
 
 
 def _commands() -> Iterable[tuple[str, str]]:
-    parsers = next(a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
-    return [(action.dest, action.help or "") for action in parsers._choices_actions]
+    parser = build_parser()
+    for name, text, command in _of(parser):
+        inner = _of(command) if name == "lab" else []
+        yield from [(name, text), *((f"{name} {own}", meaning) for own, meaning, _ in inner)]
+
+
+def _of(parser: Any) -> list[tuple[str, str, Any]]:
+    """Return a parser's commands: name, help, parser."""
+    parser.load_commands()
+    actions = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return [(action.dest, action.help or "", actions.choices[action.dest]) for action in actions._choices_actions]
 
 
 def _first_line(of: object) -> str:

@@ -76,7 +76,7 @@ def filled(bench) -> Bench:
 def parsed(filled, tmp_path_factory) -> Bench:
     """The bench with a spaCy pipeline and its parses, kept as `parsed`."""
     pytest.importorskip("spacy")
-    from bertsecrets.texts.train_parser import train_pipeline
+    from bertsecrets.lab.train_parser import train_pipeline
 
     filled.put_back("all")
     train_pipeline(treebank(tmp_path_factory.mktemp("treebank")), filled.work / "pipeline")

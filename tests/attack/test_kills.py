@@ -34,10 +34,10 @@ COMMANDS = {
         [["report", "@subject", *SHORT_RUN, "--claim", "E1", *OUTPUTS, *PAGE]],
         ["report", "@subject", "--claim", "E1", *OUTPUTS, *PAGE],
     ),
-    "annotate": ([], ["annotate", "@maps", "@subject", *DRAW]),
+    "annotate": ([], ["lab", "annotate", "@maps", "@subject", *DRAW]),
     "sheets": (
-        [["annotate", "@maps", "@subject", *DRAW]],
-        ["sheets", "@maps", "@pictures"],
+        [["lab", "annotate", "@maps", "@subject", *DRAW]],
+        ["lab", "sheets", "@maps", "@pictures"],
     ),
 }
 

@@ -31,16 +31,17 @@ from treebank_sample import HEADS, TREES
 from bertsecrets.ablation.head_sets import parse_sets
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import UserError
+from bertsecrets.lab.annotation.p20 import read_p20
+from bertsecrets.lab.annotation.session import Annotation
+from bertsecrets.lab.classify import GivenMaps
+from bertsecrets.lab.treebank import read_treebank
 from bertsecrets.models.loading import open_classifier, open_tokenizer
 from bertsecrets.models.locations import ModelRef
-from bertsecrets.patterns.annotation.attribute_file import read_attributes
-from bertsecrets.patterns.annotation.map_set import MapSet
-from bertsecrets.patterns.annotation.p20 import read_p20
-from bertsecrets.patterns.annotation.session import Annotation
+from bertsecrets.patterns.attribute_file import read_attributes
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, PatternClassifier, held_out_errors, read_report
-from bertsecrets.patterns.classify import GivenMaps
 from bertsecrets.patterns.features.table import feature_names
+from bertsecrets.patterns.map_set import MapSet
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.reading import read_npy
 from bertsecrets.settings import load_settings, project_path
@@ -50,7 +51,6 @@ from bertsecrets.store.measurements import save as save_measurement
 from bertsecrets.texts.framenet_xml import open_frames
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
-from bertsecrets.texts.treebank import read_treebank
 
 # ---------------------------------------------------------------------- changes
 

@@ -13,8 +13,8 @@ import pytest
 from calls import run, told
 from patterned import pattern_set, save_read
 
-from bertsecrets.patterns.annotation.map_set import MapSet
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.map_set import MapSet
 from bertsecrets.session import Session
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,8 @@ def test_unknown_names_come_with_near_matches(capsys, shared):
     assert "did you mean scores" in told(capsys, "measure", "score", "--task", "rte", *shared)
     assert "did you mean C1" in told(capsys, "explain", "C11")
     assert "unknown claim 'Z9'" in told(capsys, "report", "--claim", "Z9", *shared)
-    for command in (["explain"], ["history"], ["report", "--claim"], ["specifications", "--task", "rte", "--claim"]):
+    specifications = ["lab", "specifications", "--task", "rte", "--claim"]
+    for command in (["explain"], ["history"], ["report", "--claim"], specifications):
         assert "unknown claim 'C1-rt': did you mean C1-rte" in told(capsys, *command, "C1-rt")
     assert "did you mean minilm" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--model", "minilmm")
 
@@ -59,7 +60,7 @@ def test_a_call_that_does_not_parse_points_to_the_help(capsys, words):
 def test_an_empty_path_is_refused(capsys):
     for words in (
         ["measure", "scores", "--json", ""], ["measure", "scores", "--glue", ""], ["corpus", ""],
-        ["claims", "--store="], ["finetune", "--task", "rte", "--output", ""], ["sheets", "", "out"],
+        ["claims", "--store="], ["finetune", "--task", "rte", "--output", ""], ["lab", "sheets", "", "out"],
     ):  # fmt: skip
         assert "the path is empty: name a file or folder" in told(capsys, *words)
 
@@ -102,8 +103,8 @@ def test_options_that_do_not_fit_are_refused(capsys, shared, words, message):
 def test_a_seed_out_of_range_is_refused_by_every_command(capsys, shared, tmp_path, seed):
     pattern_set(4).save(tmp_path / "maps")
     for command in (
-        ["sheets", tmp_path / "maps", tmp_path / "out"],
-        ["annotate", tmp_path / "drawn", "--task", "rte", *shared],
+        ["lab", "sheets", tmp_path / "maps", tmp_path / "out"],
+        ["lab", "annotate", tmp_path / "drawn", "--task", "rte", *shared],
         ["finetune", "--task", "rte", *shared],
         ["measure", "scores", "--task", "rte", *shared],
     ):
@@ -173,7 +174,7 @@ def test_a_corpus_has_a_largest_size(capsys, tmp_path):
 def test_a_classifier_needs_enough_maps_of_two_classes(capsys, tmp_path, classes):
     maps = pattern_set(20)
     save_read(MapSet(maps.maps, tuple(CLASSES[number % classes] for number in range(20))), tmp_path / "maps")
-    line = told(capsys, "train-patterns", "--data", tmp_path / "maps", "--output", tmp_path / "out")
+    line = told(capsys, "lab", "train-patterns", "--data", tmp_path / "maps", "--output", tmp_path / "out")
     assert "5 folds need at least 5 maps in each of two classes" in line
 
 

@@ -89,7 +89,7 @@ def test_pytest_draws_no_bar_in_a_log(options, quick_params, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
-    [REPORT, ("calibrate", "--kind", "score figure", "--worlds", "2", "--examples", "20", "--seeds", "1",
+    [REPORT, ("lab", "calibrate", "--kind", "score figure", "--worlds", "2", "--examples", "20", "--seeds", "1",
               "--spread", "0.5")],
     ids=["report", "calibrate"],
 )  # fmt: skip

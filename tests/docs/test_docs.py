@@ -56,7 +56,9 @@ def failing(lines: list[tuple[Block, list[str]]], check: Callable[[list[str]], b
 
 def subparsers(parser: argparse.ArgumentParser | None = None) -> dict[str, argparse.ArgumentParser]:
     """The parser of each command, or of each action of a command that has some."""
-    actions = (parser or build_parser())._actions
+    parser = parser or build_parser()
+    parser.load_commands()
+    actions = parser._actions
     return next((action.choices for action in actions if isinstance(action, argparse._SubParsersAction)), {})
 
 
@@ -186,7 +188,7 @@ def test_the_python_of_a_page_runs(page, as_documented, capsys):
 
 
 def test_the_python_of_the_data_card_runs():
-    (code,) = (block.text for block in blocks(DOCS / "patterns-data-card.md") if block.language == "python")
+    (code,) = (block.text for block in blocks(DOCS / "lab" / "patterns-data-card.md") if block.language == "python")
     names: dict[str, object] = {}
     exec(code, names)
     assert len(names["maps"]) == 3378

@@ -4,12 +4,12 @@ from collections import Counter
 
 import pytest
 
-from bertsecrets.patterns.annotation.map_set import ANNOTATIONS, UNSEEN, MapSet, own_maps, shards
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import SHIPPED, read_report, report_of
+from bertsecrets.patterns.crossval import quality
+from bertsecrets.patterns.held_out import unseen
+from bertsecrets.patterns.map_set import ANNOTATIONS, UNSEEN, MapSet, own_maps, shards
 from bertsecrets.patterns.readings import READINGS
-from bertsecrets.patterns.training.crossval import quality
-from bertsecrets.patterns.training.train import unseen
 
 
 @pytest.fixture(scope="module")

@@ -13,16 +13,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bertsecrets.errors import UserError
-from bertsecrets.patterns import softmax, trees
+from bertsecrets.lab.training.cnn import PaperCnn, canvases, network
+from bertsecrets.lab.training.logistic import LogisticFeatures
+from bertsecrets.patterns import crossval, softmax, trees
+from bertsecrets.patterns.boosting import boost, exported
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
-from bertsecrets.patterns.training import crossval
-from bertsecrets.patterns.training.boosting import boost, exported
-from bertsecrets.patterns.training.cnn import PaperCnn, canvases, network
-from bertsecrets.patterns.training.dataset import LabelledMaps
-from bertsecrets.patterns.training.logistic import LogisticFeatures
-from bertsecrets.patterns.training.regression import regress
-from bertsecrets.patterns.training.trees_and_regression import TreesAndRegression, best_temperature
+from bertsecrets.patterns.dataset import LabelledMaps
+from bertsecrets.patterns.regression import regress
+from bertsecrets.patterns.trees_and_regression import TreesAndRegression, best_temperature
 from bertsecrets.texts.metrics import f1_by_class, macro_f1
 
 

@@ -8,8 +8,8 @@ import pytest
 from patterned import pattern_map, pattern_set
 
 from bertsecrets.errors import UserError
-from bertsecrets.patterns.annotation.map_set import ANNOTATIONS, MAPS, MapSet
 from bertsecrets.patterns.classes import CLASSES, GUIDELINES, KEYS, check_class
+from bertsecrets.patterns.map_set import ANNOTATIONS, MAPS, MapSet
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from patterned import pattern_map, pattern_set, save_read
 
 from bertsecrets.cli.main import main
 from bertsecrets.errors import MissingError, UserError
-from bertsecrets.patterns.annotation.map_set import (
+from bertsecrets.patterns.map_set import (
     ANNOTATIONS,
     MAPS,
     UNSEEN,
@@ -78,7 +78,7 @@ def test_labels_whose_maps_are_missing_are_not_overwritten(tmp_path):
     assert (tmp_path / ANNOTATIONS).read_text().count("\n") == 5
 
 
-@pytest.mark.parametrize("arguments", [("train-patterns",), ("measure", "pattern-quality", "--model", "minilm")])
+@pytest.mark.parametrize("arguments", [("lab", "train-patterns"), ("measure", "pattern-quality", "--model", "minilm")])
 def test_missing_maps_are_one_line_that_says_how_to_get_them(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "nowhere"))
     monkeypatch.chdir(tmp_path)
@@ -134,9 +134,9 @@ def test_measuring_patterns_needs_neither_scikit_learn_nor_pillow():
 @pytest.mark.parametrize(
     ("package", "name", "command"),
     [
-        ("sklearn", "scikit-learn", "train-patterns --cnn-epochs 0 --data set --output out"),
+        ("sklearn", "scikit-learn", "lab train-patterns --cnn-epochs 0 --data set --output out"),
         ("sklearn", "scikit-learn", "measure pattern-quality --model minilm --offline --store runs"),
-        ("PIL", "pillow", "sheets set out"),
+        ("PIL", "pillow", "lab sheets set out"),
     ],
 )
 def test_what_needs_the_extra_names_it_in_one_line(package, name, command, tmp_path, monkeypatch):
@@ -145,12 +145,12 @@ def test_what_needs_the_extra_names_it_in_one_line(package, name, command, tmp_p
     code, _, errors = alone(f"from bertsecrets.cli.main import main\nsys.exit(main({command.split()!r}))", package)
     assert code == 2, errors
     last = errors.strip().splitlines()[-1]
-    assert f'needs {name}, which is not installed: pip install "bertsecrets[patterns-training]"' in last
+    assert f'needs {name}, which is not installed: pip install "bertsecrets[lab]"' in last
 
 
 def test_whether_the_classifier_can_be_judged_is_told_without_torch_or_scikit_learn():
     code = (
-        "from bertsecrets.patterns.training.needs import held_out_problem\n"
+        "from bertsecrets.patterns.needs import held_out_problem\n"
         "print(held_out_problem(), {'torch', 'sklearn'} & sys.modules.keys())\n"
         "sys.modules['sklearn'] = None\n"
         "print(held_out_problem())"
@@ -158,4 +158,4 @@ def test_whether_the_classifier_can_be_judged_is_told_without_torch_or_scikit_le
     _, output, errors = alone(code)
     known, missing = output.splitlines()
     assert known == "None set()", errors
-    assert 'pip install "bertsecrets[patterns-training]"' in missing
+    assert 'pip install "bertsecrets[lab]"' in missing

@@ -3,8 +3,8 @@
 import pytest
 
 from bertsecrets.errors import UserError
-from bertsecrets.patterns.annotation.attribute_file import ATTRIBUTES, COLUMNS, read_attributes, under
-from bertsecrets.patterns.annotation.map_set import UNSEEN, MapSet, own_maps
+from bertsecrets.patterns.attribute_file import ATTRIBUTES, COLUMNS, read_attributes, under
+from bertsecrets.patterns.map_set import UNSEEN, MapSet, own_maps
 from bertsecrets.patterns.readings import READINGS, Attributes, read_class
 
 

@@ -11,18 +11,18 @@ from tiny import HEADS, LAYERS, family, opened, plain_maps, some_inputs
 
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.errors import UserError
+from bertsecrets.lab.training.audit import audit_shares, share_interval
 from bertsecrets.measures.patterns import PatternObserver
 from bertsecrets.models.attention import Pass
 from bertsecrets.models.encoding import Encoded, collate
+from bertsecrets.patterns.boosting import boost
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
+from bertsecrets.patterns.dataset import LabelledMaps
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import READINGS
+from bertsecrets.patterns.regression import regress
 from bertsecrets.patterns.shares import corrected, heads_to_draw, majority, on_simplex, raw_shares
-from bertsecrets.patterns.training.audit import audit_shares, share_interval
-from bertsecrets.patterns.training.boosting import boost
-from bertsecrets.patterns.training.dataset import LabelledMaps
-from bertsecrets.patterns.training.regression import regress
 from bertsecrets.settings import load_settings
 from bertsecrets.types import Measurement, Subject
 
@@ -41,7 +41,7 @@ def classifier():
     made = pattern_set(40)
     data = LabelledMaps.of_set(made)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertsecrets.patterns.training.boosting.ROUNDS", 8)
+        patch.setattr("bertsecrets.patterns.boosting.ROUNDS", 8)
         return PatternClassifier(boost(data.table, data.labels, 0), regress(data.table, data.labels))
 
 

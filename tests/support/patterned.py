@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertsecrets.patterns.annotation.attribute_file import ATTRIBUTES, COLUMNS
-from bertsecrets.patterns.annotation.map_set import MapSet, PatternMap
+from bertsecrets.patterns.attribute_file import ATTRIBUTES, COLUMNS
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.map_set import MapSet, PatternMap
 
 
 def values(kind: str, tokens: int = 12, boundary: int = 7, seed: int = 0) -> np.ndarray:
@@ -58,7 +58,7 @@ def save_read(maps: MapSet, folder: Path, times: int = 2) -> None:
 
 def shorten(patch: pytest.MonkeyPatch) -> None:
     """Few trees, inner folds, penalties and resamples."""
-    training = "bertsecrets.patterns.training"
+    training = "bertsecrets.lab.training"
     patch.setattr(f"{training}.boosting.ROUNDS", 4)
     patch.setattr(f"{training}.trees_and_regression.INNER_FOLDS", 2)
     patch.setattr(f"{training}.logistic.PENALTIES", (0.1,))

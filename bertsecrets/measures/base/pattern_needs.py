@@ -43,6 +43,6 @@ class AnnotatedMaps(Requirement):
 
     def missing(self, resources: Resources) -> str | None:
         """Return how to get the maps, or scikit-learn; None if both are here."""
-        from bertsecrets.patterns.training.needs import held_out_problem
+        from bertsecrets.patterns.needs import held_out_problem
 
         return held_out_problem()

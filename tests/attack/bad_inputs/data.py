@@ -144,7 +144,7 @@ def p20(labels, array, room):
     room.file("p20/raw/maps/0001.npy", array)
 
 
-IMPORT = ("import-patterns", "{room}/p20", "{room}/set")
+IMPORT = ("lab", "import-patterns", "{room}/p20", "{room}/set")
 MAPS = [
     BadInput(f"P20: {name}", IMPORT, "labels.txt, line 1: 0001.npy", functools.partial(p20, "vertical = 1\n", array))
     for name, array in ARRAYS.items()
@@ -156,7 +156,7 @@ MAPS = [
 MAPS.append(
     BadInput(
         "P20: not an archive",
-        ("import-patterns", "{room}/p20.tgz", "{room}/set"),
+        ("lab", "import-patterns", "{room}/p20.tgz", "{room}/set"),
         "{room}/p20.tgz cannot be read (",
         lambda room: room.file("p20.tgz", "no archive"),
     )
@@ -214,7 +214,7 @@ def bomb(room):
                 member.write(bytes(2**20))
 
 
-SHEETS = ("sheets", "{room}/set", "{room}/out")
+SHEETS = ("lab", "sheets", "{room}/set", "{room}/out")
 SETS = [
     BadInput(
         f"maps: {name}",
@@ -270,7 +270,7 @@ WEIGHT_CHANGES = {
 CLASSIFIER = [
     BadInput(
         f"classifier: {name}",
-        ("classify", "{room}/maps.npz"),
+        ("lab", "classify", "{room}/maps.npz"),
         ("{room}/classifier/stripes.safetensors", says),
         functools.partial(spoilt, change),
         (("BERTSECRETS_PATTERNS", "{room}/classifier"),),

@@ -1,0 +1,84 @@
+"""The agreement of two annotators beyond chance: Cohen's kappa, with an interval."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from bertsecrets.bootstrap import central_interval, resample_counts
+from bertsecrets.errors import UserError
+from bertsecrets.patterns.classes import CLASSES, check_class
+from bertsecrets.patterns.map_set import MapSet
+
+CONFIDENCE = 0.95  # of the interval
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The agreement of two annotators on the same maps.
+
+    `share` is the share of maps with equal labels; `kappa` is NaN if both use only one and the same class. `low` and
+    `high` are the ends of kappa's interval. `table` counts maps, [first's class, second's class] in the order of
+    CLASSES.
+    """
+
+    maps: int
+    share: float
+    kappa: float
+    low: float
+    high: float
+    table: np.ndarray
+
+    def __str__(self) -> str:
+        return (
+            f"Cohen's kappa {self.kappa:.2f} [{self.low:.2f}, {self.high:.2f}], "
+            f"same label on {self.share:.0%} of {self.maps} maps"
+        )
+
+
+def label_agreement(
+    first: Sequence[str],
+    second: Sequence[str],
+    *,
+    resamples: int = 2000,
+    seed: int = 2019,
+) -> Agreement:
+    """Return the agreement of two annotators, given their labels map by map; the interval is a bootstrap over maps.
+
+    Raises:
+        UserError: there are no maps, the numbers of labels differ, or a class is unknown.
+    """
+    if len(first) != len(second) or not first:
+        raise UserError(
+            f"{len(first)} labels and {len(second)} labels: agreement needs labels of both annotators on the same maps"
+        )
+    table = np.zeros((len(CLASSES), len(CLASSES)), dtype=np.int64)
+    for name, second_name in zip(first, second, strict=True):
+        table[CLASSES.index(check_class(name)), CLASSES.index(check_class(second_name))] += 1
+    rng, shares = np.random.default_rng(seed), table.ravel() / len(first)
+    drawn = np.concatenate(list(resample_counts(rng, table.size, resamples, drawn=len(first), shares=shares)))
+    kappas = kappa(drawn.reshape(resamples, *table.shape))
+    kappas = kappas[np.isfinite(kappas)]
+    low, high = central_interval(kappas, CONFIDENCE) if len(kappas) else (np.nan, np.nan)
+    share = float(np.trace(table)) / len(first)
+    return Agreement(len(first), share, float(kappa(table[None].astype(float))[0]), float(low), float(high), table)
+
+
+def set_agreement(maps: MapSet) -> Agreement | None:
+    """Return the agreement of first and second labels, on the maps with both; None if there are none."""
+    pairs = [(one, two) for one, two in zip(maps.labels, maps.second_labels, strict=True) if one and two]
+    return label_agreement([one for one, _ in pairs], [two for _, two in pairs]) if pairs else None
+
+
+def kappa(tables: Float[np.ndarray, "tables first second"]) -> Float[np.ndarray, " tables"]:
+    """Return Cohen's kappa of each table: agreement above chance, as a share of the largest possible.
+
+    >>> kappa(np.array([[[2.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [1.0, 1.0]]])).tolist()
+    [1.0, 0.0]
+    """
+    shares = tables / tables.sum(axis=(1, 2), keepdims=True)
+    seen = np.trace(shares, axis1=1, axis2=2)
+    chance = (shares.sum(axis=2) * shares.sum(axis=1)).sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        return np.where(chance < 1, (seen - chance) / np.where(chance < 1, 1 - chance, 1), np.nan)

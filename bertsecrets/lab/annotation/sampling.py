@@ -1,0 +1,199 @@
+"""Drawing maps for annotation, balanced over checkpoints and heads, each from a different input where possible.
+
+The draw is decided before any model runs. Heads come in shuffled rounds that continue from one checkpoint to the next,
+inputs in shuffled order. One pass per checkpoint over the drawn inputs then keeps only the drawn maps.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import numpy as np
+import torch
+
+from bertsecrets.ablation.head_sets import check_sets
+from bertsecrets.errors import UserError
+from bertsecrets.models import loading
+from bertsecrets.models.attention import Maps, Pass
+from bertsecrets.models.encoding import Batch, Encoded, encode
+from bertsecrets.patterns.map_set import MapSet, PatternMap
+from bertsecrets.patterns.map_stack import second_text
+from bertsecrets.texts.glue import Split
+from bertsecrets.types import Subject, slug
+
+MAX_TOKENS = 100  # longer inputs are skipped: their maps show nothing new and would make the set large
+
+
+@dataclass
+class Keep:
+    """An observer that keeps the maps of the wanted heads: (layer, head) pairs from 0, by example."""
+
+    wanted: Mapping[int, Sequence[tuple[int, int]]]
+    kept: dict[tuple[int, int, int], np.ndarray] = field(default_factory=dict)
+    pairs: bool = False
+
+    def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
+        """Keep the wanted maps of one layer of one batch, cropped to the real tokens, as float16."""
+        for row, example in enumerate(batch.indices.tolist()):
+            tokens = int(batch.lengths[row])
+            for at, head in self.wanted.get(example, ()):
+                if at == layer:
+                    cropped = maps[row, head, :tokens, :tokens]
+                    self.kept[example, layer, head] = cropped.half().cpu().numpy().copy()
+
+    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return nothing: this observer measures nothing."""
+        return {}, {}
+
+
+def in_turns(things: Sequence, rng: np.random.Generator) -> Iterator:
+    """Yield all things in shuffled order, then again in another order, endlessly; counts differ by at most one."""
+    while True:
+        yield from (things[i] for i in rng.permutation(len(things)))
+
+
+def draw(
+    plan: Mapping[Subject, int],
+    *,
+    open_checkpoint: Callable[[Subject], loading.OpenModel],
+    rows: Callable[[str], Split],
+    max_length: int,
+    device: torch.device,
+    seed: int = 1,
+    max_tokens: int = MAX_TOKENS,
+    only: Sequence[tuple[int, int]] | None = None,
+) -> MapSet:
+    """Return maps of each subject's checkpoint, drawn from its task's validation set (K19 section 4.1).
+
+    An `untrained` subject gives the pretrained encoder's maps on that task's inputs.
+
+    Args:
+        plan: the number of maps of each subject; subjects of one model share the rounds in which heads come.
+        open_checkpoint: returns a subject's classifier, with eager attention.
+        rows: returns a task's validation rows, by the task's name.
+        max_length: inputs are cut to this many tokens.
+        max_tokens: longer inputs are skipped.
+        only: draw from these heads only, (layer, head) from 1; one that is named twice comes twice as often. None for
+            all heads. Serves to draw more maps of a class that few heads show.
+
+    Raises:
+        UserError: a count is below 1, the model has no such head, no input is short enough, or there is no checkpoint.
+    """
+    rng = np.random.default_rng(seed)
+    turns: dict[tuple[str, int, int], Iterator] = {}
+    maps: list[PatternMap] = []
+    for subject, count in plan.items():
+        if count < 1:
+            raise UserError(f"cannot draw {count} maps of {subject}: ask for 1 or more")
+        classifier = open_checkpoint(subject)
+        classifier.model.to(device)
+        key = (subject.model, classifier.layers, classifier.heads)
+        if key not in turns:
+            all_heads = [(layer, head) for layer in range(classifier.layers) for head in range(classifier.heads)]
+            chosen = all_heads if only is None else [(layer - 1, head - 1) for layer, head in only]
+            check_sets([frozenset(chosen)], classifier.layers, classifier.heads)
+            turns[key] = in_turns(chosen, rng)
+        split = rows(subject.task)
+        examples, encoded = draw_inputs(
+            split, classifier, count=count, rng=rng, limit=classifier.fit(max_length), max_tokens=max_tokens
+        )
+        places = _pair(len(examples), turns[key], rng, count=count, origin=split.origin)
+        maps += _kept_maps(subject, classifier, encoded, examples=examples, places=places)
+    return MapSet(tuple(maps))
+
+
+def _pair(
+    inputs: int, heads: Iterator, rng: np.random.Generator, *, count: int, origin: str
+) -> list[tuple[int, int, int]]:
+    """Return `count` different (input, layer, head), with inputs in shuffled rounds, too.
+
+    Raises:
+        UserError: there are fewer.
+    """
+    pairs: dict[tuple[int, int, int], None] = {}
+    for place, (layer, head) in zip(islice(in_turns(range(inputs), rng), 100 * count), heads, strict=False):
+        pairs[place, layer, head] = None
+        if len(pairs) == count:
+            return list(pairs)
+    raise UserError(f"{origin} offers only {len(pairs)} of the {count} maps asked for: ask for fewer")
+
+
+def _kept_maps(
+    subject: Subject,
+    classifier: loading.OpenModel,
+    encoded: Encoded,
+    *,
+    examples: Sequence[int],
+    places: Sequence[tuple[int, int, int]],
+) -> list[PatternMap]:
+    """Return the maps at these (input, layer, head), from one pass over the inputs."""
+    wanted: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for place, layer, head in places:
+        wanted[place].append((layer, head))
+    keep = Keep(wanted)
+    Pass(classifier).feed(encoded, [keep])
+    separator = loading.special_ids(classifier.tokenizer)["sep"]
+
+    def boundary(place: int) -> int:
+        ids = torch.tensor([list(encoded.input_ids[place])])
+        return int(second_text(ids, torch.tensor([ids.shape[1]]), separator))
+
+    return [
+        PatternMap(
+            name=f"{subject}_l{layer + 1}_h{head + 1}_x{examples[place]}",
+            model=slug(subject.model),
+            task=subject.task,
+            state="pretrained" if subject.initialisation == "untrained" else "fine-tuned",
+            layer=layer + 1,
+            head=head + 1,
+            example=examples[place],
+            boundary=boundary(place),
+            values=keep.kept[place, layer, head],
+        )
+        for place, layer, head in places
+    ]
+
+
+def draw_inputs(
+    split: Split, classifier: loading.OpenModel, *, count: int, rng: np.random.Generator, limit: int, max_tokens: int
+) -> tuple[list[int], Encoded]:
+    """Return up to `count` rows of a split, drawn from those of at most `max_tokens` tokens, and their encoding.
+
+    Rows are encoded only until enough are found.
+
+    Raises:
+        UserError: every row is longer.
+    """
+    order = rng.permutation(len(split)).tolist()
+    examples: list[int] = []
+    ids: list[Sequence[int]] = []
+    kinds: list[Sequence[int]] = []
+    padding = 0
+    for start in range(0, len(order), count):
+        looked_at = order[start : start + count]
+        coded = encode(_rows(split, looked_at), classifier.tokenizer, limit)
+        padding = coded.padding_id
+        for place, example in enumerate(looked_at):
+            if len(coded.input_ids[place]) <= max_tokens and len(examples) < count:
+                examples.append(example)
+                ids.append(coded.input_ids[place])
+                if coded.segments is not None:
+                    kinds.append(coded.segments[place])
+        if len(examples) == count:
+            break
+    if not examples:
+        raise UserError(
+            f"{split.origin} has no row of at most {max_tokens} tokens: allow longer ones with --max-tokens"
+        )
+    return examples, Encoded(ids, kinds or None, padding)
+
+
+def _rows(split: Split, places: list[int]) -> Split:
+    second = split.sentence2
+    return replace(
+        split,
+        sentence1=[split.sentence1[i] for i in places],
+        sentence2=None if second is None else [second[i] for i in places],
+        labels=[str(split.labels[i]) for i in places],  # not used
+    )

@@ -1,0 +1,158 @@
+"""`bertsecrets lab classify`: the pattern class of your own attention maps under each reading, with probabilities."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from bertsecrets.errors import UserError, excerpt
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, read_report, readings_of
+from bertsecrets.patterns.features.of_maps import feature_table
+from bertsecrets.patterns.readings import READINGS
+from bertsecrets.reading import read_npy
+from bertsecrets.texts.archives import read_members, unpacking
+
+ARRAYS = ("maps", "lengths", "boundary")
+LIMIT = 8 * 2**30  # bytes of an array
+SUM_TOLERANCE = 0.01  # of a row, which half precision leaves within 0.005 of 1
+SHORTEST = 2  # tokens: a single one has nothing to attend to but itself
+ADVICE = (
+    "give an .npz file with maps [n, L, L], padded with zeros, lengths [n] and boundary [n], "
+    "the place of the second text's first token or the length"
+)
+Classes = dict[str, dict[str, object]]  # by reading: `class`, and `probabilities` by class
+
+
+@dataclass(frozen=True)
+class GivenMaps:
+    """Attention maps from a file: rows are queries, columns are keys, `boundary` as in `MapStack`."""
+
+    maps: Float[np.ndarray, "maps tokens tokens"]
+    lengths: Int[np.ndarray, " maps"]
+    boundary: Int[np.ndarray, " maps"]
+
+    @classmethod
+    def read(cls, path: Path) -> "GivenMaps":
+        """Return the maps in an .npz file.
+
+        Raises:
+            UserError: the file cannot be read, lacks an array, holds pickled objects, or a map is none; maps and rows
+                are counted from 0.
+        """
+        with unpacking(path, ADVICE):
+            if not path.exists():
+                raise UserError(f"{path} does not exist: {ADVICE}")
+            wanted = {f"{name}.npy": name for name in ARRAYS}
+            members = dict(read_members(path, wanted.__contains__, LIMIT))
+        arrays = {}
+        for file, name in wanted.items():
+            if file not in members:
+                raise UserError(f"{path} has no array {name!r}: {ADVICE}")
+            try:
+                arrays[name] = read_npy(members[file])
+            except ValueError as error:
+                raise UserError(f"{path}: {name} cannot be read ({excerpt(error, 150)}): {ADVICE}") from error
+        problem = _shape_problem(arrays)
+        problem = problem or _length_problem(arrays["maps"].shape[1], arrays["lengths"], arrays["boundary"])
+        if problem:
+            raise UserError(f"{path}: {problem}")
+        given = cls(
+            arrays["maps"].astype(np.float32), arrays["lengths"].astype(np.int64), arrays["boundary"].astype(np.int64)
+        )
+        for place in range(len(given.maps)):
+            problem = _map_problem(given.one(place), given.maps[place])
+            if problem:
+                raise UserError(f"{path}: map {place} {problem}")
+        return given
+
+    def __len__(self) -> int:
+        return len(self.maps)
+
+    def one(self, place: int) -> Float[np.ndarray, "length length"]:
+        """Return a map without its padding."""
+        length = self.lengths[place]
+        return self.maps[place, :length, :length]
+
+    @property
+    def causal(self) -> int:
+        """The number of maps in which no token attends to a later one."""
+        return sum(not np.triu(self.one(place), 1).any() for place in range(len(self)))
+
+
+def _shape_problem(arrays: Mapping[str, np.ndarray]) -> str | None:
+    maps = arrays["maps"]
+    if maps.ndim != 3 or maps.shape[1] != maps.shape[2] or maps.dtype.kind not in "fiu":
+        return f"maps has the shape {maps.shape} and the type {maps.dtype}, where numbers [n, L, L] were expected"
+    if not len(maps):
+        return "maps holds no map: give at least one"
+    for name in ARRAYS[1:]:
+        if arrays[name].shape != (len(maps),) or arrays[name].dtype.kind not in "iu":
+            return (
+                f"{name} has the shape {arrays[name].shape} and the type {arrays[name].dtype}, "
+                f"where whole numbers [{len(maps)}] were expected, one for each map"
+            )
+    return None
+
+
+def _length_problem(tokens: int, lengths: np.ndarray, boundary: np.ndarray) -> str | None:
+    wrong = np.flatnonzero((lengths < SHORTEST) | (lengths > tokens))
+    if len(wrong):
+        return f"map {wrong[0]} has the length {lengths[wrong[0]]}: give {SHORTEST} to {tokens}, the size of the maps"
+    wrong = np.flatnonzero((boundary < 1) | (boundary > lengths))
+    if len(wrong):
+        place = wrong[0]
+        return f"map {place} has the boundary {boundary[place]}: give 1 to {lengths[place]}, the map's length"
+    return None
+
+
+def _map_problem(own: np.ndarray, padded: np.ndarray) -> str | None:
+    """Return what keeps numbers from being attention weights; None if nothing does."""
+    values = own.astype(np.float64)
+    infinite, negative = ~np.isfinite(values).all(1), (values < 0).any(1)
+    if infinite.any():
+        return f"has a weight that is no number in row {infinite.argmax()}: measure it again"
+    if negative.any():
+        return f"has a negative weight in row {negative.argmax()}: give weights after the softmax"
+    wrong = np.flatnonzero(np.abs(values.sum(1) - 1) > SUM_TOLERANCE)
+    if len(wrong):
+        total = values[wrong[0]].sum()
+        return f"has a row {wrong[0]} that sums to {total:.3g}, not to 1: give weights after the softmax"
+    if np.count_nonzero(padded) > np.count_nonzero(own):
+        return f"has weights behind its length, {len(own)}: pad it with zeros, or give its real length"
+    return None
+
+
+def predicted_classes(maps: Sequence[np.ndarray], boundary: Sequence[int]) -> dict[str, list[str]]:
+    """Return the class that the classifiers in use give to each L x L map, by the suite's own readings.
+
+    Raises:
+        UserError: a classifier is missing or damaged.
+    """
+    table = torch.from_numpy(feature_table(maps, boundary))
+    found: dict[str, list[str]] = {}
+    for reading in READINGS:
+        places = PatternClassifier.load(chosen_folder(), reading).of_features(table).argmax(1).tolist()
+        found[reading] = [CLASSES[place] for place in places]
+    return found
+
+
+def classify(given: GivenMaps) -> list[Classes]:
+    """Return each map's class and class probabilities, by reading: the suite's own, then outside ones.
+
+    Raises:
+        UserError: a classifier is missing or damaged.
+    """
+    folder = chosen_folder()
+    table = torch.from_numpy(feature_table([given.one(place) for place in range(len(given))], given.boundary.tolist()))
+    found: list[Classes] = [{} for _ in range(len(given))]
+    for reading in readings_of(read_report(folder)):
+        rows = PatternClassifier.load(folder, reading).of_features(table).tolist()
+        for one, row in zip(found, rows, strict=True):
+            probabilities = {label: round(share, 6) for label, share in zip(CLASSES, row, strict=True)}
+            likeliest = max(probabilities, key=probabilities.__getitem__)
+            one[reading] = {"class": likeliest, "probabilities": probabilities}
+    return found

@@ -1,0 +1,113 @@
+"""The command that judges the judge: `bertsecrets lab calibrate`."""
+
+import argparse
+import json
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from bertsecrets.errors import UserError
+from bertsecrets.options import path
+from bertsecrets.progress import progress
+
+if TYPE_CHECKING:
+    from bertsecrets.lab.calibration.rates import Cell, Rates
+    from bertsecrets.settings import JudgeParams
+
+WORLDS, EXAMPLES, SEEDS, SPREADS = 200, [100, 277, 1000], [1, 3, 5], [0.0, 0.5, 1.0]
+
+
+def add_parsers(commands) -> None:
+    """Add the command's options to the command line."""
+    parser = commands.add_parser(
+        "calibrate",
+        help="count how often the judge is wrong, and how often it recognises what is there, in made-up worlds",
+    )
+    parser.add_argument("--kind", action="append", metavar="K", help="only this kind of claim; repeatable")
+    parser.add_argument("--worlds", type=int, default=WORLDS, metavar="N", help=f"for each cell (default: {WORLDS})")
+    parser.add_argument("--examples", type=int, nargs="+", default=EXAMPLES, metavar="N", help="default: 100 277 1000")
+    parser.add_argument(
+        "--seeds", dest="counts", type=int, nargs="+", default=SEEDS, metavar="N", help="default: 1 3 5"
+    )
+    parser.add_argument(
+        "--spread",
+        type=float,
+        nargs="+",
+        default=SPREADS,
+        metavar="S",
+        help="over seeds, in units of the examples' own or of the cited spread: 0, 0.5, 1 (default: all)",
+    )
+    parser.add_argument("--unknown", action="store_true", help="let nothing be known of the spread beforehand")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default: 1)")
+    parser.add_argument("--json", action="store_true", help="print every cell as JSON")
+    parser.add_argument("--markdown", type=path, metavar="FILE", help="write the table to this file")
+    parser.set_defaults(run=calibrate)
+
+
+def calibrate(options: argparse.Namespace) -> int:
+    """Print the rates; returns 1 if one is out of bounds by more than chance explains.
+
+    Raises:
+        UserError: a number is out of range, or there is no such kind of claim.
+    """
+    from bertsecrets.lab.calibration.kinds import find_kinds
+    from bertsecrets.lab.calibration.rates import cells
+    from bertsecrets.lab.calibration.table import as_data, table, wrong_lines
+    from bertsecrets.settings import load_settings
+
+    for name, numbers, least in (
+        ("--worlds", [options.worlds], 1),
+        ("--examples", options.examples, 2),
+        ("--seeds", options.counts, 1),
+        ("--jobs", [options.jobs], 1),
+    ):
+        if min(numbers) < least:
+            raise UserError(f"{name} {min(numbers)} is out of range: give at least {least}")
+    unknown = [spread for spread in options.spread if spread not in SPREADS]
+    if unknown:
+        raise UserError(f"--spread {unknown[0]:g} is none of the spreads of the worlds: give 0, 0.5 or 1")
+    wanted = [
+        cell
+        for kind in find_kinds(options.kind)
+        for cell in cells(kind, options.examples, options.counts, options.spread, not options.unknown)
+    ]
+    found = _all_rates(wanted, options.worlds, load_settings().judge, options.jobs)
+    if options.markdown:
+        from bertsecrets.store.files import write_whole
+
+        write_whole(options.markdown, table(found, "pipe"))
+    if options.json:
+        print(json.dumps([as_data(rates) for rates in found], indent=1))
+    else:
+        print(table(found))
+        for line in wrong_lines(found):
+            print(line)
+    return 1 if any(rates.wrong for rates in found) else 0
+
+
+def _all_rates(wanted: Sequence["Cell"], worlds: int, settings: "JudgeParams", jobs: int) -> list["Rates"]:
+    """Return the rates of all cells, which several processes may count."""
+    from functools import partial
+
+    from bertsecrets.lab.calibration.rates import rates
+
+    one = partial(rates, worlds=worlds, settings=settings)
+    if jobs == 1:
+        return _counted(map(one, wanted), len(wanted))
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # of each process
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        return _counted(pool.map(one, wanted), len(wanted))
+
+
+def _counted(found: "Iterable[Rates]", total: int) -> list["Rates"]:
+    """Return what comes, showing how much has."""
+    every = []
+    with progress("cells", total, "cell") as shown:
+        for one in found:
+            every.append(one)
+            shown.advance()
+    return every

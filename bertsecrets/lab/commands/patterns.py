@@ -1,0 +1,306 @@
+"""The commands about attention patterns: `classify`, `annotate`, `import-patterns`, `train-patterns`, `sheets`."""
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bertsecrets.errors import UserError
+from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, path
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.readings import READINGS
+from bertsecrets.texts.tasks import task
+from bertsecrets.types import Subject
+
+if TYPE_CHECKING:
+    from bertsecrets.lab.annotation.session import Annotation
+    from bertsecrets.patterns.map_set import MapSet
+
+
+def add_parsers(commands) -> None:
+    """Add the commands' options to the command line."""
+    classifying = commands.add_parser("classify", help="say of what class attention maps are, under each reading")
+    classifying.add_argument(
+        "maps", type=path, help=".npz file with maps [n, L, L], padded with zeros, lengths [n] and boundary [n]"
+    )
+    classifying.add_argument("--json", type=path, metavar="FILE", help="write every map's class and probabilities here")
+    classifying.set_defaults(run=classify)
+
+    annotating = commands.add_parser("annotate", help="label attention maps by eye, on a local web page")
+    annotating.add_argument("folder", type=path, help="a set of maps; with --task a new set is drawn first")
+    annotating.add_argument("--task", action="append", help="draw maps on this task; repeatable")
+    annotating.add_argument(
+        "--per-task", type=int, default=128, metavar="N", help="maps drawn from each fine-tuned checkpoint"
+    )
+    annotating.add_argument(
+        "--pretrained-per-task",
+        type=int,
+        default=32,
+        metavar="N",
+        help="maps drawn from the pretrained model, on each task's inputs",
+    )
+    annotating.add_argument("--max-tokens", type=int, default=100, metavar="N", help="skip longer inputs")
+    annotating.add_argument("--seed", type=int, default=1, help="seed of the draw")
+    annotating.add_argument("--draw-only", action="store_true", help="draw the set, but do not start the page")
+    annotating.add_argument("--annotator", metavar="NAME", help="name of the annotator")
+    annotating.add_argument("--second", type=int, metavar="N", help="label N maps blind, as the second annotator")
+    annotating.add_argument(
+        "--anew",
+        action="store_true",
+        help="discard this annotator's earlier labels as soon as a first new label is given",
+    )
+    annotating.add_argument("--port", type=int, default=0, help="port of the page (default: any free one)")
+    add_options(annotating.add_argument, ROW_OPTIONS)
+    annotating.set_defaults(run=annotate)
+
+    importer = commands.add_parser(
+        "import-patterns", help="import annotated maps in the format of P20 (Prasanna et al. 2020)"
+    )
+    importer.add_argument("source", type=path, help="folder or .tar.gz with labels.txt and one .npy file for each map")
+    importer.add_argument("folder", type=path, help="new folder for the set")
+    importer.set_defaults(run=import_patterns)
+
+    training = commands.add_parser(
+        "train-patterns", help="cross-validate and train the classifiers of attention patterns, one for each reading"
+    )
+    training.add_argument(
+        "--data", type=path, metavar="DIR", help="folder of maps read for attributes (default: the suite's own)"
+    )
+    training.add_argument(
+        "--outside",
+        type=outside_reading,
+        metavar="NAME=DIR",
+        action="append",
+        default=[],
+        help="also train a classifier of an outside reading, from the classes that the maps in DIR are labelled with",
+    )
+    training.add_argument("--output", type=path, metavar="DIR", default=Path("pattern-classifier"), help="new folder")
+    training.add_argument(
+        "--cnn-epochs", type=int, metavar="N", help="epochs for the paper's own classifier (a CNN); 0 leaves it out"
+    )
+    training.set_defaults(run=train)
+
+    drawing = commands.add_parser("sheets", help="draw contact sheets of a set of maps, as PNG")
+    drawing.add_argument("folder", type=path, help="a set of maps")
+    drawing.add_argument("output", type=path, help="new folder for the pictures")
+    drawing.add_argument("--count", type=int, metavar="N", help="draw only N maps, chosen at random")
+    drawing.add_argument("--seed", type=int, default=1, help="seed of the order and the choice")
+    drawing.add_argument(
+        "--by-class", action="store_true", help="instead: one picture for each class, and one of hard cases"
+    )
+    drawing.add_argument(
+        "--predicted",
+        metavar="READING",
+        choices=READINGS,
+        help="instead: one picture for each class that this reading's classifier predicts, of ten maps of unseen heads",
+    )
+    drawing.add_argument(
+        "--parted", action="store_true", help="instead: one picture of twenty maps on which the two readings part"
+    )
+    drawing.set_defaults(run=sheets)
+
+
+def classify(options: argparse.Namespace) -> None:
+    """Print how many of the maps in a file are of each class, under each reading, and write all of it if asked to.
+
+    Raises:
+        UserError: the file is not one of attention maps, or the output cannot be written.
+    """
+    from bertsecrets.lab.classify import GivenMaps
+    from bertsecrets.lab.classify import classify as classes_of
+    from bertsecrets.store.entries import write_json
+
+    given = GivenMaps.read(options.maps)
+    found = classes_of(given)
+    if options.json:
+        write_json(options.json, found)
+    print(f"{options.maps}: {len(given)} maps")
+    for reading in found[0]:
+        print(f"{reading}: {class_counts(str(one[reading]['class']) for one in found)}")
+    if given.causal:
+        print(f"{given.causal} of the maps are causal; the classifiers were not judged on such maps", file=sys.stderr)
+
+
+def annotate(options: argparse.Namespace) -> None:
+    """Draw a set of maps if --task is given, and serve the annotation page until it is interrupted.
+
+    Raises:
+        UserError: no set in the folder, or one already where a new one should be drawn.
+    """
+    from bertsecrets.lab.annotation.server import Server
+    from bertsecrets.lab.annotation.session import Annotation, exclusive
+
+    if options.task:
+        _check_new(options.folder, "leave out --task to continue with it, or ")
+        _draw(options)
+    elif not options.folder.is_dir():
+        raise UserError(f"no set of maps in {options.folder}: give --task (and --model) to draw one")
+    if options.draw_only:
+        return
+    with exclusive(options.folder):
+        work = Annotation.open(options.folder, options.annotator, options.second, options.anew)
+        with Server(work, options.port) as server:
+            print(f"{len(work)} maps, {work.done} labelled, by {work.annotator}")
+            print(f"label them at {server.url} (Ctrl-C stops; every label is saved at once)", flush=True)
+            try:
+                server.serve_forever()
+            except KeyboardInterrupt:
+                print()
+    print(summary(work))
+
+
+def _draw(options: argparse.Namespace) -> None:
+    from bertsecrets.lab.annotation.sampling import draw
+    from bertsecrets.models.loading import OpenModel, open_checkpoint
+    from bertsecrets.session import Session
+
+    if min(options.per_task, options.pretrained_per_task) < 0 or options.per_task + options.pretrained_per_task == 0:
+        raise UserError("--per-task and --pretrained-per-task must be 0 or more, and not both 0")
+    session = Session(RunOptions.of(options))
+    tasks = [task(name).name for name in dict.fromkeys(options.task)]
+    session.check_model()
+    plan = {Subject(session.model, name): options.per_task for name in tasks if options.per_task}
+    if options.pretrained_per_task:
+        plan |= {Subject(session.model, name, "untrained"): options.pretrained_per_task for name in tasks}
+
+    def opened(subject: Subject) -> OpenModel:
+        return open_checkpoint(session.checkpoint(subject), task(subject.task), session.ref(subject.model))
+
+    maps = draw(
+        plan,
+        open_checkpoint=opened,
+        rows=lambda name: session.resources.rows.split(name, "dev"),
+        max_length=session.settings.attention.max_length,
+        device=session.resources.device,
+        seed=options.seed,
+        max_tokens=options.max_tokens,
+    )
+    maps.save(options.folder)
+    print(f"{options.folder}: {len(maps)} maps drawn")
+
+
+def _check_new(folder: Path, instead: str = "") -> None:
+    """Make sure that a folder is free for a set of maps; an existing set is never replaced, as it may hold labels.
+
+    Raises:
+        UserError: the folder is not free.
+    """
+    from bertsecrets.patterns.map_set import shards
+    from bertsecrets.store.files import check_free
+
+    if shards(folder):
+        raise UserError(f"{folder} already holds a set: {instead}name a new folder")
+    check_free(folder, ())
+
+
+def summary(work: "Annotation") -> str:
+    """Return how many maps an annotator has labelled and, if known, the agreement, in one or two lines."""
+    agreed = work.agreement()
+    lines = [f"{work.done} of {len(work)} labelled: {class_counts(work.labels)}"]
+    return "\n".join([*lines, *([str(agreed)] if agreed else [])])
+
+
+def import_patterns(options: argparse.Namespace) -> None:
+    """Import annotated maps in P20's format, and print how far the suite's own readings agree with their labels."""
+    from bertsecrets.lab.annotation.agreement import label_agreement
+    from bertsecrets.lab.annotation.p20 import read_p20
+    from bertsecrets.lab.classify import predicted_classes
+
+    _check_new(options.folder)
+    maps = read_p20(options.source)
+    maps.save(options.folder)
+    print(f"{options.folder}: {len(maps)} maps: {class_counts(maps.labels)}")
+    labels = [label or "" for label in maps.labels]
+    for reading, classes in predicted_classes([one.values for one in maps], [one.boundary for one in maps]).items():
+        print(f"{reading}, predicted, and these labels: {label_agreement(labels, classes)}")
+    print(f"to train a classifier on these labels: bertsecrets lab train-patterns --outside p20={options.folder}")
+
+
+def sheets(options: argparse.Namespace) -> None:
+    """Write contact sheets, or pictures by class, all or none.
+
+    Raises:
+        UserError: the output folder is not free, or options do not go together.
+    """
+    from bertsecrets.patterns.map_set import MapSet
+    from bertsecrets.store.files import check_free, copy_whole
+
+    check_free(options.output, ())
+    maps = MapSet.load(options.folder)
+    with tempfile.TemporaryDirectory() as room:
+        lines = _draw_pictures(options, maps, Path(room))
+        copy_whole(Path(room), options.output, ())
+    print("\n".join(lines))
+
+
+def _draw_pictures(options: argparse.Namespace, maps: "MapSet", room: Path) -> list[str]:
+    """Draw the pictures asked for into a folder; returns what is said of them once they are in the output folder."""
+    from bertsecrets.lab.annotation.agreement import set_agreement
+    from bertsecrets.lab.annotation.gallery import write_gallery, write_parted, write_predicted
+    from bertsecrets.lab.annotation.sheets import write_sheets
+    from bertsecrets.patterns.attribute_file import read_attributes, under
+    from bertsecrets.patterns.classifier import chosen_folder, read_report, report_of
+
+    if not options.by_class and not options.predicted and not options.parted:
+        written = write_sheets(maps, room, options.seed, options.count)
+        return [f"{options.output}: {len(written)} sheets and index.tsv"]
+    if options.count is not None:
+        raise UserError("--count is for contact sheets: leave it out with --by-class, --predicted and --parted")
+    if options.parted:
+        seen = read_attributes(options.folder)
+        read = {reading: under(maps, seen, reading) for reading in READINGS}
+        labels = {str(reading): one.settled().labels for reading, one in read.items()}
+        return [str(options.output / write_parted(read[READINGS[0]], labels, room, options.seed).name)]
+    if options.predicted:
+        report = report_of(read_report(chosen_folder()), options.predicted)
+        maps = under(maps, read_attributes(options.folder), options.predicted)
+        predicted = {row["map"]: row["predicted"] for row in report["held_out"]}
+        return [str(options.output / path.name) for path in write_predicted(maps, predicted, room, options.seed)]
+    lines = [str(options.output / path.name) for path in write_gallery(maps, room, options.seed)]
+    agreed = set_agreement(maps)
+    return [*lines, f"{len(maps)} maps: {class_counts(maps.settled().labels)}", *([str(agreed)] if agreed else [])]
+
+
+def train(options: argparse.Namespace) -> None:
+    """Judge pattern classifiers on held-out heads, and train the suite's own on all maps, one for each reading."""
+    from bertsecrets.lab.training.cnn import PaperCnn
+    from bertsecrets.lab.training.train import show, train_patterns
+    from bertsecrets.patterns.map_set import own_maps
+
+    if options.cnn_epochs is not None and options.cnn_epochs < 0:
+        raise UserError(f"--cnn-epochs {options.cnn_epochs}: give 1 or more, or 0 to leave the paper's classifier out")
+    cnn = PaperCnn() if options.cnn_epochs is None else PaperCnn(epochs=options.cnn_epochs)
+    if len(dict(options.outside)) < len(options.outside):
+        raise UserError("--outside names a reading twice: give each a name of its own")
+    report = train_patterns(
+        options.data or own_maps(), options.output, cnn if cnn.epochs else None, print, outside=dict(options.outside)
+    )
+    print(f"{show(report)}\n{options.output}: weights and report")
+
+
+def outside_reading(text: str) -> tuple[str, Path]:
+    """Return name and folder of an outside reading, given as NAME=DIR.
+
+    >>> outside_reading("p20=maps")[0]
+    'p20'
+
+    Raises:
+        ArgumentTypeError: it has another form.
+    """
+    name, equals, folder = text.partition("=")
+    if not name or not equals or not folder:
+        raise argparse.ArgumentTypeError(f"{text!r}: give NAME=DIR, such as p20=./p20-maps")
+    return name, path(folder)
+
+
+def class_counts(labels: Iterable[str | None]) -> str:
+    """Return the number of maps of each class, in words.
+
+    >>> class_counts(["block", "block", None])
+    '2 block, 1 unlabelled'
+    """
+    counts = Counter(labels)
+    return ", ".join(f"{counts[name]} {name or 'unlabelled'}" for name in (*CLASSES, None) if counts[name])

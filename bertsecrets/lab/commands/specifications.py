@@ -1,0 +1,84 @@
+"""`bertsecrets lab specifications`: claims judged under every combination of open choices."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bertsecrets.errors import UserError
+from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, path
+
+if TYPE_CHECKING:
+    from bertsecrets.claims.schema import Case
+    from bertsecrets.lab.specifications import Choice, Curve, Way
+    from bertsecrets.session import Session
+
+
+def add_parsers(commands) -> None:
+    """Add the command's options to the command line."""
+    parser = commands.add_parser(
+        "specifications", help="judge claims under every combination of the choices that the paper leaves open"
+    )
+    parser.add_argument("--task", required=True, help="GLUE task")
+    parser.add_argument("--claim", nargs="+", metavar="ID", help="claims (default: C1 C3 E1 F1)")
+    parser.add_argument(
+        "--choices",
+        metavar="NAMES",
+        help="only these choices, such as padding,length; the others as this suite makes them",
+    )
+    parser.add_argument("--json", type=path, metavar="FILE", help="write the curves to this JSON file")
+    parser.add_argument("--figures", type=path, metavar="DIR", help="draw the curves into this folder, one SVG a claim")
+    add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "frames", "spacy"))
+    parser.set_defaults(run=specifications)
+
+
+def specifications(options: argparse.Namespace) -> None:
+    """Print how often each claim holds over all combinations of choices, and write the curves.
+
+    Raises:
+        UserError: an unknown claim, task or choice, or nothing can be measured.
+    """
+    from bertsecrets.claims.plan import missing
+    from bertsecrets.lab.curve import curve_lines, curve_table, draw_curve
+    from bertsecrets.lab.specifications import choices_of, chosen_cases
+    from bertsecrets.session import Session
+    from bertsecrets.store.entries import write_json
+    from bertsecrets.store.files import write_whole
+
+    wanted = None if options.choices is None else [name.strip() for name in options.choices.split(",")]
+    cases = chosen_cases(options.claim, options.task)
+    choices = {str(case): choices_of(case, wanted) for case in cases}
+    session = Session(RunOptions.of(options))
+    session.check_model()
+    curves: list[Curve] = []
+    for case in cases:
+        problem = missing(session, case)
+        if problem:
+            print(f"1 claim skipped ({case}): {problem}")
+            continue
+        curves.append(_curve(session, case, choices[str(case)]))
+        print(curve_table(curves[-1]), end="\n\n")
+        if options.json:  # whole after every claim, so that an interrupted run leaves what it has
+            write_json(options.json, [curve.as_json() for curve in curves])
+        if options.figures:
+            write_whole(options.figures / f"{case}.svg", draw_curve(curves[-1]))
+    if not curves:
+        raise UserError("nothing to judge: what the claims need is missing")
+    for curve in curves:
+        print(curve_lines(curve)[0])
+
+
+def _curve(session: "Session", case: "Case", choices: Sequence["Choice"]) -> "Curve":
+    """Return the curve of a claim; combinations that come to the same inputs are measured once."""
+    from bertsecrets.lab.inputs import Inputs
+    from bertsecrets.lab.specifications import INPUTS, Specification, curve, specification
+
+    inputs = Inputs(session.resources, session.ref(session.model), case.task)
+    seen: dict[tuple[str | None, ...], Specification] = {}
+
+    def judged(ways: Mapping[str, "Way"]) -> Specification:
+        key = (inputs.digest(ways), *(way.name for name, way in ways.items() if name not in INPUTS))
+        if key not in seen:
+            seen[key] = specification(session, case, ways, session.model, session.looks[0], session.settings.judge)
+        return Specification(ways, seen[key].verdict)
+
+    return curve(choices, case, judged, inputs.idle(choices))

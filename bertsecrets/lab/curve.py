@@ -1,0 +1,91 @@
+"""A specification curve as a table and as a figure: every combination of choices, the least value first."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bertsecrets.claims.band import format_interval, format_number
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.extras import from_extra
+from bertsecrets.lab.specifications import CHOICES, Curve, Specification
+from bertsecrets.report.tables import table
+
+COLOURS = {"reproduced": "#4477aa", "deviates": "#ee6677"}  # safe for the colour-blind; grey for all else
+
+
+def curve_table(curve: Curve) -> str:
+    """Return a curve as text: its specifications, the share in which the claim holds, and the medians by choice."""
+    names = list(curve.specifications[0].ways)
+    rows = [
+        [*(one.ways[name].name for name in names), format_number(one.verdict.observed),
+         format_interval(one.verdict.interval), one.verdict.outcome]
+        for one in _ordered(curve)
+    ]  # fmt: skip
+    shown = table([*names, "observed", "interval", "verdict"], rows)
+    return "\n".join([f"{curve.case}: {curve.case.claim.statement}", shown, *curve_lines(curve)])
+
+
+def curve_lines(curve: Curve) -> list[str]:
+    """Return, in a few lines, how often a claim holds, the median by choice, and the choices without effect."""
+    count = len(curve.specifications)
+    share = f"reproduced in {100 * curve.share_holds:.0f} %, of its sign in {100 * curve.share_agrees:.0f} %"
+    lines = [f"{curve.case}: {share} of {count} specification{'' if count == 1 else 's'}"]
+    for name, medians in curve.medians().items():
+        ways = ", ".join(f"{way} {format_number(median)}" for way, median in medians.items())
+        lines.append(f"  {name} ({CHOICES[name].question}): median {ways}")
+    if curve.idle:
+        lines.append(f"  without effect on this task: {', '.join(curve.idle)}")
+    return lines
+
+
+def _ordered(curve: Curve) -> Sequence[Specification]:
+    return sorted(curve.specifications, key=lambda one: np.nan_to_num(one.verdict.observed or 0.0))
+
+
+def draw_curve(curve: Curve) -> str:
+    """Return a curve as SVG text: values with their intervals, and below which choices were made in the other way."""
+    with from_extra("altair"):
+        import altair as alt
+
+        from bertsecrets.report.figures import INK, plain, rounded, svg_of
+
+    ordered, names = _ordered(curve), list(curve.specifications[0].ways)
+    unit, expect = QUANTITIES[curve.case.claim.quantity or ""].unit, curve.case.claim.expect
+    points, choices = [], []
+    for place, one in enumerate(ordered):
+        ends = one.verdict.interval or (float("nan"), float("nan"))
+        low, high = (rounded(end) for end in ends)
+        observed = rounded(float("nan") if one.verdict.observed is None else one.verdict.observed)
+        points.append(
+            {
+                "place": place,
+                "value": observed,
+                "low": low,
+                "high": high,
+                "colour": COLOURS.get(one.verdict.outcome, "#888888"),
+            }
+        )
+        choices += [
+            {
+                "place": place,
+                "choice": CHOICES[name].other.name,
+                "opacity": 1.0 if one.ways[name] is CHOICES[name].other else 0.12,
+            }
+            for name in names
+        ]
+    x = alt.X("place:O", axis=None)
+    colour = alt.Color("colour:N", scale=None)
+    base = alt.Chart(alt.InlineData(values=points)).encode(x=x, color=colour)
+    limit = alt.Chart(alt.InlineData(values=[{}])).mark_rule(opacity=0.6)
+    above = alt.layer(
+        limit.encode(y=alt.datum(expect.value if expect is not None else 0)),
+        base.mark_rule().encode(y=alt.Y("low:Q", title=unit), y2="high:Q"),
+        base.mark_circle(size=24, opacity=1).encode(y="value:Q"),
+    ).properties(width=alt.Step(11), height=190, title=f"{curve.case}: dark squares are choices made as named")
+    below = (
+        alt.Chart(alt.InlineData(values=choices))
+        .mark_square(size=50, color=INK)
+        .encode(x=x, y=alt.Y("choice:N", title=None, sort=None), opacity=alt.Opacity("opacity:Q", scale=None))
+        .properties(width=alt.Step(11), height=alt.Step(15))
+    )
+    return svg_of(plain(alt.vconcat(above, below, spacing=8)))

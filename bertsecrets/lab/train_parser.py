@@ -1,0 +1,127 @@
+"""Training of a small tagger and parser on the Penn Treebank sample, for use where no spaCy pipeline is available.
+
+Training is seeded and runs on one CPU thread: the same treebank, spaCy version and seed give the same pipeline. It is
+trained on about 3500 newspaper sentences, so it is weaker than a released pipeline; its accuracy on the held-out
+sentences is written into its `meta.json`, and every result names the pipeline that was used.
+"""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bertsecrets.errors import UserError, first_line
+from bertsecrets.lab.treebank import Parsed, read_treebank
+from bertsecrets.store.files import digest, guarded_writes, whole_folder
+from bertsecrets.texts.parsing import OBJECTS, SUBJECTS, spacy_module
+
+NAME = "treebank_small"
+EPOCHS = 10  # passes over all sentences; about half of the time in lower case, because SST-2 is written so
+HELD_OUT = 0.1  # share of the sentences kept for testing: the last in file order, so from articles not trained on
+WIDTH = 96  # of the shared token vectors
+BATCH_WORDS = 800
+DROPOUT = 0.15
+
+
+def train_pipeline(
+    treebank: Path, folder: Path, *, seed: int = 1, epochs: int = EPOCHS, sentences: int | None = None
+) -> dict[str, Any]:
+    """Train a tagger and a parser, write them to `folder` (for `--spacy FOLDER`) and return their accuracy.
+
+    Args:
+        treebank: folder with NLTK's `treebank` and `dependency_treebank`, zipped or not.
+        sentences: use only this many sentences, the first of the treebank (all of them, if None).
+
+    Returns:
+        Accuracy on the held-out sentences, as in `meta.json`: `tag_acc`, `dep_uas`, `dep_las`, and precision, recall
+        and F of `subject`, `object` and `root` words.
+
+    Raises:
+        UserError: the treebank or spaCy is missing, the treebank is damaged or holds a single sentence, or `folder`
+            exists.
+    """
+    spacy = spacy_module()
+    if folder.exists():
+        raise UserError(f"{folder} already exists: name a new folder for the pipeline")
+    parsed = read_treebank(treebank)[:sentences]
+    if len(parsed) < 2:
+        raise UserError(f"{treebank} holds a single sentence: at least 2 are needed, to train and to test")
+    cut = min(len(parsed) - 1, round(len(parsed) * (1 - HELD_OUT)))
+    spacy.util.fix_random_seed(seed)
+    nlp = _blank(spacy)
+    train = [(_example(nlp, sentence), _example(nlp, sentence, lower=True)) for sentence in parsed[:cut]]
+    try:
+        _fit(nlp, train, epochs, seed)
+    except ValueError as error:
+        raise UserError(f"spaCy cannot be trained on {treebank} ({first_line(error)}): fetch it again") from error
+    scores = evaluate(nlp, parsed[cut:])
+    nlp.meta.update(
+        name=NAME,
+        version="1",
+        description="Tagger and parser trained on the Penn Treebank sample of NLTK (research use)",
+        performance=scores,
+        training={
+            "sentences": cut,
+            "held_out": len(parsed) - cut,
+            "epochs": epochs,
+            "seed": seed,
+            "spacy": spacy.__version__,
+            "treebank": digest([[p.words, p.tags, p.heads, p.labels] for p in parsed]),
+        },
+    )
+    with guarded_writes(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with whole_folder(folder) as temporary:
+            nlp.to_disk(temporary)
+    return scores
+
+
+def _blank(spacy: Any) -> Any:
+    """Return an English pipeline whose tagger and parser share one small convolutional encoder."""
+    nlp = spacy.blank("en")
+    embed = {"@architectures": "spacy.HashEmbedCNN.v2", "pretrained_vectors": None, "width": WIDTH, "depth": 4}
+    embed |= {"embed_size": 2000, "window_size": 1, "maxout_pieces": 3, "subword_features": True}
+    nlp.add_pipe("tok2vec", config={"model": embed})
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": WIDTH, "upstream": "*"}
+    nlp.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": listener}})
+    parser = {"@architectures": "spacy.TransitionBasedParser.v2", "state_type": "parser", "extra_state_tokens": False}
+    parser |= {"hidden_width": 64, "maxout_pieces": 2, "use_upper": True, "nO": None, "tok2vec": listener}
+    nlp.add_pipe("parser", config={"model": parser, "min_action_freq": 10})
+    return nlp
+
+
+def _example(nlp: Any, sentence: Parsed, lower: bool = False) -> Any:
+    """Return a sentence as a training example of spaCy: its own tokens with the treebank's annotation."""
+    from spacy.tokens import Doc
+    from spacy.training import Example
+
+    words = [word.lower() for word in sentence.words] if lower else sentence.words
+    gold = Doc(nlp.vocab, words, sentence.spaces, tags=sentence.tags, heads=sentence.heads, deps=sentence.labels)
+    return Example(nlp.make_doc(gold.text), gold)
+
+
+def _fit(nlp: Any, train: list[tuple[Any, Any]], epochs: int, seed: int) -> None:
+    from spacy.training.batchers import minibatch_by_words
+
+    order = random.Random(seed)
+    optimizer = nlp.initialize(lambda: [example for both in train for example in both])
+    for _ in range(epochs):
+        order.shuffle(train)
+        for batch in minibatch_by_words([order.choice(both) for both in train], size=BATCH_WORDS):
+            nlp.update(batch, sgd=optimizer, drop=DROPOUT)
+
+
+def evaluate(nlp: Any, sentences: Sequence[Parsed]) -> dict[str, Any]:
+    """Return a pipeline's accuracy on annotated sentences, and its precision, recall and F for the words K19 uses."""
+    examples = [_example(nlp, sentence) for sentence in sentences]
+    general = nlp.evaluate(examples)
+    docs = list(nlp.pipe(e.reference.text for e in examples))
+    scores: dict[str, Any] = {k: round(float(general[k] or 0), 4) for k in ("tag_acc", "dep_uas", "dep_las")}
+    for kind, labels in {"subject": SUBJECTS, "object": OBJECTS, "root": {"ROOT"}}.items():
+        predicted = {(n, t.idx) for n, doc in enumerate(docs) for t in doc if t.dep_ in labels}
+        true = {(n, t.idx) for n, e in enumerate(examples) for t in e.reference if t.dep_ in labels}
+        hits = len(predicted & true)
+        precision, recall = hits / max(len(predicted), 1), hits / max(len(true), 1)
+        f = 2 * hits / max(len(predicted) + len(true), 1)
+        scores[kind] = {"precision": round(precision, 4), "recall": round(recall, 4), "f": round(f, 4)}
+    return scores

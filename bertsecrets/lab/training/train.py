@@ -1,0 +1,220 @@
+"""`bertsecrets lab train-patterns`: judge classifiers on held-out heads, train on all maps, write weights and report.
+
+One classifier for each reading of K19's words, and one for each outside reading, which other people's labels give.
+"""
+
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tabulate import tabulate
+
+from bertsecrets.errors import UserError
+from bertsecrets.lab.annotation.agreement import set_agreement
+from bertsecrets.lab.training.audit import audit_shares
+from bertsecrets.lab.training.cnn import PaperCnn
+from bertsecrets.lab.training.logistic import LogisticFeatures
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.classifier import REPORT, SUFFIX, weights_path
+from bertsecrets.patterns.crossval import FOLDS, HeldOut, Method, compare, confusion
+from bertsecrets.patterns.dataset import open_labelled
+from bertsecrets.patterns.held_out import SEED, ReadMaps, annotations_fingerprint, open_read, readers_quality
+from bertsecrets.patterns.map_set import MapSet, PatternMap
+from bertsecrets.patterns.readings import FEW, READINGS
+from bertsecrets.patterns.trees_and_regression import TreesAndRegression, fit_classifier
+from bertsecrets.store.entries import write_json
+from bertsecrets.store.files import check_free, copy_whole, file_sha256, guarded_writes
+from bertsecrets.texts.metrics import macro_f1
+
+OUTSIDE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+
+
+def check_outside(name: str) -> str:
+    """Return the name of an outside reading.
+
+    Raises:
+        UserError: it is one of the suite's own readings, or cannot be the name of a file.
+    """
+    if name in READINGS or not OUTSIDE_NAME.fullmatch(name):
+        raise UserError(
+            f"{name[:60]!r} cannot be an outside reading: use letters, digits and '-', and neither of "
+            f"{' and '.join(READINGS)}, which are the suite's own"
+        )
+    return name
+
+
+def train_patterns(
+    data: Path,
+    output: Path,
+    cnn: PaperCnn | None = None,
+    progress: Callable[[str], Any] | None = None,
+    *,
+    outside: Mapping[str, Path] | None = None,
+) -> dict[str, Any]:
+    """Cross-validate, train on all maps, and write weights and report to a folder, completely or not at all.
+
+    Args:
+        data: a set of maps that were read for attributes.
+        cnn: the paper's classifier, to be compared with ours; None leaves it out.
+        outside: sets of maps that other people have labelled with the five classes, by the names of their readings.
+
+    Returns:
+        the report. On one machine it is always the same, except for `seconds`.
+
+    Raises:
+        UserError: the output folder is not free, or the maps cannot be used.
+        MissingError: scikit-learn is missing.
+    """
+    named = {check_outside(name): folder for name, folder in (outside or {}).items()}
+    files = (REPORT, *(f"{reading}{SUFFIX}" for reading in (*READINGS, *named)))
+    check_free(output, files)
+    sets = open_read(data) | {name: ReadMaps(*open_labelled(folder), {}) for name, folder in named.items()}
+    with guarded_writes(output), tempfile.TemporaryDirectory() as room:
+        made = Path(room)
+        report = {
+            "readings": {name: _train(name, read, made, cnn, progress) for name, read in sets.items()},
+            "cnn": {"epochs": cnn.epochs, "patience": cnn.patience, "canvas": cnn.canvas} if cnn else None,
+            "folds": FOLDS,
+            "seed": SEED,
+            "data": annotations_fingerprint(data),
+        }
+        write_json(made / REPORT, report)
+        copy_whole(made, output, files)
+    return report
+
+
+def _train(
+    reading: str, read: ReadMaps, made: Path, cnn: PaperCnn | None, progress: Callable[[str], Any] | None
+) -> dict[str, Any]:
+    """Judge and train the classifier for a reading; returns its part of the report."""
+    ours, maps, pictures = TreesAndRegression(), read.maps, read.pictures
+    methods: list[Method] = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
+    said = (lambda line: progress(f"{reading}, {line}")) if progress else None
+    figures, judged = compare(methods, maps, SEED, said)
+    began = time.monotonic()
+    classifier = fit_classifier(maps.to_learn(), SEED)
+    seconds = time.monotonic() - began
+    path = weights_path(made, reading)
+    classifier.save(path)
+    return {
+        **figures,
+        "readers": _readers(read, judged[ours.name]),
+        "classes": {name: int((maps.labels == i).sum()) for i, name in enumerate(CLASSES)},
+        "maps": len(maps),
+        "models": _by_model(pictures, judged[ours.name]),
+        "shares": _audit(judged[ours.name], pictures),
+        "heads": len(set(maps.groups.tolist())),
+        "temperature": classifier.temperature,
+        "weights_sha256": file_sha256(path),
+        "held_out": _held_out_rows(read, judged[ours.name]),
+        "seconds": {"train": round(seconds, 1)},
+    }
+
+
+def _readers(read: ReadMaps, judged: HeldOut) -> dict[str, Any]:
+    """Return `readers_quality` with the share of maps on which two readers agree, and Cohen's `kappa`."""
+    scores = readers_quality(read, judged)
+    agreed = set_agreement(read.pictures) if scores else None
+    return scores | {"share": agreed.share, "kappa": agreed.kappa} if agreed else {}
+
+
+def _held_out_rows(read: ReadMaps, judged: HeldOut) -> list[dict[str, Any]]:
+    """Return a row for each map: the annotators' label, and the prediction of a classifier trained on other heads.
+
+    Where the label hangs on how many stripes are a few, `label_by_few` has the others.
+    """
+    return [
+        {
+            "map": one.name,
+            "head": _head(one),
+            "kin": group,
+            "label": CLASSES[true],
+            "predicted": CLASSES[predicted],
+            "agreed": bool(agreed),
+            "probabilities": np.round(probabilities, 4).tolist(),
+            **_other_labels(read, place, CLASSES[true]),
+        }
+        for place, (one, group, true, predicted, agreed, probabilities) in enumerate(
+            zip(
+                read.pictures,
+                judged.groups.tolist(),
+                judged.labels,
+                judged.predicted,
+                judged.agreed,
+                judged.probabilities,
+                strict=True,
+            )
+        )
+    ]
+
+
+def _other_labels(read: ReadMaps, place: int, label: str) -> dict[str, dict[str, str | None]]:
+    """Return a map's labels at other numbers of stripes that may count as a few, where they differ from its own."""
+    others = {str(few): labels[place] for few, labels in read.label_by_few.items() if few != FEW}
+    return {"label_by_few": others} if set(others.values()) - {label} else {}
+
+
+def _audit(judged: HeldOut, maps: MapSet) -> dict[str, Any]:
+    """Return `audit_shares` for models with as many heads as a fold has groups."""
+    heads = np.array([_head(one) for one in maps])
+    size = len(set(judged.groups.tolist())) // FOLDS
+    return audit_shares(judged.labels, judged.probabilities, heads=heads, groups=judged.groups, size=size, seed=SEED)
+
+
+def _head(one: PatternMap) -> str:
+    """Return model, layer and head of a map; its name, if they are not recorded."""
+    return f"{one.model}/{one.layer}/{one.head}" if one.layer else one.name
+
+
+def _by_model(maps: MapSet, judged: HeldOut) -> dict[str, dict[str, float]]:
+    """Return, for each model, its number of maps and the scores of classifiers trained on other heads."""
+    models = np.array([one.model for one in maps])
+    rows = {}
+    for name in sorted(set(models.tolist())):
+        own = models == name
+        counts = confusion(judged.labels[own], judged.predicted[own])
+        rows[name] = {
+            "maps": int(own.sum()),
+            "accuracy": float(np.trace(counts) / counts.sum()),
+            "macro_f1": float(macro_f1(counts)),
+        }
+    return rows
+
+
+def show(report: dict[str, Any]) -> str:
+    """Return a report's classifiers as a table for each reading, with lines about maps and readers."""
+    return "\n\n".join(f"{name}\n{_show(part, report['folds'])}" for name, part in report["readings"].items())
+
+
+def _show(report: dict[str, Any], folds: int) -> str:
+    header = ("classifier", "macro-F1", "95 % interval", *CLASSES, "calibration error", "agreed maps", "95 % interval")
+    rows = [
+        (
+            name,
+            f"{figures['macro_f1']:.3f}",
+            "[{:.3f}, {:.3f}]".format(*figures["macro_f1_interval"]),
+            *(f"{figures['f1'][c]:.2f}" for c in CLASSES),
+            f"{figures['expected_calibration_error']:.3f}",
+            f"{figures['agreed']['macro_f1']:.3f}",
+            "[{:.3f}, {:.3f}]".format(*figures["agreed"]["macro_f1_interval"]),
+        )
+        for name, figures in report["classifiers"].items()
+    ]
+    counts = ", ".join(f"{count} {name}" for name, count in report["classes"].items())
+    agreed = next(iter(report["classifiers"].values()))["agreed"]["maps"]
+    lines = [
+        tabulate(rows, header, disable_numparse=True),
+        f"{report['maps']} maps of {report['heads']} heads ({counts}), {folds} folds by head; "
+        f"at least four in five annotators agree on {agreed} of the maps",
+    ]
+    if report["readers"]:
+        readers = report["readers"]
+        lines.append(
+            f"one reader against another: macro-F1 {readers['readers_macro_f1']:.3f}, kappa {readers['kappa']:.2f}; "
+            f"the first classifier against single readers: {readers['single_macro_f1']:.3f}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,240 @@
+"""Ablations of somebody else's making are told apart: those before the output projection, and the faults of others."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from ablation_models import tiny, tokens
+
+from bertsecrets.errors import UserError
+from bertsecrets.lab.ablation_check import AblationCheck, summary
+
+SIZE, HEADS = 8, 4
+
+
+def part(head: int) -> slice:
+    return slice(head * SIZE, (head + 1) * SIZE)
+
+
+def attention(model, layer):
+    return model.bert.encoder.layer[layer].attention
+
+
+@contextmanager
+def hooked(handle):
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def without(output, head, value=0.0):
+    changed = output.clone()
+    changed[..., part(head)] = value
+    return changed
+
+
+# ---------------------------------------------------------------------- right
+
+
+def zeroed_input(model, layer, head):
+    dense = attention(model, layer).output.dense
+    return hooked(dense.register_forward_pre_hook(lambda _m, args: (without(args[0], head),)))
+
+
+def zeroed_columns(model, layer, head):
+    attention(model, layer).output.dense.weight.data[:, part(head)] = 0
+
+
+def zeroed_values(model, layer, head):
+    value = attention(model, layer).self.value
+    value.weight.data[part(head)] = 0
+    value.bias.data[part(head)] = 0
+    return model
+
+
+def zeroed_queries(model, layer, head):
+    query = attention(model, layer).self.query
+    query.weight.data[part(head)] = 0
+    query.bias.data[part(head)] = 0
+
+
+def one_vector(model, layer, head):
+    dense = attention(model, layer).output.dense
+    return hooked(dense.register_forward_pre_hook(lambda _m, args: (without(args[0], head, 0.7),)))
+
+
+def mean_with_padding(model, layer, head):
+    def fill(_m, args):
+        return (without(args[0], head, args[0][..., part(head)].mean(1, keepdim=True)),)
+
+    return hooked(attention(model, layer).output.dense.register_forward_pre_hook(fill))
+
+
+def noise(model, layer, head):
+    def fill(_m, args):
+        return (without(args[0], head, torch.randn(args[0][..., part(head)].shape)),)
+
+    return hooked(attention(model, layer).output.dense.register_forward_pre_hook(fill))
+
+
+# ---------------------------------------------------------------------- wrong
+
+
+def sliced_output(model, layer, head):
+    dense = attention(model, layer).output.dense
+    return hooked(dense.register_forward_hook(lambda _m, _i, output: without(output, head)))
+
+
+def zeroed_rows(model, layer, head):
+    dense = attention(model, layer).output.dense
+    dense.weight.data[part(head)] = 0
+    dense.bias.data[part(head)] = 0
+
+
+def sliced_after_the_norm(model, layer, head):
+    return hooked(attention(model, layer).output.register_forward_hook(lambda _m, _i, output: without(output, head)))
+
+
+def sliced_layer(model, layer, head):
+    def fill(_m, _i, output):
+        return (without(output[0], head), *output[1:]) if isinstance(output, tuple) else without(output, head)
+
+    return hooked(model.bert.encoder.layer[layer].register_forward_hook(fill))
+
+
+def next_head(model, layer, head):
+    return zeroed_input(model, layer, (head + 1) % HEADS)
+
+
+def next_layer(model, layer, head):
+    return zeroed_input(model, (layer + 1) % 3, head)
+
+
+def nothing(model, layer, head):
+    return None
+
+
+def two_heads(model, layer, head):
+    zeroed_columns(model, layer, head)
+    zeroed_columns(model, layer, (head + 1) % HEADS)
+
+
+def later_layers_too(model, layer, head):
+    for one in range(layer, 3):
+        zeroed_columns(model, one, head)
+
+
+def the_classifier(model, layer, head):
+    model.classifier.weight.data[:, part(head)] = 0
+
+
+RIGHT = {
+    zeroed_input: "zero vectors",
+    zeroed_columns: "zero vectors",
+    zeroed_values: "zero vectors",
+    zeroed_queries: "uniform weights over the real tokens",
+    one_vector: "one vector for all tokens of all texts, such as a mean",
+    mean_with_padding: "one vector for all tokens of a text, but not that of weights 1/L over its real tokens",
+    noise: "other vectors at each token",
+}
+AFTER = "acts after the output projection"
+WRONG = {
+    sliced_output: (AFTER, "100.0 % of the change lies in numbers 17 to 24 of what the projection of layer 2 returns"),
+    zeroed_rows: (AFTER, "100.0 % of the change lies in numbers 17 to 24"),
+    sliced_after_the_norm: (AFTER, "what the output projection of layer 2 returns stays the same"),
+    sliced_layer: (AFTER, "what the output projection of layer 2 returns stays the same"),
+    next_head: ("disables another head", "layer 2 head 4 instead of layer 2 head 3"),
+    next_layer: ("disables another head", "layer 3 head 3 instead of layer 2 head 3"),
+    nothing: ("changes nothing", "every logit stays the same"),
+    two_heads: ("something else", "of that lies in what layer 2 head 3 can write"),
+    later_layers_too: ("something else", "later layers change besides"),
+    the_classifier: ("something else", "no layer changes, but the logits do"),
+}
+
+
+@pytest.fixture(scope="module")
+def check() -> AblationCheck:
+    return AblationCheck(tiny("Bert"), tokens((6, 11, 8)))
+
+
+@pytest.mark.parametrize("function", RIGHT, ids=lambda function: function.__name__)
+def test_whatever_acts_on_the_head_alone_is_right(check, function):
+    for head in ((0, 0), (1, 2), (2, 3)):
+        found = check.check(function, head)
+        assert (found.outcome, found.does) == ("right", RIGHT[function])
+
+
+@pytest.mark.parametrize("function", WRONG, ids=lambda function: function.__name__)
+def test_the_faults_of_others_are_named_with_numbers(check, function):
+    outcome, words = WRONG[function]
+    found = check.check(function, (1, 2))
+    assert found.outcome == outcome
+    assert words in found.does
+
+
+def test_a_slice_of_the_output_is_hardly_the_heads(check):
+    """A head can write a quarter of all directions; of any slice about a quarter lies there by chance."""
+    share = float(check.check(sliced_output, (1, 2)).does.rpartition("returns, ")[2].split()[0])
+    assert share < 60
+
+
+def test_the_model_itself_is_never_changed(check):
+    before = {name: weight.clone() for name, weight in check.classifier.model.state_dict().items()}
+    check.check(zeroed_columns, (0, 1))
+    check.check(sliced_output, (0, 1))
+    assert all(torch.equal(weight, before[name]) for name, weight in check.classifier.model.state_dict().items())
+    assert check.check(nothing, (0, 1)).outcome == "changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("family", "projection"),
+    [("GPT2", "transformer.h.{}.attn.c_proj"), ("ModernBert", "model.layers.{}.attn.Wo"),
+     ("DebertaV2", "deberta.encoder.layer.{}.attention.output.dense"),
+     ("DistilBert", "distilbert.transformer.layer.{}.attention.out_lin")],
+)  # fmt: skip
+def test_other_families_are_checked_too(family, projection):
+    check = AblationCheck(tiny(family), tokens((6, 11, 8)))
+
+    def before(model, layer, head):
+        module = model.get_submodule(projection.format(layer))
+        return hooked(module.register_forward_pre_hook(lambda _m, args: (without(args[0], head), *args[1:])))
+
+    def after(model, layer, head):
+        module = model.get_submodule(projection.format(layer))
+        return hooked(module.register_forward_hook(lambda _m, _i, output: without(output, head)))
+
+    assert check.check(before, (1, 3)).outcome == "right"
+    assert check.check(after, (1, 3)).outcome == AFTER
+
+
+def test_the_summary_counts_heads_and_shows_the_first(check):
+    found = [check.check(function, head) for function, head in
+             [(zeroed_input, (0, 0)), (zeroed_queries, (0, 1)), (zeroed_input, (0, 2)), (nothing, (1, 0))]]  # fmt: skip
+    assert summary(found) == [
+        "right: 3 of 4 heads (2 with zero vectors; 1 with uniform weights over the real tokens)",
+        "changes nothing: 1 of 4 heads (layer 2 head 1: every logit stays the same)",
+    ]
+    assert len(check.heads()) == 12
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda model, layer, head: 5, "the function returns int: it should return a context manager"),
+        (lambda model, layer, head: 1 / 0, "the function fails on layer 2 head 3: ZeroDivisionError"),
+        (lambda model: None, "the function fails on layer 2 head 3: TypeError"),
+        (
+            lambda model, layer, head: setattr(model, "classifier", torch.nn.Linear(3, 3)),
+            "the model fails: RuntimeError",
+        ),
+    ],
+)
+def test_a_function_that_fails_is_said_to(check, function, message):
+    with pytest.raises(UserError, match=message):
+        check.check(function, (1, 2))
+
+
+def test_padding_is_part_of_the_check(check):
+    assert len(np.unique(check.encoded.lengths)) == 3

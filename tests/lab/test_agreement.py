@@ -1,0 +1,49 @@
+"""Cohen's kappa equals scikit-learn's, and its interval does what an interval should."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import cohen_kappa_score
+
+from bertsecrets.errors import UserError
+from bertsecrets.lab.annotation.agreement import label_agreement
+from bertsecrets.patterns.classes import CLASSES
+
+PAIRS = st.lists(st.tuples(st.sampled_from(CLASSES), st.sampled_from(CLASSES)), min_size=2, max_size=40)
+
+
+@given(PAIRS)
+def test_kappa_is_scikit_learns(pairs):
+    first, second = zip(*pairs, strict=True)
+    found = label_agreement(first, second, resamples=100)
+    if len({*first, *second}) == 1:
+        assert np.isnan(found.kappa)
+    else:
+        assert found.kappa == pytest.approx(cohen_kappa_score(first, second))
+    assert found.share == pytest.approx(np.mean([one == other for one, other in pairs]))
+    assert found.table.sum() == found.maps == len(pairs)
+
+
+def test_the_interval_holds_kappa_and_narrows_with_more_maps():
+    first = [*CLASSES] * 10
+    second = [*first[:35], *first[36:], "vertical"]  # the last 15 are one class off
+    few, many = label_agreement(first, second), label_agreement(first * 16, second * 16)
+    assert few.low < few.kappa < few.high
+    assert many.kappa == pytest.approx(few.kappa)
+    assert (many.high - many.low) == pytest.approx((few.high - few.low) / 4, rel=0.2)
+    assert str(few).startswith("Cohen's kappa 0.")
+
+
+def test_equal_labels_agree_wholly():
+    found = label_agreement(CLASSES, CLASSES)
+    assert (found.kappa, found.share, found.high) == (1, 1, 1)
+
+
+def test_what_cannot_be_compared_is_refused():
+    with pytest.raises(UserError, match="2 labels and 1 labels"):
+        label_agreement(CLASSES[:2], CLASSES[:1])
+    with pytest.raises(UserError, match="0 labels and 0 labels"):
+        label_agreement([], [])
+    with pytest.raises(UserError, match="unknown class 'x'"):
+        label_agreement(["x"], ["block"])

@@ -1,0 +1,124 @@
+"""`bertsecrets lab classify`: anyone's maps, under each reading, and files that are none refused in one line."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from patterned import pattern_set, values
+
+from bertsecrets.cli.main import main
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.classifier import SHIPPED, PatternClassifier
+from bertsecrets.patterns.dataset import LabelledMaps
+from bertsecrets.patterns.map_set import UNSEEN, MapSet, own_maps
+from bertsecrets.patterns.readings import READINGS
+
+
+def arrays(maps):
+    """Maps of a set as the file has them."""
+    tokens = max(one.tokens for one in maps)
+    padded = np.zeros((len(maps), tokens, tokens), dtype=np.float32)
+    for place, one in zip(padded, maps, strict=True):
+        place[: one.tokens, : one.tokens] = one.values
+    return {
+        "maps": padded,
+        "lengths": np.array([one.tokens for one in maps]),
+        "boundary": np.array([one.boundary for one in maps]),
+    }
+
+
+def test_every_map_gets_the_class_that_it_has_alone(tmp_path, capsys):
+    """Whatever stands around it: the unseen encoder's maps, padded to one size, in the file's order."""
+    maps = MapSet.load(own_maps(UNSEEN))[:40]
+    np.savez(tmp_path / "maps.npz", **arrays(maps))
+    assert main(["lab", "classify", str(tmp_path / "maps.npz"), "--json", str(tmp_path / "x.json")]) == 0
+    found = json.loads((tmp_path / "x.json").read_text())
+    assert "40 maps" in capsys.readouterr().out
+    table = LabelledMaps.of_set(maps.settled()).table
+    for reading in READINGS:
+        said = PatternClassifier.load(SHIPPED, reading).of_features(torch.from_numpy(table)).numpy()
+        assert [one[reading]["class"] for one in found] == [CLASSES[place] for place in said.argmax(1)]
+        shares = [[one[reading]["probabilities"][name] for name in CLASSES] for one in found]
+        np.testing.assert_allclose(shares, said, atol=1e-5)
+
+
+def test_causal_maps_are_classified_with_a_remark(tmp_path, capsys):
+    lower = np.tril(np.ones((1, 9, 9)))
+    np.savez(tmp_path / "m.npz", maps=lower / lower.sum(2, keepdims=True), lengths=[9], boundary=[9])
+    assert main(["lab", "classify", str(tmp_path / "m.npz"), "--json", str(tmp_path / "x.json")]) == 0
+    assert "1 of the maps are causal" in capsys.readouterr().err
+    assert set(json.loads((tmp_path / "x.json").read_text())[0]) == set(READINGS)
+
+
+def test_the_file_may_be_compressed_and_of_half_precision(tmp_path):
+    given = arrays(pattern_set(6))
+    np.savez_compressed(tmp_path / "m.npz", **{**given, "maps": given["maps"].astype(np.float16)})
+    assert main(["lab", "classify", str(tmp_path / "m.npz")]) == 0
+
+
+def changed(name, change):
+    def harm(given):
+        array = given[name].copy()
+        given[name] = array if (new := change(array)) is None else new
+
+    return harm
+
+
+def cell(value):
+    def change(maps):
+        maps[1, 2, 3] = value
+
+    return changed("maps", change)
+
+
+HARMS = {
+    "sum": (cell(0.9), "map 1 has a row 2 that sums to 1"),
+    "nan": (cell(np.nan), "map 1 has a weight that is no number in row 2"),
+    "infinite": (cell(np.inf), "map 1 has a weight that is no number in row 2"),
+    "negative": (cell(-0.5), "map 1 has a negative weight in row 2"),
+    "too long": (changed("lengths", lambda a: a + 99), "map 0 has the length 1"),
+    "too short": (changed("lengths", lambda a: a * 0), "map 0 has the length 0: give 2 to"),
+    "boundary 0": (changed("boundary", lambda a: a * 0), "map 0 has the boundary 0: give 1 to"),
+    "boundary outside": (changed("boundary", lambda a: a + 99), "the map's length"),
+    "no maps": (lambda given: given.pop("maps"), "has no array 'maps'"),
+    "no lengths": (lambda given: given.pop("lengths"), "has no array 'lengths'"),
+    "no boundary": (lambda given: given.pop("boundary"), "has no array 'boundary'"),
+    "pickled": (changed("lengths", lambda a: a.astype(object)), "holds Python objects, which are never read"),
+    "flat": (changed("maps", lambda a: a[0]), "has the shape (13, 13)"),
+    "oblong": (changed("maps", lambda a: a[:, :5]), "has the shape (6, 5, 13)"),
+    "empty": (lambda given: given.update({name: array[:0] for name, array in given.items()}), "holds no map"),
+    "fewer lengths": (changed("lengths", lambda a: a[:3]), "whole numbers [6] were expected"),
+    "broken lengths": (changed("lengths", lambda a: a + 0.5), "whole numbers [6] were expected"),
+    "behind the end": (changed("lengths", lambda a: a - 1), "map 0 has a"),
+    "padding": (lambda given: given["maps"].__setitem__((0, 12, 12), 0.5), "map 0 has weights behind its length, 10"),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_what_is_no_file_of_maps_is_refused_in_one_line(tmp_path, capsys, harm):
+    given = arrays(pattern_set(6))
+    change, message = HARMS[harm]
+    change(given)
+    np.savez(tmp_path / "m.npz", **given)
+    assert main(["lab", "classify", str(tmp_path / "m.npz"), "--json", str(tmp_path / "x.json")]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "x.json").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"maps", None])
+def test_what_is_no_archive_is_refused_in_one_line(tmp_path, capsys, content):
+    if content is not None:
+        (tmp_path / "m.npz").write_bytes(content)
+    assert main(["lab", "classify", str(tmp_path / "m.npz")]) == 2
+    said = capsys.readouterr().err
+    assert "give an .npz file with maps" in said
+    assert said.count("\n") == 1
+
+
+def test_a_single_array_is_no_file_of_maps(tmp_path, capsys):
+    np.save(tmp_path / "m.npy", values("block"))
+    assert main(["lab", "classify", str(tmp_path / "m.npy")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,138 @@
+"""Contact sheets show every map once, give nothing away, and show a faint diagonal beside a strong column."""
+
+import errno
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from patterned import pattern_map, pattern_set
+from PIL import Image, ImageColor
+
+from bertsecrets.cli.main import main
+from bertsecrets.errors import UserError
+from bertsecrets.lab.annotation.colours import colours, palette, shades
+from bertsecrets.lab.annotation.sheets import BARS, LINE, STRONG, panel, save_image, sheet, write_sheets
+
+
+def test_a_faint_diagonal_is_seen_beside_a_strong_column():
+    tokens = 20
+    weights = np.full((tokens, tokens), 0.001)
+    weights[:, 0] = 0.95
+    weights += 0.03 * np.eye(tokens)
+    found = shades(weights.astype(np.float16))
+    assert found[:, 0].min() > 240
+    assert 30 < found[5, 5] < 60
+    assert found[5, 9] < 12
+
+
+def test_shades_do_not_depend_on_the_overall_level():
+    weights = pattern_map(0, "heterogeneous").values.astype(float)
+    np.testing.assert_array_equal(shades(weights), shades(weights / 7))
+    assert shades(np.zeros((3, 3))).max() == 0
+
+
+def test_colours_are_the_palettes():
+    each = pattern_map(0)
+    image = colours(each.values)
+    assert image.shape == (12, 12, 3)
+    assert tuple(image[5, 0]) in palette()[240:]
+
+
+def test_a_panel_has_its_map_and_its_ticks():
+    each = pattern_map(0, "vertical", tokens=12, boundary=7)
+    image = np.array(panel(each, "3").convert("RGB")).astype(int)
+    blue = (image[..., 2] > 150) & (image[..., 0] < 80)
+    red = (image[..., 0] > 180) & (image[..., 1] < 60) & (image[..., 2] < 60)
+    assert blue[:30].any()
+    assert red[:30].any()
+    one_text = np.array(panel(pattern_map(0, tokens=12, boundary=12)).convert("RGB")).astype(int)
+    fewer = (one_text[..., 0] > 180) & (one_text[..., 1] < 60) & (one_text[..., 2] < 60)
+    assert 0 < fewer.sum() < red.sum()
+
+
+def test_bars_that_reach_the_line_are_red():
+    """A fifth of all attention, at half height; of one column, or of the special ones stacked."""
+    for place, share, red in ((0, 0.25, True), (3, 0.25, True), (3, 0.15, False), (0, 0.16, True), (0, 0.07, False)):
+        each = replace(pattern_map(0, tokens=30, boundary=7), values=np.full((30, 30), (1 - share) / 29, np.float16))
+        each.values[:, place] = share
+        foot = np.array(panel(each).convert("RGB"))[-BARS:].astype(int)
+        strong = (foot == ImageColor.getrgb(STRONG)).all(-1)
+        line = (foot == ImageColor.getrgb(LINE)).all(-1)
+        assert strong.any() == red
+        assert line.any(axis=1).sum() == 1
+        assert line.any(axis=1).argmax() == BARS // 2
+
+
+def test_special_columns_are_stacked_right_of_the_others():
+    """A third of the full height for each of three: together above all of it; of one text, two of them."""
+    for boundary, high in ((7, BARS), (12, round(BARS * 2 / 3))):
+        values = np.full((12, 12), (1 - 0.4) / 9, np.float16)
+        values[:, [0, 6, 11]] = 0.4 / 3
+        each = replace(pattern_map(0, tokens=12, boundary=boundary), values=values)
+        assert each.special_share == pytest.approx(0.4 if boundary == 7 else 0.8 / 3, abs=1e-3)
+        foot = np.array(panel(each).convert("RGB"))[-BARS:, -6].astype(int)
+        assert (foot == ImageColor.getrgb(STRONG)).all(-1).sum() == high - 1  # the line runs across
+        assert (foot == ImageColor.getrgb(LINE)).all(-1).sum() == 1
+
+
+def test_panels_are_alike_whatever_the_label_or_the_head():
+    one, other = pattern_map(3), pattern_map(3, task="sst2", layer=9, head=9)
+    assert panel(one, "1").tobytes() == panel(other, "1").tobytes()
+
+
+def test_sheets_hold_every_map_once_in_shuffled_order(tmp_path):
+    maps = pattern_set(47)
+    written = write_sheets(maps, tmp_path / "sheets", seed=5)
+    header, *rows = (tmp_path / "sheets" / "index.tsv").read_text().splitlines()
+    assert header == "sheet\tpanel\tname"
+    assert len(written) == 4
+    names = [row.split("\t")[2] for row in rows]
+    assert sorted(names) == sorted(each.name for each in maps)
+    assert names != [each.name for each in maps]
+    assert rows[12].startswith("2\t1\t")
+    by_name = {each.name: each for each in maps}
+    expected = sheet([by_name[name] for name in names[36:]])
+    with Image.open(written[3]) as image:
+        assert image.size == expected.size
+        difference = np.abs(np.array(image.convert("RGB")).astype(int) - np.array(expected).astype(int))
+    assert difference.mean() < 3  # 256 colours are nearly all of them
+
+
+def test_a_picture_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    save_image(panel(pattern_map(0)), tmp_path / "one.png")
+    before = (tmp_path / "one.png").read_bytes()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="no space left"):
+        save_image(panel(pattern_map(1)), tmp_path / "one.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["one.png"]
+    assert (tmp_path / "one.png").read_bytes() == before
+
+
+def test_a_subset_is_drawn_by_its_seed(tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        write_sheets(pattern_set(30), tmp_path / name, seed, count=12)
+    index = {name: (tmp_path / name / "index.tsv").read_text() for name in "abc"}
+    assert index["a"] == index["b"] != index["c"]
+    assert len(set(index["a"].splitlines())) == 13
+
+
+@pytest.mark.parametrize("mode", [[], ["--by-class"], ["--predicted", "special"], ["--parted"]])
+def test_no_sheets_go_where_files_are(tmp_path, capsys, mode):
+    pattern_set(3).save(tmp_path / "set")
+    mine = tmp_path / "mine" / "block.png"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    for output, message in ((mine.parent, "holds other files (block.png)"), (mine, "a file stands where")):
+        assert main(["lab", "sheets", str(tmp_path / "set"), str(output), *mode]) == 2
+        assert message in capsys.readouterr().err
+    assert mine.read_text() == "mine"
+
+
+def test_no_more_sheets_than_maps(tmp_path):
+    with pytest.raises(UserError, match="--count 4 is out of range: give 1 to 3"):
+        write_sheets(pattern_set(3), tmp_path / "new", 1, count=4)

@@ -1,0 +1,190 @@
+"""Specification curves: which choices a claim has, every combination once, what each of them changes."""
+
+import pytest
+from measurements import of_id
+
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.schema import load_claims
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.errors import UserError
+from bertsecrets.lab.inputs import Inputs
+from bertsecrets.lab.specifications import (
+    CHOICES,
+    OF_CLAIMS,
+    Specification,
+    choices_of,
+    chosen_cases,
+    combinations,
+    curve,
+    options_for,
+    specification,
+    specified,
+)
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.session import Session
+from bertsecrets.settings import JudgeParams
+from bertsecrets.texts.corpus import write_corpus
+
+SETTINGS = JudgeParams(confidence=0.95, resamples=100, seed=1)
+
+
+def switched(*names: str, claim="C1") -> dict:
+    """These of a claim's choices made the other way, all others as by this suite."""
+    own = {name: CHOICES[name] for name in OF_CLAIMS[claim]}
+    return {name: choice.other if name in names else choice.ours for name, choice in own.items()}
+
+
+# ---------------------------------------------------------------------- the table
+
+
+def test_every_choice_of_a_claim_changes_how_it_is_measured_or_computed():
+    for name, choices in OF_CLAIMS.items():
+        claim = next(claim for claim in load_claims() if claim.name == name)
+        quantity = QUANTITIES[claim.quantity]
+        for choice in choices:
+            way = CHOICES[choice].other
+            taken = {option for need in quantity.needs.values() for option in options_for(need.measure, {choice: way})}
+            assert taken | set(way.arguments), (name, choice)
+            assert taken == set(way.options), (name, choice)
+            if way.arguments:
+                quantity.check_arguments({**claim.arguments, **way.arguments})
+
+
+def test_every_measure_takes_the_options_of_a_choice():
+    for choice in CHOICES.values():
+        for way in choice.ways:
+            for name in ("attention-change", "special-tokens", "features", "relations", "patterns"):
+                get_measure(name).check_options(options_for(name, {choice.name: way}))
+
+
+def test_this_suites_way_is_its_default():
+    for choice in CHOICES.values():
+        assert not choice.ours.options
+    for case in (of_id("C1-rte"), of_id("F1-rte")):
+        assert specified(case, {}).claim.arguments == case.claim.arguments
+
+
+# ---------------------------------------------------------------------- combinations
+
+
+def test_all_combinations_come_once_and_those_nearest_to_this_suite_first():
+    choices = choices_of(of_id("C1-rte"))
+    every = list(combinations(choices))
+    assert len({tuple(way.name for way in ways.values()) for ways in every}) == len(every) == 2**5
+    changes = [sum(way is CHOICES[name].other for name, way in ways.items()) for ways in every]
+    assert changes == sorted(changes)
+    assert changes[0] == 0
+
+
+def test_choices_that_are_not_asked_for_are_made_as_by_this_suite():
+    assert [choice.name for choice in choices_of(of_id("C1-rte"), ["length", "padding"])] == ["padding", "length"]
+
+
+def test_unknown_choices_and_claims_without_any_are_told():
+    with pytest.raises(UserError, match="unknown choice 'paddin': did you mean padding"):
+        choices_of(of_id("C1-rte"), ["paddin"])
+    with pytest.raises(UserError, match="claim C2 has no specifications: give one of C1, C3"):
+        chosen_cases(["C2"], "rte")
+    with pytest.raises(UserError, match="C1 is not about qqp"):
+        chosen_cases(["C1"], "qqp")
+    assert [str(case) for case in chosen_cases(None, "qqp")] == ["C3-qqp", "E1-qqp", "F1-qqp"]
+
+
+# ---------------------------------------------------------------------- the curve
+
+
+def judged(case, outcome="reproduced", observed=1.0):
+    return lambda ways: Specification(ways, Verdict(case, outcome, "a test", observed=observed))
+
+
+def test_shares_and_medians_are_over_all_combinations():
+    case = of_id("E1-rte")
+
+    def by_way(ways):
+        summed = ways["separators"] is CHOICES["separators"].other
+        cased = ways["casing"] is CHOICES["casing"].other
+        return judged(case, "inconclusive" if cased else "reproduced", (-1.0 if cased else 1.0) * (1 + 2 * summed))(
+            ways
+        )
+
+    of_two = curve(choices_of(case, ["separators", "casing"]), case, by_way)
+    assert (of_two.share_holds, of_two.share_agrees) == (0.5, 0.5)
+    assert of_two.medians() == {"separators": {"larger": 0.0, "sum": 0.0}, "casing": {"lower": 2.0, "cased": -2.0}}
+    data = of_two.as_json()
+    assert data["specifications"] == len(data["curve"]) == 4
+    assert data["curve"][0]["choices"] == {"separators": "larger", "casing": "lower"}
+
+
+def test_choices_without_effect_are_left_out_and_named():
+    case = of_id("E1-rte")
+    made = curve(choices_of(case), case, judged(case), ["rows", "length"])
+    assert list(made.specifications[0].ways) == ["separators", "quoting", "casing"]
+    assert made.as_json()["without_effect"] == ["rows", "length"]
+
+
+def test_a_claim_that_holds_below_a_limit_agrees_below_it():
+    case = of_id("C1-rte")
+    assert Specification({}, Verdict(case, "inconclusive", "", observed=-0.1)).agrees
+    assert not Specification({}, Verdict(case, "inconclusive", "", observed=0.1)).agrees
+    assert not Specification({}, Verdict(case, "inconclusive", "")).agrees
+
+
+# ---------------------------------------------------------------------- measured
+
+
+@pytest.fixture(scope="module")
+def glue(tmp_path_factory):
+    """A corpus whose validation file has a quotation mark that swallows a row."""
+    folder = write_corpus(tmp_path_factory.mktemp("corpus") / "glue", 64, 40)
+    file = next(folder.glob("*/dev.tsv"))
+    header, first, *rest = file.read_text(encoding="utf-8").splitlines()
+    number, one, *others = first.split("\t")
+    last = rest[1].split("\t")
+    last[1] += '"'
+    lines = [header, "\t".join([number, f'"{one}', *others]), rest[0], "\t".join(last), *rest[2:]]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def session(tiny_bert, glue, runs, quick):
+    return Session(model=str(tiny_bert), glue=glue, store=runs, offline=True, device="cpu", allow_unofficial_data=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("choice", ["quoting", "casing", "separators"])
+def test_a_choice_changes_what_is_observed(session, choice):
+    ours, changed = (
+        specification(session, of_id("E1-rte"), ways, session.model, [1], SETTINGS).verdict
+        for ways in (switched(claim="E1"), switched(choice, claim="E1"))
+    )
+    assert ours.observed != changed.observed
+    assert ours.observed == session.judge("E1", "rte", seeds=1).observed
+
+
+def test_padding_changes_what_is_compared(session):
+    subject = session.subject("rte")
+    ours, changed = (
+        session.measurement("attention-change", subject, **options_for("attention-change", switched(*names)))
+        for names in ((), ("padding",))
+    )
+    assert (ours.value("cosine") != changed.value("cosine")).all()
+    assert (ours.options, changed.options) == ({}, {"padded_to": 200})
+
+
+def test_inputs_that_a_choice_leaves_alone_make_it_idle(session):
+    inputs = Inputs(session.resources, session.ref(session.model), "rte")
+    idle = inputs.idle(choices_of(of_id("C1-rte")))
+    assert "rows" in idle  # all 40 are read
+    assert "quoting" not in idle
+    assert inputs.digest(switched()) == inputs.digest(switched("rows", "padding"))
+    assert inputs.digest(switched()) != inputs.digest(switched("quoting"))
+
+
+def test_one_pass_brings_the_other_measures_of_the_same_inputs(session):
+    subject = session.subject("rte")
+    first = session.measurement("attention-change", subject, quoted=True)
+    second = session.measurement("special-tokens", subject, quoted=True)
+    assert (first.reused, second.reused) == (False, True) or (first.reused and second.reused)
+    assert second.options == {"quoted": True}
+    assert second.examples == first.examples < 40

@@ -1,0 +1,221 @@
+"""`train-patterns`: training that repeats itself, a report of what shares are worth, files that prove themselves."""
+
+import contextlib
+import json
+
+import numpy as np
+import pytest
+from patterned import pattern_set, save_read, shorten
+
+from bertsecrets.cli.main import main
+from bertsecrets.errors import UserError
+from bertsecrets.lab.training.train import train_patterns
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.classifier import (
+    REPORT,
+    SHIPPED,
+    PatternClassifier,
+    held_out_errors,
+    read_report,
+    readings_of,
+    report_of,
+    weights_path,
+)
+from bertsecrets.patterns.crossval import OnFeatures
+from bertsecrets.patterns.dataset import LabelledMaps
+from bertsecrets.patterns.held_out import annotations_fingerprint
+from bertsecrets.patterns.map_set import MapSet, own_maps
+from bertsecrets.patterns.map_stack import MapStack
+from bertsecrets.patterns.readings import FEWS, READINGS
+
+
+@pytest.fixture
+def brief(monkeypatch):
+    """Short training, for one test."""
+    shorten(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder of weights and report, trained on plain maps without the paper's classifier, and the data's folder."""
+    room = tmp_path_factory.mktemp("patterns")
+    save_read(pattern_set(40), room / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch)
+        train_patterns(room / "data", room / "made", None)
+    return room
+
+
+def test_whoever_reads_any_map_again_changes_the_fingerprint(trained, tmp_path):
+    """Also where settled classes stay as they are: it decides what is agreed on."""
+    save_read(pattern_set(40), tmp_path / "data", times=3)
+    assert annotations_fingerprint(tmp_path / "data") != annotations_fingerprint(trained / "data")
+
+
+def test_training_twice_gives_the_same_file(trained, brief, tmp_path):
+    train_patterns(trained / "data", tmp_path / "again", None)
+    folders = trained / "made", tmp_path / "again"
+    for reading in READINGS:
+        one, other = (weights_path(folder, reading).read_bytes() for folder in folders)
+        assert one == other
+        one, other = (report_of(read_report(folder), reading) for folder in folders)
+        assert {**one, "seconds": None} == {**other, "seconds": None}
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_saved_weights_say_the_same(trained, reading):
+    maps = LabelledMaps.of_set(pattern_set(20))
+    classifier = PatternClassifier.load(trained / "made", reading)
+    said = OnFeatures(classifier.of_features).probabilities(maps)
+    assert (said.argmax(1) == maps.labels).mean() > 0.9
+    whole = MapStack.of(list(maps.maps), maps.boundary.tolist())
+    np.testing.assert_allclose(classifier.of_maps(whole).numpy(), said, atol=1e-5)
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_the_report_has_the_confusions(trained, reading):
+    report = report_of(read_report(trained / "made"), reading)
+    assert np.sum(report["classifiers"]["bertsecrets"]["confusion"]) == report["maps"] == len(report["held_out"]) == 40
+    assert sum(report["classes"].values()) == 40
+    assert report["models"] == {"tiny": report["models"]["tiny"]}
+    assert report["models"]["tiny"]["maps"] == 40
+    assert report["models"]["tiny"]["macro_f1"] == report["classifiers"]["bertsecrets"]["macro_f1"]
+
+
+def test_the_report_says_what_shares_are_worth(trained):
+    shares = report_of(read_report(trained / "made"), "special")["shares"]
+    assert (shares["heads"], shares["models"]) == (8, 40)  # a fifth of 40
+    assert all(0 <= share <= 1 for share in shares["covers"].values())
+
+
+def test_every_head_weighs_alike_in_the_errors():
+    """However many of its maps were annotated: three of the first head, one of the second."""
+    block = np.eye(5)[CLASSES.index("block")]
+    rows = [("m/1/1", block), ("m/1/1", np.full(5, 0.2)), ("m/1/1", np.full(5, 0.2)), ("m/1/2", block)]
+    report = of_rows([{"head": h, "label": "block", "probabilities": p.tolist()} for h, p in rows])
+    np.testing.assert_allclose(held_out_errors(report, "special"), [2 / 3 * (block - 0.2), np.zeros(5)], atol=1e-12)
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "gone", "no report", "other report", "json"])
+def test_weights_that_were_tampered_with_are_one_line(trained, tmp_path, harm):
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    weights = weights_path(folder, "special")
+    for name in (weights.name, REPORT):
+        (folder / name).write_bytes((trained / "made" / name).read_bytes())
+    data = bytearray(weights.read_bytes())
+    if harm == "flip":
+        data[-5] ^= 1
+        weights.write_bytes(data)
+    elif harm == "cut":
+        weights.write_bytes(data[: len(data) // 2])
+    elif harm == "gone":
+        weights.unlink()
+    elif harm == "no report":
+        (folder / REPORT).unlink()
+    else:
+        (folder / REPORT).write_text("{}" if harm == "other report" else "{", encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        PatternClassifier.load(folder, "special")
+    assert "\n" not in str(error.value)
+
+
+def test_weights_of_other_features_are_refused(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr("bertsecrets.patterns.classifier.feature_names", lambda: ("another",))
+    with pytest.raises(UserError, match="other features"):
+        PatternClassifier.load(trained / "made", "special")
+
+
+def test_the_shipped_weights_were_trained_on_the_shipped_labels():
+    """Whoever changes labels trains again: bertsecrets lab train-patterns --output bertsecrets/patterns/weights."""
+    report = read_report(SHIPPED)
+    assert report["data"] == annotations_fingerprint()
+    for reading in READINGS:
+        part, errors = report_of(report, reading), held_out_errors(report, reading)
+        assert len(errors) == len({(each.model, each.layer, each.head) for each in MapSet.load(own_maps())})
+        assert len({row["kin"] for row in part["held_out"]}) == part["heads"]
+        np.testing.assert_allclose(errors.sum(1), 0, atol=1e-3)  # of rounding
+        PatternClassifier.load(SHIPPED, reading)
+
+
+def test_labels_of_another_number_of_stripes_correct_shares_towards_that_number():
+    """At most one stripe makes fewer maps vertical, at most eight more; the classifier is the same."""
+    report, vertical = read_report(SHIPPED), CLASSES.index("vertical")
+    means = [held_out_errors(report, "stripes", few).mean(0)[vertical] for few in FEWS]
+    assert means == sorted(means)
+    assert means[0] < means[-1] - 0.05
+    for few in FEWS:
+        found = held_out_errors(report, "special", few)
+        np.testing.assert_array_equal(found, held_out_errors(report, "special"))
+
+
+def of_rows(rows):
+    return {"readings": {"special": {"held_out": rows}}}
+
+
+@pytest.mark.parametrize("said", [[0.5] * 4, [None] * 5, 1.0])
+def test_a_report_whose_probabilities_are_none_is_refused(said):
+    with pytest.raises(UserError, match="without head, class or probabilities"):
+        held_out_errors(of_rows([{"head": "m/1/1", "label": "block", "probabilities": said}]), "special")
+    with pytest.raises(UserError, match="without head, class or probabilities"):
+        held_out_errors(of_rows([]), "special")
+
+
+def test_a_report_without_heads_is_refused():
+    with pytest.raises(UserError, match="without head, class or probabilities"):
+        held_out_errors(of_rows([{"label": "block", "predicted": "block"}]), "special")
+
+
+@pytest.mark.slow
+def test_labels_of_other_people_make_an_outside_reading(trained, brief, tmp_path):
+    pattern_set(30).save(tmp_path / "theirs")
+    train_patterns(trained / "data", tmp_path / "made", None, outside={"p20": tmp_path / "theirs"})
+    report = read_report(tmp_path / "made")
+    assert readings_of(report) == (*READINGS, "p20")
+    assert report_of(report, "p20")["maps"] == 30
+    assert report_of(report, "p20")["readers"] == {}
+    PatternClassifier.load(tmp_path / "made", "p20")
+
+
+@pytest.mark.parametrize("name", ["special", "../p20", "P 20", ""])
+def test_names_that_cannot_be_outside_readings_are_refused(trained, tmp_path, name, capsys):
+    argv = ["lab", "train-patterns", "--data", str(trained / "data"), "--outside", f"{name}={trained / 'data'}"]
+    with contextlib.suppress(SystemExit):
+        assert main([*argv, "--output", str(tmp_path / "made")]) == 2
+    assert not (tmp_path / "made").exists()
+    assert "outside" in capsys.readouterr().err
+
+
+def test_the_command_writes_weights_and_shows_the_table(trained, brief, tmp_path, capsys):
+    output = tmp_path / "made"
+    argv = ["lab", "train-patterns", "--data", str(trained / "data"), "--output", str(output), "--cnn-epochs", "0"]
+    assert main(argv) == 0
+    shown = capsys.readouterr().out
+    assert "macro-F1" in shown
+    assert "features-logistic" in shown
+    assert json.loads((output / REPORT).read_text())["cnn"] is None
+
+
+def test_a_folder_with_other_files_is_not_overwritten(trained, brief, tmp_path, capsys):
+    mine = tmp_path / REPORT
+    mine.write_text("mine")
+    for output, message in ((tmp_path, "holds other files"), (mine, "a file stands where")):
+        argv = ["lab", "train-patterns", "--data", str(trained / "data"), "--output", str(output), "--cnn-epochs", "0"]
+        assert main(argv) == 2
+        assert message in capsys.readouterr().err
+        assert mine.read_text() == "mine"
+
+
+def test_nothing_labelled_is_said(tmp_path, capsys):
+    pattern_set(10, labelled=False).save(tmp_path / "data")
+    argv = ["lab", "train-patterns", "--output", str(tmp_path / "made")]
+    assert main([*argv, "--data", str(tmp_path / "data")]) == 2
+    assert "no attributes.tsv" in capsys.readouterr().err
+    save_read(pattern_set(40), tmp_path / "read")
+    assert main([*argv, "--data", str(tmp_path / "read"), "--outside", f"mine={tmp_path / 'data'}"]) == 2
+    assert "no map is labelled" in capsys.readouterr().err
+
+
+def test_an_impossible_number_of_epochs_is_said(capsys):
+    assert main(["lab", "train-patterns", "--cnn-epochs", "-1"]) == 2
+    assert "--cnn-epochs -1" in capsys.readouterr().err
