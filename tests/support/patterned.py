@@ -59,8 +59,8 @@ def save_read(maps: MapSet, folder: Path, times: int = 2) -> None:
 def shorten(patch: pytest.MonkeyPatch) -> None:
     """Few trees, inner folds, penalties and resamples."""
     training = "bertsecrets.lab.training"
-    patch.setattr(f"{training}.boosting.ROUNDS", 4)
-    patch.setattr(f"{training}.trees_and_regression.INNER_FOLDS", 2)
+    patch.setattr("bertsecrets.patterns.boosting.ROUNDS", 4)
+    patch.setattr("bertsecrets.patterns.trees_and_regression.INNER_FOLDS", 2)
     patch.setattr(f"{training}.logistic.PENALTIES", (0.1,))
     patch.setattr(f"{training}.audit.MODELS", 40)
     patch.setattr(f"{training}.audit.RESAMPLES", 50)
