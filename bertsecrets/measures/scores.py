@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field
-from scipy import stats
 
 from bertsecrets.errors import MisreadError
 from bertsecrets.measures.base import Measure, MeasureOptions, Results, Run
@@ -134,8 +133,10 @@ def check_alone(
 
 def class_entropy(task: Task, predicted: Int[np.ndarray, " examples"]) -> float:
     """Return the entropy of the predicted classes in bits; 0 if all predictions are the same."""
+    from scipy.stats import entropy  # takes most of a second to import
+
     share = np.bincount(predicted, minlength=task.outputs) / max(len(predicted), 1)
-    return float(stats.entropy(share, base=2))
+    return float(entropy(share, base=2))
 
 
 def majority_share(targets: Sequence[float] | np.ndarray) -> float:

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import nn
 from torch.nn.utils import prune
-from transformers.pytorch_utils import Conv1D
 
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base import Measure, Results, Run
@@ -104,6 +103,8 @@ def layer_modules(model: Any) -> list[Any]:
     Raises:
         NotApplicableError: there are none.
     """
+    from transformers.pytorch_utils import Conv1D
+
     found = [
         module
         for name, module in model.base_model.named_modules()

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import t as student
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import decisive
@@ -114,6 +113,8 @@ def page(folder: Path, files: Sequence[Path] = (), *, confidence: float) -> str:
 
 def _recorded(found: Iterable[tuple[str, Runs]], confidence: float) -> dict[str, dict[str, Cell]]:
     """Return the cells of runs on record, by model and case."""
+    from scipy.stats import t as student  # takes most of a second to import
+
     named = {(case.claim.name, case.task): str(case) for case in cases()}
     grid: dict[str, dict[str, Cell]] = {}
     for model, runs in found:

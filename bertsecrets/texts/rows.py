@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Int
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from bertsecrets.texts.glue import Source, Split
 from bertsecrets.texts.quoting import read_quoted
@@ -120,6 +118,9 @@ def text_clusters(split: Split) -> Int[np.ndarray, " rows"]:
     Such rows are no independent examples: MNLI has up to three hypotheses for a premise, QNLI several sentences for a
     question. Texts are compared without the white space around them; empty ones connect nothing.
     """
+    from scipy.sparse import coo_array  # takes a third of a second to import
+    from scipy.sparse.csgraph import connected_components
+
     columns: list[Sequence[str]] = [column for column in (split.sentence1, split.sentence2) if column is not None]
     places: dict[str, int] = {}
     links = [
