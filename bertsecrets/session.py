@@ -35,7 +35,7 @@ from bertsecrets.models.kept import Kept, keep_as, kept
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.memory import give_back
 from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
-from bertsecrets.progress import tell
+from bertsecrets.progress import in_time, tell
 from bertsecrets.provenance import (
     TRAINING,
     best_device,
@@ -49,7 +49,6 @@ from bertsecrets.provenance import (
 from bertsecrets.reading import seconds
 from bertsecrets.report import notebook
 from bertsecrets.settings import Params, load_settings
-from bertsecrets.store.amounts import in_time
 from bertsecrets.store.entries import Key, Store
 from bertsecrets.store.files import copy_whole, digest
 from bertsecrets.store.locks import in_use

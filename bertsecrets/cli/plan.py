@@ -152,7 +152,7 @@ def _in_words(facts: dict) -> str:
 
 def _disk_in_words(needed: "Disk", keep: Keep, store: Path) -> str:
     """Return the disk that a plan takes and keeps, by what is kept of checkpoints."""
-    from bertsecrets.store.amounts import in_bytes
+    from bertsecrets.progress import in_bytes
 
     kept = [f"{in_bytes(needed.kept(one))} with {one}" for one in reversed(KEEPS)]
     meanwhile = [f" ({in_bytes(needed.taken(one))} meanwhile)" if one != "full" else "" for one in reversed(KEEPS)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertsecrets.errors import UserError
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options
-from bertsecrets.store.amounts import in_bytes
+from bertsecrets.progress import in_bytes
 from bertsecrets.store.keep import KEEPS
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from bertsecrets.errors import RunError
 from bertsecrets.jobs.estimates import Estimator, State
 from bertsecrets.jobs.plan import Job, Step, steps_of
 from bertsecrets.models.kept import checkpoints
+from bertsecrets.progress import in_bytes
 from bertsecrets.session import Session
-from bertsecrets.store.amounts import in_bytes
 from bertsecrets.store.keep import KEEPS, Keep
 
 IN_WORDS: dict[Keep, str] = {"full": "all kept", "half": "kept in 16 bits", "none": "dropped once all is measured"}

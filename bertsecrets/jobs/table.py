@@ -7,7 +7,7 @@ from typing import Any
 from bertsecrets.jobs.estimates import Estimate
 from bertsecrets.jobs.scripts import command
 from bertsecrets.options import RunOptions
-from bertsecrets.store.amounts import in_time
+from bertsecrets.progress import in_time
 
 COLUMNS = ("job", "task", "initialisation", "options", "seeds", "stored", "to do", "time", "by", "memory", "disk")
 

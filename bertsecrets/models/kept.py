@@ -17,8 +17,7 @@ import numpy as np
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.locations import ModelRef
-from bertsecrets.progress import tell
-from bertsecrets.store.amounts import in_bytes
+from bertsecrets.progress import in_bytes, tell
 from bertsecrets.store.contents import size
 from bertsecrets.store.entries import MARKS, damage, lock_of, read_manifest, write_manifest
 from bertsecrets.store.files import MANIFEST, guarded_writes, whole_folder
