@@ -47,7 +47,7 @@ def draw_curve(curve: Curve) -> str:
     with from_extra("altair"):
         import altair as alt
 
-        from bertsecrets.report.figures import INK, plain, rounded, svg_of
+        from bertsecrets.report.charts import INK, plain, rounded, svg
 
     ordered, names = _ordered(curve), list(curve.specifications[0].ways)
     unit, expect = QUANTITIES[curve.case.claim.quantity or ""].unit, curve.case.claim.expect
@@ -88,4 +88,4 @@ def draw_curve(curve: Curve) -> str:
         .encode(x=x, y=alt.Y("choice:N", title=None, sort=None), opacity=alt.Opacity("opacity:Q", scale=None))
         .properties(width=alt.Step(11), height=alt.Step(15))
     )
-    return svg_of(plain(alt.vconcat(above, below, spacing=8)))
+    return svg(plain(alt.vconcat(above, below, spacing=8)))

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from pydantic import PositiveInt
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figures import Figure, HeadMap
+from bertsecrets.measures.base.figures import Figure, HeadMap, PaperFigure, Repeats
 from bertsecrets.measures.base.needs import PretrainedTwin
 from bertsecrets.measures.base.observers import heads_without_numbers
 from bertsecrets.measures.registry import measure
@@ -68,6 +68,11 @@ class AttentionChange(AttentionMeasure):
 
     needs = (PretrainedTwin(),)
     curves = ("cosine",)
+    paper = PaperFigure(
+        "5",
+        "How much fine-tuning changes each head",
+        "The similarity of each head's maps before and after fine-tuning: 1 is unchanged, dark is changed.",
+    )
 
     def padding(self, options: Any) -> int | None:
         """Return the number of tokens to which inputs are padded; None without padding."""
@@ -97,11 +102,10 @@ class AttentionChange(AttentionMeasure):
         """Return the observer of both models' maps."""
         return CosineObserver(*view.shape)
 
-    def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of similarities (figure 5)."""
-        padded_to = measurement.options.get("padded_to")
-        form = "cropped" if padded_to is None else f"padded to {padded_to}"
-        caption = f"Similarity of each head's attention before and after fine-tuning ({form}): {{who}}"
-        yield HeadMap(
-            f"{caption} (figure 5 of the paper)", measurement.value("cosine"), unit="cosine similarity", title=form
-        )
+    def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
+        """Yield the maps of similarities."""
+        padded_to = seeds.first.options.get("padded_to")
+        form = "cropped to the real tokens" if padded_to is None else f"padded to {padded_to} tokens"
+        theirs, unit = np.array(seeds.published("fig5_cosine")), "cosine similarity"
+        yield HeadMap("K19, figure 5: maps padded to 200 tokens", theirs, unit)
+        yield HeadMap(f"{{who}}: maps {form}", seeds.mean("cosine"), unit)

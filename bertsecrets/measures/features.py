@@ -5,12 +5,13 @@ tokens of one kind, the largest value counts. For the last layer, the [CLS] row'
 largest) is measured too. Inputs without the feature are left out; K19's code counts them as 0.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
+from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats, pair
 from bertsecrets.measures.base.needs import SpacyPipeline
 from bertsecrets.measures.base.observers import mark_words, max_over, mean_over_present, of_batch, received
 from bertsecrets.measures.registry import measure
@@ -20,6 +21,16 @@ from bertsecrets.models.encoding import Batch
 from bertsecrets.texts.parsing import FEATURES, NEGATIONS, Parses, Word
 
 SPECIAL = ("cls", "sep")
+FIGURE_7 = {  # names of the kinds in K19's figure 7
+    "pronoun": "PRON",
+    "noun": "NOUN",
+    "verb": "VERB",
+    "object": "OBJ",
+    "subject": "SUBJ",
+    "negation": "NEG",
+    "cls": "CLS",
+    "sep": "SEP",
+}
 
 
 @measure("features", title="attention to linguistic features", source="K19 4.4")
@@ -42,6 +53,11 @@ class Features(AttentionMeasure):
     needs = (SpacyPipeline(),)
     companions: ClassVar[tuple[str, ...]] = (*AttentionMeasure.companions, "relations")
     common: ClassVar[bool] = False
+    paper = PaperFigure(
+        "7",
+        "What [CLS] attends to in the last layer",
+        "The attention of [CLS] to each kind of token, by head of the last layer, averaged over inputs that have it.",
+    )
 
     def observer(self, view: AttentionRun) -> Observer:
         """Return the observer of all kinds of token."""
@@ -50,6 +66,16 @@ class Features(AttentionMeasure):
         if options.substrings:
             marks["negation"] = mark_words(view.alignment, contains_negation, *view.parses)
         return FeatureObserver(*view.shape, marks, marks["cls"], absent=0.0 if options.absent == "zero" else np.nan)
+
+    def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
+        """Yield the last layer's [CLS] row by kind of token; nothing if the model has no such token."""
+        kinds = [kind for kind in FIGURE_7 if f"cls_row_{kind}" in seeds.first.values]
+        if kinds:
+            published = seeds.published("fig7_CLS_last_layer")
+            theirs = [published[FIGURE_7[kind]] for kind in kinds]
+            ours = np.array([seeds.mean(f"cls_row_{kind}") for kind in kinds])
+            captions = ("K19, figure 7: last layer", "{who}: last layer")
+            yield from pair(theirs, ours, "attention of [CLS]", captions, kinds)
 
 
 def contains_negation(word: Word) -> bool:

@@ -11,13 +11,14 @@ import numpy as np
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import EncoderMeasure, Resources, Results, Run
-from bertsecrets.measures.base.figures import Figure, HeadMap, RankedHeads
+from bertsecrets.measures.base.figures import Figure, PaperFigure, RankedHeads, Repeats, pair
 from bertsecrets.measures.base.needs import NO_FRAMES, FrameSentences
 from bertsecrets.measures.base.observers import PairObserver
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, all_pairs, encode_words, zipped_pairs
 from bertsecrets.models.attention import Pass
 from bertsecrets.progress import progress
+from bertsecrets.published import published_figures
 from bertsecrets.store.files import file_sha256, folder_digest
 from bertsecrets.texts.framenet import FrameSentence
 from bertsecrets.texts.framenet_xml import open_frames
@@ -32,6 +33,11 @@ class FrameHeads(EncoderMeasure):
     """
 
     needs = (FrameSentences(),)
+    paper = PaperFigure(
+        "3",
+        "Heads that attend along semantic frames",
+        "The largest weight between a frame's core element and its target, averaged over sentences.",
+    )
 
     def fingerprint(self, run: Run) -> str:
         """Return a digest of the sentences' file, or of all XML files of a folder, wherever it lies.
@@ -70,23 +76,20 @@ class FrameHeads(EncoderMeasure):
         return {self.name: observer.compute()}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of weights (figure 3), and all heads in ascending order."""
-        values, sample = np.asarray(measurement.value("max_weight")), measurement.sample("max_weight")
-        yield HeadMap(
-            "Maximum attention from core frame elements to their target, mean over sentences: {who} "
-            "(figure 3 of the paper)",
-            values,
-            unit="maximum weight",
-            title="all pairs",
-            high=float(np.nanmax(values)),
-        )
+        """Yield all heads in ascending order."""
+        sample = measurement.sample("max_weight")
         yield RankedHeads(
-            "The same, head by head, each with its 95 % interval over sentences: {who}",
+            "Maximum attention from core frame elements to their target, with 95 % interval over sentences: {who}",
             sample.reshape(len(sample), -1).astype(np.float64),
             lambda mean: mean,
-            heads=values.shape[1],
+            heads=sample.shape[2],
             unit="maximum weight",
         )
+
+    def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
+        """Yield the maps of weights."""
+        theirs = published_figures()["fig3_frame_notebook"]
+        yield from pair(theirs, seeds.mean("max_weight"), "maximum weight", ("K19, figure 3", "{who}"))
 
 
 def frame_observer(alignment: Alignment, sentences: Sequence[FrameSentence], layers: int, heads: int) -> PairObserver:

@@ -10,7 +10,7 @@ from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, label, parse_sets, single_heads
 from bertsecrets.measures.base import AblationMeasure, AblationOptions, Run
 from bertsecrets.measures.base.ablation import kind_in_words
-from bertsecrets.measures.base.figures import Figure, HeadMap, RankedHeads
+from bertsecrets.measures.base.figures import Figure, HeadMap, PaperFigure, RankedHeads, Repeats
 from bertsecrets.measures.registry import measure
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
@@ -23,6 +23,12 @@ class HeadAblation(AblationMeasure):
     For sets given by `heads`: `score` [set], and `sets`, their names. Samples: `predicted` [set, example],
     `baseline_predicted` and `target` [example].
     """
+
+    paper = PaperFigure(
+        "8",
+        "Scores with one head switched off",
+        "Each head is made to attend uniformly, one at a time. Mind that each map has its own colours.",
+    )
 
     class Options(AblationOptions):
         """`kind` says what a disabled head hands on: `uniform`, `zero`, `mean` or `resampled` (seed: `draw`).
@@ -51,7 +57,7 @@ class HeadAblation(AblationMeasure):
             values["score"] = values["score"].reshape(shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of gains (figure 8), and all heads, the most harmful to lose first; nothing for given sets."""
+        """Yield the map of gains and all heads, the most harmful to lose first; nothing for given sets."""
         shape = np.shape(measurement.value("score"))
         if len(shape) != 2:
             return
@@ -60,8 +66,7 @@ class HeadAblation(AblationMeasure):
         reach = max(float(np.abs(points).max(initial=0)), 1e-9)
         metric = TASKS[measurement.subject.task].metric
         yield HeadMap(
-            f"What disabling each head{kind_in_words(measurement)} changes, in points of {metric}: {{who}} "
-            "(figure 8 of the paper)",
+            f"What disabling each head{kind_in_words(measurement)} changes, in points of {metric}: {{who}}",
             points,
             unit="points",
             title=f"baseline {measurement.value('baseline'):.3f}",
@@ -76,3 +81,15 @@ class HeadAblation(AblationMeasure):
             heads=shape[1],
             unit="points",
         )
+
+    def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
+        """Yield the maps of scores; nothing for given sets."""
+        ours, baseline = 100 * seeds.mean("score"), 100 * float(seeds.mean("baseline"))
+        if ours.ndim != 2:
+            return
+        theirs = 100 * np.array(seeds.published("fig8_head"))
+        low, high = (100 * end for end in seeds.published("fig8_colorbar"))
+        caption = "K19, figure 8: score with each head off (its baseline is not given)"
+        yield HeadMap(caption, theirs, seeds.metric, low=low, high=high)
+        caption = f"{{who}}: score with each head off (all heads on: {baseline:.1f})"
+        yield HeadMap(caption, ours, seeds.metric, low=float(ours.min()), high=float(ours.max()))

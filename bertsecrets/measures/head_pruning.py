@@ -19,7 +19,7 @@ from bertsecrets.ablation.kinds import Ablation, of_one_length
 from bertsecrets.ablation.layers import Skeleton
 from bertsecrets.measures.base import Measure, Results, Run
 from bertsecrets.measures.base.ablation import collapsed
-from bertsecrets.measures.base.figures import Figure, HeadMap, PruningCurves
+from bertsecrets.measures.base.figures import Figure, HeadMap, Lines
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import Encoded, check_finite, collate, encode
@@ -101,11 +101,12 @@ class HeadPruning(Measure):
         left = [heads, *measurement.value("left")]
         scores = [measurement.value("baseline"), *measurement.value("score")]
         line = [(100 * (1 - count / heads), 100 * one) for count, one in zip(left, scores, strict=True)]
-        yield PruningCurves(
+        yield Lines(
             "The score with the least important heads removed, a tenth at a time: {who}",
             {measurement.subject.model: line},
-            pruned="heads",
             unit="points of " + ("Pearson's correlation" if task.regression else "accuracy"),
+            x="percent of heads pruned",
+            from_zero=False,
         )
         yield HeadMap(
             "Importance of each head by gradients, relative to its layer: {who}",

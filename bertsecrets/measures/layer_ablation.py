@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, whole_layers
 from bertsecrets.measures.base import AblationMeasure, Run
 from bertsecrets.measures.base.ablation import kind_in_words
-from bertsecrets.measures.base.figures import Figure, LayerBars
+from bertsecrets.measures.base.figures import Figure, LayerBars, Lines, PaperFigure, Repeats
 from bertsecrets.measures.registry import measure
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
@@ -19,19 +21,33 @@ class LayerAblation(AblationMeasure):
     Samples: `predicted` [layer, example], `baseline_predicted` and `target` [example].
     """
 
+    paper = PaperFigure(
+        "9",
+        "Scores with one layer switched off",
+        "All heads of a layer are made to attend uniformly, layer by layer. Mind that each plot has its own axis.",
+    )
+
     def sets(self, run: Run, layers: int, heads: int) -> tuple[list[HeadSet], str]:
         """Return the heads of each layer as one set."""
         return whole_layers(layers, heads), "layers"
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield one bar per layer (figure 9)."""
+        """Yield one bar per layer."""
         block, gains = gains_of(measurement)
         metric = TASKS[measurement.subject.task].metric
         yield LayerBars(
-            f"What disabling each layer{kind_in_words(measurement)} changes, in points of {metric}: {{who}} "
-            "(figure 9 of the paper)",
+            f"What disabling each layer{kind_in_words(measurement)} changes, in points of {metric}: {{who}}",
             block,
             gains,
             unit="points",
             title=f"baseline {measurement.value('baseline'):.3f}",
         )
+
+    def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
+        """Yield the curves of scores."""
+        theirs, baseline = 100 * np.array(seeds.published("fig9_layer")), 100 * float(seeds.mean("baseline"))
+        caption = "K19, figure 9: score with each layer off (its baseline is not given)"
+        yield Lines(caption, {"K19": theirs}, seeds.metric, from_zero=False)
+        caption = f"{{who}}: score with each layer off (dashed: all layers on, {baseline:.1f})"
+        ours = {seeds.first.subject.model: 100 * seeds.mean("score")}
+        yield Lines(caption, ours, seeds.metric, from_zero=False, baseline=baseline)

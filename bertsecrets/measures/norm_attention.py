@@ -15,7 +15,7 @@ from jaxtyping import Float
 from bertsecrets.ablation.bert_layer import Block
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figures import Figure, LayerCurves
+from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.base.observers import mean_over_present
 from bertsecrets.measures.base.probe import check_present
 from bertsecrets.measures.registry import measure
@@ -130,7 +130,7 @@ class NormAttention(AttentionMeasure):
             if not np.isnan(measurement.value(f"{kind}_by_{by}")).all()
         }
         if curves:
-            yield LayerCurves(
+            yield Lines(
                 "Share of [CLS] and [SEP] in attention, by weights and by norms, mean over heads: {who}",
                 curves,
                 unit="share",

@@ -13,7 +13,15 @@ import torch
 from jaxtyping import Float
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figures import ClassMap, Figure, LayerBars, RankedHeads, SharesBeside, StackedShares
+from bertsecrets.measures.base.figures import (
+    ClassMap,
+    Figure,
+    LayerBars,
+    PaperFigure,
+    RankedHeads,
+    Repeats,
+    Shares,
+)
 from bertsecrets.measures.base.pattern_needs import PatternWeights
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
@@ -31,6 +39,7 @@ from bertsecrets.patterns.features.table import features
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import corrected, majority, raw_shares
+from bertsecrets.published import published_figures
 from bertsecrets.types import Measurement
 
 
@@ -109,6 +118,13 @@ def key(name: str) -> str:
 
 
 UNCHECKED = "the pattern classifier has not been checked on maps of this model (only on maps of {})"
+FIGURE_2 = {  # names of the classes in K19's figure 2
+    "vertical": "Vertical",
+    "diagonal": "Diagonal",
+    "vertical-diagonal": "Vert+Diag",
+    "block": "Block",
+    "heterogeneous": "Heterogeneous",
+}
 WORDS = {
     "special": "vertical is attention to [CLS] and [SEP]",
     "stripes": "vertical is a few stripes, on any token",
@@ -130,6 +146,12 @@ class Patterns(AttentionMeasure):
         few: Literal[1, 3, 5, 9] = 5
 
     needs = (PatternWeights(),)
+    paper = PaperFigure(
+        "2",
+        "Classes of attention maps",
+        "What share of all maps looks vertical, diagonal, both, blocked or like none of these, corrected for the "
+        "classifier's known errors.",
+    )
 
     def observer(self, view: AttentionRun) -> Observer:
         """Return the observer that classifies maps with the trained classifiers."""
@@ -160,20 +182,12 @@ class Patterns(AttentionMeasure):
         return []
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield all shares beside figure 2 and, by reading, those by layer and head."""
-        readings = readings_in(measurement)
-        shares = {
-            name: np.array([100 * float(measurement.value(f"{name}_corrected_{key(c)}")) for c in CLASSES])
-            for name in readings
-        }
-        task_name = measurement.subject.task
-        yield SharesBeside(
-            "Share of each class of attention maps under each reading: {who}", shares, CLASSES, task_name
-        )
-        for name in readings:
+        """Yield, by reading, the classes by layer and head."""
+        for name in readings_in(measurement):
             words = f"reading {name}{f' ({WORDS[name]})' if name in WORDS else ''}: {{who}}"
-            by_layer = {c: np.asarray(measurement.value(f"{name}_share_{key(c)}")).mean(1) for c in CLASSES}
-            yield StackedShares(f"Share of each class of attention maps by layer, {words}", by_layer)
+            by_class = [100 * np.asarray(measurement.value(f"{name}_share_{key(c)}")).mean(1) for c in CLASSES]
+            by_layer = {str(i + 1): shares for i, shares in enumerate(np.stack(by_class, axis=1))}
+            yield Shares(f"Share of each class of attention maps by layer, {words}", by_layer, CLASSES, row="layer")
             yield ClassMap(
                 f"Most frequent class of each head's maps; pale where other classes are frequent too; {words}",
                 np.asarray(measurement.value(f"{name}_majority"), dtype=int),
@@ -194,6 +208,15 @@ class Patterns(AttentionMeasure):
                 haze.shape[2],
                 "percent of maps",
             )
+
+    def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
+        """Yield a bar for the paper and one for each reading, corrected for the classifier's known errors."""
+        theirs = dict(zip(published_figures()["fig2"]["order"], seeds.published("fig2"), strict=True))
+        shares = {"K19, figure 2": np.array([theirs[FIGURE_2[name]] for name in CLASSES])}
+        for name in readings_in(seeds.first):
+            corrected = [100 * float(seeds.mean(f"{name}_corrected_{key(c)}")) for c in CLASSES]
+            shares[f"{seeds.first.subject.model}, reading {name}"] = np.array(corrected)
+        yield Shares("Classes of attention maps: K19 above, {who} below", shares, CLASSES)
 
 
 def readings_in(measurement: Measurement) -> list[str]:

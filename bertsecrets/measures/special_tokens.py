@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figures import Figure, LayerCurves
+from bertsecrets.measures.base.figures import Figure, Lines, PaperFigure, Repeats, pair
 from bertsecrets.measures.base.observers import max_over, mean_over_present, received
 from bertsecrets.measures.base.probe import check_present
 from bertsecrets.measures.registry import measure
@@ -58,6 +58,11 @@ class SpecialTokens(AttentionMeasure):
     """Values: `cls`, `sep`, `sep_sum`, each [layer, head]. Samples: the same, [example, layer, head]."""
 
     curves = ("cls", "sep")
+    paper = PaperFigure(
+        "6",
+        "Attention to [SEP] and [CLS]",
+        "How much attention the special tokens receive from each head, averaged over inputs.",
+    )
 
     def observer(self, view: AttentionRun) -> Observer:
         """Return the observer of both tokens' columns."""
@@ -69,12 +74,20 @@ class SpecialTokens(AttentionMeasure):
         super().check_model(classifier)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield both curves over the layers (figure 6); nothing if the model has no such tokens."""
+        """Yield both curves over the layers; nothing if the model has no such tokens."""
         curves = {
             f"[{name.upper()}]": np.asarray(measurement.value(name)).mean(1)
             for name in ("cls", "sep")
             if not np.isnan(measurement.value(name)).all()
         }
         if curves:
-            caption = "Attention to [CLS] and [SEP] by layer, mean over heads: {who} (figure 6 of the paper)"
-            yield LayerCurves(caption, curves, unit="attention received")
+            caption = "Attention to [CLS] and [SEP] by layer, mean over heads: {who}"
+            yield Lines(caption, curves, unit="attention received")
+
+    def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
+        """Yield the maps of both tokens; nothing of a token that the model does not have."""
+        for name in ("sep", "cls"):
+            ours, token = seeds.mean(name), f"attention to [{name.upper()}]"
+            if not np.isnan(ours).all():
+                captions = (f"K19, figure 6, {token}", f"{{who}}: {token}")
+                yield from pair(seeds.published(f"fig6_{name.upper()}"), ours, "attention received", captions)

@@ -15,7 +15,7 @@ from torch.nn.utils import prune
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base import Measure, Results, Run
 from bertsecrets.measures.base.ablation import collapsed
-from bertsecrets.measures.base.figures import Figure, PruningCurves
+from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.loading import OpenModel
@@ -89,11 +89,12 @@ class WeightPruning(Measure):
         curves = {measurement.subject.model: [(100 * x, 100 * y) for x, y in zip(shares, scores, strict=True)]}
         if (published := p20_pruned_scores(task.name)) is not None:
             curves["P20, BERT-base"] = [(100 * x, y) for x, y in published.items()]
-        yield PruningCurves(
+        yield Lines(
             "The score with the smallest weights set to 0: {who}",
             curves,
-            pruned="weights",
             unit="points of " + ("Pearson's correlation" if task.regression else "accuracy"),
+            x="percent of weights pruned",
+            from_zero=False,
         )
 
 

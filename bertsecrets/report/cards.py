@@ -10,10 +10,11 @@ import numpy as np
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import decisive
+from bertsecrets.claims.readings import in_figures
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.outcomes import OUTCOMES
-from bertsecrets.report.text import claim_name, seeds_in_words, task_title
+from bertsecrets.report.text import claim_name, seeds_in_words, show_band, task_title
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
@@ -78,6 +79,14 @@ class Card:
             for name, one in (self.verdict.readings or {"": self.verdict}).items()
             if one.by_seed
         }
+
+    @property
+    def readings(self) -> list[list[str]]:
+        """A row for each reading: its name, outcome, observed value with interval, and band."""
+        return [
+            [name, one.outcome, in_figures(one), show_band(one.case, one.band)]
+            for name, one in self.verdict.readings.items()
+        ]
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""The report as one self-contained HTML page: verdicts, figures, provenance."""
+"""The report as one self-contained HTML page: verdicts, figures, provenance; and the parts that notebooks show."""
 
 import functools
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bertsecrets import __version__
@@ -13,11 +13,12 @@ from bertsecrets.compare.comparison import Comparison
 from bertsecrets.extras import from_extra
 from bertsecrets.provenance import run_facts
 from bertsecrets.report.cards import ASIDE, Row, cards_of, columns, matrix
+from bertsecrets.report.charts import CONFIG, strip_spec, svg
 from bertsecrets.report.drift import HEADER, headline, rows, summary_lines
-from bertsecrets.report.figures import CONFIG, figures_of, strip_spec, svg
+from bertsecrets.report.figures import figures_of, other_figures, paper_figures, table_1
 from bertsecrets.report.json import unique
 from bertsecrets.report.outcomes import OUTCOMES, tally
-from bertsecrets.report.paper import COLUMNS, other_figures, paper_figures, table_1
+from bertsecrets.report.tables import table
 from bertsecrets.report.text import (
     cite,
     claim_name,
@@ -33,7 +34,7 @@ from bertsecrets.report.text import (
     verdict_row,
 )
 from bertsecrets.report.viewer import NAMES, RULE, Examples, viewer_data, viewer_specs
-from bertsecrets.settings import JudgeParams
+from bertsecrets.settings import JudgeParams, load_settings
 from bertsecrets.texts.tasks import ALL_TASKS
 from bertsecrets.types import Measurement
 
@@ -68,7 +69,7 @@ def page(
     """
     verdicts = [verdict for of_model in runs.values() for verdict in of_model]
     measurements = unique([measurement for verdict in verdicts for measurement in verdict.measurements])
-    cards, figures = cards_of(runs, rerun), paper_figures(measurements, settings)
+    cards = cards_of(runs, rerun)
     render = functools.partial(
         _render,
         "page.html",
@@ -85,31 +86,15 @@ def page(
         limits=sorted({limit for one in verdicts for limit in one.data.limits.items()}),
         sentences={model: count_line(of_model) for model, of_model in runs.items()},
         tally=tally([verdict.outcome for verdict in verdicts]),
-        outcomes=OUTCOMES,
         columns=columns(cards),
         sections=_by_section(matrix(cards)),
-        cards=[card for card in cards if card.verdict.outcome != ASIDE],
         aside=[card for card in cards if card.verdict.outcome == ASIDE],
         together={model: run_lines(of_model, settings.confidence) for model, of_model in runs.items()},
-        figures=figures,
+        figures=paper_figures(measurements, settings),
         others=other_figures(measurements, settings),
         table_1=table_1(measurements),
-        score_columns=COLUMNS,
         measurements=measurements,
-        map_names=NAMES,
-        map_rule=RULE,
-        json=_json,
-        vega=_vega,
-        config=CONFIG,
-        task_title=task_title,
-        claim_name=claim_name,
-        cite=cite,
-        observed_lines=observed_lines,
-        outcome_in_words=outcome_in_words,
-        show_published=show_published,
-        show_band=show_band,
-        format_number=format_number,
-        format_interval=format_interval,
+        made_by=_made_by(measurements),
     )
 
     if not examples.measurements:
@@ -162,22 +147,66 @@ def _by_section(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return sections
 
 
-def measurement_part(measurement: Measurement, settings: JudgeParams) -> str:
+def _made_by(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the table of measurements."""
+    rows = []
+    for one in measurements:
+        facts, training = one.provenance, one.provenance.training or {}
+        software = ", ".join(f"{name} {version}" for name, version in facts.made_by.get("software", {}).items())
+        precision = f"trained in {training['precision']}" if training.get("steps") else ""
+        rows.append([
+            " ".join([one.measure, *(f"{name} {value}" for name, value in one.options.items())]),
+            str(one.subject),
+            str(one.examples),
+            "\n".join(f"{name} {shown}" for name, shown in _scalars(one)),
+            f"{facts.data or ''}{'' if facts.official_data else ' (unofficial)'}",
+            "; ".join(filter(None, (software, facts.made_by.get("device"), precision))),
+            str(facts.seconds),
+        ])  # fmt: skip
+    return ["measure", "subject", "examples", "values", "data", "software and device", "seconds"], rows
+
+
+def _scalars(measurement: Measurement) -> list[tuple[str, str]]:
+    """Return the values that are single numbers, as text."""
+    return [
+        (name, f"{value:.4g}" if isinstance(value, float) else str(value))
+        for name, value in measurement.values.items()
+        if isinstance(value, bool | int | float)
+    ]
+
+
+# ---------------------------------------------------------------------- other pages, and pieces for notebooks
+
+
+def measurement_part(measurement: Measurement) -> str:
     """Return a measurement as a piece of HTML: its values, figures and provenance."""
-    return _render("measurement.html", m=measurement, figures=_pictures([measurement], settings))
+    facts = measurement.provenance
+    official, device = "" if facts.official_data else " (unofficial)", facts.made_by.get("device") or ""
+    return _render(
+        "notebook.html",
+        name=measurement.measure,
+        said=f"of {measurement.subject}, {measurement.examples} examples{' (stored)' if measurement.reused else ''}",
+        header=("value", ""),
+        rows=_scalars(measurement),
+        notes=[f"{facts.data}{official}; {device}; {facts.seconds} s"],
+        charts=figures_of(measurement, load_settings().judge),
+    )
 
 
-def verdict_part(verdict: Verdict, settings: JudgeParams) -> str:
+def verdict_part(verdict: Verdict) -> str:
     """Return a verdict as a piece of HTML: its row, its reason, and the figures of its measurements."""
-    figures = _pictures(unique(verdict.measurements), settings)
-    shown = {"row": verdict_row(verdict), "verdict": verdict, "figures": figures}
-    return _render("verdict.html", **shown, cite=cite, outcome_in_words=outcome_in_words)
-
-
-def _pictures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[tuple[str, str]]:
-    """Return the figures of measurements as pairs of caption and SVG text, for where no script runs."""
-    charts = [chart for measurement in measurements for chart in figures_of(measurement, settings)]
-    return [(chart.caption, svg(chart)) for chart in charts]
+    name, task, statement, *numbers, _ = verdict_row(verdict)
+    outcome = outcome_in_words(verdict.outcome, verdict.against)
+    settings = load_settings().judge
+    return _render(
+        "notebook.html",
+        name=name,
+        said=f"on {task}: {outcome}. {statement} ({cite(verdict.case.claim.source)})",
+        header=("published", "band", "observed"),
+        rows=[numbers],
+        notes=[verdict.reason, verdict.power, "; ".join(verdict.remarks)],
+        charts=[chart for one in unique(verdict.measurements) for chart in figures_of(one, settings)],
+    )
 
 
 def comparison_page(comparison: Comparison) -> str:
@@ -189,13 +218,50 @@ def comparison_page(comparison: Comparison) -> str:
         before=before,
         after=after,
         header=HEADER,
-        rows=rows(comparison),
+        rows=[[*row, _coloured(verdict)] for *row, verdict in rows(comparison)],
         lines=list(summary_lines(comparison)),
         drifted=comparison.drifted,
         effects=[(unit, *smallest(unit)) for unit in units],
     )
 
 
-def _render(template: str, **shown) -> str:
+def _coloured(verdict: str) -> Markup:
+    return Markup('<span class="{}">{}</span>').format(verdict.split(" ")[0].strip(":,"), verdict)
+
+
+def _table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> Markup:
+    return Markup(table(header, rows, "html"))  # nosec B704  # cells are escaped
+
+
+def _svg(spec: dict[str, Any]) -> Markup:
+    return Markup(svg(spec))  # nosec B704  # drawn by Vega, which escapes texts
+
+
+@functools.cache
+def _environment() -> Environment:
+    """Return the templates, with the functions that they use."""
     environment = Environment(loader=PackageLoader("bertsecrets.report"), autoescape=select_autoescape(default=True))
-    return environment.get_template(template).render(**shown)
+    environment.globals.update(
+        outcomes=OUTCOMES,
+        map_names=NAMES,
+        map_rule=RULE,
+        config=CONFIG,
+        json=_json,
+        vega=_vega,
+        svg=_svg,
+        table=_table,
+        task_title=task_title,
+        claim_name=claim_name,
+        cite=cite,
+        observed_lines=observed_lines,
+        outcome_in_words=outcome_in_words,
+        show_published=show_published,
+        show_band=show_band,
+        format_number=format_number,
+        format_interval=format_interval,
+    )
+    return environment
+
+
+def _render(template: str, **shown: Any) -> str:
+    return _environment().get_template(template).render(**shown)

@@ -1,21 +1,20 @@
 """Measurements and verdicts in a notebook, with their figures."""
 
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.settings import load_settings
 from bertsecrets.types import Measurement, as_html
 
 
 def show_in_notebooks() -> None:
-    """Make `_repr_html_` of measurements and verdicts show their figures; matplotlib is imported when one is shown."""
+    """Make `_repr_html_` of measurements and verdicts show their figures."""
 
     @as_html.register
     def _(shown: Measurement) -> str:
         from bertsecrets.report.html import measurement_part
 
-        return measurement_part(shown, load_settings().judge)
+        return measurement_part(shown)
 
     @as_html.register
     def _(shown: Verdict) -> str:
         from bertsecrets.report.html import verdict_part
 
-        return verdict_part(shown, load_settings().judge)
+        return verdict_part(shown)

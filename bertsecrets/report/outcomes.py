@@ -90,13 +90,13 @@ def label(outcome: Outcome) -> str:
     return f"{OUTCOMES[outcome].sign} {outcome}"
 
 
-def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, int]:
+def tally(outcomes: Sequence[Outcome], always: Collection[Outcome] = ()) -> dict[Outcome, int]:
     """Return how many claims have each outcome, in the order of `OUTCOMES`, without zeros except those in `always`."""
-    counts = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
+    counts: dict[Outcome, int] = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
     return {outcome: count for outcome, count in counts.items() if count or outcome in always}
 
 
-def counted(outcomes: Sequence[str]) -> str:
+def counted(outcomes: Sequence[Outcome]) -> str:
     """Return how many claims have each outcome, as text.
 
     >>> counted(["reproduced", "inconclusive", "reproduced"])

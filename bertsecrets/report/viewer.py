@@ -17,7 +17,7 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.extras import from_extra
 from bertsecrets.measures.example_maps import KINDS, LONGEST, SHORTEST, SIDES
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.report.figures import ACCENT, CELL, INK, plain
+from bertsecrets.report.charts import ACCENT, CELL, INK, plain
 from bertsecrets.report.text import task_title
 from bertsecrets.types import Measurement, Subject
 

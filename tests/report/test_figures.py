@@ -5,10 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bertsecrets.measures.base.figures import HeadMap
 from bertsecrets.measures.patterns import key
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
-from bertsecrets.report.figures import GAIN, LOSS, figures_of, heat_map, scaled, svg
+from bertsecrets.report import charts
+from bertsecrets.report.charts import GAIN, LOSS, scaled, svg
+from bertsecrets.report.figures import figures_of
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement, Subject
 
@@ -41,42 +44,39 @@ def ablated(baseline, score):
 @pytest.mark.parametrize(
     ("measurement", "told"),
     [
-        (found("layer-ablation", baseline=0.5, score=GRID[:, 0]), ["each layer", "points of accuracy", "figure 9"]),
-        (found("attention-change", cosine=GRID), ["cropped", "figure 5"]),
-        (found("attention-change", options={"padded_to": 200}, cosine=GRID), ["padded to 200", "figure 5"]),
-        (found("special-tokens", cls=GRID, sep=GRID * np.nan, sep_sum=GRID), ["[CLS]", "figure 6"]),
+        (
+            found("layer-ablation", baseline=0.5, score=GRID[:, 0]),
+            ["figure 9", "score with each layer off", "points of"],
+        ),
+        (found("attention-change", cosine=GRID), ["figure 5", "cropped"]),
+        (found("attention-change", options={"padded_to": 200}, cosine=GRID), ["figure 5", "padded to 200"]),
+        (found("special-tokens", cls=GRID, sep=GRID * np.nan, sep_sum=GRID), ["figure 6", "[CLS]", "by layer"]),
     ],
     ids=lambda each: each.measure if isinstance(each, Measurement) else "",
 )
-def test_a_measurement_gets_its_figure(measurement, told):
-    (chart,) = draw(measurement)
-    assert all(part in chart.caption for part in told)
-    assert "{" not in chart.caption
-    assert chart.header[0] == "layer"
-    assert [row[0] for row in chart.rows] == [1, 2]
-    assert draw(measurement) == [chart]  # the same numbers give the same figure
+def test_a_measurement_is_drawn_next_to_the_papers_figure(measurement, told):
+    charts = draw(measurement)
+    assert all(part in chart.caption for part, chart in zip(told, charts, strict=True))
+    for chart in charts[1:]:
+        assert "here/tiny, RTE, seed 1" in chart.caption
+        assert chart.header[0] == "layer"
+        assert [row[0] for row in chart.rows] == [1, 2]
+    assert draw(measurement) == charts  # the same numbers give the same figure
 
 
 def test_heads_are_drawn_as_a_map_and_in_order_of_their_harm():
-    by_place, in_order = draw(found("head-ablation", baseline=0.5, score=GRID))
-    assert all(part in by_place.caption for part in ("each head", "points of accuracy", "figure 8", "RTE"))
+    *_, by_place, in_order = draw(found("head-ablation", baseline=0.5, score=GRID))
+    assert "points of accuracy" in by_place.caption
     assert by_place.rows == ((1, 0.0, 10.0, 5.0), (2, 20.0, -10.0, 5.0))
-    assert "95 % interval" in in_order.caption
-    assert [row[0] for row in in_order.rows] == [
-        "2.2",
-        "1.1",
-        "1.3",
-        "2.3",
-        "1.2",
-        "2.1",
-    ]  # the most harmful to lose first
+    most_harmful_first = ["2.2", "1.1", "1.3", "2.3", "1.2", "2.1"]
+    assert [row[0] for row in in_order.rows] == most_harmful_first
     assert all(low <= value <= high for _, value, low, high in in_order.rows)
 
 
 def test_frame_heads_are_drawn_as_a_map_and_with_their_intervals():
-    by_place, in_order = draw(found("frame-heads", "all", max_weight=GRID))
-    assert all(part in by_place.caption for part in ("target", "figure 3", "here/tiny, without a task"))
-    assert "95 % interval over sentences" in in_order.caption
+    theirs, by_place, in_order = draw(found("frame-heads", "all", max_weight=GRID))
+    assert (theirs.caption, by_place.caption) == ("K19, figure 3", "here/tiny, without a task")
+    assert by_place.rows[0] == (1, 0.5, 0.6, 0.55)
     names = [f"{place // GRID.shape[1] + 1}.{place % GRID.shape[1] + 1}" for place in GRID.argsort(None, kind="stable")]
     assert [row[0] for row in in_order.rows] == names  # the smallest first
 
@@ -88,14 +88,12 @@ def test_patterns_are_drawn_by_layer_and_by_head():
     under = {f"{reading}_{name}": value for reading in READINGS for name, value in values.items()}
     samples = {f"{reading}_predicted": np.tile(values["majority"], (9, 1, 1)) for reading in READINGS}
     beside, *drawn = draw(replace(found("patterns", **under), samples=samples))
-    assert [row[0] for row in beside.rows] == ["K19, figure 2", *READINGS]
+    readings = [f"here/tiny, reading {reading}" for reading in READINGS]
+    assert [row[0] for row in beside.rows] == ["K19, figure 2", *readings]
     assert len(drawn) == 4 * len(READINGS)
-    assert all("95 % interval" in chart.caption for chart in drawn[2:4])
     for by_layer, by_head, reading in zip(drawn[::4], drawn[1::4], READINGS, strict=True):
-        assert "by layer" in by_layer.caption
-        assert "each head" in by_head.caption
-        assert f"reading {reading}" in by_layer.caption
-        assert by_layer.header == ("layer", *CLASSES)
+        assert f"by layer, reading {reading}" in by_layer.caption
+        assert (by_layer.header, by_layer.rows[0]) == (("layer", *CLASSES), ("1", *[20.0] * 5))
         assert by_head.rows[0] == (1, *CLASSES[:3])
 
 
@@ -123,17 +121,16 @@ def test_the_only_head_of_a_model_is_drawn_too():
     assert points.rows == ((1, 1, 0, 0),)
 
 
-def test_gains_and_losses_differ_in_the_picture():
-    (up,) = draw(found("layer-ablation", baseline=0.5, score=np.array([0.6, 0.6])))
-    (down,) = draw(found("layer-ablation", baseline=0.5, score=np.array([0.4, 0.4])))
-    assert (GAIN in svg(up), LOSS in svg(up)) == (True, False)
-    assert (GAIN in svg(down), LOSS in svg(down)) == (False, True)
+def test_gains_and_losses_have_different_colours():
+    up, down = (draw(found("layer-ablation", baseline=0.5, score=np.full(2, score)))[-1] for score in (0.6, 0.4))
+    assert (GAIN in svg(up.spec), LOSS in svg(up.spec)) == (True, False)
+    assert (GAIN in svg(down.spec), LOSS in svg(down.spec)) == (False, True)
 
 
-def test_a_picture_is_the_same_for_the_same_figure_and_takes_the_colour_of_the_text_around_it():
-    (chart,) = draw(found("attention-change", cosine=GRID))
-    assert svg(chart) == svg(chart)
-    assert "currentColor" in svg(chart)
+def test_a_picture_is_reproducible_and_takes_the_colour_of_the_text_around_it():
+    *_, chart = draw(found("attention-change", cosine=GRID))
+    assert svg(chart.spec) == svg(chart.spec)
+    assert "currentColor" in svg(chart.spec)
 
 
 def test_what_has_no_figure_gets_none():
@@ -147,6 +144,6 @@ def test_what_has_no_figure_gets_none():
 
 @pytest.mark.parametrize("text", [r"$\frac$", "datum.x", "</svg><b>"])
 def test_a_title_or_unit_is_shown_as_it_is(text):
-    chart = heat_map(GRID, text, (0.0, 1.0), title=text, unit=text)
-    assert "<b>" not in svg(chart)
-    assert text.replace("<", "&lt;").replace(">", "&gt;") in svg(chart)
+    drawn = svg(charts.draw(HeadMap(text, GRID, text, title=text), SETTINGS, text).spec)
+    assert "<b>" not in drawn
+    assert text.replace("<", "&lt;").replace(">", "&gt;") in drawn

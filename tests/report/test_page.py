@@ -14,8 +14,8 @@ from verdicts import beats
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.outputs import CHOOSING, without
 from bertsecrets.report.cards import cards_of, strip_rows
+from bertsecrets.report.figures import paper_figures, table_1
 from bertsecrets.report.html import page
-from bertsecrets.report.paper import paper_figures, table_1
 from bertsecrets.types import Provenance
 
 COMMAND = ["bertsecrets", "report", "--model", MODEL, "--task", "rte", "--html", "my report.html"]
@@ -148,13 +148,13 @@ def test_several_models_stand_side_by_side():
 # ---------------------------------------------------------------------- the paper's figures
 
 
-def test_every_figure_of_the_paper_stands_beside_ours():
-    figures = {one.number: one for one in paper_figures([*of_figures(1), *of_figures(2)], SETTINGS)}
+def test_every_figure_of_the_paper_is_next_to_ours():
+    figures = {one.paper.number: one for one in paper_figures([*of_figures(1), *of_figures(2)], SETTINGS)}
     assert list(figures) == ["2", "3", "5", "6", "7", "8", "9"]
-    for one in figures.values():
-        captions = " ".join(chart.caption for beside in one.on_tasks for chart in beside.panels)
+    for number, one in figures.items():
+        captions = " ".join(chart.caption for on_task in one.on_tasks for chart in on_task.panels)
         assert "K19" in captions
-        assert "mean of seeds 1, 2" in captions
+        assert ("m, RTE, mean of seeds 1, 2" in captions) is (number != "3")
     theirs, padded, cropped = figures["5"].on_tasks[0].panels
     assert "200 tokens" in padded.caption
     assert [row[1:] for row in cropped.rows] == [tuple(row) for row in GRID]
@@ -172,16 +172,18 @@ def test_ours_is_the_mean_over_seeds():
 
 def test_figures_that_need_samples_are_left_out_where_there_are_none():
     light = [replace(one, samples={}) for one in of_figures()]
-    assert {one.number for one in paper_figures(light, SETTINGS)} >= {"5", "6", "8", "9"}
+    assert {one.paper.number for one in paper_figures(light, SETTINGS)} >= {"5", "6", "8", "9"}
 
 
 def test_constant_answers_are_marked_in_table_1(shown):
-    (row,) = table_1([*of_figures(1), *of_figures(2)])
-    theirs, ours = row.scores["untrained"]
-    assert (theirs.shown, theirs.constant, ours.shown, ours.constant) == ("52.7", True, "53.0 ± 0.0", True)
-    assert [one.constant for one in row.scores["pretrained"]] == [False, False]
-    assert row.scores["frozen"] == (None, None)
-    assert row.majority == "53.0"
+    header, (row,) = table_1([*of_figures(1), *of_figures(2)])
+    cells = dict(zip(header, row, strict=True))
+    assert all(
+        f">{score}</span>" in cells[f"not fine-tuned, {whose}"]
+        for whose, score in {"K19": "52.7", "ours": "53.0 ± 0.0"}.items()
+    )
+    assert (cells["fine-tuned, K19"], cells["fine-tuned, ours"]) == ("64.6", "61.0 ± 0.0")
+    assert (cells["frozen encoder"], cells["majority class"]) == ("–", "53.0")
     assert shown.count('class="constant" title') == 6  # SST-2 and QNLI too
 
 

@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bertsecrets.errors import UserError
-from bertsecrets.measures.base.figures import Figure
+from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats
 from bertsecrets.measures.base.needs import Requirement
 from bertsecrets.measures.base.resources import Resources
 from bertsecrets.models import loading
@@ -92,6 +92,7 @@ class Measure(ABC):
         curves: the values that are plotted over the layers.
         passes: about how many forward passes over its examples it is worth, for plans.
         gradients: it takes gradients, so it does not run in torch's inference mode.
+        paper: the figure of K19 that it replicates.
     """
 
     name: ClassVar[str]
@@ -109,6 +110,7 @@ class Measure(ABC):
     curves: ClassVar[tuple[str, ...]] = ()
     passes: ClassVar[float] = 1
     gradients: ClassVar[bool] = False
+    paper: ClassVar[PaperFigure | None] = None
 
     # ------------------------------------------------------------------ what is asked for
 
@@ -275,6 +277,10 @@ class Measure(ABC):
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield the figures of a measurement, as data; the report draws them."""
+        yield from ()
+
+    def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
+        """Yield the paper's figure (`paper`) and the same figure of these measurements, the mean over their seeds."""
         yield from ()
 
     def degenerate(self, measurement: Measurement) -> str | None:

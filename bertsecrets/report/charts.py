@@ -1,0 +1,352 @@
+"""Figures as Vega-Lite charts, each with its numbers as a table.
+
+Layers and heads count from 1. The colours suit colour-blind readers; text and lines take the colour of the page's text.
+"""
+
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from bertsecrets.claims.estimate import with_interval
+from bertsecrets.extras import from_extra
+from bertsecrets.measures.base.figures import (
+    ClassMap,
+    Figure,
+    HeadDistances,
+    HeadMap,
+    LayerBars,
+    Lines,
+    RankedHeads,
+    Shares,
+)
+from bertsecrets.settings import JudgeParams
+
+with from_extra("altair"):
+    import altair as alt
+
+CLASSES = ("#4477aa", "#ee6677", "#aa3377", "#ccbb44", "#bbbbbb")
+LINES = ("#3b7dd8", "#d9822b", "#8a63c7", "#5b9a6f")
+INK = "currentColor"  # the text colour of the page
+ACCENT, GAIN, LOSS = "#3b7dd8", "#3b7dd8", "#d9822b"
+AXIS = dict.fromkeys(("labelColor", "titleColor", "tickColor", "domainColor", "gridColor"), INK)
+TITLE = {"titleFontWeight": 400, "titleFontSize": 11}
+CONFIG = {
+    "background": None,
+    "font": "system-ui, sans-serif",
+    "aria": False,  # the page describes each chart, and has its numbers as a table
+    "view": {"stroke": None},
+    "title": {"color": INK, "fontSize": 12, "fontWeight": 500, "anchor": "start"},
+    "axis": {**AXIS, **TITLE, "tickOpacity": 0.3, "domainOpacity": 0.3, "gridOpacity": 0.12},
+    "legend": {**TITLE, "labelColor": INK, "titleColor": INK, "gradientThickness": 9},
+    "text": {"color": INK},
+    "rule": {"color": INK},
+}
+NAMED = re.compile(r"(?<=[\"#])(gradient|clip)_?\d+")  # Vega numbers these across pictures
+CELL, BAR = 20, 26  # pixels: of a heat map's cells, of a layer in the other charts
+
+Number = float | int | str | None
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure: its caption, its Vega-Lite specification, and its numbers as a table."""
+
+    caption: str
+    spec: dict[str, Any]
+    header: tuple[str, ...]
+    rows: tuple[tuple[Number, ...], ...]
+
+
+@functools.singledispatch
+def draw(figure: Figure, settings: JudgeParams, caption: str) -> Chart:
+    """Return a figure as a chart."""
+    raise TypeError(f"cannot draw a {type(figure).__name__}: register a function for it with `draw.register`")
+
+
+@draw.register
+def _(figure: HeadMap, settings: JudgeParams, caption: str) -> Chart:
+    side, names = ("kind", figure.rows) if figure.rows else ("layer", range(1, len(figure.values) + 1))
+    table = [(name, *map(rounded, row)) for name, row in zip(names, figure.values, strict=True)]
+    scale = alt.Scale(scheme="blueorange", reverse=True) if figure.signed else alt.Scale(scheme="viridis")
+    scale.domain = [float(figure.low), float(figure.high)]
+    length = min(160, CELL * len(table))
+    chart = (
+        _data({side: name, "head": j + 1, "value": value} for name, *row in table for j, value in enumerate(row))
+        .mark_rect()
+        .encode(
+            x=_ordinal("head"),
+            y=alt.Y(f"{side}:O", title=None if figure.rows else "layer", sort=None),
+            color=alt.Color(
+                "value:Q",
+                scale=scale,
+                legend=alt.Legend(title=figure.unit, gradientLength=length, tickCount=4, format=".4~g"),
+            ),
+            tooltip=[f"{side}:O", "head:O", alt.Tooltip("value:Q", title=figure.unit)],
+        )
+        .properties(width=alt.Step(CELL), height=alt.Step(CELL), title=figure.title)
+    )
+    return _chart(chart, caption, (side, *_heads(figure.values.shape[1])), table)
+
+
+@draw.register
+def _(figure: RankedHeads, settings: JudgeParams, caption: str) -> Chart:
+    values, low, high = with_interval(figure.block, figure.statistic, settings)
+    table = [
+        (f"{i // figure.heads + 1}.{i % figure.heads + 1}", rounded(values[i]), rounded(low[i]), rounded(high[i]))
+        for i in np.argsort(values, kind="stable")
+    ]
+    first, last = range(0, min(6, len(table)), 2), range(len(table) - 1, max(5, len(table) - 6), -2)
+    ends = [*first, *last]  # every second one, since names are wider than the space between dots
+    named = " : ".join(f"datum.value == {i} ? '{table[i][0]}'" for i in ends) + " : ''"
+    names = alt.Axis(values=ends, labelExpr=named, labelAngle=-90, labelFlush=False, labelOverlap=False, grid=False)
+    base = _intervals([{"place": i, "head": row[0]} for i, row in enumerate(table)], table).encode(
+        x=alt.X("place:Q", title="head (layer.head)", axis=names, scale=alt.Scale(domain=[-1, len(table)], nice=False)),
+        tooltip=["head:N", *_interval_tooltip(figure.unit)],
+    )
+    chart = alt.layer(
+        base.mark_rule(opacity=0.35).encode(y=alt.Y("low:Q", title=figure.unit), y2="high:Q"),
+        base.mark_circle(size=18, opacity=1, color=ACCENT).encode(y="value:Q"),
+        _data([{}]).mark_rule(opacity=0.5).encode(y=alt.datum(0)),
+    ).properties(width=max(240, 5 * len(table)), height=190)
+    return _chart(chart, caption, ("head", figure.unit, "from", "to"), table)
+
+
+@draw.register
+def _(figure: LayerBars, settings: JudgeParams, caption: str) -> Chart:
+    numbers = zip(*with_interval(figure.block, figure.statistic, settings), strict=True)
+    table = [(i + 1, *map(rounded, row)) for i, row in enumerate(numbers)]
+    base = _intervals([{"layer": row[0]} for row in table], table).encode(
+        x=_ordinal("layer"), tooltip=["layer:O", *_interval_tooltip(figure.unit)]
+    )
+    colour = alt.condition("datum.value > 0", alt.value(GAIN), alt.value(LOSS))
+    chart = alt.layer(
+        base.mark_bar().encode(y=alt.Y("value:Q", title=figure.unit), color=colour),
+        base.mark_rule().encode(y="low:Q", y2="high:Q"),
+        _data([{}]).mark_rule(opacity=0.5).encode(y=alt.datum(0)),
+    ).properties(width=alt.Step(BAR), height=160, title=figure.title)
+    return _chart(chart, caption, ("layer", figure.unit, "from", "to"), table)
+
+
+@draw.register
+def _(figure: Lines, settings: JudgeParams, caption: str) -> Chart:
+    by_layer = figure.x == "layer"
+    lines = {
+        name: {i + 1: y for i, y in enumerate(values)} if by_layer else dict(values)
+        for name, values in figure.lines.items()
+    }
+    points = [{"x": x, "name": name, "value": rounded(y)} for name, line in lines.items() for x, y in line.items()]
+    scale = alt.Scale(domainMin=0) if figure.from_zero else alt.Scale(zero=False, nice=True)
+    several = {} if len(lines) == 1 else {"strokeDash": alt.StrokeDash("name:N", legend=None, sort=None)}
+    colours = alt.Scale(domain=list(lines), range=list(LINES[: len(lines)]))
+    legend = alt.Undefined if several else None
+    chart = (
+        _data(points)
+        .mark_line(point=True)
+        .encode(
+            x=_ordinal("x", "layer") if by_layer else alt.X("x:Q", title=figure.x),
+            y=alt.Y("value:Q", title=figure.unit, scale=scale),
+            color=alt.Color("name:N", title=None, sort=None, scale=colours, legend=legend),
+            tooltip=["name:N", alt.Tooltip("x:Q", title=figure.x), alt.Tooltip("value:Q", title=figure.unit)],
+            **several,
+        )
+    )
+    if figure.baseline is not None:
+        dashes = _data([{"baseline": rounded(figure.baseline)}]).mark_rule(strokeDash=[4, 3], opacity=0.7)
+        chart = alt.layer(chart, dashes.encode(y="baseline:Q", tooltip="baseline:Q"))
+    chart = chart.properties(width=alt.Step(BAR) if by_layer else 340, height=180)
+    places = sorted({x for line in lines.values() for x in line})
+    table = [(x, *(rounded(line[x]) if x in line else None for line in lines.values())) for x in places]
+    return _chart(chart, caption, (figure.x, *lines), table)
+
+
+@draw.register
+def _(figure: Shares, settings: JudgeParams, caption: str) -> Chart:
+    parts = []
+    for name, shares in figure.shares.items():
+        ends = np.cumsum(shares)
+        for kind, value, end in zip(figure.names, map(float, shares), map(float, ends), strict=True):
+            said = f"{value:.0f}" if value >= 4 else ""
+            place = {"row": name, "class": kind, "value": rounded(value), "said": said}
+            parts.append({**place, "from": end - value, "middle": end - value / 2, "to": end})
+    title = None if figure.row == "source" else figure.row
+    base = _data(parts).encode(
+        y=alt.Y("row:N", title=title, sort=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=240)),
+        tooltip=[
+            alt.Tooltip("row:N", title=figure.row),
+            "class:N",
+            alt.Tooltip("value:Q", title="percent of maps"),
+        ],
+    )
+    extent = alt.X("from:Q", title="percent of maps", scale=alt.Scale(nice=False))
+    chart = alt.layer(
+        base.mark_bar().encode(x=extent, x2="to:Q", color=_classes(figure.names)),
+        base.mark_text(fontSize=11, color="#1b1d20").encode(x="middle:Q", text="said:N"),
+    ).properties(width=380, height=alt.Step(28 if figure.row == "source" else CELL))
+    table = [(name, *map(rounded, shares)) for name, shares in figure.shares.items()]
+    return _chart(chart, caption, (figure.row, *figure.names), table)
+
+
+@draw.register
+def _(figure: ClassMap, settings: JudgeParams, caption: str) -> Chart:
+    cells = [
+        {
+            "layer": i + 1,
+            "head": j + 1,
+            "class": figure.names[kind],
+            "agreement": rounded(float(figure.agreement[i, j])),
+        }
+        for (i, j), kind in np.ndenumerate(figure.majority)
+    ]
+    chart = (
+        _data(cells)
+        .mark_rect()
+        .encode(
+            x=_ordinal("head"),
+            y=alt.Y("layer:O", title="layer"),
+            color=_classes(figure.names),
+            opacity=alt.Opacity("agreement:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None),
+            tooltip=["layer:O", "head:O", "class:N", alt.Tooltip("agreement:Q", title="share of its maps")],
+        )
+        .properties(width=alt.Step(CELL), height=alt.Step(CELL))
+    )
+    table = [(i + 1, *(figure.names[kind] for kind in row)) for i, row in enumerate(figure.majority)]
+    return _chart(chart, caption, ("layer", *_heads(figure.majority.shape[1])), table)
+
+
+@draw.register
+def _(figure: HeadDistances, settings: JudgeParams, caption: str) -> Chart:
+    """Place heads by `scaled` (Clark et al. 2019, figure 6)."""
+    places, share = scaled(figure.distances)
+    header = ("layer", "head", "x", "y")
+    table = [
+        (i // figure.heads + 1, i % figure.heads + 1, *map(rounded, place)) for i, place in enumerate(places.tolist())
+    ]
+    few = alt.Axis(tickCount=5)
+    chart = (
+        _data(dict(zip(header, row, strict=True)) for row in table)
+        .mark_circle(size=60, opacity=0.85)
+        .encode(
+            x=alt.X("x:Q", title=f"distance; both axes together show {100 * share:.0f} % of it", axis=few),
+            y=alt.Y("y:Q", title="distance", axis=few),
+            color=alt.Color("layer:O", title="layer", scale=alt.Scale(scheme="viridis")),
+            tooltip=["layer:O", "head:O"],
+        )
+        .properties(width=320, height=320)
+    )
+    return _chart(chart, caption, header, table)
+
+
+def scaled(distances: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n 2"], float]:
+    """Return points on a plane whose distances approximate these, and the share of the distances that they show.
+
+    This is classical multidimensional scaling (Torgerson 1952): the two largest eigenvectors of the centred squared
+    distances, each with a positive largest entry; the share is that of their eigenvalues among the positive ones.
+    """
+    squared = distances**2
+    centred = -(squared - squared.mean(0) - squared.mean(1)[:, None] + squared.mean()) / 2
+    values, vectors = np.linalg.eigh(centred)
+    largest = np.clip(values[:-3:-1], 0, None)
+    vectors = vectors[:, :-3:-1]
+    signs = np.sign(vectors[np.abs(vectors).argmax(0), range(len(largest))])
+    total = float(values[values > 0].sum())
+    places = np.zeros((len(distances), 2))  # a single point has no second eigenvector
+    places[:, : len(largest)] = vectors * signs * np.sqrt(largest)
+    return places, float(largest.sum()) / total if total else 0.0
+
+
+# ---------------------------------------------------------------------- the claim on one axis
+
+
+def strip_spec() -> dict[str, Any]:
+    """Return the specification that draws any claim on one axis; `cards.strip_rows` makes its data.
+
+    The band is a shade over all rows, the published figure a diamond, each observed value a dot with its interval, and
+    each seed a ring.
+    """
+    y = alt.Y("row:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=160, labelPadding=8))
+    x = alt.X("low:Q", title=None, scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(tickCount=6, format=".4~g"))
+    told = [alt.Tooltip("said:N", title="value"), alt.Tooltip("row:N", title="what")]
+    base = alt.Chart(alt.NamedData(name="rows"))
+
+    def of(kind: str) -> alt.Chart:
+        return base.transform_filter(f"datum.kind == '{kind}'")
+
+    chart = alt.layer(
+        of("extent").mark_point(opacity=0).encode(x=x, y=y),  # first: it sets the order of the rows
+        of("band")
+        .mark_rect(color=ACCENT, opacity=0.16)
+        .encode(x=x, x2="high:Q", tooltip=alt.Tooltip("said:N", title="band")),
+        of("limit").mark_rule(color=ACCENT, opacity=0.6).encode(x=x),
+        of("interval").mark_rule(strokeWidth=2).encode(x=x, x2="high:Q", y=y, tooltip=told),
+        of("seed").mark_point(size=36, color=INK, opacity=0.75, strokeWidth=1.2).encode(x=x, y=y, tooltip=told),
+        of("observed").mark_circle(size=80, color=INK, opacity=1).encode(x=x, y=y, tooltip=told),
+        of("published")
+        .mark_point(size=90, shape="diamond", filled=True, color=ACCENT, opacity=1)
+        .encode(x=x, y=y, tooltip=told),
+    ).properties(width=440, height=alt.Step(24))
+    return plain(chart)
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def _data(rows: Iterable[dict[str, Any]]) -> alt.Chart:
+    return alt.Chart(alt.InlineData(values=list(rows)))
+
+
+def _intervals(places: Sequence[dict[str, Any]], table: Sequence[Sequence[Number]]) -> alt.Chart:
+    """Return the data of rows that end in a value and both ends of its interval."""
+    ends = ("value", "low", "high")
+    return _data({**place, **dict(zip(ends, row[-3:], strict=True))} for place, row in zip(places, table, strict=True))
+
+
+def _ordinal(field: str, title: str = "") -> alt.X:
+    return alt.X(f"{field}:O", title=title or field, axis=alt.Axis(labelAngle=0))
+
+
+def _classes(names: Iterable[str]) -> alt.Color:
+    return alt.Color("class:N", title=None, sort=None, scale=alt.Scale(domain=list(names), range=list(CLASSES)))
+
+
+def _interval_tooltip(unit: str) -> list[alt.Tooltip]:
+    return [alt.Tooltip("value:Q", title=unit), alt.Tooltip("low:Q", title="from"), alt.Tooltip("high:Q", title="to")]
+
+
+def _heads(count: int) -> list[str]:
+    return [f"head {head + 1}" for head in range(count)]
+
+
+def rounded(value: float | np.floating) -> float | None:
+    """Return a number with four significant digits; None if it is not finite."""
+    return float(f"{value:.4g}") if np.isfinite(value) else None
+
+
+def _chart(chart: alt.TopLevelMixin, caption: str, header: tuple[str, ...], rows: Iterable) -> Chart:
+    return Chart(caption, plain(chart), header, tuple(tuple(row) for row in rows))
+
+
+def plain(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """Return a chart as data, without the parts that the page states once for all charts."""
+    spec = chart.to_dict()
+    return {name: part for name, part in spec.items() if name not in ("$schema", "config")}
+
+
+def svg(spec: dict[str, Any]) -> str:
+    """Return a Vega-Lite specification drawn as SVG text, reproducibly, in the colour of the surrounding text.
+
+    Ids inside it are unique to the picture, so that several pictures can be on one page.
+    """
+    with from_extra("vl-convert-python"):
+        import vl_convert
+
+    own = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:8]
+    names: dict[str, str] = {}
+    drawn = vl_convert.vegalite_to_svg({**spec, "config": CONFIG})
+    return NAMED.sub(lambda match: names.setdefault(match[0], f"{match[1]}-{own}-{len(names)}"), drawn)
