@@ -1,4 +1,4 @@
-"""The digest of the code behind a result: it changes with what computes, and with nothing else."""
+"""The digest of the code behind a result changes with code that computes, and with nothing else."""
 
 import os
 from pathlib import Path
@@ -33,12 +33,12 @@ def digests():
     return code.code_digest(TRAINING), code.code_digest(SCORES)
 
 
-def test_every_measure_and_the_training_have_a_digest_of_their_code():
+def test_every_measure_and_training_has_its_own_digest():
     modules = {type(get_measure(name)).__module__ for name in measure_names()}
     assert len({code.code_digest(module) for module in (*modules, TRAINING)} - {None}) == len(modules) + 1
 
 
-def test_comments_docstrings_and_layout_change_nothing(package):
+def test_comments_docstrings_and_layout_do_not_change_a_digest(package):
     before = digests()
     path = package / "models" / "encoding.py"
     edit(path, "def encode(", "# a comment\n\n\ndef encode(")
@@ -72,7 +72,7 @@ EDITS = {
 }
 
 
-def test_an_edit_changes_what_rests_on_it(package):
+def test_an_edit_changes_the_digests_of_what_imports_it(package):
     before = digests()
     for modules, expected in EDITS.items():
         for module in modules:
@@ -102,7 +102,7 @@ def test_imports_inside_functions_and_through_packages_count(tmp_path, monkeypat
     forget()
 
 
-def test_a_module_without_a_source_has_no_digest():
+def test_a_module_without_source_has_no_digest():
     assert code.code_digest("__main__x") is None
     assert made_by("no_such_module", None) == {"code": None, "software": {}, "device": None}
 
@@ -127,7 +127,7 @@ def test_code_edited_while_it_runs_is_refused(package, monkeypatch):
         code.code_digest(TRAINING)
 
 
-def test_versions_count_where_they_are_used():
+def test_only_versions_of_imported_libraries_count():
     assert set(made_by(TRAINING, None)["software"]) == {"numpy", "tokenizers", "torch", "transformers"}
     of_scores = set(made_by(SCORES, None)["software"])
     assert {"torch", "transformers", "tokenizers", "numpy", "scipy"} <= of_scores
@@ -135,7 +135,7 @@ def test_versions_count_where_they_are_used():
     assert "scikit-learn" in get_measure("pattern-quality").made_by(None)["software"]
 
 
-def test_differences_are_said_in_a_few_words():
+def test_differences_name_code_versions_and_device():
     made = {"code": "a", "software": {"torch": "2.12.0", "numpy": "2"}, "device": "CPU AVX2, 1 thread"}
     assert differences(made, made) == []
     now = {"code": "b", "software": {"torch": "2.13.0", "numpy": "2"}, "device": "CPU AVX512, 2 threads"}

@@ -1,4 +1,4 @@
-"""What is recorded of a run: the commit of the suite and whether its files were changed, wherever it is installed."""
+"""The commit of the suite, and whether its files were changed, in checkouts and installed packages."""
 
 import subprocess
 from importlib.metadata import distribution
@@ -39,7 +39,7 @@ def commit_of(folder):
     return suite_commit(folder)
 
 
-def test_a_checkout_has_its_commit_and_says_whether_it_was_changed(checkout):
+def test_a_checkout_has_its_commit_and_whether_it_was_changed(checkout):
     head = git(checkout, "rev-parse", "HEAD")
     assert commit_of(checkout) == (head, False)
     (checkout / "runs").mkdir()
@@ -50,7 +50,7 @@ def test_a_checkout_has_its_commit_and_says_whether_it_was_changed(checkout):
     assert commit_of(checkout) == (head, True)
 
 
-def test_the_repository_around_an_installed_package_is_not_the_suites(checkout):
+def test_a_repository_around_an_installed_package_is_ignored(checkout):
     installed = checkout / "venv" / "site-packages"
     (installed / "bertsecrets").mkdir(parents=True)
     (installed / "bertsecrets" / "__init__.py").touch()
@@ -63,7 +63,7 @@ def test_without_git_or_a_repository_no_commit_is_known(checkout, tmp_path_facto
     assert commit_of(checkout) == (None, None)
 
 
-def test_a_hook_of_another_repository_does_not_lead_git_astray(checkout, tmp_path_factory, monkeypatch):
+def test_git_variables_of_a_hook_are_ignored(checkout, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("GIT_DIR", str(tmp_path_factory.mktemp("other")))
     assert commit_of(checkout)[1] is False
 
@@ -83,7 +83,7 @@ def test_pip_knows_the_commit_that_it_installed(origin, commit, monkeypatch, tmp
     suite_commit.cache_clear()
 
 
-def test_the_facts_of_a_run_name_time_code_and_versions():
+def test_run_facts_have_time_commit_and_versions():
     facts = run_facts()
     assert set(facts) == {"made", "commit", "modified", "software"}
     assert facts["software"]["bertsecrets"] == __version__

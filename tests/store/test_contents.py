@@ -1,4 +1,4 @@
-"""What a store holds, what of it is damaged and what is not needed: `bertsecrets store ls | verify | gc`."""
+"""`bertsecrets store ls | verify | gc`."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def training(root: Path) -> Path:
     return place
 
 
-def test_ls_lists_every_entry_with_size_age_subject_and_what_made_it(capsys, store):
+def test_ls_lists_size_age_subject_and_versions_of_every_entry(capsys, store):
     lines = run(capsys, "store", "ls", "--store", store).splitlines()
     (checkpoint,) = [line for line in lines if line.startswith("checkpoints")]
     assert "kB" in checkpoint
@@ -88,7 +88,7 @@ def test_ls_lists_every_entry_with_size_age_subject_and_what_made_it(capsys, sto
     assert data[0]["made_by"] == key("checkpoints").made_by
 
 
-def test_verify_finds_nothing_wrong_with_a_sound_store(capsys, store):
+def test_verify_accepts_an_undamaged_store(capsys, store):
     assert run(capsys, "store", "verify", "--store", store) == f"{store}: 7 checked, none damaged\n"
 
 
@@ -105,7 +105,7 @@ def test_verify_finds_nothing_wrong_with_a_sound_store(capsys, store):
         ("history/*/*.json", "history/*/*.json"),
     ],
 )
-def test_verify_names_whatever_is_damaged_with_exit_code_2(capsys, store, pattern, named):
+def test_verify_names_every_kind_of_damage_with_exit_code_2(capsys, store, pattern, named):
     (file,) = store.glob(pattern)
     content = file.read_bytes()
     for place in (0, len(content) // 2, len(content) - 3):
@@ -119,12 +119,12 @@ def test_verify_names_whatever_is_damaged_with_exit_code_2(capsys, store, patter
         assert f"1 of 7 in {store} damaged" in line
 
 
-def test_a_missing_store_is_one_line(capsys, tmp_path):
+def test_a_missing_store_gives_one_line(capsys, tmp_path):
     for action in ("ls", "verify", "gc"):
         assert "no store at" in told(capsys, "store", action, "--store", tmp_path / "none")
 
 
-def test_gc_leaves_what_is_needed(capsys, store):
+def test_gc_keeps_everything_that_is_needed(capsys, store):
     before = sorted(store.rglob("*"))
     assert run(capsys, "store", "gc", "--store", store) == "nothing to remove\n"
     assert run(capsys, "store", "gc", "--yes", "--store", store) == "removed 0 bytes\n"
@@ -171,7 +171,7 @@ def unneeded(root: Path) -> dict[str, Path]:
     }
 
 
-def test_gc_says_what_it_would_remove_and_does_so_when_told(capsys, store):
+def test_gc_lists_with_reasons_and_deletes_only_with_yes(capsys, store):
     needed = {path for path in store.rglob("*") if not path.name.endswith(".lock")}
     places = unneeded(store)
     said = run(capsys, "store", "gc", "--store", store).splitlines()
@@ -185,7 +185,7 @@ def test_gc_says_what_it_would_remove_and_does_so_when_told(capsys, store):
     assert {path for path in store.rglob("*") if not path.name.endswith(".lock")} == needed
 
 
-def test_gc_keeps_older_ones_when_told(capsys, store):
+def test_gc_keeps_outdated_entries_with_keep_older(capsys, store):
     places = unneeded(store)
     run(capsys, "store", "gc", "--yes", "--keep-older", "--store", store)
     assert [reason.strip() for reason, place in places.items() if place.exists()] == [
@@ -195,7 +195,7 @@ def test_gc_keeps_older_ones_when_told(capsys, store):
     ]
 
 
-def test_gc_keeps_its_hands_off_what_runs(capsys, store):
+def test_gc_keeps_what_another_process_uses(capsys, store):
     older = entry(store, "checkpoints", code="other")
     with (
         in_use(older),
@@ -210,7 +210,7 @@ def test_gc_keeps_its_hands_off_what_runs(capsys, store):
     assert not older.exists()
 
 
-def test_gc_thins_the_history_only_when_told(capsys, store):
+def test_gc_deletes_old_verdicts_only_with_keep_verdicts(capsys, store):
     for observed in (2.0, 3.0):
         verdict = {"id": "E1-rte", "task": "rte", "verdict": "reproduced", "observed": observed}
         newest = keep_verdict(store, verdict, "m")
@@ -223,7 +223,7 @@ def test_gc_thins_the_history_only_when_told(capsys, store):
     assert "keep 1 or more" in told(capsys, "store", "gc", "--store", store, "--keep-verdicts", 0)
 
 
-def test_sizes_and_ages_are_in_words():
+def test_sizes_and_ages_are_readable():
     assert [in_bytes(number) for number in (0, 999, 1000, 440_000_000)] == ["0 bytes", "999 bytes", "1 kB", "440 MB"]
     now = datetime.now(UTC)
     ages = [age(now - timedelta(seconds=seconds)) for seconds in (-5, 59, 61, 7300, 86401, 900_000)]

@@ -1,4 +1,4 @@
-"""The store: an entry is there whole or not at all, whatever happens to the disk, the process or the files."""
+"""An entry is made once and is complete and undamaged, or is made again."""
 
 import json
 import math
@@ -51,7 +51,7 @@ def test_an_entry_is_made_once_and_reused(tmp_path):
     assert manifest["files"] == {"sub/file.txt": file_sha256(folder / "sub" / "file.txt")}
 
 
-def test_another_key_is_another_entry_whatever_its_order(tmp_path):
+def test_the_name_of_an_entry_depends_on_the_key_but_not_on_its_order(tmp_path):
     def name(inputs, made_by):
         return Store(tmp_path).folder("k", "n", Key(inputs, made_by)).name
 
@@ -59,14 +59,14 @@ def test_another_key_is_another_entry_whatever_its_order(tmp_path):
     assert len({name({"a": 1}, {}), name({"a": 2}, {}), name({"a": 1}, {"code": "c"}), name({}, {"a": 1})}) == 4
 
 
-def test_an_entry_is_found_whatever_it_is_called(tmp_path):
+def test_an_entry_is_found_by_its_key_whatever_its_readable_name(tmp_path):
     store = Store(tmp_path)
     folder, _ = store.get_or_make("checkpoints", ".tiny-bert", KEY, maker())
     assert folder.name == f"tiny-bert-{KEY.marks}"
     assert store.get_or_make("checkpoints", "renamed", KEY, maker("other")) == (folder, True)
 
 
-def test_an_entry_under_anothers_name_is_damaged(tmp_path):
+def test_an_entry_under_the_name_of_another_counts_as_damaged(tmp_path):
     store = Store(tmp_path)
     other, _ = store.get_or_make("checkpoints", "name", Key({"seed": 2}, KEY.made_by), maker("other"))
     folder, _ = store.get_or_make("checkpoints", "name", KEY, maker())
@@ -91,7 +91,7 @@ def test_every_changed_byte_of_a_manifest_is_noticed(tmp_path):
             assert damage(folder) or json.loads(bytes(flipped)) == same
 
 
-def test_an_entry_of_other_code_is_taken_only_where_the_user_accepts_it(tmp_path):
+def test_an_entry_of_other_code_is_used_only_with_accept_older(tmp_path):
     old = [Key(KEY.inputs, {"code": code}) for code in ("a", "b")]
     for key in old:
         Store(tmp_path).get_or_make("checkpoints", "name", key, maker(key.made_by["code"]))
@@ -120,7 +120,7 @@ def dated(entry, made):
 
 
 @not_root
-def test_an_entry_is_read_from_a_folder_that_cannot_be_written(tmp_path):
+def test_an_entry_of_a_read_only_store_is_read(tmp_path):
     folder, _ = Store(tmp_path / "runs").get_or_make("k", "n", KEY, maker())
     folder.parent.chmod(0o555)
     for lock in folder.parent.glob(".*.lock"):
@@ -129,7 +129,7 @@ def test_an_entry_is_read_from_a_folder_that_cannot_be_written(tmp_path):
     folder.parent.chmod(0o755)
 
 
-def test_looking_for_an_entry_writes_nothing(tmp_path):
+def test_finding_an_entry_writes_nothing(tmp_path):
     assert Store(tmp_path / "runs").find("checkpoints", KEY) is None
     folder, _ = Store(tmp_path).get_or_make("checkpoints", "name", KEY, maker())
     locks = sorted(tmp_path.rglob("*.lock"))
@@ -166,7 +166,7 @@ def test_an_interrupted_entry_leaves_nothing(tmp_path, error):
         (lambda folder: (folder / "manifest.json").write_bytes(b"\xff"), "is not valid JSON"),
     ],
 )
-def test_a_damaged_entry_is_named_kept_aside_and_remade(tmp_path, damage, message):
+def test_a_damaged_entry_is_reported_set_aside_and_made_again(tmp_path, damage, message):
     store = Store(tmp_path)
     folder, _ = store.get_or_make("checkpoints", "name", KEY, maker())
     damage(folder)
@@ -179,7 +179,7 @@ def test_a_damaged_entry_is_named_kept_aside_and_remade(tmp_path, damage, messag
     assert store.get_or_make("checkpoints", "name", KEY, maker())[1] is True
 
 
-def test_two_processes_make_one_entry_once(tmp_path):
+def test_two_processes_make_an_entry_once(tmp_path):
     code = """
         import os, time
         from pathlib import Path
@@ -199,25 +199,19 @@ def test_two_processes_make_one_entry_once(tmp_path):
 
 
 @not_root
-def test_a_read_only_folder_is_one_line(tmp_path):
+def test_a_read_only_folder_gives_one_line(tmp_path):
     tmp_path.chmod(0o555)
     with pytest.raises(UserError, match="not writable"):
         Store(tmp_path / "runs").get_or_make("k", "n", KEY, maker())
 
 
-def test_a_store_that_is_a_file_is_one_line(tmp_path):
+def test_a_file_in_place_of_the_store_gives_one_line(tmp_path):
     (tmp_path / "runs").write_text("x")
     with pytest.raises(UserError, match="a file stands where a folder is needed"):
         Store(tmp_path / "runs").get_or_make("k", "n", KEY, maker())
 
 
-def test_a_json_file_that_is_a_folder_is_one_line(tmp_path):
-    with pytest.raises(UserError, match="cannot write"):
-        write_json(tmp_path, {})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_json_knows_no_nan(tmp_path):
+def test_json_has_null_for_nan_and_infinity(tmp_path):
     write_json(tmp_path / "x.json", {"a": [1.5, math.nan, (math.inf,)], "b": "\u00e9"})
     assert json.loads((tmp_path / "x.json").read_text()) == {"a": [1.5, None, [None]], "b": "\u00e9"}
     assert finite(-math.inf) is None

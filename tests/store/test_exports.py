@@ -1,4 +1,4 @@
-"""A checkpoint outside the store is believed only as its manifest has it; another tool's manifest is left alone."""
+"""An exported checkpoint is opened only if it matches its manifest; manifests of other tools are ignored."""
 
 import json
 
@@ -20,13 +20,13 @@ def exported(own_bert):
     return own_bert
 
 
-def test_a_sound_export_is_opened_and_known_as_ours(exported):
+def test_an_undamaged_export_opens_with_its_manifest(exported):
     assert locate(str(exported)).manifest()["training"] == {"steps": 3}
     assert open_checkpoint_config(exported, task("rte")).num_labels == 2
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "config.json", "tokenizer.json", "manifest.json"])
-def test_whatever_byte_of_an_export_is_changed_it_is_refused_with_what_to_do(exported, file):
+def test_an_export_with_any_changed_byte_is_refused_with_advice(exported, file):
     content = (exported / file).read_bytes()
     for place in range(0, len(content), 1 + len(content) // 40):
         (exported / file).write_bytes(content[:place] + bytes([content[place] ^ 0x11]) + content[place + 1 :])
@@ -41,7 +41,7 @@ def test_whatever_byte_of_an_export_is_changed_it_is_refused_with_what_to_do(exp
 
 
 @pytest.mark.parametrize(("measure", "task_name"), [("scores", "rte"), ("example-sentence", None)])
-def test_a_session_measures_no_checkpoint_that_has_changed(
+def test_a_session_refuses_to_measure_a_changed_checkpoint(
     exported, tiny_bert, tiny_glue, tmp_path, measure, task_name
 ):
     content = (exported / "model.safetensors").read_bytes()
@@ -51,13 +51,13 @@ def test_a_session_measures_no_checkpoint_that_has_changed(
         session.measure(measure, task_name, checkpoint=exported)
 
 
-def test_without_its_manifest_a_changed_export_is_a_model_like_any_other(exported):
+def test_a_changed_export_without_manifest_is_an_ordinary_model(exported):
     (exported / "config.json").write_text((exported / "config.json").read_text() + "\n")
     (exported / "manifest.json").unlink()
     assert locate(str(exported)).manifest() == {}
 
 
-def test_a_file_that_was_added_or_removed_is_named(exported):
+def test_an_added_or_missing_file_is_named(exported):
     (exported / "special_tokens_map.json").write_text("{}")
     with pytest.raises(UserError, match=r"\(special_tokens_map.json was added\)"):
         checked_manifest(exported)
@@ -71,7 +71,7 @@ def test_a_file_that_was_added_or_removed_is_named(exported):
     "manifest",
     [{}, {"data": 3}, {"name": "app", "version": 1}, {"name": "app", "files": ["a"]}, {"data": {"official": [1]}}],
 )
-def test_the_manifest_of_another_tool_is_ignored(own_bert, manifest):
+def test_manifests_of_other_tools_are_ignored(own_bert, manifest):
     (own_bert / "manifest.json").write_text(json.dumps(manifest))
     assert locate(str(own_bert)).manifest() == {}
     assert ModelRef.in_folder(own_bert).manifest() == {}
@@ -79,20 +79,20 @@ def test_the_manifest_of_another_tool_is_ignored(own_bert, manifest):
 
 
 @pytest.mark.parametrize("content", [b"[]", b"3", b"null", b"{", b"\xff", b"[" * 100_000, b""])
-def test_what_is_no_manifest_at_all_is_refused(own_bert, content):
+def test_an_unreadable_manifest_is_refused(own_bert, content):
     (own_bert / "manifest.json").write_bytes(content)
     for read in (checked_manifest, read_own_manifest):
         with pytest.raises(UserError, match=r"manifest\.json is not .*: make it again, or delete its manifest\.json"):
             read(own_bert)
 
 
-def test_a_manifest_that_is_a_folder_is_one_line(own_bert):
+def test_a_folder_in_place_of_the_manifest_gives_one_line(own_bert):
     (own_bert / "manifest.json").mkdir()
     with pytest.raises(UserError, match="cannot read .*manifest.json"):
         locate(str(own_bert))
 
 
-def test_an_export_of_an_earlier_version_is_refused_as_such(exported):
+def test_an_export_of_an_earlier_version_is_refused(exported):
     manifest = json.loads((exported / "manifest.json").read_text())
     earlier = {**{name: manifest[name] for name in ("kind", "name", "files", "training")}, "settings": {}}
     (exported / "manifest.json").write_text(json.dumps(earlier))

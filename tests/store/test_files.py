@@ -1,4 +1,4 @@
-"""Files and folders appear whole or not at all, and nothing of the user's is lost; what fails is one line."""
+"""Files and folders appear complete or not at all, nothing of the user is lost, and a failure gives one line."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ def limited_files(size: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path):
+def test_a_full_disk_gives_one_line_and_keeps_the_old_file(tmp_path):
     file = tmp_path / "result.json"
     file.write_text("old")
     with limited_files(1000), pytest.raises(UserError, match=f"^cannot write {file}: ") as error:
@@ -39,14 +39,15 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EISDIR])
-def test_each_way_a_disk_fails_has_its_line(code):
+@pytest.mark.parametrize(
+    "code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EISDIR, errno.EIO]
+)
+def test_every_disk_error_becomes_one_line_that_says_what_to_do(code):
     with pytest.raises(UserError, match=r"cannot write here: .*name another"), guarded_writes(Path("here")):
         raise OSError(code, "reason", "here")
 
 
-def test_a_copy_on_a_full_disk_is_one_line_and_keeps_the_old_copy(tmp_path):
-    """`copytree` collects what fails in an error of its own."""
+def test_copying_to_a_full_disk_gives_one_line_and_keeps_the_old_copy(tmp_path):
     for name, content in (("source", "x" * 100_000), ("copy", "old")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "weights").write_text(content)
@@ -55,11 +56,6 @@ def test_a_copy_on_a_full_disk_is_one_line_and_keeps_the_old_copy(tmp_path):
         copy_whole(tmp_path / "source", tmp_path / "copy", ("weights",))
     assert (tmp_path / "copy" / "weights").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "source"]
-
-
-def test_any_other_error_of_the_system_is_told_in_its_words():
-    with pytest.raises(UserError, match="^cannot write here: odd: name another place$"), guarded_writes(Path("here")):
-        raise OSError(errno.EIO, "odd")
 
 
 @pytest.mark.parametrize(
@@ -71,18 +67,17 @@ def test_any_other_error_of_the_system_is_told_in_its_words():
         FileNotFoundError(errno.ENOENT, "No such file", "/of/another/place.txt"),
     ],
 )
-def test_errors_of_no_place_are_not_dressed_up(error):
+def test_errors_about_other_places_are_raised_unchanged(error):
     with pytest.raises(type(error)), guarded_writes(Path("here")):
         raise error
 
 
-def test_weights_on_a_full_disk_are_one_line_too(tmp_path):
-    """safetensors has an error class of its own for it."""
+def test_saving_weights_to_a_full_disk_gives_one_line(tmp_path):
     with limited_files(1000), pytest.raises(UserError, match="^cannot write.*$"), guarded_writes(Path("there")):
         save_file({"w": torch.zeros(10_000)}, tmp_path / "w.safetensors")
 
 
-def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+def test_a_folder_appears_complete_or_not_at_all(tmp_path):
     with whole_folder(tmp_path / "a") as room:
         (room / "x").write_text("x")
         assert not (tmp_path / "a").exists()
@@ -92,7 +87,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_copy_replaces_an_earlier_one_of_ours_but_never_a_users_folder(tmp_path):
+def test_a_copy_replaces_an_earlier_copy_but_never_a_folder_of_the_user(tmp_path):
     copy_whole(entry(tmp_path), tmp_path / "copy")
     copy_whole(entry(tmp_path), tmp_path / "copy")
     assert (tmp_path / "copy" / "weights").read_text() == "w"
@@ -114,7 +109,7 @@ def entry(tmp_path):
 
 
 @pytest.mark.parametrize("manifest", ["{}", "[]", "{", '{"files": 3}', '{"files": ["manifest.json"]}'])
-def test_a_users_manifest_does_not_make_a_folder_ours(tmp_path, manifest):
+def test_a_foreign_manifest_does_not_make_a_folder_replaceable(tmp_path, manifest):
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "manifest.json").write_text(manifest)
@@ -124,7 +119,7 @@ def test_a_users_manifest_does_not_make_a_folder_ours(tmp_path, manifest):
     assert (mine / "thesis.txt").read_text() == "years of work"
 
 
-def test_a_folder_is_ours_only_with_all_of_its_files(tmp_path):
+def test_a_folder_is_replaceable_only_with_exactly_the_expected_files(tmp_path):
     (tmp_path / "report.json").write_text("mine")
     with pytest.raises(UserError, match=r"holds other files \(report.json\)"):
         check_free(tmp_path, ("report.json", "weights"))
@@ -137,7 +132,7 @@ def test_a_folder_is_ours_only_with_all_of_its_files(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["file", "file/deeper", "x" * 300])
-def test_a_file_is_never_replaced_by_a_folder(tmp_path, name):
+def test_a_folder_never_replaces_a_file(tmp_path, name):
     (tmp_path / "file").write_text("years of work")
     for refuse in (check_free, partial(copy_whole, entry(tmp_path))):
         with pytest.raises(UserError, match="^cannot write .*: name another place$"):
@@ -145,20 +140,20 @@ def test_a_file_is_never_replaced_by_a_folder(tmp_path, name):
     assert (tmp_path / "file").read_text() == "years of work"
 
 
-def test_a_copy_is_open_to_others_though_its_source_is_not(tmp_path):
+def test_a_copy_of_a_private_folder_has_the_permissions_of_the_umask(tmp_path):
     source = Path(tempfile.mkdtemp(dir=tmp_path))
     copy_whole(source, tmp_path / "copy")
     assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o755
 
 
-def test_text_is_replaced_whole(tmp_path):
+def test_writing_again_replaces_the_text(tmp_path):
     write_whole(tmp_path / "new" / "file.txt", "one")
     write_whole(tmp_path / "new" / "file.txt", "two \u00e9")
     assert (tmp_path / "new" / "file.txt").read_text(encoding="utf-8") == "two \u00e9"
     assert (tmp_path / "new" / "file.txt").stat().st_mode & 0o777 == 0o644
 
 
-def test_a_link_stays_and_its_target_is_written(tmp_path):
+def test_writing_through_a_link_keeps_the_link(tmp_path):
     (tmp_path / "there").mkdir()
     link = tmp_path / "link"
     link.symlink_to(Path("there") / "file.txt")
@@ -168,7 +163,7 @@ def test_a_link_stays_and_its_target_is_written(tmp_path):
         assert (tmp_path / "there" / "file.txt").read_text() == text
 
 
-def test_a_pipe_is_written_into_and_not_replaced(tmp_path):
+def test_writing_to_a_pipe_does_not_replace_it(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -179,14 +174,14 @@ def test_a_pipe_is_written_into_and_not_replaced(tmp_path):
 
 
 @pytest.mark.parametrize("path", [Path("."), Path("x" * 300), Path("/proc/x")])
-def test_a_place_where_no_file_can_be_is_one_line(path, tmp_path, monkeypatch):
+def test_an_impossible_path_gives_one_line(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=f"^cannot write {path}: .*: name another"):
         write_whole(path, "text")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_digest_follows_a_files_content(tmp_path):
+def test_a_digest_changes_with_the_content_of_a_file(tmp_path):
     (tmp_path / "x").write_text("abc")
     known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # of "abc", from the standard
     assert file_sha256(tmp_path / "x") == known

@@ -1,10 +1,7 @@
-"""Killed before any file operation, nothing is half, nothing is lost, and the next run clears up."""
+"""A process killed before any file operation leaves nothing half written, and the next run deletes its leftovers."""
 
-import errno
-import os
 import shutil
 
-import pytest
 from calls import started
 from killed import killed_at_each_operation
 
@@ -39,7 +36,7 @@ def test_replacing_an_export_never_loses_the_old_one_before_the_new_one_is_compl
     assert (place / "sub" / "weights").read_text() == "new"
 
 
-def test_a_new_export_is_whole_or_absent(tmp_path):
+def test_a_killed_export_is_complete_or_absent(tmp_path):
     source, place = package(tmp_path / "runs", "new"), tmp_path / "out" / "ck"
     for _ in killed_at_each_operation(lambda: copy_whole(source, place)):
         assert not place.exists() or damage(place) is None
@@ -47,19 +44,7 @@ def test_a_new_export_is_whole_or_absent(tmp_path):
     assert [path.name for path in place.parent.iterdir()] == ["ck"]
 
 
-def test_a_new_folder_is_whole_or_absent(tmp_path):
-    def make():
-        with whole_folder(tmp_path / "new") as folder:
-            for name in ("a", "b"):
-                (folder / name).write_text(name)
-
-    for _ in killed_at_each_operation(make):
-        assert not (tmp_path / "new").exists() or {path.name for path in (tmp_path / "new").iterdir()} == {"a", "b"}
-        shutil.rmtree(tmp_path / "new", ignore_errors=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["new"]
-
-
-def test_an_entry_is_whole_or_absent_and_the_next_holder_of_its_lock_clears_up(tmp_path):
+def test_a_killed_entry_is_complete_or_absent_and_its_leftovers_are_deleted(tmp_path):
     kind = tmp_path / "runs" / "k"
     for _ in killed_at_each_operation(lambda: package(tmp_path / "runs", "x")):
         entries = [path for path in kind.glob("[!.]*") if path.is_dir()] if kind.exists() else []
@@ -70,7 +55,7 @@ def test_an_entry_is_whole_or_absent_and_the_next_holder_of_its_lock_clears_up(t
     assert sum(path.is_dir() for path in kind.iterdir()) == 1
 
 
-def test_who_waits_for_a_process_that_is_killed_clears_up_after_it_and_makes_the_entry(tmp_path, monkeypatch):
+def test_a_waiting_process_takes_over_from_one_that_is_killed(tmp_path, monkeypatch):
     code = """
         import os, signal
         from pathlib import Path
@@ -99,7 +84,7 @@ def test_who_waits_for_a_process_that_is_killed_clears_up_after_it_and_makes_the
     assert [path for path in entry.parent.iterdir() if path.is_dir()] == [entry]
 
 
-def test_a_file_is_old_or_new_and_the_next_write_clears_up(tmp_path):
+def test_a_killed_write_leaves_the_old_or_the_new_file(tmp_path):
     file = tmp_path / "x.json"
     file.write_text("old")
     for _ in killed_at_each_operation(lambda: write_whole(file, "new")):
@@ -109,7 +94,7 @@ def test_a_file_is_old_or_new_and_the_next_write_clears_up(tmp_path):
     assert file.read_text() == "new"
 
 
-def test_what_a_running_process_is_writing_is_never_cleared_away(tmp_path):
+def test_temporary_files_of_running_processes_are_not_deleted(tmp_path):
     with whole_folder(tmp_path / "a") as first:
         (first / "x").write_text("first")
         with whole_folder(tmp_path / "a", replace=True) as second:
@@ -120,7 +105,7 @@ def test_what_a_running_process_is_writing_is_never_cleared_away(tmp_path):
     assert (tmp_path / "a" / "x").read_text() == "first"
 
 
-def test_hidden_files_of_the_user_are_no_leftovers(tmp_path):
+def test_hidden_files_of_the_user_are_not_deleted(tmp_path):
     mine = [tmp_path / name for name in (".x.settings", ".x.notes.tmp", ".x.tmp", ".xy.abcdefgh.tmp", "x.abcdefgh.tmp")]
     for path in mine:
         path.write_text("mine")
@@ -128,17 +113,7 @@ def test_hidden_files_of_the_user_are_no_leftovers(tmp_path):
     assert all(path.read_text() == "mine" for path in mine)
 
 
-@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP])
-def test_a_file_system_that_cannot_sync_costs_no_result(tmp_path, monkeypatch, number):
-    def refuse(_handle):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "fsync", refuse)
-    copy_whole(package(tmp_path / "runs", "x"), tmp_path / "out")
-    assert damage(tmp_path / "out") is None
-
-
-def test_an_export_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+def test_an_export_is_synced_before_it_gets_its_name(tmp_path, monkeypatch):
     source, place = package(tmp_path / "runs", "x"), tmp_path / "out" / "ck"
     synced, before = [], []
     monkeypatch.setattr(files, "_sync", lambda path: synced.append((path.name, place.exists())))

@@ -1,4 +1,4 @@
-"""Locks: one process at a time, waiting that says so, and marks on what is used that end with their process."""
+"""Locks exclude other processes, waiting is reported, and marks of use end with their process."""
 
 import fcntl
 import os
@@ -36,7 +36,7 @@ USING = pytest.mark.parametrize("holder", ["in_use(Path(os.environ['PLACE']).par
 
 
 @HOLDING
-def test_waiting_says_for_what_and_for_which_process(holder, tmp_path, monkeypatch, capsys):
+def test_waiting_names_the_entry_and_the_process_that_holds_it(holder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(locks, "FIRST", 0.05)
     monkeypatch.setattr(locks, "AGAIN", 0.05)
     said = []
@@ -54,24 +54,7 @@ def test_waiting_says_for_what_and_for_which_process(holder, tmp_path, monkeypat
 
 
 @HOLDING
-def test_waiting_ends_at_once_with_an_interrupt(holder, tmp_path, monkeypatch):
-    monkeypatch.setattr(locks, "FIRST", 0.05)
-
-    def interrupt(*_text, **_stream):
-        signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(locks, "print", interrupt, raising=False)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in a job in the background it is ignored
-    try:
-        with pytest.raises(KeyboardInterrupt), held(tmp_path / "x", "y"):
-            pytest.fail("the lock is another's")
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert holder.poll() is None
-
-
-@HOLDING
-def test_a_lock_that_is_taken_is_not_waited_for_when_not_wanted(holder, tmp_path):
+def test_held_now_does_not_wait(holder, tmp_path):
     with held_now(tmp_path / "x") as got:
         assert not got
     holder.kill()
@@ -80,8 +63,8 @@ def test_a_lock_that_is_taken_is_not_waited_for_when_not_wanted(holder, tmp_path
         assert got
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"process 1\x1b[31m", b"years of work"])
-def test_a_lock_file_that_says_nothing_sensible_is_another_process(tmp_path, monkeypatch, content):
+@pytest.mark.parametrize("content", [b"", b"\xff", b"process 1\x1b[31m"])
+def test_a_lock_file_with_foreign_content_names_no_process(tmp_path, monkeypatch, content):
     (tmp_path / "x").write_bytes(content)
     said = []
     with (tmp_path / "x").open("rb") as file:
@@ -99,7 +82,7 @@ def test_a_lock_file_that_says_nothing_sensible_is_another_process(tmp_path, mon
 
 
 @USING
-def test_what_a_process_uses_is_unused_once_it_is_killed(holder, tmp_path):
+def test_a_folder_is_in_use_until_the_process_that_uses_it_ends(holder, tmp_path):
     with unused(tmp_path) as free:
         assert not free
     with in_use(tmp_path) as there:  # several may use it
@@ -110,7 +93,7 @@ def test_what_a_process_uses_is_unused_once_it_is_killed(holder, tmp_path):
         assert free
 
 
-def test_what_is_gone_is_neither_used_nor_unused(tmp_path):
+def test_a_missing_folder_is_neither_in_use_nor_unused(tmp_path):
     with in_use(tmp_path / "none") as there, unused(tmp_path / "none") as free:
         assert not there
         assert not free

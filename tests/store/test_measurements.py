@@ -1,4 +1,4 @@
-"""Measurements kept by `measure --save`: namesakes stay apart, leftovers are none, and every byte is checked."""
+"""Measurements saved by `measure --save`: one folder per model and checkpoint, every byte checked."""
 
 import shutil
 from dataclasses import replace
@@ -17,7 +17,7 @@ def of_model(model: str, accuracy: float = 1.0):
     return replace(kept, subject=Subject(model, "rte"))
 
 
-def test_two_models_of_one_last_name_do_not_replace_each_other(tmp_path, monkeypatch):
+def test_models_with_the_same_last_name_are_saved_separately(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("expA", "expB"):
         (tmp_path / name / "model").mkdir(parents=True)
@@ -26,7 +26,7 @@ def test_two_models_of_one_last_name_do_not_replace_each_other(tmp_path, monkeyp
     assert len(places) == len(Shelf.read(tmp_path / "kept").kept) == 4
 
 
-def test_measuring_the_same_model_again_replaces_what_was_kept(tmp_path, monkeypatch):
+def test_measuring_a_model_again_replaces_its_saved_measurement(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "expA" / "model").mkdir(parents=True)
     for accuracy, name in enumerate(("expA/model", "./expA/model/", str(tmp_path / "expA" / "model"))):
@@ -35,7 +35,7 @@ def test_measuring_the_same_model_again_replaces_what_was_kept(tmp_path, monkeyp
     assert kept.values["accuracy"] == 2.0
 
 
-def test_measurements_of_two_checkpoints_are_kept_apart_and_not_judged_as_one(tmp_path):
+def test_two_checkpoints_of_one_subject_are_saved_separately_and_refused_together(tmp_path):
     places = [keep(of_model("m"), tmp_path / "kept", tmp_path / name) for name in ("one", "two")]
     with pytest.raises(UserError) as refused:
         Shelf.read(tmp_path / "kept")
@@ -43,8 +43,7 @@ def test_measurements_of_two_checkpoints_are_kept_apart_and_not_judged_as_one(tm
     assert str(refused.value).endswith("are both scores of m-rte-pretrained-s1: move one of them to another folder")
 
 
-def test_a_part_of_a_grid_is_read_alone(tmp_path):
-    """What another grid left in the same folder is not judged along."""
+def test_part_selects_tasks_initialisations_and_seeds(tmp_path):
     grid = [("rte", "pretrained", 1), ("rte", "pretrained", 2), ("rte", "random", 1), ("mrpc", "pretrained", 1)]
     for task, initialisation, seed in grid:
         keep(replace(of_model("m"), subject=Subject("m", task, initialisation, seed)), tmp_path)
@@ -59,7 +58,7 @@ def test_a_part_of_a_grid_is_read_alone(tmp_path):
     assert part([], ["random"], None) == {grid[2]}
 
 
-def test_what_earlier_versions_kept_is_refused_and_replaced_by_measuring_again(tmp_path):
+def test_a_measurement_without_manifest_is_refused_until_it_is_measured_again(tmp_path):
     place = keep(of_model("m"), tmp_path / "kept")
     (place / "manifest.json").unlink()
     with pytest.raises(UserError, match=r"has no manifest\.json to check it by.*: measure it again"):
@@ -68,7 +67,7 @@ def test_what_earlier_versions_kept_is_refused_and_replaced_by_measuring_again(t
     assert len(Shelf.read(tmp_path / "kept").kept) == 1
 
 
-def test_what_a_killed_run_left_behind_is_not_judged(tmp_path):
+def test_leftovers_of_killed_runs_are_not_read(tmp_path):
     whole = keep(of_model("m", accuracy=1.0), tmp_path / "kept")
     hidden = tmp_path / "kept" / f".{whole.name}.abcdefgh.tmp"
     hidden.mkdir()
@@ -79,7 +78,7 @@ def test_what_a_killed_run_left_behind_is_not_judged(tmp_path):
 
 
 @pytest.mark.parametrize("file", [VALUES, SAMPLES, "manifest.json"])
-def test_every_changed_byte_of_what_was_kept_is_noticed(tmp_path, file):
+def test_any_changed_byte_of_a_saved_measurement_is_noticed(tmp_path, file):
     place = keep(scored(np.arange(50) % 2, np.ones(50, dtype=int)), tmp_path)
     content = (place / file).read_bytes()
     for at in range(0, len(content), 1 + len(content) // 100):
