@@ -1,7 +1,4 @@
-"""The commands of the machine formats: `schema` prints theirs, `changes` compares two files of verdicts.
-
-`gallery` makes one page of all that is on record.
-"""
+"""The commands of the machine formats: `schema` prints theirs, `changes` compares two files of verdicts."""
 
 import argparse
 import json
@@ -19,13 +16,6 @@ def add_parsers(commands) -> None:
     parser.add_argument("new", type=path, metavar="NEW.json", help="verdicts of the later run")
     parser.add_argument("--markdown", type=path, metavar="FILE", help="write it to this file too, as a comment")
     parser.set_defaults(run=changes)
-
-    showing = commands.add_parser("gallery", help="make one page of claims by models, from all evidence and pins")
-    showing.add_argument(
-        "verdicts", type=path, nargs="*", metavar="VERDICTS.json", help="further verdicts, from report --json"
-    )
-    showing.add_argument("--output", type=path, default="gallery.html", metavar="FILE", help="default: gallery.html")
-    showing.set_defaults(run=gallery)
 
 
 def schema(options: argparse.Namespace) -> None:
@@ -45,14 +35,3 @@ def changes(options: argparse.Namespace) -> None:
         print(line)
     if options.markdown:
         write_whole(options.markdown, report.as_markdown(found))
-
-
-def gallery(options: argparse.Namespace) -> None:
-    """Write the page of claims by models."""
-    from bertsecrets.report.gallery import page
-    from bertsecrets.settings import load_settings, project_path
-    from bertsecrets.store.files import write_whole
-
-    made = page(project_path("expected"), options.verdicts, confidence=load_settings().judge.confidence)
-    write_whole(options.output, made)
-    print(f"gallery: {options.output.resolve()}")

@@ -5,20 +5,22 @@ A page says where one goes: `<!-- table: measures -->`, `<!-- table: claims A --
 
 import argparse
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from bertsecrets.claims.band import format_number
+from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need
 from bertsecrets.claims.schema import Claim, cases, load_claims
 from bertsecrets.cli.main import build_parser
-from bertsecrets.formats import VerdictData
+from bertsecrets.formats import ReadingData, VerdictData
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.options import PARSING
-from bertsecrets.report.gallery import Cell, Grid
-from bertsecrets.settings import load_settings, project_path
+from bertsecrets.report.changes import read_verdicts_file
+from bertsecrets.report.tables import table
+from bertsecrets.settings import project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 PLACE = re.compile(r"^<!-- table: (\w+)((?: [\w-]+)*) -->$", re.M)
@@ -122,39 +124,57 @@ def options() -> str:
 
 
 def models(task: str) -> str:
-    """Return a row for every claim on a task that is on record, with a column for every model that was judged."""
-    grid = Grid.of(project_path("expected"), confidence=load_settings().judge.confidence)
-    judged = {run.model for run in grid.runs}
-    columns = [place for place, model in enumerate(grid.cells) if model in judged]
+    """Return a row for every claim on a task with a verdict on record, and a column for every model."""
+    known = _on_record()
     rows = [
-        (case.claim.name, *(_cell(cells[place]) for place in columns))
-        for case, cells in grid.rows
-        if case.task == task and any(cells[place] for place in columns)
+        (case.claim.name, *(_verdict(verdicts.get(str(case))) for verdicts in known.values()))
+        for case in cases()
+        if case.task == task and any(str(case) in verdicts for verdicts in known.values())
     ]
-    return _table(("claim", *(list(grid.cells)[place] for place in columns)), rows)
+    return _table(("claim", *known), rows)
 
 
 def observed(model: str, family: str) -> str:
-    """Return a row for every claim of a family on which a model's verdict is on record, with a column for every task.
+    """Return a row for every claim of a family with a verdict on record of a model, and a column for every task.
 
     Raises:
         KeyError: nothing is on record of the model.
     """
-    cells = Grid.of(project_path("expected"), confidence=load_settings().judge.confidence).cells[model]
-    known = [case for case in cases() if case.claim.family == family and str(case) in cells]
+    verdicts = _on_record()[model]
+    known = [case for case in cases() if case.claim.family == family and str(case) in verdicts]
     columns = [name for name in (ALL_TASKS, *TASKS) if any(case.task == name for case in known)]
     rows: dict[str, list[str]] = {}
     for case in known:
         row = rows.setdefault(case.claim.name, [case.claim.name, case.unit, *("" for _ in columns)])
-        row[2 + columns.index(case.task)] = _cell(cells[str(case)])
+        row[2 + columns.index(case.task)] = _verdict(verdicts[str(case)])
     return _table(("claim", "unit", *(TASKS[name].title if name in TASKS else "" for name in columns)), rows.values())
 
 
-def _cell(cell: Cell | None) -> str:
-    if cell is None:
+def _on_record() -> dict[str, dict[str, VerdictData]]:
+    """Return the verdicts in `expected/evidence` by model and case, the newest on each case."""
+    known: dict[str, dict[str, VerdictData]] = {}
+    runs = map(read_verdicts_file, sorted(project_path("expected").glob("evidence/verdicts-*.json")))
+    for run in sorted(runs, key=lambda run: run.made):
+        known.setdefault(run.model, {}).update({verdict.id: verdict for verdict in run.verdicts})
+    return known
+
+
+def _verdict(verdict: VerdictData | None) -> str:
+    if verdict is None:
         return "-"
-    seeds = f"{cell.seeds} seed{'s' if cell.seeds != 1 else ''}" if cell.seeds else ""
-    return "; ".join(filter(None, (cell.outcome, " / ".join(cell.observed), seeds)))
+    seeds = f"{len(verdict.seeds)} seed{'' if len(verdict.seeds) == 1 else 's'}" if verdict.seeds else ""
+    values = [f"{name} {_value(reading)}" for name, reading in verdict.readings.items()]
+    if not values and verdict.observed is not None:
+        values = [_value(verdict)]
+    return "; ".join(filter(None, (verdict.verdict, " / ".join(values), seeds)))
+
+
+def _value(verdict: VerdictData | ReadingData) -> str:
+    shown = format_number(verdict.observed)
+    if verdict.interval is None:
+        return shown
+    low, high = verdict.interval
+    return f"{shown} {format_interval((-math.inf if low is None else low, math.inf if high is None else high))}"
 
 
 def fields() -> str:
@@ -191,8 +211,7 @@ def _rest(of: object) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(header, rows, "markdown")
 
 
 TABLES: dict[str, Callable[..., str]] = {
