@@ -16,6 +16,7 @@ INITIALISATIONS: tuple[str, ...] = get_args(Initialisation)
 Precision = Literal["auto", "float32", "bfloat16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 AUTO = "auto"  # instead of a number of seeds: as many as it takes to decide
+ALL_TASKS = "all"  # the task name of what is about no single task
 SEEDS = 2**32  # seeds are below this number; numpy accepts no larger ones
 Span = tuple[int, int]  # characters of a text: start and end, the end excluded, as in a slice
 
@@ -77,6 +78,38 @@ class Provenance:
         """The limits that leave rows out, by name."""
         given = {"limit": self.limit, "train_limit": self.train_limit}
         return {name: rows for name, rows in given.items() if rows}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request for a measurement of a subject or, with `measure=None`, for the subject's checkpoint.
+
+    Requests for the same result are equal: `measures.registry.request` drops default options and what cannot change the
+    result. `options` are sorted pairs of name and value.
+    """
+
+    measure: str | None
+    subject: Subject
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def on_task(self) -> bool:
+        """Whether it makes or reads a checkpoint of a task."""
+        return self.subject.task != ALL_TASKS
+
+    @property
+    def training(self) -> "Request | None":
+        """The request for the checkpoint that is measured; None if none is."""
+        return Request(None, self.subject) if self.measure is not None and self.on_task else None
+
+    def __str__(self) -> str:
+        if self.measure is None:
+            what = "make" if self.subject.initialisation == "untrained" else "train"
+        else:
+            what = " ".join([f"measure {self.measure}", *(f"{name}={value}" for name, value in self.options)])
+        if not self.on_task:
+            return what
+        return f"{what} {self.subject.task} {self.subject.initialisation} seed {self.subject.seed}"
 
 
 @dataclass(frozen=True)

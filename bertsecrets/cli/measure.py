@@ -140,14 +140,13 @@ def _announce(session: "Session", subject: "Subject", wanted: Sequence[tuple["Me
         UserError: it is not free.
     """
     from bertsecrets.cli.notices import tell
-    from bertsecrets.jobs.disk import announce_steps
-    from bertsecrets.jobs.plan import Job, Step
+    from bertsecrets.jobs.disk import announce_plan
+    from bertsecrets.measures.registry import request
+    from bertsecrets.types import Request
 
     here = [(one, more) for one, more in wanted if one.on_task and one.missing(session.resources, subject.task) is None]
-    jobs = [Job.of(one.name, subject, more) for one, more in here]
-    announce_steps(
-        session, [*(Step(Job(subject)) for _ in jobs[:1]), *(Step(job, job.training) for job in jobs)], tell=tell
-    )
+    requests = [request(one.name, subject, more) for one, more in here]
+    announce_plan(session, dict.fromkeys([Request(None, subject), *requests] if requests else []), tell=tell)
 
 
 def _run_all(measures: Sequence[tuple["Measure", dict[str, Any]]], run: Callable[["Measure", dict[str, Any]], None]):

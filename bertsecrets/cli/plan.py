@@ -2,10 +2,9 @@
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bertsecrets.cli.judged import add_examples, judged_by
 from bertsecrets.cli.notices import tell
@@ -13,12 +12,13 @@ from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
 from bertsecrets.cli.report import add_selection, asked_for, open_session, selected
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions
-from bertsecrets.store.keep import KEEPS, Keep
+from bertsecrets.progress import in_bytes, in_time
 
 if TYPE_CHECKING:
     from bertsecrets.claims.plan import Bench
     from bertsecrets.claims.schema import Case
-    from bertsecrets.jobs.disk import Disk
+    from bertsecrets.jobs.estimates import Estimate
+    from bertsecrets.session import Session
 
 
 def add_parsers(commands) -> None:
@@ -64,101 +64,113 @@ def plan(options: argparse.Namespace) -> None:
     Raises:
         UserError: an unknown task or claim, or nothing to plan.
     """
-    from tabulate import tabulate
-
     from bertsecrets.claims.plan import missing
-    from bertsecrets.jobs import table
     from bertsecrets.jobs.budget import within
-    from bertsecrets.jobs.disk import disk
     from bertsecrets.jobs.estimates import estimate
-    from bertsecrets.jobs.plan import WithAllData, steps_of
+    from bertsecrets.jobs.plan import PlanningSession, plan_for
     from bertsecrets.jobs.prepare import with_share
-    from bertsecrets.jobs.scripts import shell_script, slurm_script
-    from bertsecrets.session import Session
-    from bertsecrets.store.files import guarded_writes
 
     chosen, _ = selected(options)
     given = with_share(RunOptions.of(options), options.jobs)
-    if options.shell or options.slurm:  # whose commands know one job each, so that none may drop what others read
+    if options.shell or options.slurm:  # their commands know one job each, so none may drop what others read
         given = replace(given, keep_checkpoints="full")
-    session = Session(given)
-    bench = WithAllData(session)
-    problems = [(case, missing(bench, case)) for case in chosen if session.speaks_of(case)]
+    session = PlanningSession(given)
+    problems = [(case, missing(session, case)) for case in chosen if session.speaks_of(case)]
     possible = [case for case, problem in problems if problem is None]
     if not possible:
         reason = next((problem for _, problem in problems), "no implemented claim matches --task and --claim")
         raise UserError(f"nothing to plan for {session.model}: {reason}")
-    estimates = estimate(session, steps_of(bench, possible, session.model, session.seeds))
+    estimates = estimate(session, plan_for(session, possible, session.model, session.seeds))
     if session.adds_seeds:
         estimates = within(estimates, session.budget, options.jobs)
-    seeds = {one.step.job.subject.seed for one in estimates} if session.adds_seeds else session.seeds
     if options.shell or options.slurm:
-        with guarded_writes(given.store_folder):
-            given.store_folder.mkdir(parents=True, exist_ok=True)  # its scripts end where they do not see it
-        gpu = session.resources.device.type == "cuda"
-        print(slurm_script(estimates, given, gpu=gpu) if options.slurm else shell_script(estimates, given), end="")
+        _print_script(session, estimates, slurm=options.slurm)
         return
-    states = {one.step.job: one.state for one in estimates}
-    needed = disk(session, [one.step for one in estimates], options.jobs, states)
-    rows = session.resources.rows
-    absent = sorted(name for name in {case.task for case in possible} if rows.missing(name))
     reasons = dict.fromkeys(problem for _, problem in problems if problem)
     skipped = {reason: [str(case) for case, problem in problems if problem == reason] for reason in reasons}
-    facts = {
+    rows = session.resources.rows
+    absent = sorted(name for name in {case.task for case in possible} if rows.missing(name))
+    _print_plan(session, estimates, skipped, absent, jobs=options.jobs, as_json=options.json)
+
+
+def _print_script(session: "Session", estimates: Sequence["Estimate"], *, slurm: bool) -> None:
+    from bertsecrets.jobs.scripts import shell_script, slurm_script
+    from bertsecrets.store.files import guarded_writes
+
+    options, gpu = session.options, session.resources.device.type == "cuda"
+    with guarded_writes(options.store_folder):
+        options.store_folder.mkdir(parents=True, exist_ok=True)  # the script ends on machines that do not see it
+    print(slurm_script(estimates, options, gpu=gpu) if slurm else shell_script(estimates, options), end="")
+
+
+def _print_plan(
+    session: "Session",
+    estimates: Sequence["Estimate"],
+    skipped: Mapping[str, Sequence[str]],
+    absent: Sequence[str],
+    *,
+    jobs: int,
+    as_json: bool,
+) -> None:
+    """Print a plan as a table with its totals, or as JSON.
+
+    Args:
+        skipped: the cases that are left out, by the reason.
+        absent: tasks without data here.
+        jobs: at a time.
+    """
+    from bertsecrets.jobs import table
+    from bertsecrets.jobs.disk import disk
+    from bertsecrets.provenance import device_name
+    from bertsecrets.report import tables
+
+    planned = {one.request: one.leader for one in estimates}
+    needed = disk(session, planned, jobs, {one.request: one.state for one in estimates})
+    seeds = {one.request.subject.seed for one in estimates} if session.adds_seeds else session.seeds
+    facts: dict[str, Any] = {
         "model": session.model,
         "seeds": sorted(seeds),
         "budget_seconds": session.budget if session.adds_seeds else None,
         "store": str(session.store.root.resolve()),
-        "device": _device(session),
-        "jobs_at_a_time": options.jobs,
+        "device": device_name(session.resources.device),
+        "jobs_at_a_time": jobs,
         "without_data": absent,
         "skipped": skipped,
         "totals": table.totals(estimates),
         "disk": needed.as_json() if needed else None,
     }
-    if options.json:
-        print(json.dumps({**facts, "jobs": table.as_json(estimates, given)}, indent=1))
+    if as_json:
+        print(json.dumps({**facts, "jobs": table.as_json(estimates, session.options)}, indent=1))
         return
     for reason, names in skipped.items():
-        print(f"{len(names)} claims left out ({', '.join(names)}): {reason}")
+        print(f"{len(names)} claims skipped ({', '.join(names)}): {reason}")
     if absent:
-        print(f"without data here, planned by the official numbers of rows: {', '.join(absent)}")
-    print(tabulate(table.rows(estimates), table.COLUMNS, disable_numparse=True))
-    print(_in_words(facts))
+        print(f"no data here, planned with the official numbers of rows: {', '.join(absent)}")
+    print(tables.table(table.COLUMNS, table.rows(estimates)))
+    print(_totals_line(facts))
+    if facts["totals"]["seconds"] is None:
+        print("unknown times: this store has no record of such a job yet; the first run records one")
     if needed and needed.trainings:
-        print(_disk_in_words(needed, given.keep, session.store.root))
+        problem = needed.problem(session.options.keep, session.store.root)
+        by_keep = (
+            f"disk: {in_bytes(needed.taken('full'))}, or {in_bytes(needed.taken('none'))} with --keep-checkpoints none"
+        )
+        print(f"{by_keep}; {problem or f'{in_bytes(needed.free)} free'}")
 
 
-def _device(session) -> str:
-    from bertsecrets.provenance import device_name
-
-    return device_name(session.resources.device)
-
-
-def _in_words(facts: dict) -> str:
-    from bertsecrets.jobs.table import in_size, in_time
+def _totals_line(facts: Mapping[str, Any]) -> str:
+    from bertsecrets.jobs.table import size_or_unknown
 
     totals, at_once = facts["totals"], facts["jobs_at_a_time"]
     seconds, budget = totals["seconds"], facts["budget_seconds"]
-    added = f"; {in_time(budget)} afford {len(facts['seeds'])} of at most 5 seeds if all are needed" if budget else ""
-    elapsed = f", about {in_time(seconds / at_once)} with --jobs {at_once}" if seconds and at_once > 1 else ""
+    seeds = f"; {in_time(budget)} are enough for {len(facts['seeds'])} of at most 5 seeds" if budget and seconds else ""
+    parallel = f", about {in_time(seconds / at_once)} with --jobs {at_once}" if seconds and at_once > 1 else ""
     return (
         f"{totals['jobs']} jobs, {totals['trainings']} of them trainings, on {facts['device']}: "
         f"{totals['stored']} stored, {totals['to_do']} to do, {totals['not_yet']} not yet known; "
-        f"{in_time(seconds)} one after another{elapsed}, "
-        f"{in_size(totals['memory_bytes'])} of memory for the largest, {in_size(totals['disk_bytes'])} of disk{added}"
+        f"time {in_time(seconds)}{parallel}, memory of the largest job {size_or_unknown(totals['memory_bytes'])}, "
+        f"disk {size_or_unknown(totals['disk_bytes'])}{seeds}"
     )
-
-
-def _disk_in_words(needed: "Disk", keep: Keep, store: Path) -> str:
-    """Return the disk that a plan takes and keeps, by what is kept of checkpoints."""
-    from bertsecrets.progress import in_bytes
-
-    kept = [f"{in_bytes(needed.kept(one))} with {one}" for one in reversed(KEEPS)]
-    meanwhile = [f" ({in_bytes(needed.taken(one))} meanwhile)" if one != "full" else "" for one in reversed(KEEPS)]
-    by_keep = [text + more for text, more in zip(kept, meanwhile, strict=True)]
-    problem = needed.problem(keep, store)
-    return f"disk by --keep-checkpoints: {', '.join(by_keep)}; " + (problem or f"{in_bytes(needed.free)} free")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,9 +7,9 @@ from bertsecrets.claims.looks import judge_in_looks
 from bertsecrets.claims.plan import Bench, measure_case
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case
-from bertsecrets.jobs.estimates import Estimate, estimate
-from bertsecrets.jobs.plan import steps_of
-from bertsecrets.jobs.table import in_time, total_seconds
+from bertsecrets.jobs.estimates import Estimate, estimate, total_seconds
+from bertsecrets.jobs.plan import plan_for
+from bertsecrets.progress import in_time
 from bertsecrets.session import Session
 
 
@@ -39,18 +39,21 @@ class Budget:
         return float("inf") if self.session.budget is None else self.session.budget - (time.monotonic() - self.began)
 
     def affords(self, cases: Sequence[Case], seed: int) -> bool:
-        """Return whether everything that some cases need on a further seed can be made in the time that is left."""
+        """Return whether everything that some cases need on a further seed can be made in the time that is left.
+
+        First seeds of a kind of job that is not on record yet count as nothing.
+        """
         if self.session.budget is None:
             return True
         model = self.session.model
-        steps = [*steps_of(self.session, self.first, model, [1]), *steps_of(self.session, cases, model, [seed])]
-        needed = total_seconds(estimate(self.session, list({step.job: step for step in steps}.values())))
+        plan = plan_for(self.session, self.first, model, [1]) | plan_for(self.session, cases, model, [seed])
+        needed = sum(one.seconds or 0 for one in estimate(self.session, plan))
         left = self.left
-        if needed is not None and (needed == 0 or needed / self.at_once <= left):  # what is stored costs nothing
+        if needed == 0 or needed / self.at_once <= left:  # what is stored costs nothing
             return True
         names = ", ".join(map(str, cases[:3])) + (f" and {len(cases) - 3} more" if len(cases) > 3 else "")
-        takes = "an unknown time" if needed is None else f"about {in_time(needed / self.at_once)}"
-        self.tell(f"no seed {seed} for {names}: it would take {takes}, and {in_time(max(0.0, left))} are left")
+        takes = in_time(needed / self.at_once)
+        self.tell(f"not adding seed {seed} for {names}: it needs about {takes}, {in_time(max(0.0, left))} are left")
         return False
 
 
@@ -74,12 +77,12 @@ def measure_while_open(bench: Bench, case: Case, budget: Budget) -> list[dict[st
 
 def within(estimates: Sequence[Estimate], budget: float | None, at_once: int) -> list[Estimate]:
     """Return the estimates of the first seeds of a plan, as many as a budget affords if no claim is decided early."""
-    seeds = sorted({one.step.job.subject.seed for one in estimates})
+    seeds = sorted({one.request.subject.seed for one in estimates})
     chosen = list(estimates)
     while len(seeds) > 1 and budget is not None:
         needed = total_seconds(chosen)
         if needed is not None and needed / at_once <= budget:
             break
         seeds.pop()
-        chosen = [one for one in estimates if one.step.job.subject.seed in seeds]
+        chosen = [one for one in estimates if one.request.subject.seed in seeds]
     return chosen

@@ -7,21 +7,23 @@ import socket
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import RunError, UserError, first_line
 from bertsecrets.extras import from_extra
-from bertsecrets.jobs.plan import Job, Outcome, Prepared, Step
+from bertsecrets.jobs.estimates import Costs
+from bertsecrets.jobs.plan import Outcome, Plan, Prepared, left_of, waits_for
 from bertsecrets.jobs.pool import Tell, progress
 from bertsecrets.jobs.prepare import planned
+from bertsecrets.jobs.scripts import with_absolute_paths
 from bertsecrets.jobs.worker import Doing
 from bertsecrets.options import RunOptions
 from bertsecrets.provenance import best_device, device_name
 from bertsecrets.session import Session
 from bertsecrets.store.files import guarded_writes
+from bertsecrets.types import Request
 
 RETRIES = 3  # of a job whose machine or process is lost
 ANSWER = 10.0  # seconds in which a cluster must answer
@@ -58,55 +60,51 @@ def prepare_on_ray(
     Raises:
         UserError: the cluster does not answer, does not see the store, or its machines give other results.
     """
-    steps, estimator = planned(session, cases, seeds)
-    states = estimator.states(steps)
-    left = [step for step in steps if states[step.job] != "stored"]
+    left = left_of(session, planned(session, cases, seeds))
     if not left:
         return Prepared(session)
     on_gpu = session.resources.device.type == "cuda"
     share = {"num_cpus": session.options.threads or 1, "num_gpus": float(on_gpu) if gpus is None else gpus}
-    options = _for_elsewhere(session.options)
+    options, costs = with_absolute_paths(session.options), Costs(session)
     with _cluster(address) as ray, _marker(session.store.root) as marker:
         nodes = _check_nodes(ray, options, marker, share, device_name(session.resources.device))
         tell(f"{len(left)} jobs to do on {nodes} machines, each with --threads {share['num_cpus']}")
-        memory = {step.job: estimator.sizes(step.job)[0] for step in left}
+        memory = {one: costs.memory(one) or 0 for one in left}
         return Prepared(session, _outcomes(ray, left, options, marker, share, memory, tell))
 
 
 def _outcomes(
     ray: Any,
-    steps: Sequence[Step],
+    plan: Plan,
     options: RunOptions,
     marker: Path,
     share: dict[str, float],
-    memory: dict[Job, int | None],
+    memory: dict[Request, int],
     tell: Tell,
-) -> dict[Job, Outcome]:
-    """Hand all jobs to Ray, which knows what waits for what, and return what became of each."""
+) -> dict[Request, Outcome]:
+    """Hand all jobs to Ray with what each waits for, and return the outcomes."""
     task = ray.remote(max_retries=RETRIES)(_work)
     largest = max(node["Resources"].get("memory", 0) for node in ray.nodes() if node["Alive"])
-    refs: dict[Job, Any] = {}
-    for step in steps:
-        before = [refs[job] for job in step.waits_for if job in refs]
-        needed = min(memory[step.job] or 0, largest)
-        refs[step.job] = task.options(name=str(step.job), memory=needed or None, **share).remote(
-            step.job, options, str(marker), *before
-        )
-    job_of = {ref: job for job, ref in refs.items()}
-    outcomes: dict[Job, Outcome] = {}
+    refs: dict[Request, Any] = {}
+    for request in plan:  # what others wait for comes first
+        before = [refs[other] for other in waits_for(plan, request)]
+        given = share | {"memory": min(memory[request], largest) or None}
+        refs[request] = task.options(name=str(request), **given).remote(request, options, str(marker), *before)
+    request_of = {ref: request for request, ref in refs.items()}
+    outcomes: dict[Request, Outcome] = {}
     waiting = list(refs.values())
     try:
         while waiting:
             ready, waiting = ray.wait(waiting, timeout=1.0)
             for ref in ready:
-                job = job_of[ref]
+                request = request_of[ref]
                 try:
-                    outcomes[job] = ray.get(ref)
-                except ray.exceptions.RayError as error:  # lost more often than it is tried again
-                    outcomes[job] = Outcome(
-                        job, error=UserError(f"{job}: lost on the Ray cluster: {first_line(error)}")
-                    )
-                tell(progress(len(outcomes), len(steps), outcomes[job]))
+                    outcome = ray.get(ref)
+                except ray.exceptions.RayError as error:  # lost more often than it is retried
+                    lost = UserError(f"{request}: lost on the Ray cluster: {first_line(error)}")
+                    outcome = Outcome(request, error=lost)
+                outcomes[request] = outcome
+                tell(progress(len(outcomes), len(plan), outcome))
     finally:
         for ref in waiting:
             with suppress(Exception):
@@ -116,12 +114,12 @@ def _outcomes(
     return outcomes
 
 
-def _work(job: Job, options: RunOptions, marker: str, *before: Outcome) -> Outcome:
-    """Do a job on some machine of the cluster, unless the training before it has failed."""
-    failed = next((one.error for one in before if one.job.measure is None and one.error is not None), None)
+def _work(request: Request, options: RunOptions, marker: str, *before: Outcome) -> Outcome:
+    """Do a job on some machine of the cluster, unless its training has failed."""
+    failed = next((one.error for one in before if one.request.measure is None and one.error is not None), None)
     if failed is None and not Path(marker).exists():
         failed = RunError(_unseen(Path(marker).parent))
-    return Outcome(job, error=failed) if failed is not None else _doing(options).of(job)
+    return Outcome(request, error=failed) if failed is not None else _doing(options).of(request)
 
 
 @functools.cache
@@ -185,22 +183,17 @@ def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, f
         UserError: one does not, or none has the processors and GPUs that a job takes.
     """
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    asked = {"CPU": share["num_cpus"], "GPU": share["num_gpus"]}
     alive = [node for node in ray.nodes() if node["Alive"]]
-    large = [
-        node
-        for node in alive
-        if node["Resources"].get("CPU", 0) >= share["num_cpus"] and node["Resources"].get("GPU", 0) >= share["num_gpus"]
-    ]
+    large = [node for node in alive if all(node["Resources"].get(name, 0) >= least for name, least in asked.items())]
     if not large:
         wanted = f"{share['num_cpus']} processors" + (f" and {share['num_gpus']:g} GPUs" if share["num_gpus"] else "")
         raise UserError(f"no machine of the Ray cluster has {wanted} for a job: give a lower --threads or --gpus")
     look = ray.remote(_look)
     seen = [
-        look.options(
-            num_cpus=share["num_cpus"],
-            num_gpus=share["num_gpus"],
-            scheduling_strategy=strategy(node_id=node["NodeID"], soft=False),
-        ).remote(str(marker), options)
+        look.options(**share, scheduling_strategy=strategy(node_id=node["NodeID"], soft=False)).remote(
+            str(marker), options
+        )
         for node in large
     ]
     for name, ref in zip((node["NodeManagerHostname"] for node in large), seen, strict=True):
@@ -229,10 +222,7 @@ def _look(marker: str, options: RunOptions) -> tuple[bool, str]:
 
 def _unseen(store: Path, name: str | None = None) -> str:
     machine = name or socket.gethostname()
-    return (
-        f"machine {machine} of the Ray cluster does not see the store {store}: "
-        "name a folder that all machines share, with --store"
-    )
+    return f"machine {machine} of the Ray cluster does not see the store {store}: name a shared folder with --store"
 
 
 @contextmanager
@@ -246,19 +236,3 @@ def _marker(root: Path) -> Iterator[Path]:
         yield marker
     finally:
         marker.unlink(missing_ok=True)
-
-
-def _for_elsewhere(options: RunOptions) -> RunOptions:
-    """Return the same options with whole paths, since jobs run in other folders."""
-
-    def whole(path: Any) -> str:
-        return os.path.abspath(path)
-
-    return replace(
-        options,
-        store=whole(options.store_folder),
-        glue=tuple(whole(folder) for folder in options.glue_folders) or None,
-        frames=whole(options.frames_path) if options.frames_path else None,
-        model=whole(options.model) if options.model and os.path.isdir(options.model) else options.model,
-        spacy=whole(options.spacy) if options.spacy and os.path.isdir(options.spacy) else options.spacy,
-    )

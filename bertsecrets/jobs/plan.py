@@ -1,159 +1,195 @@
-"""Jobs: the checkpoints to train and the measurements to make that some claims need, each once, in order."""
+"""The plan of a run: the checkpoints to train and the measurements to make for some claims, each once, in order."""
 
 import itertools
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from bertsecrets.claims import plan
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import NotApplicableError, UserError
-from bertsecrets.measures.registry import get_measure
+from bertsecrets.measures.registry import get_measure, request
 from bertsecrets.session import Session
-from bertsecrets.texts.tasks import ALL_TASKS
-from bertsecrets.types import Measurement, Subject
+from bertsecrets.store.entries import entries, read_manifest
+from bertsecrets.types import Measurement, Request, Subject
+
+# Requests in the order in which they are made. The value of a measurement is another one whose forward pass yields it
+# too, and which is therefore made first; otherwise None.
+Plan = dict[Request, Request | None]
+State = Literal["stored", "to do", "not yet"]
 
 
-@dataclass(frozen=True)
-class Job:
-    """A checkpoint to train or, with `measure`, a measurement to make."""
+class PlanningSession(Session):
+    """A session that plans for other machines: data that are missing here may be present there."""
 
-    subject: Subject
-    measure: str | None = None
-    options: tuple[tuple[str, Any], ...] = ()
-
-    @classmethod
-    def of(cls, measure: str, subject: Subject, options: Mapping[str, Any]) -> "Job":
-        """Return the job that makes a measurement: the same one for requests that have the same result."""
-        own = get_measure(measure)
-        given = own.check_options(dict(options)).given()
-        if not own.on_task:
-            subject = Subject(subject.model, ALL_TASKS, "untrained", 1)
-        return cls(subject, measure, tuple(sorted(given.items())))
-
-    @property
-    def training(self) -> "Job | None":
-        """The job that makes the checkpoint which this one measures; None where there is none."""
-        if self.measure is None or not get_measure(self.measure).on_task:
-            return None
-        return Job(self.subject)
-
-    @property
-    def on_checkpoint(self) -> bool:
-        """Whether it makes or measures a checkpoint."""
-        return self.measure is None or self.training is not None
-
-    def __str__(self) -> str:
-        subject = self.subject
-        if self.measure is None:
-            what = "make" if subject.initialisation == "untrained" else "train"
-        else:
-            what = " ".join([f"measure {self.measure}", *(f"{name}={value}" for name, value in self.options)])
-        if self.measure is not None and not get_measure(self.measure).on_task:
-            return what
-        return f"{what} {subject.task} {subject.initialisation} seed {subject.seed}"
+    def missing(self, measure: str, task_name: str) -> str | None:
+        """Return what a measure needs besides data and lacks; None if nothing."""
+        return next(filter(None, (need.missing(self.resources) for need in get_measure(measure).needs)), None)
 
 
-@dataclass(frozen=True)
-class Step:
-    """A job in a plan.
-
-    `needs` is the training that must have succeeded before; `after` is a measurement that is made before and brings
-    this one along, where it can.
-    """
-
-    job: Job
-    needs: Job | None = None
-    after: Job | None = None
-
-    @property
-    def waits_for(self) -> tuple[Job, ...]:
-        """The jobs that must have ended before this one begins."""
-        return tuple(job for job in (self.needs, self.after) if job is not None)
-
-
-def steps_of(bench: plan.Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]) -> list[Step]:
-    """Return the jobs that cases need, each once: all trainings first, and each measurement after what it waits for.
+def plan_for(bench: plan.Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]) -> Plan:
+    """Return the requests that cases need: all trainings first, then the measurements by subject.
 
     Raises:
         MissingError: data or tools are missing for a measurement that cannot be left out.
     """
-    needed = [Job.of(one.measure, subject, one.options) for _, one, subject in plan.needed(bench, cases, model, seeds)]
-    measuring = list(dict.fromkeys(needed))
-    training = dict.fromkeys(job.training for job in measuring if job.training is not None)
-    steps = [Step(job) for job in training]
+    needed = plan.needed(bench, cases, model, seeds)
+    measuring = list(dict.fromkeys(request(one.measure, subject, one.options) for _, one, subject in needed))
+    planned: Plan = dict.fromkeys(training for one in measuring if (training := one.training) is not None)
     for _, of_subject in itertools.groupby(sorted(measuring, key=_subject_key), _subject_key):
-        jobs = sorted(of_subject, key=lambda job: (-_brought(job), str(job)))
-        for place, job in enumerate(jobs):
-            leader = next((other for other in jobs[:place] if _brings(other, job)), None)
-            steps.append(Step(job, job.training, leader))
-    return steps
+        ordered = sorted(of_subject, key=lambda one: (-len(_companions(one)), str(one)))
+        for place, one in enumerate(ordered):
+            planned[one] = next((leader for leader in ordered[:place] if _yields(leader, one)), None)
+    return planned
 
 
-def _subject_key(job: Job) -> tuple[str, str, int]:
-    return job.subject.task, job.subject.initialisation, job.subject.seed
+def _subject_key(one: Request) -> tuple[str, str, int]:
+    return one.subject.task, one.subject.initialisation, one.subject.seed
 
 
-def _brought(job: Job) -> int:
-    """Return how many other measures a measurement's pass feeds."""
-    return len(get_measure(job.measure or "").companions) if not job.options else 0
+def _companions(one: Request) -> tuple[str, ...]:
+    return () if one.options else get_measure(one.measure or "").companions
 
 
-def _brings(leader: Job, job: Job) -> bool:
-    return not leader.options and not job.options and job.measure in get_measure(leader.measure or "").companions
+def _yields(leader: Request, one: Request) -> bool:
+    return not one.options and one.measure in _companions(leader)
 
 
-# ---------------------------------------------------------------------- doing them
+def waits_for(planned: Plan, one: Request) -> list[Request]:
+    """Return the requests of a plan that must be done before this one: its training, and the pass that yields it."""
+    return [other for other in (one.training, planned[one]) if other is not None and other in planned]
+
+
+def by_subject(planned: Plan) -> Plan:
+    """Return the same plan with the requests of each subject together, so that its weights can be dropped early."""
+    first: dict[Subject, int] = {}
+    for one in planned:
+        first.setdefault(one.subject, len(first))
+    return dict(sorted(planned.items(), key=lambda item: first[item[0].subject]))
+
+
+# ---------------------------------------------------------------------- what the store has
+
+
+def states(session: Session, planned: Plan) -> dict[Request, State]:
+    """Return whether the store has the result of each request.
+
+    It is "not yet" known for a measurement whose checkpoint is still to be trained. A checkpoint without weights is to
+    be trained again if a measurement of the plan needs them. Without the model or the data, results count as missing.
+    """
+    held = _held(session.store.root)
+    known: dict[Request, State] = {}
+    for one in sorted(planned, key=lambda one: one.measure is not None):
+        known[one] = "to do"
+        if one.training is not None and known[one.training] != "stored":
+            known[one] = "not yet"
+        elif (one.measure, *_subject_key(one)) in held and _stored(session, one) is not None:
+            known[one] = "stored"
+    for one in planned:
+        if one.training is not None and known[one] != "stored" and not _has_weights(session, one.subject):
+            known[one.training] = "to do"
+    return known
+
+
+def left_of(session: Session, planned: Plan) -> Plan:
+    """Return the part of a plan that the store lacks."""
+    known = states(session, planned)
+    return {one: leader for one, leader in planned.items() if known[one] != "stored"}
+
+
+def _held(root: Path) -> set[tuple[str | None, str, str, int]]:
+    """Return what the store's entries are about: if none is about a request, its key need not be computed."""
+    held = set()
+    for entry in entries(root):
+        try:
+            manifest = read_manifest(entry)
+            subject = manifest["subject"]
+            held.add((manifest.get("measure"), subject["task"], subject["initialisation"], subject["seed"]))
+        except (UserError, KeyError, TypeError):  # damaged, or of an earlier version
+            continue
+    return held
+
+
+def _stored(session: Session, one: Request) -> Path | None:
+    try:
+        if one.measure is None:
+            return session.stored_checkpoint(one.subject)
+        return session.stored_measurement(one.measure, one.subject, **dict(one.options))
+    except UserError:
+        return None
+
+
+def _has_weights(session: Session, subject: Subject) -> bool:
+    folder = _stored(session, Request(None, subject))
+    try:
+        return folder is not None and session.can_measure(folder)
+    except UserError:
+        return False
+
+
+# ---------------------------------------------------------------------- doing it
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: whether it was made now, the error if it failed, the seconds that it took."""
+    """What became of a request: whether it was made now, the error if it failed, the seconds that it took."""
 
-    job: Job
+    request: Request
     made: bool = False
     error: Exception | None = None
     seconds: float = 0.0
 
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to do: the result is stored, or the model cannot have it."""
+        return self.error is None or isinstance(self.error, NotApplicableError)
 
-def perform(session: Session, job: Job) -> bool:
-    """Do a job through the session's store, and return whether it had to be made.
+
+def perform(session: Session, one: Request) -> bool:
+    """Make what is requested unless the session's store has it; return whether it was made.
 
     Raises:
         UserError: something that is needed is missing, or cannot be made.
     """
-    if job.measure is not None:
-        return not session.measurement(job.measure, job.subject, **dict(job.options)).reused
-    stored = session.stored_checkpoint(job.subject)
-    if stored is not None and session.can_measure(stored):
+    if one.measure is not None:
+        return not session.measurement(one.measure, one.subject, **dict(one.options)).reused
+    if _has_weights(session, one.subject):
         return False
-    session.checkpoint(job.subject)
+    session.checkpoint(one.subject)
     return True
+
+
+def drop_weights(session: Session, planned: Plan, outcomes: Mapping[Request, Outcome], subject: Subject) -> None:
+    """Drop a subject's weights, if the session does not keep them, once all its requests of a plan are settled."""
+    if session.options.keep == "full" or not Request(None, subject).on_task:
+        return
+    if all(one in outcomes and outcomes[one].settled for one in planned if one.subject == subject):
+        session.let_go([subject])
 
 
 @dataclass
 class Prepared:
-    """A source of measurements whose jobs have been done: what failed there fails here at once, for the same reason."""
+    """A source of measurements for a judge after a plan was carried out: requests that failed fail here at once."""
 
     session: Session
-    outcomes: Mapping[Job, Outcome] = field(default_factory=dict)
+    outcomes: Mapping[Request, Outcome] = field(default_factory=dict)
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
-        """Return a subject's measurement from the store; `reused` if it was there before the jobs were done.
+        """Return a subject's measurement; it is `reused` if it was stored before the plan was carried out.
 
         Raises:
-            Exception: that of the job that failed.
+            Exception: that of the request that failed.
         """
-        job = Job.of(measure, subject, options)
-        for one in (job.training, job):
+        own = request(measure, subject, options)
+        for one in (own.training, own):
             outcome = self.outcomes.get(one) if one is not None else None
             if outcome is not None and outcome.error is not None:
-                if not isinstance(outcome.error, NotApplicableError):
+                if not outcome.settled:
                     self.session.still_needed(subject)
                 raise outcome.error
         measurement = self.session.measurement(measure, subject, **options)
-        made = job in self.outcomes and self.outcomes[job].made
+        made = own in self.outcomes and self.outcomes[own].made
         return replace(measurement, reused=False) if made else measurement
 
     def missing(self, measure: str, task_name: str) -> str | None:
@@ -161,62 +197,5 @@ class Prepared:
         return self.session.missing(measure, task_name)
 
     def shape(self, model: str) -> tuple[int, int] | None:
-        """Return the numbers of a model's layers and of the heads in each; None where only measuring tells."""
+        """Return the numbers of a model's layers and of the heads in each; None if only measuring tells."""
         return self.session.shape(model)
-
-
-@dataclass(frozen=True)
-class WithAllData:
-    """A source of measurements for plans: data that are not here may be on the machine that does the jobs."""
-
-    session: Session
-
-    def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
-        """Plans make nothing.
-
-        Raises:
-            UserError: always.
-        """
-        raise UserError(f"a plan makes no measurement {measure} of {subject}")
-
-    def missing(self, measure: str, task_name: str) -> str | None:
-        """Return what a measure needs besides data and lacks; None if nothing."""
-        resources = self.session.resources
-        return next(filter(None, (need.missing(resources) for need in get_measure(measure).needs)), None)
-
-    def shape(self, model: str) -> tuple[int, int] | None:
-        """Return the numbers of a model's layers and of the heads in each; None where only measuring tells."""
-        return self.session.shape(model)
-
-
-def by_subject(steps: Iterable[Step]) -> list[Step]:
-    """Return the same steps, but all of one subject together, so that its weights need not be kept for long."""
-    grouped: dict[Subject, list[Step]] = {}
-    for step in steps:
-        grouped.setdefault(step.job.subject, []).append(step)
-    return list(itertools.chain.from_iterable(grouped.values()))
-
-
-class LettingGo:
-    """What lets go of a subject's weights as soon as all its jobs of a plan have succeeded, as the session says."""
-
-    def __init__(self, session: Session, steps: Iterable[Step]):
-        self.session = session
-        self.left = Counter(step.job.subject for step in steps)
-
-    def ended(self, outcome: Outcome) -> None:
-        """Note what became of a job."""
-        subject = outcome.job.subject
-        if outcome.error is None or isinstance(outcome.error, NotApplicableError):
-            self.left[subject] -= 1
-            if self.left[subject] == 0 and outcome.job.on_checkpoint:
-                self.session.let_go([subject])
-
-
-def chains(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """Yield the measurements of a plan in groups that one process makes best, because the first brings the others."""
-    followers: dict[Job, list[Step]] = {}
-    for step in steps:
-        if step.job.measure is not None:
-            followers.setdefault(step.after or step.job, []).append(step)
-    yield from followers.values()

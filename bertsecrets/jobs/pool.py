@@ -1,16 +1,18 @@
 """The jobs of a plan in several processes of this machine."""
 
 import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from bertsecrets.errors import RunError, UserError
-from bertsecrets.jobs.plan import Job, Outcome, Step
+from bertsecrets.jobs.plan import Outcome, Plan, waits_for
 from bertsecrets.jobs.worker import serve
 from bertsecrets.options import RunOptions
+from bertsecrets.types import Request
 
 ATTEMPTS = 2  # at a job whose process is killed
 PATIENCE = 30.0  # seconds that a process has to clean up when the run is interrupted
@@ -19,45 +21,28 @@ SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads
 Tell = Callable[[str], None]
 
 
-def fitting(steps: Sequence[Step], memory: Mapping[Job, int | None], free: int, jobs: int) -> int:
-    """Return how many of a plan's largest jobs fit into memory at once: at least 1, at most `jobs`.
-
-    Args:
-        memory: of each job, in bytes; None where it is not known.
-        free: bytes.
-    """
-    sizes = sorted((size for step in steps if (size := memory.get(step.job))), reverse=True)[:jobs]
-    fits, taken = 0, 0
-    for size in sizes:
-        taken += size
-        if taken > free:
-            break
-        fits += 1
-    return max(1, fits) if len(sizes) > fits else jobs
-
-
 def run_local(
-    steps: Sequence[Step],
+    plan: Plan,
     options: RunOptions,
     *,
     jobs: int,
     tell: Tell = lambda line: None,
     ended: Callable[[Outcome], None] = lambda outcome: None,
-) -> dict[Job, Outcome]:
-    """Do all jobs of a plan, at most `jobs` at a time, each in a process of its own, and return what became of each.
+) -> dict[Request, Outcome]:
+    """Make all requests of a plan in at most `jobs` worker processes, and return what became of each.
 
-    One that fails takes none with it but those that need its checkpoint. One whose process is killed is done once more.
-    When this is interrupted, the processes clean up and end too.
+    A failed training fails the measurements of its checkpoint and no others. A job whose worker is killed is retried
+    once. If this is interrupted, the workers clean up and end too.
 
     Args:
-        steps: in the order in which they are begun, as far as they need not wait.
-        options: of the session in each process.
-        tell: is given a line for each job that has ended.
-        ended: is given each outcome.
+        plan: in the order of work, as far as requests need not wait.
+        options: of the session in each worker.
+        tell: receives a line for each job that has ended.
+        ended: receives each outcome.
     """
-    pool = _Pool(list(steps), options, jobs, tell, ended)
+    pool = _Pool(plan, options, jobs, tell, ended)
     try:
-        while pool.unfinished:
+        while len(pool.outcomes) < len(plan):
             pool.begin()
             pool.wait()
     finally:
@@ -69,84 +54,81 @@ def run_local(
 class _Worker:
     process: BaseProcess
     connection: Connection
-    step: Step | None = None
+    request: Request | None = None
 
 
 @dataclass
 class _Pool:
-    waiting: list[Step]
+    plan: Plan
     options: RunOptions
     jobs: int
     tell: Tell
     ended: Callable[[Outcome], None]
     workers: list[_Worker] = field(default_factory=list)
-    outcomes: dict[Job, Outcome] = field(default_factory=dict)
-    attempts: dict[Job, int] = field(default_factory=dict)
+    outcomes: dict[Request, Outcome] = field(default_factory=dict)
+    kills: Counter[Request] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.total = len(self.waiting)
-        self.planned = {step.job for step in self.waiting}
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether there are jobs left."""
-        return len(self.outcomes) < self.total
+        self.waiting = list(self.plan)
 
     def begin(self) -> None:
-        """Give every free process a job that need not wait; end those jobs that have become impossible."""
+        """Give every free worker a job that need not wait; fail those that have become impossible."""
         self._give_up()
-        for step in list(self.waiting):
-            if any(job in self.planned and job not in self.outcomes for job in step.waits_for):
+        for request in list(self.waiting):
+            if any(other not in self.outcomes for other in waits_for(self.plan, request)):
                 continue
-            worker = next((one for one in self.workers if one.step is None), None)
+            worker = next((one for one in self.workers if one.request is None), None)
             if worker is None:
                 if len(self.workers) == self.jobs:
                     return
                 worker = self._start()
-            self.waiting.remove(step)
-            worker.step = step
-            with suppress(OSError):  # it was killed while it had nothing to do, which `wait` will notice
-                worker.connection.send(step.job)
+            self.waiting.remove(request)
+            worker.request = request
+            with suppress(OSError):  # the idle worker was killed, which `wait` will notice
+                worker.connection.send(request)
 
     def _give_up(self) -> None:
-        """End the jobs that need a checkpoint that could not be made, and all after an error that concerns all."""
+        """Fail the measurements of a checkpoint that could not be made, and everything after an error of the run."""
         fatal = next((one.error for one in self.outcomes.values() if isinstance(one.error, RunError)), None)
-        for step in list(self.waiting):
-            needed = self.outcomes.get(step.needs) if step.needs is not None else None
-            error = fatal or (needed.error if needed is not None else None)
+        for request in list(self.waiting):
+            trained = self.outcomes.get(request.training) if request.training is not None else None
+            error = fatal or (trained.error if trained is not None else None)
             if error is not None:
-                self.waiting.remove(step)
-                self.outcomes[step.job] = Outcome(step.job, error=error)
+                self.waiting.remove(request)
+                self.outcomes[request] = Outcome(request, error=error)
 
     def wait(self) -> None:
-        """Wait until a job has ended or a process has."""
-        busy = [worker for worker in self.workers if worker.step is not None]
-        if not busy:
-            return
-        ready = wait([worker.connection for worker in busy])
+        """Wait until a job has ended, or a worker."""
+        busy = [worker for worker in self.workers if worker.request is not None]
+        ready = wait([worker.connection for worker in busy]) if busy else []
         for worker in busy:
-            if worker.connection in ready and worker.step is not None:
-                step, worker.step = worker.step, None
+            if worker.connection in ready and worker.request is not None:
+                request, worker.request = worker.request, None
                 try:
                     self._note(worker.connection.recv())
                 except (EOFError, OSError):
-                    self._lost(worker, step)
+                    self._lost(worker, request)
 
     def _note(self, outcome: Outcome) -> None:
-        self.outcomes[outcome.job] = outcome
-        self.tell(progress(len(self.outcomes), self.total, outcome))
+        self.outcomes[outcome.request] = outcome
+        self.tell(progress(len(self.outcomes), len(self.plan), outcome))
         self.ended(outcome)
 
-    def _lost(self, worker: _Worker, step: Step) -> None:
-        """Have a job done again whose process was killed, unless that was the second time."""
+    def _lost(self, worker: _Worker, request: Request) -> None:
+        """Retry a job whose worker was killed, unless that was the second time."""
         worker.process.join()
-        self._drop(worker)
-        done = self.attempts[step.job] = self.attempts.get(step.job, 0) + 1
-        if done < ATTEMPTS:
-            self.tell(f"the process of {step.job} was killed: it is started again")
-            self.waiting.insert(0, step)
+        self.workers.remove(worker)
+        worker.connection.close()
+        self.kills[request] += 1
+        if self.kills[request] < ATTEMPTS:
+            self.tell(f"the worker of {request} was killed: retrying")
+            self.waiting.insert(0, request)
             return
-        self._note(Outcome(step.job, error=UserError(killed(step.job, worker.process.exitcode))))
+        code = worker.process.exitcode
+        how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
+        advice = "if memory ran out, give a lower --jobs"
+        error = UserError(f"{request}: its worker was killed {ATTEMPTS} times, {how}: {advice}")
+        self._note(Outcome(request, error=error))
 
     def _start(self) -> _Worker:
         here, there = SPAWN.Pipe()
@@ -156,15 +138,11 @@ class _Pool:
         self.workers.append(_Worker(process, here))
         return self.workers[-1]
 
-    def _drop(self, worker: _Worker) -> None:
-        self.workers.remove(worker)
-        worker.connection.close()
-
     def end(self) -> None:
-        """End all processes; those that are at work clean up first."""
+        """End all workers; those at work clean up first."""
         for worker in self.workers:
             worker.connection.close()
-            if worker.step is not None:
+            if worker.request is not None:
                 worker.process.terminate()
         for worker in self.workers:
             worker.process.join(PATIENCE)
@@ -174,12 +152,6 @@ class _Pool:
 
 
 def progress(done: int, total: int, outcome: Outcome) -> str:
-    """Return the line that says that a job has ended."""
+    """Return the line that reports a job that has ended."""
     became = f"failed: {outcome.error}" if outcome.error else f"{outcome.seconds:.0f} s"
-    return f"{done} of {total}: {outcome.job}, {became if outcome.made or outcome.error else 'was stored'}"
-
-
-def killed(job: Job, code: int | None) -> str:
-    """Return what is said of a job whose process was killed over and over."""
-    how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
-    return f"{job}: its process was ended {ATTEMPTS} times, {how}: if memory ran out, give a lower --jobs"
+    return f"{done} of {total}: {outcome.request}, {became if outcome.made or outcome.error else 'was stored'}"

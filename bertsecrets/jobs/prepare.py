@@ -1,4 +1,4 @@
-"""Everything that some cases need, made by several jobs at a time; then they are judged from the store."""
+"""Carrying out a plan, several jobs at a time or in turn, so that cases can be judged from the store afterwards."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,54 +8,55 @@ import torch
 
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import RunError, UserError
-from bertsecrets.jobs.estimates import Estimator
-from bertsecrets.jobs.plan import Job, LettingGo, Outcome, Prepared, Step, by_subject, steps_of
-from bertsecrets.jobs.pool import Tell, fitting, run_local
+from bertsecrets.jobs.estimates import Costs
+from bertsecrets.jobs.plan import (
+    Outcome,
+    Plan,
+    Prepared,
+    by_subject,
+    drop_weights,
+    left_of,
+    plan_for,
+    states,
+)
+from bertsecrets.jobs.pool import Tell, run_local
 from bertsecrets.jobs.worker import Doing
 from bertsecrets.models.memory import available_bytes
 from bertsecrets.options import RunOptions
 from bertsecrets.session import Session
+from bertsecrets.texts.tasks import task
+from bertsecrets.types import Request
 
 MOST_JOBS = 4096
 BESIDE_GPU = 3 * 10**9  # bytes of main memory of a process that computes on a GPU, most of them the GPU's libraries
 
 
-def check_jobs(jobs: int) -> None:
-    """Make sure that a number of jobs at a time makes sense.
-
-    Raises:
-        UserError: it does not.
-    """
-    if not 1 <= jobs <= MOST_JOBS:
-        raise UserError(f"--jobs {jobs} is out of range: give 1 to {MOST_JOBS}")
-
-
 def with_share(options: RunOptions, jobs: int) -> RunOptions:
     """Return the options of a run with the number of threads of each job.
 
-    Results' keys hold the number of threads, so whoever judges must compute with the same one. It is what `--threads`
-    or OMP_NUM_THREADS says; otherwise each job gets an equal share of this machine's.
+    The number of threads is part of the cache keys, so whoever judges must compute with the same one. It is what
+    `--threads` or OMP_NUM_THREADS says; otherwise each job gets an equal share of this machine's.
 
     Raises:
         UserError: the number of jobs is out of range.
     """
-    check_jobs(jobs)
+    if not 1 <= jobs <= MOST_JOBS:
+        raise UserError(f"--jobs {jobs} is out of range: give 1 to {MOST_JOBS}")
     if options.threads is not None:
         return options
     given = os.environ.get("OMP_NUM_THREADS", "").isdigit()
     return replace(options, threads=torch.get_num_threads() if given else max(1, torch.get_num_threads() // jobs))
 
 
-def planned(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Step], Estimator]:
-    """Return what cases need on some seeds, the longest trainings first, and what is known of its costs.
+def planned(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Plan:
+    """Return the plan for some cases and seeds in the order of work: the largest tasks are trained first.
 
-    Where weights are not all kept, each subject is measured right after its training.
+    If weights are not kept, each subject is measured right after its training.
     """
-    steps = steps_of(session, cases, session.model, seeds)
-    estimator = Estimator(session)
-    size = {step.job: estimator.steps(step.job) if step.job.measure is None else 0 for step in steps}
-    ordered = sorted(steps, key=lambda step: -size[step.job])
-    return ordered if session.options.keep == "full" else by_subject(ordered), estimator
+    plan = plan_for(session, cases, session.model, seeds)
+    rows = {one: task(one.subject.task).train_rows if one.measure is None else 0 for one in plan}
+    ordered = dict(sorted(plan.items(), key=lambda item: -rows[item[0]]))
+    return ordered if session.options.keep == "full" else by_subject(ordered)
 
 
 def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jobs: int, tell: Tell) -> Prepared:
@@ -63,28 +64,36 @@ def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jo
 
     Args:
         session: with the number of threads of each job (`with_share`).
-        tell: is given lines on what happens.
+        tell: receives progress lines.
     """
-    steps, estimator = planned(session, cases, seeds)
-    states = estimator.states(steps)
-    left = [step for step in steps if states[step.job] != "stored"]
+    left = left_of(session, planned(session, cases, seeds))
     if not left:
         return Prepared(session)
-    letting_go = LettingGo(session, left)
-    memory = {step.job: estimator.sizes(step.job)[0] for step in left}
-    at_once = fitting_on(session.resources.device, left, memory, min(jobs, len(left)))
-    if at_once < min(jobs, len(left)):
-        tell(f"memory is free for {at_once} of the largest jobs at a time, not for {jobs}")
+    costs, jobs = Costs(session), min(jobs, len(left))
+    at_once = fitting(session.resources.device, {one: costs.memory(one) for one in left}, jobs)
+    if at_once < jobs:
+        tell(f"not enough memory for {jobs} parallel jobs, running {at_once}")
     tell(f"{len(left)} jobs to do, {at_once} at a time, each with --threads {session.options.threads}")
-    return Prepared(session, run_local(left, session.options, jobs=at_once, tell=tell, ended=letting_go.ended))
+    outcomes: dict[Request, Outcome] = {}
+
+    def ended(outcome: Outcome) -> None:
+        outcomes[outcome.request] = outcome
+        drop_weights(session, left, outcomes, outcome.request.subject)
+
+    return Prepared(session, run_local(left, session.options, jobs=at_once, tell=tell, ended=ended))
 
 
-def fitting_on(device: torch.device, left: Sequence[Step], memory: Mapping[Job, int | None], jobs: int) -> int:
-    """Return how many of the largest jobs fit at once into a device's free memory and, on a GPU, beside it."""
-    if device.type != "cuda":
-        return fitting(left, memory, available_bytes(), jobs)
-    on_device = fitting(left, memory, torch.cuda.mem_get_info(device)[0], jobs)
-    return fitting(left, dict.fromkeys(memory, BESIDE_GPU), available_bytes(), on_device)
+def fitting(device: torch.device, memory: Mapping[Request, int | None], jobs: int) -> int:
+    """Return how many of the largest jobs fit into free memory at once, at least 1 and at most `jobs`.
+
+    Args:
+        memory: of each job, in bytes; None if unknown. On a GPU it is the GPU's, and each job takes main memory too.
+    """
+    if device.type == "cuda":
+        jobs = max(1, min(jobs, available_bytes() // BESIDE_GPU))
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
+    largest = sorted(filter(None, memory.values()), reverse=True)
+    return max((count for count in range(1, jobs + 1) if sum(largest[:count]) <= free), default=1)
 
 
 def prepare_share(session: Session, cases: Sequence[Case], seeds: Sequence[int], place: int, of: int) -> Prepared:
@@ -96,37 +105,31 @@ def prepare_share(session: Session, cases: Sequence[Case], seeds: Sequence[int],
     Args:
         place: which share, from 0.
     """
-    steps, estimator = planned(session, cases, seeds)
-    states = estimator.states(steps)
-    shares = list(dict.fromkeys(step.job.subject for step in steps))[place::of]
-    own = [step for step in steps if step.job.subject in shares]
-    return Prepared(session, _in_turn(session, [one for one in own if states[one.job] != "stored"], bars=of == 1))
-
-
-def stored_first(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
-    """Return the cases for which nothing has to be made on some seeds, and the others."""
-    needs = {str(case): steps_of(session, [case], session.model, seeds) for case in cases}
-    states = Estimator(session).states(list(dict.fromkeys(step for steps in needs.values() for step in steps)))
-    ready = {name for name, steps in needs.items() if all(states[step.job] == "stored" for step in steps)}
-    return [case for case in cases if str(case) in ready], [case for case in cases if str(case) not in ready]
+    plan = planned(session, cases, seeds)
+    shares = list(dict.fromkeys(one.subject for one in plan))[place::of]
+    left = {one: leader for one, leader in left_of(session, plan).items() if one.subject in shares}
+    doing, outcomes = Doing(session.options, session, bars=of == 1), dict[Request, Outcome]()
+    fatal: Exception | None = None
+    for one in left:
+        trained = outcomes.get(one.training) if one.training is not None else None
+        failed = fatal or (trained.error if trained is not None else None)
+        outcome = outcomes[one] = Outcome(one, error=failed) if failed else doing.of(one)
+        fatal = outcome.error if isinstance(outcome.error, RunError) else fatal
+        drop_weights(session, left, outcomes, one.subject)
+    return Prepared(session, outcomes)
 
 
 def prepare_in_turn(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Prepared | Session:
-    """Make what cases need subject by subject in this process, where weights are let go of in between.
+    """Make what cases need subject by subject in this process, if weights are dropped in between.
 
-    Where they are kept, the session makes everything when it is judged.
+    If they are kept, the session makes everything when it is judged.
     """
     return session if session.options.keep == "full" else prepare_share(session, cases, seeds, 0, 1)
 
 
-def _in_turn(session: Session, steps: Sequence[Step], *, bars: bool) -> dict[Job, Outcome]:
-    """Do jobs one after another in this process; an error that concerns all ends them."""
-    doing, letting_go = Doing(session.options, session, bars=bars), LettingGo(session, steps)
-    outcomes: dict[Job, Outcome] = {}
-    fatal: Exception | None = None
-    for step in steps:
-        failed = fatal or (outcomes[step.needs].error if step.needs in outcomes else None)
-        outcome = outcomes[step.job] = Outcome(step.job, error=failed) if failed else doing.of(step.job)
-        fatal = outcome.error if isinstance(outcome.error, RunError) else fatal
-        letting_go.ended(outcome)
-    return outcomes
+def stored_first(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
+    """Return the cases for which everything is stored on some seeds, and the others."""
+    plans = {str(case): plan_for(session, [case], session.model, seeds) for case in cases}
+    known = states(session, {one: leader for plan in plans.values() for one, leader in plan.items()})
+    ready = {name for name, plan in plans.items() if all(known[one] == "stored" for one in plan)}
+    return [case for case in cases if str(case) in ready], [case for case in cases if str(case) not in ready]

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from bertsecrets.progress import IN_LOGS, SWITCH, hidden
 
 if TYPE_CHECKING:
-    from bertsecrets.jobs.plan import Job, Outcome
+    from bertsecrets.jobs.plan import Outcome
     from bertsecrets.options import RunOptions
+    from bertsecrets.types import Request
 
 IGNORED = ("SIGINT", "SIGHUP", "SIGQUIT")  # a terminal sends them to all processes: the parent alone decides
 
 
 def serve(connection: Connection, options: "RunOptions") -> None:
-    """Do the jobs that come through a connection, and send back what becomes of them, until it is closed."""
+    """Do the jobs that come through a connection, and send back their outcomes, until it is closed."""
     for name in IGNORED:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -36,32 +37,32 @@ def serve(connection: Connection, options: "RunOptions") -> None:
 
 
 class Doing:
-    """What does jobs in one session; unless it is given, it is opened with the first."""
+    """Does jobs in one session, which is opened with the first job unless it is given."""
 
     def __init__(self, options: "RunOptions", session: Any = None, *, bars: bool = False):
-        if not bars and not hidden():  # those of several processes would run into each other
+        if not bars and not hidden():  # the bars of several processes would overwrite each other
             os.environ[SWITCH] = IN_LOGS
         if options.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(options.threads)
         self.options = options
         self.session = session
 
-    def of(self, job: "Job") -> "Outcome":
-        """Do a job, and return what became of it; an error too."""
+    def of(self, request: "Request") -> "Outcome":
+        """Do a job and return its outcome, an error too."""
         from bertsecrets.jobs.plan import Outcome, perform
         from bertsecrets.session import Session
 
         began = time.monotonic()
         try:
             self.session = self.session or Session(self.options)
-            made, error = perform(self.session, job), None
+            made, error = perform(self.session, request), None
         except Exception as raised:
             made, error = False, portable(raised)
-        return Outcome(job, made, error, time.monotonic() - began)
+        return Outcome(request, made, error, time.monotonic() - began)
 
 
 def portable(error: Exception) -> Exception:
-    """Return an error that another process can read, with its traceback as a note."""
+    """Return an error that another process can unpickle, with its traceback as a note."""
     try:
         copy = pickle.loads(pickle.dumps(error))  # nosec B301  # of what this process has just written
     except Exception:
@@ -80,5 +81,5 @@ def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         parent.join()
-        print("bertsecrets: the run has ended, and so does this job", file=sys.stderr)
+        print("bertsecrets: the run has ended, so its worker ends too", file=sys.stderr)
         os.kill(os.getpid(), signal.SIGTERM)

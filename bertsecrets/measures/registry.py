@@ -2,11 +2,12 @@
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bertsecrets.errors import UserError, near_matches
+from bertsecrets.types import ALL_TASKS, Request, Subject
 
 if TYPE_CHECKING:
     from bertsecrets.measures.base.measure import Measure
@@ -89,3 +90,16 @@ def get_measure(name: str) -> "Measure":
 def is_seedless(name: str) -> bool:
     """Return whether no seed changes a measure's results; one of the suite is not imported for this."""
     return _REGISTERED[name].seedless if name in _REGISTERED else name in SEEDLESS
+
+
+def request(measure: str, subject: Subject, options: Mapping[str, Any]) -> Request:
+    """Return the request for a measurement; requests that have the same result are equal.
+
+    Raises:
+        UserError: there is no such measure, or it has no such option.
+    """
+    own = get_measure(measure)
+    given = own.check_options(dict(options)).given()
+    if not own.on_task:
+        subject = Subject(subject.model, ALL_TASKS, "untrained", 1)
+    return Request(measure, subject, tuple(sorted(given.items())))

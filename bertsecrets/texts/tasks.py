@@ -7,8 +7,7 @@ output, and the order on the hub (`nyu-mll/glue`).
 from dataclasses import dataclass
 
 from bertsecrets.errors import UserError, near_matches
-
-ALL_TASKS = "all"  # the task name of measurements and claims that are not about a single task
+from bertsecrets.types import ALL_TASKS as ALL_TASKS
 
 
 @dataclass(frozen=True)

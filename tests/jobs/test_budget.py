@@ -10,10 +10,9 @@ from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.jobs.budget import Budget, measure_while_open, within
 from bertsecrets.jobs.estimates import Estimate
-from bertsecrets.jobs.plan import Job, Step
 from bertsecrets.session import Session
 from bertsecrets.texts.corpus import write_corpus
-from bertsecrets.types import Subject
+from bertsecrets.types import Request, Subject
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
 E1 = ("--task", "rte", "--claim", "E1")
@@ -87,14 +86,12 @@ def test_a_benchmark_adds_seeds_to_its_own_claim(session):
     assert 2 <= len(measure_while_open(opened, find_case("E1", "rte"), Budget(opened))) <= 5
 
 
-def test_the_first_seeds_of_other_claims_come_before_a_further_seed(session, tmp_path):
+def test_a_further_seed_must_fit_into_the_budget_with_the_first_seeds_of_other_claims(session):
     lines: list[str] = []
-    fresh = session(store=tmp_path, budget="2h")
-    case = find_case("E1", "rte")
-    assert Budget(fresh).affords([case], 2)
-    short = session(store=tmp_path, budget="0.001s")
-    assert not Budget(short, [case], tell=lines.append).affords([], 2)
-    assert lines[0].startswith("no seed 2 for : it would take about")
+    case, statistics = find_case("E1", "rte"), find_case("I6", "rte")
+    assert Budget(session(budget="2h")).affords([case], 2)
+    assert not Budget(session(budget="0.001s"), [statistics], tell=lines.append).affords([case], 9)
+    assert lines[0].startswith("not adding seed 9 for E1-rte: it needs about")
 
 
 def test_python_adds_seeds_too(session):
@@ -105,16 +102,18 @@ def test_python_adds_seeds_too(session):
     assert "looked" not in fixed.remarks[0]
 
 
-def test_a_plan_lists_as_many_seeds_as_the_budget_affords(capsys, shared, tmp_path):
-    options = ("plan", *E1, *shared, "--store", tmp_path / "empty", "--seeds", "auto")
+def test_a_plan_lists_as_many_seeds_as_the_budget_is_enough_for(capsys, shared, tmp_path):
+    options = ("plan", *E1, *shared, "--seeds", "auto")
     assert json.loads(run(capsys, *options, "--budget", "9h", "--json"))["seeds"] == [1, 2, 3, 4, 5]
-    assert json.loads(run(capsys, *options, "--budget", "0.001s", "--json"))["seeds"] == [1]
-    assert "9 h 0 min afford 5 of at most 5 seeds if all are needed" in run(capsys, *options, "--budget", "9h")
+    assert json.loads(run(capsys, *options, "--budget", "0.001s", "--json"))["seeds"] == [1, 2]  # those are stored
+    assert "9 h 0 min are enough for 5 of at most 5 seeds" in run(capsys, *options, "--budget", "9h")
+    unknown = (*options, "--store", tmp_path / "empty", "--budget", "9h", "--json")
+    assert json.loads(run(capsys, *unknown))["seeds"] == [1]
 
 
 def test_a_plan_is_cut_where_the_next_seed_would_exceed_the_budget():
-    steps = [Step(Job(Subject("m", "rte", "pretrained", seed))) for seed in (1, 2, 3)]
-    estimates = [Estimate(step, "to do", 60.0, "a test", 0, 0) for step in steps]
+    requests = [Request(None, Subject("m", "rte", "pretrained", seed)) for seed in (1, 2, 3)]
+    estimates = [Estimate(one, "to do", 60.0, "a test", 0, 0) for one in requests]
     assert [len(within(estimates, budget, 1)) for budget in (30, 60, 119, 120, 180, None)] == [1, 1, 1, 2, 3, 3]
     assert len(within(estimates, 120, at_once=2)) == 3
 

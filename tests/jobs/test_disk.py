@@ -1,5 +1,6 @@
 """The disk that a run takes and keeps: told before anything is trained, and refused where it is not there."""
 
+import dataclasses
 import json
 import shutil
 from collections import namedtuple
@@ -13,35 +14,30 @@ from bertsecrets.jobs.disk import Disk
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
 GB, MB = 10**9, 10**6
-BASE = Disk(trainings=7, full=440 * MB, half=220 * MB, measurements=20 * MB, at_once=1, free=40 * GB)
+BASE = Disk(trainings=7, checkpoint=440 * MB, measurements=20 * MB, at_once=1, free=40 * GB)
 Usage = namedtuple("Usage", "total used free")
 FEW = ("--task", "rte", "--claim", "E1", "--claim", "D2-rte")
 
 
-def test_what_is_kept_and_what_is_taken_meanwhile():
-    assert [BASE.kept(keep) for keep in ("full", "half", "none")] == [3100 * MB, 1560 * MB, 20 * MB]
-    assert [BASE.taken(keep) for keep in ("full", "half", "none")] == [3100 * MB, 2000 * MB, 460 * MB]
-    assert BASE.in_words("full") == "7 checkpoints to train, 3.08 GB, their measurements 20 MB; 40 GB free"
-    whole, kept = "3.08 GB, their measurements 20 MB", "kept in 16 bits: 1.56 GB, and 2 GB at most meanwhile"
-    assert BASE.in_words("half") == f"7 checkpoints to train, {whole}; {kept}; 40 GB free"
+def test_dropped_weights_take_disk_only_until_everything_is_measured():
+    assert [BASE.kept(keep) for keep in ("full", "none")] == [3100 * MB, 20 * MB]
+    assert [BASE.taken(keep) for keep in ("full", "none")] == [3100 * MB, 460 * MB]
+    said = "7 checkpoints to train, 3.08 GB and 20 MB of measurements"
+    assert BASE.described("full") == f"{said}; 40 GB free"
+    assert BASE.described("none") == f"{said}; at most 460 MB at a time; 40 GB free"
 
 
 @pytest.mark.parametrize(
     ("keep", "free", "says"),
     [
         ("full", 4 * GB, None),
-        ("full", 3 * GB, "give --keep-checkpoints half (2 GB) or --keep-checkpoints none (460 MB) or another --store"),
-        ("full", 1 * GB, "give --keep-checkpoints none (460 MB) or another --store"),
-        (
-            "half",
-            1 * GB,
-            "7 checkpoints would take 2 GB, and 1 GB are free in runs: give --keep-checkpoints none (460 MB)",
-        ),
+        ("full", 1 * GB, "7 checkpoints would take 3.1 GB, and 1 GB are free in runs: give --keep-checkpoints none"),
+        ("full", 1 * MB, "give fewer tasks or claims or another --store"),
         ("none", 1 * MB, "give fewer tasks or claims or another --store"),
     ],
 )
-def test_a_run_that_does_not_fit_is_told_what_would(keep, free, says):
-    problem = Disk(7, 440 * MB, 220 * MB, 20 * MB, 1, free).problem(keep, Path("runs"))
+def test_a_run_that_does_not_fit_is_refused_with_advice(keep, free, says):
+    problem = dataclasses.replace(BASE, free=free).problem(keep, Path("runs"))
     assert problem is None if says is None else says in problem
 
 
@@ -59,32 +55,20 @@ def test_nothing_is_trained_where_it_does_not_fit(capsys, shared, tmp_path, full
     assert not list(tmp_path.glob("new/checkpoints/*"))
 
 
-def test_a_measurement_says_what_its_checkpoint_takes_and_a_stored_one_nothing(capsys, shared, tmp_path):
-    words = [
-        "measure",
-        "scores",
-        "--task",
-        "rte",
-        *shared,
-        "--store",
-        str(tmp_path),
-        "--json",
-        str(tmp_path / "x.json"),
-    ]
-    assert main(words) == 0
+def test_a_measurement_announces_its_checkpoint_unless_it_is_stored(capsys, shared, tmp_path):
+    words = ["measure", "scores", "--task", "rte", *shared, "--store", tmp_path, "--json", tmp_path / "x.json"]
+    assert main([str(word) for word in words]) == 0
     assert "bertsecrets: 1 checkpoint to train, 1" in capsys.readouterr().err
-    assert main(words) == 0
+    assert main([str(word) for word in words]) == 0
     assert "to train" not in capsys.readouterr().err
 
 
 def test_a_plan_shows_the_disk_by_what_is_kept(capsys, shared, tmp_path):
     words = ["plan", *shared, "--store", str(tmp_path), *FEW]
-    shown = run(capsys, *words).splitlines()[-1]
-    assert shown.startswith("disk by --keep-checkpoints: ")
-    assert " with full, " in shown
+    assert " with --keep-checkpoints none; " in run(capsys, *words).splitlines()[-1]
     data = json.loads(run(capsys, *words, "--json"))["disk"]
     kept = {keep: sizes["kept_bytes"] for keep, sizes in data["by_keep_checkpoints"].items()}
-    assert kept["none"] < kept["half"] < kept["full"]
+    assert kept["none"] < kept["full"]
     assert data["checkpoints"] == 2
     assert data["free_bytes"] > 0
 

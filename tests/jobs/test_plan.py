@@ -1,21 +1,18 @@
 """Plans: every job once, in order, with what the store has, and scripts that do the jobs."""
 
-import itertools
 import json
 import os
 import subprocess
-import warnings
 
 import pytest
 from calls import run, told
 
 from bertsecrets.claims.plan import missing
-from bertsecrets.claims.schema import cases, find_case
-from bertsecrets.jobs.estimates import estimate
-from bertsecrets.jobs.plan import Job, Step, WithAllData, chains, steps_of
-from bertsecrets.jobs.records import Record, seconds_on_record
-from bertsecrets.session import Session
-from bertsecrets.types import Subject
+from bertsecrets.claims.schema import cases
+from bertsecrets.jobs.estimates import Record, seconds_on_record
+from bertsecrets.jobs.plan import Plan, PlanningSession, plan_for, waits_for
+from bertsecrets.measures.registry import request
+from bertsecrets.types import Request, Subject
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
 FEW = ("--claim", "D2-rte", "--claim", "E1", "--claim", "C1")
@@ -25,58 +22,50 @@ def planned(capsys, shared, *more) -> dict:
     return json.loads(run(capsys, "plan", *shared, "--task", "rte", *more, "--json"))
 
 
-def steps_of_paper(tiny_bert, tiny_glue, tasks) -> list[Step]:
-    """The steps of every case of some tasks, on five seeds."""
-    session = Session(model=str(tiny_bert), glue=tiny_glue, store="nowhere", offline=True, device="cpu")
-    bench = WithAllData(session)
+def plan_of_paper(tiny_bert, tiny_glue, tasks) -> Plan:
+    """The plan for every case of some tasks, on five seeds."""
+    session = PlanningSession(model=str(tiny_bert), glue=tiny_glue, store="nowhere", offline=True, device="cpu")
     asked = [case for case in cases() if case.task in tasks and not case.claim.on_request]
-    return steps_of(bench, [case for case in asked if missing(bench, case) is None], session.model, range(1, 6))
+    return plan_for(session, [case for case in asked if missing(session, case) is None], session.model, range(1, 6))
 
 
 @pytest.fixture(scope="module")
-def steps(tiny_bert, tiny_glue):
-    return steps_of_paper(tiny_bert, tiny_glue, {"rte"})
+def plan(tiny_bert, tiny_glue) -> Plan:
+    return plan_of_paper(tiny_bert, tiny_glue, {"rte"})
 
 
-def assert_each_job_is_planned_once_after_what_it_waits_for(steps):
-    jobs = [step.job for step in steps]
-    assert len(set(jobs)) == len(jobs)
-    for place, step in enumerate(steps):
-        assert set(step.waits_for) <= set(jobs[:place])
-        if step.needs is not None:
-            assert step.needs.subject == step.job.subject
+def assert_each_request_comes_after_what_it_waits_for(plan):
+    requests = list(plan)
+    for place, one in enumerate(requests):
+        assert set(waits_for(plan, one)) <= set(requests[:place])
+        assert one.training is None or one.training in plan
 
 
-def test_every_job_of_a_task_is_planned_once_and_after_what_it_waits_for(steps):
-    assert_each_job_is_planned_once_after_what_it_waits_for(steps)
+def test_each_request_comes_after_what_it_waits_for(plan):
+    assert_each_request_comes_after_what_it_waits_for(plan)
 
 
 @pytest.mark.slow
-def test_every_job_of_the_paper_is_planned_once_and_after_what_it_waits_for(tiny_bert, tiny_glue):
-    steps = steps_of_paper(tiny_bert, tiny_glue, {case.task for case in cases()})
-    assert_each_job_is_planned_once_after_what_it_waits_for(steps)
-    assert len({step.job.subject for step in steps if step.job.measure is None}) == 7 * 4 * 5
+def test_the_paper_is_planned_in_order(tiny_bert, tiny_glue):
+    plan = plan_of_paper(tiny_bert, tiny_glue, {case.task for case in cases()})
+    assert_each_request_comes_after_what_it_waits_for(plan)
+    assert len({one.subject for one in plan if one.measure is None}) == 7 * 4 * 5
 
 
-def test_a_measurement_waits_for_the_pass_that_yields_it(steps):
-    after = {step.job: step.after for step in steps}
-    subject = next(job.subject for job in after if job.measure == "attention-change" and not job.options)
-    leader = after[Job(subject, "special-tokens")]
+def test_a_measurement_waits_for_the_pass_that_yields_it(plan):
+    subject = next(one.subject for one in plan if one.measure == "attention-change" and not one.options)
+    leader = plan[Request("special-tokens", subject)]
     assert leader is not None
     assert leader.measure in ("attention-change", "patterns")
-    assert after[Job(subject, "attention-change", (("padded_to", 200),))] is None
-    groups = list(chains(steps))
-    measuring = [step.job for step in steps if step.job.measure is not None]
-    assert sorted(map(str, (step.job for step in itertools.chain(*groups)))) == sorted(map(str, measuring))
-    assert any(Job(subject, "special-tokens") in [s.job for s in g] and leader in [s.job for s in g] for g in groups)
+    assert plan[Request("attention-change", subject, (("padded_to", 200),))] is None
 
 
-def test_a_job_is_the_same_whichever_default_is_spelled_out():
+def test_default_options_and_needless_subjects_do_not_change_a_request():
     subject = Subject("m", "rte")
-    assert Job.of("scores", subject, {"cased": False}) == Job.of("scores", subject, {})
-    assert Job.of("scores", subject, {"cased": True}) != Job.of("scores", subject, {})
+    assert request("scores", subject, {"cased": False}) == request("scores", subject, {})
+    assert request("scores", subject, {"cased": True}) != request("scores", subject, {})
     bare = Subject("m", "all", "untrained", 1)
-    assert Job.of("frame-heads", Subject("m", "rte", "pretrained", 3), {}).subject == bare
+    assert request("frame-heads", Subject("m", "rte", "pretrained", 3), {}).subject == bare
 
 
 def test_a_plan_says_what_is_stored_and_what_only_a_training_can_tell(capsys, shared, tmp_path):
@@ -88,50 +77,43 @@ def test_a_plan_says_what_is_stored_and_what_only_a_training_can_tell(capsys, sh
     assert plan["train rte pretrained seed 1"]["state"] == "stored"
     assert plan["train rte pretrained seed 3"]["state"] == "to do"
     assert plan["train rte pretrained seed 3"]["seconds_by"] == "on record"
+    assert plan["train rte pretrained seed 3"]["seconds"] > 0
     assert plan["measure scores rte pretrained seed 2"]["state"] == "stored"
     assert plan["measure head-statistics rte pretrained seed 2"]["state"] == "to do"
     assert plan["measure scores rte pretrained seed 3"]["state"] == "not yet"
 
 
-def test_a_plan_trains_nothing_and_loads_no_weights(capsys, shared, monkeypatch, tmp_path):
+def test_a_plan_of_an_empty_store_loads_no_weights_and_says_that_times_are_unknown(
+    capsys, shared, monkeypatch, tmp_path, runs
+):
     import transformers
 
     def refuse(*_, **__):
         raise AssertionError("weights were loaded")
 
     monkeypatch.setattr(transformers.PreTrainedModel, "from_pretrained", refuse)
-    plan = planned(capsys, [*shared, "--store", str(tmp_path / "empty")], *FEW)
+    given = [*shared, "--store", str(tmp_path / "empty")]
+    plan = planned(capsys, given, *FEW)
     assert plan["totals"]["stored"] == 0
-    assert plan["totals"]["seconds"] > 0
+    assert plan["totals"]["seconds"] is None
     assert all(one["memory_bytes"] > 0 for one in plan["jobs"])
+    assert {one["seconds_by"] for one in plan["jobs"] if one["measure"] is None} == {"unknown"}
+    weights = next(runs.glob("checkpoints/*pretrained-s1*")) / "model.safetensors"
+    assert plan["jobs"][0]["disk_bytes"] == pytest.approx(weights.stat().st_size, rel=0.05)
+    assert "this store has no record of such a job yet" in run(capsys, "plan", *given, "--task", "rte", *FEW)
     assert not (tmp_path / "empty").exists()
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_machine_without_records_is_timed_in_the_precision_of_the_trainings(capsys, shared, tmp_path, precision):
-    given = [*shared, "--store", str(tmp_path / "empty"), "--precision", precision]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # where bfloat16 is not native
-        jobs = planned(capsys, given, "--claim", "C1")["jobs"]
-    trainings = {one["what"]: one for one in jobs if one["measure"] is None}
-    assert {one["seconds_by"] for one in trainings.values()} == {"calibrated"}
-
-
-def test_a_training_that_encodes_each_text_once_takes_less_time(tmp_path, tiny_bert, tiny_glue):
-    session = Session(model=str(tiny_bert), glue=tiny_glue, store=tmp_path, offline=True, device="cpu")
-    jobs = [Job(Subject(str(tiny_bert), "rte", initialisation)) for initialisation in ("frozen", "pretrained")]
-    frozen, whole = estimate(session, [Step(job) for job in jobs])
-    assert 0 < frozen.seconds < whole.seconds
-
-
-def test_tasks_without_data_are_planned_by_the_official_rows(capsys, shared):
+def test_tasks_without_data_are_planned_with_the_official_rows(capsys, shared):
     plan = json.loads(run(capsys, "plan", *shared, "--task", "rte", "--task", "mnli", "--claim", "D1", "--json"))
     assert plan["without_data"] == ["mnli"]
-    seconds = {one["task"]: one["seconds"] for one in plan["jobs"] if one["measure"] is None}
-    assert seconds["mnli"] > 100 * seconds["rte"]
+    training = next(one for one in plan["jobs"] if one["task"] == "mnli" and one["initialisation"] == "pretrained")
+    assert training["seconds_by"] == "on record for rte"
+    again = planned(capsys, shared, "--claim", "D1", "--seeds", 3)["jobs"]
+    assert training["seconds"] > 100 * next(one["seconds"] for one in again if one["what"].endswith("seed 3"))
 
 
-def test_a_model_that_is_not_here_has_a_plan_without_costs(capsys, tiny_glue, tmp_path):
+def test_a_plan_for_a_model_that_is_not_here_has_no_costs(capsys, tiny_glue, tmp_path):
     output = run(
         capsys, "plan", "--model", "nobody/has-this", "--glue", tiny_glue, "--store", tmp_path, "--task", "rte",
         "--claim", "C1", "--offline", "--allow-unofficial-data", "--json",
@@ -141,26 +123,16 @@ def test_a_model_that_is_not_here_has_a_plan_without_costs(capsys, tiny_glue, tm
     assert training["seconds"] is training["memory_bytes"] is training["disk_bytes"] is None
 
 
-def test_the_disk_that_a_training_needs_is_that_of_its_weights(tmp_path, tiny_bert, tiny_glue, runs):
-    empty, filled = (
-        Session(model=str(tiny_bert), glue=tiny_glue, store=store, device="cpu", allow_unofficial_data=True)
-        for store in (tmp_path, runs)
-    )
-    (training, *_) = steps_of(empty, [find_case("C1", "rte")], empty.model, [1])
-    (estimated,) = estimate(empty, [training])
-    weights = filled.checkpoint(training.job.subject) / "model.safetensors"
-    assert estimated.disk == pytest.approx(weights.stat().st_size, rel=0.05)
-
-
-def test_seconds_come_from_the_same_task_and_otherwise_from_the_tokens_of_others():
-    rte, mrpc = (Job(Subject("m", name)) for name in ("rte", "mrpc"))
-    records = [Record(rte, "CPU", 20.0, 10), Record(rte, "another", 1.0, 10)]
-    tokens = {rte: 60.0, mrpc: 30.0}.__getitem__
-    assert seconds_on_record(records, rte, "CPU", 5, tokens, "bfloat16") is None
-    assert seconds_on_record(records, rte, "CPU", 5, tokens) == (10.0, "rte")
-    assert seconds_on_record(records, mrpc, "CPU", 5, tokens) == (5.0, "rte")
-    assert seconds_on_record(records, Job(Subject("m", "rte", "frozen")), "CPU", 5, tokens) is None
-    assert seconds_on_record(records, rte, "TPU", 5, tokens) is None
+def test_seconds_are_scaled_by_examples_tokens_and_parameters():
+    rte, mrpc = (Request(None, Subject("m", name)) for name in ("rte", "mrpc"))
+    records = [Record(rte, 20.0, 10, parameters=100)]
+    assert seconds_on_record(records, rte, 5) == (10.0, "on record")
+    assert seconds_on_record(records, mrpc, 5) == (pytest.approx(10 * 53 / 67), "on record for rte")
+    larger = Request(None, Subject("large", "rte"))
+    assert seconds_on_record(records, larger, 5, parameters=300) == (pytest.approx(30), "on record for m")
+    assert seconds_on_record(records, larger, 5) == (None, "unknown")
+    measured, frozen = Request("scores", rte.subject), Request(None, Subject("m", "rte", "frozen"))
+    assert {seconds_on_record(records, other, 5) for other in (measured, frozen)} == {(None, "unknown")}
 
 
 # ---------------------------------------------------------------------- scripts

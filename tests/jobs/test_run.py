@@ -21,13 +21,13 @@ from bertsecrets.cli.main import main
 from bertsecrets.errors import RunError, UserError
 from bertsecrets.jobs import pool
 from bertsecrets.jobs import prepare as preparing
-from bertsecrets.jobs.plan import Job, Outcome, Step, steps_of
-from bertsecrets.jobs.pool import fitting, run_local
-from bertsecrets.jobs.prepare import with_share
+from bertsecrets.jobs.plan import Outcome, plan_for
+from bertsecrets.jobs.pool import run_local
+from bertsecrets.jobs.prepare import fitting, with_share
 from bertsecrets.jobs.worker import serve
 from bertsecrets.options import RunOptions
 from bertsecrets.session import Session
-from bertsecrets.types import Subject
+from bertsecrets.types import Request, Subject
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
 FEW = ("--task", "rte", "--claim", "D2-rte", "--claim", "E1", "--claim", "C1")
@@ -78,32 +78,27 @@ def test_each_job_gets_its_share_of_threads_unless_the_user_sets_a_number(monkey
     assert with_share(RunOptions(), 2).threads == 4
 
 
-def test_as_many_jobs_run_at_once_as_fit_into_memory():
-    steps = [Step(Job(Subject("m", "rte", seed=seed))) for seed in range(1, 5)]
-    memory = {step.job: 3_000 for step in steps}
-    assert [fitting(steps, memory, free, 4) for free in (1, 3_000, 8_999, 9_000, 99_000)] == [1, 1, 2, 3, 4]
-    assert fitting(steps, dict.fromkeys(memory), 1, 4) == 4
-
-
-def test_on_a_gpu_its_memory_and_that_of_the_machine_limit_the_jobs(monkeypatch):
-    steps = [Step(Job(Subject("m", "rte", "pretrained", seed))) for seed in range(4)]
-    memory = {step.job: 10**10 for step in steps}
-    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+def test_as_many_jobs_run_at_once_as_fit_into_memory(monkeypatch):
+    requests = [Request(None, Subject("m", "rte", "pretrained", seed)) for seed in range(4)]
+    memory, cpu, gpu = dict.fromkeys(requests, 10**10), torch.device("cpu"), torch.device("cuda")
+    for free, fits in ((1, 1), (10**10, 1), (2 * 10**10, 2), (10**11, 4)):
+        monkeypatch.setattr(preparing, "available_bytes", lambda free=free: free)
+        assert fitting(cpu, memory, 4) == fits
+    assert fitting(cpu, dict.fromkeys(requests), 4) == 4  # unknown sizes
     for on_gpu, beside, fits in ((10**11, 10**11, 4), (2 * 10**10, 10**11, 2), (10**11, 4 * 10**9, 1)):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=on_gpu: (free, 10**12))
         monkeypatch.setattr(preparing, "available_bytes", lambda free=beside: free)
-        assert preparing.fitting_on(gpu, steps, memory, 4) == fits
-    assert preparing.fitting_on(cpu, steps, memory, 4) == 1
+        assert fitting(gpu, memory, 4) == fits
 
 
-def test_a_case_needs_the_jobs_that_its_judgement_looks_for(tiny_bert, tiny_glue, runs):
+def test_the_plan_of_a_case_holds_what_its_judgement_measures(tiny_bert, tiny_glue, runs):
     session = Session(
         model=str(tiny_bert), glue=tiny_glue, store=runs, device="cpu", allow_unofficial_data=True, offline=True
     )
     case = find_case("D2", "rte")
-    steps = steps_of(session, [case], session.model, [1])
-    made = {(m.measure, m.subject) for looked in session.measure_case(case, [1]) for m in looked.values()}
-    assert made == {(step.job.measure, step.job.subject) for step in steps if step.job.measure}
+    plan = plan_for(session, [case], session.model, [1])
+    made = {(m.measure, m.subject) for measured in session.measure_case(case, [1]) for m in measured.values()}
+    assert made == {(one.measure, one.subject) for one in plan if one.measure}
 
 
 @pytest.mark.parametrize(
@@ -146,12 +141,11 @@ def done(tmp_path, forked, monkeypatch):
     monkeypatch.setattr(pool, "serve", serve_by_seed)
 
     def do(*seeds, jobs=2):
-        trainings = [Job(Subject("m", "rte", seed=seed)) for seed in seeds]
-        steps = [Step(job) for job in trainings]
-        steps += [Step(Job(job.subject, "scores"), job) for job in trainings]
-        outcomes = run_local(steps, RunOptions(store=tmp_path), jobs=jobs)
+        subjects = [Subject("m", "rte", seed=seed) for seed in seeds]
+        plan = dict.fromkeys(Request(measure, subject) for measure in (None, "scores") for subject in subjects)
+        outcomes = run_local(plan, RunOptions(store=tmp_path), jobs=jobs)
         calls = (tmp_path / "calls").read_text().splitlines()
-        return {str(job): outcome.error for job, outcome in outcomes.items()}, calls
+        return {str(one): outcome.error for one, outcome in outcomes.items()}, calls
 
     return do
 
@@ -170,7 +164,7 @@ def test_a_failed_training_fails_its_measurements_and_no_others(done):
 def test_a_job_whose_process_is_killed_is_tried_once_more(done):
     errors, calls = done(1, 66, 67)
     assert [calls.count(f"train rte pretrained seed {seed}") for seed in (1, 66, 67)] == [1, 2, 2]
-    assert "its process was ended 2 times, by signal 9" in str(errors["train rte pretrained seed 66"])
+    assert "its worker was killed 2 times, by signal 9" in str(errors["train rte pretrained seed 66"])
     assert {seed for seed in (1, 66, 67) if errors[f"measure scores rte pretrained seed {seed}"] is None} == {1, 67}
 
 

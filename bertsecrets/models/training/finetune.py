@@ -90,7 +90,8 @@ def finetune(
         states: the folder of this training's saved states, of which the newest is resumed.
 
     Returns:
-        Facts for the manifest: steps, mean training loss between logged steps, seconds, device, precision, kernel.
+        Facts for the manifest: steps, mean training loss between logged steps, seconds, device, precision, kernel,
+        number of parameters.
 
     Raises:
         UserError: the training diverges, or memory is too small.
@@ -125,5 +126,6 @@ def finetune(
     classifier.tokenizer.backend_tokenizer.no_truncation()  # the length of the last texts is no part of a checkpoint
     classifier.tokenizer.backend_tokenizer.no_padding()
     classifier.tokenizer.save_pretrained(folder)
+    facts["parameters"] = model.num_parameters()
     facts["seconds"] = round(time.monotonic() - began, 2)
     return facts
