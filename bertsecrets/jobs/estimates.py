@@ -25,6 +25,7 @@ from bertsecrets.types import Request, Subject
 
 # Mean word-pieces of GLUE's examples in BERT's uncased vocabulary.
 TOKENS = {"mrpc": 53, "stsb": 28, "sst2": 14, "qqp": 30, "rte": 67, "qnli": 51, "mnli": 40}
+WITHOUT_MODEL = 10.0  # seconds of a measure that reads no model
 PROCESS = 700 * 10**6  # bytes of a process that has imported everything
 
 
@@ -169,7 +170,10 @@ class Costs:
         parameters = None if self.model is None else self.model.num_parameters()
         devices, precision = (device_name(self.session.resources.device), "None"), self._precision(one)
         records = [record for record in self._records if record.device in devices and record.precision == precision]
-        return seconds_on_record(records, one, self._examples(one), parameters)
+        seconds, basis = seconds_on_record(records, one, self._examples(one), parameters)
+        if seconds is None and one.measure is not None and not get_measure(one.measure).reads_model:
+            return WITHOUT_MODEL, "reads no model"
+        return seconds, basis
 
     def memory(self, one: Request) -> int | None:
         """Return about how many bytes of memory a job takes."""
