@@ -194,19 +194,19 @@ def damaged_sides(
 def checkpoints_side(session: Session, name: str, wanted: Sequence[Wanted], folders: Mapping[int, Path]) -> Side:
     """Return the side of the checkpoints in folders, by their seeds."""
 
-    def measure(of: Wanted, subject: Subject) -> Measurement:
-        return session.measurement(of.measure, subject, folders[subject.seed], **of.options)
+    def measure(of: Wanted, seed: int) -> Measurement:
+        return session.measurement(of.measure, of.subject(session.model, seed), folders[seed], **of.options)
 
-    return measured_side(name, "checkpoint", wanted, list(folders), measure, session.model)
+    return measured_side(name, "checkpoint", wanted, list(folders), measure)
 
 
 def seeds_side(session: Session, name: str, wanted: Sequence[Wanted], seeds: Sequence[int]) -> Side:
     """Return the side of a model's own trainings."""
 
-    def measure(of: Wanted, subject: Subject) -> Measurement:
-        return session.measurement(of.measure, subject, **of.options)
+    def measure(of: Wanted, seed: int) -> Measurement:
+        return session.measurement(of.measure, of.subject(session.model, seed), **of.options)
 
-    return measured_side(name, f"seeds {', '.join(map(str, seeds))}", wanted, seeds, measure, session.model)
+    return measured_side(name, f"seeds {', '.join(map(str, seeds))}", wanted, seeds, measure)
 
 
 def found_in(comparison: Comparison) -> dict[str, str]:
@@ -214,7 +214,8 @@ def found_in(comparison: Comparison) -> dict[str, str]:
     found = {}
     for one in comparison.measures:
         drifted = sum(int(difference.drifted.sum()) for difference in one.differences)
-        told = f"{drifted} of {one.cells}" if one.differences else one.reason
+        cells = sum(len(difference.before) for difference in one.differences)
+        told = f"{drifted} of {cells}" if one.differences else one.reason
         found[one.wanted.measure] = f"drift: {told}" if one.outcome == "drift" else one.outcome
     return found
 

@@ -1,10 +1,9 @@
 """Drift from a pin as pytest benchmarks: `pytest benchmarks --model my-bert --against expected/variants/my-bert.yaml`.
 
-This plugin takes the place of the claims where `--against` names a pin: one benchmark for each measure and task of the
-pin. All of them are judged together, since the false discovery rate is held over all their heads.
+With `--against`, this plugin replaces the claims by one benchmark for each measure and task of the pin. All of them are
+judged together, because the false discovery rate is controlled over all their heads.
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,29 +17,23 @@ from bertsecrets.cli.crash import USER_ERROR
 from bertsecrets.cli.sides import model_side
 from bertsecrets.compare.comparison import Compared, Comparison, compare
 from bertsecrets.compare.pins import side_of_pin
-from bertsecrets.compare.sides import Part, Side, Wanted
+from bertsecrets.compare.sides import Part, Wanted
 from bertsecrets.errors import UserError, one_line
 from bertsecrets.options import RunOptions
-from bertsecrets.report.drift import drift_message, drift_table, verdict_line
-from bertsecrets.types import Subject
+from bertsecrets.report.comparison import drift_message, drift_table, verdict_line
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
     from bertsecrets.session import Session as Run
 
-PINNED = pytest.StashKey[Side]()
-SELECTED = pytest.StashKey[list[Part]]()
-FOUND = pytest.StashKey[list[str]]()  # the lines of the summary
-GIVEN = pytest.StashKey[RunOptions]()
 End = Callable[[pytest.Session, str, int], object]
-END = pytest.StashKey[End]()
-SUMMARY = "bertsecrets.drift"  # what a worker of pytest-xdist hands to its controller
+SUMMARY = "bertsecrets.drift"  # what a worker of pytest-xdist passes to its controller
 OUTCOME = "verdict"  # a property of reports, and so of JUnit's XML
 
 
 def judge_against(config: pytest.Config, pin: Path, options: RunOptions, end: End) -> None:
-    """Let a run judge drift from a pin.
+    """Judge drift from a pin in this run.
 
     Args:
         end: ends the run with a line and an exit code.
@@ -48,114 +41,100 @@ def judge_against(config: pytest.Config, pin: Path, options: RunOptions, end: En
     Raises:
         UserError: the pin cannot be read, or is not one.
     """
-    config.stash[PINNED], config.stash[GIVEN], config.stash[END] = side_of_pin(pin), options, end
-    config.pluginmanager.register(sys.modules[__name__], "bertsecrets.drift")
+    config.pluginmanager.register(Drift(pin, options, end), "bertsecrets.drift")
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize `pinned` with every measure on every task of the pin."""
-    if "pinned" in metafunc.fixturenames:
-        parts = metafunc.config.stash[PINNED].parts
-        metafunc.parametrize("pinned", [pytest.param(part, id=_name(part)) for part in parts])
+class Drift:
+    """The hooks and fixtures of a run that judges drift from a pin."""
+
+    def __init__(self, pin: Path, options: RunOptions, end: End):
+        self.pin, self.options, self.end = side_of_pin(pin), options, end
+        self.summary: list[str] = []
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Parametrize `pinned` with every measure on every task of the pin."""
+        if "pinned" in metafunc.fixturenames:
+            metafunc.parametrize("pinned", [pytest.param(part, id=_name(part.wanted)) for part in self.pin.parts])
+
+    @pytest.fixture(scope="session")
+    def comparison(self, request: pytest.FixtureRequest) -> Comparison | UserError:
+        """Return how far the model has drifted in the selected measures, or why that is unknown."""
+        from bertsecrets.session import Session  # takes seconds to import
+
+        selected = [item for item in request.session.items if "pinned" in getattr(item, "fixturenames", ())]
+        parts: list[Part] = [item.callspec.params["pinned"] for item in selected]  # type: ignore[attr-defined]
+        wanted = [part.wanted for part in parts]
+        try:
+            session = Session(self.options)
+            session.check_model()
+            _measure_share(session, wanted, *worker(request.config))
+            side = model_side(session, session.model, wanted)
+            comparison = compare(replace(self.pin, parts=tuple(parts)), side, session.settings.judge)
+        except UserError as error:
+            return error
+        about = f"from {self.pin.name} ({self.pin.kind}) to {side.name}"
+        self.summary = [about, drift_table(comparison).text(), verdict_line(comparison)]
+        return comparison
+
+    @pytest.fixture
+    def drifted(self, comparison: Comparison | UserError, request: pytest.FixtureRequest):
+        """Return a function that takes a part of the pin and returns how it compares."""
+        if isinstance(comparison, UserError):
+            self.end(request.session, one_line(comparison), USER_ERROR)
+            raise comparison
+
+        def compared(pinned: Part) -> Compared:
+            measure = next(of for of in comparison.measures if of.wanted.key == pinned.wanted.key)
+            request.node.user_properties.append((OUTCOME, measure.outcome))
+            reason = measure.reason or "too few seeds to show that it is the same"
+            if measure.outcome in ("open", "not comparable") and request.config.getoption("strict_verdicts"):
+                pytest.fail(f"{measure.outcome}: {reason}", pytrace=False)
+            if measure.outcome == "not comparable":
+                pytest.skip(f"not comparable: {reason}")
+            return measure
+
+        return compared
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Pass the summary to the controller, in a worker of pytest-xdist."""
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output[SUMMARY] = self.summary
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """Take the summary of a worker of pytest-xdist; all workers find the same."""
+        self.summary = getattr(node, "workeroutput", {}).get(SUMMARY) or self.summary
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: "TerminalReporter") -> None:
+        """Print the table of the comparison."""
+        if self.summary:
+            terminalreporter.section("drift")
+            for line in self.summary:
+                terminalreporter.write_line(line)
 
 
-def _name(part: Part) -> str:
-    wanted = part.wanted
+def _name(wanted: Wanted) -> str:
     initialisation = [] if wanted.initialisation == "pretrained" else [wanted.initialisation]
     options = [f"{name}-{value}" for name, value in wanted.options.items()]
     return "-".join([wanted.measure, wanted.task, *initialisation, *options])
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note which measures were selected: these alone are made and judged."""
-    chosen = [item for item in session.items if "pinned" in getattr(item, "fixturenames", ())]
-    parts: list[Part] = [item.callspec.params["pinned"] for item in chosen]  # type: ignore[attr-defined]
-    session.config.stash[SELECTED] = parts
-
-
-@pytest.fixture(scope="session")
-def comparison(request: pytest.FixtureRequest) -> Comparison | UserError:
-    """Return how far the model of the run has drifted from the pin; or why that cannot be told."""
-    from bertsecrets.session import Session  # takes seconds to import
-
-    config = request.config
-    selected = config.stash[SELECTED]
-    pin = replace(config.stash[PINNED], parts=tuple(selected))
-    try:
-        session = Session(config.stash[GIVEN])
-        session.check_model()
-        wanted = [part.wanted for part in pin.parts]
-        _measure_share(session, wanted, *worker(config))
-        found = compare(pin, model_side(session, session.model, wanted), session.settings.judge)
-    except UserError as error:
-        return error
-    config.stash[FOUND] = [
-        f"from {found.before.name} ({found.before.kind}) to {found.after.name}",
-        drift_table(found),
-        verdict_line(found),
-    ]
-    return found
-
-
 def _measure_share(session: "Run", wanted: Sequence[Wanted], place: int, workers: int) -> None:
-    """Measure a worker's share of the seeds, which the others then find in the store."""
+    """Measure a worker's share of the seeds; the other workers then read it from the store."""
     for seed in session.seeds[place::workers] if workers > 1 else ():
-        for one in wanted:
-            subject = Subject(session.model, one.task, one.initialisation, seed)
-            with suppress(UserError):  # which is met again, and then judged
-                session.measurement(one.measure, subject, **one.options)
+        for of in wanted:
+            with suppress(UserError):  # raised again when the side is measured
+                session.measurement(of.measure, of.subject(session.model, seed), **of.options)
 
 
-@pytest.fixture
-def drifted(comparison: Comparison | UserError, request: pytest.FixtureRequest):
-    """Return a function that takes a part of the pin and hands back what has become of it."""
-    if isinstance(comparison, UserError):
-        request.config.stash[END](request.session, one_line(comparison), USER_ERROR)
-        raise comparison
-
-    def found(pinned: Part) -> Compared:
-        one = next(one for one in comparison.measures if one.wanted.key == pinned.wanted.key)
-        request.node.user_properties.append((OUTCOME, one.outcome))
-        if one.outcome in ("open", "not comparable") and request.config.getoption("strict_verdicts"):
-            pytest.fail(f"{one.outcome}: {one.reason or 'too few seeds to show that it is the same'}", pytrace=False)
-        if one.outcome == "not comparable":
-            pytest.skip(f"not comparable: {one.reason}")
-        return one
-
-    return found
-
-
-def check_drift(one: Compared) -> None:
-    """Make sure that a measure has not drifted.
+def check_drift(measure: Compared) -> None:
+    """Check that a measure has not drifted.
 
     Raises:
-        AssertionError: it has; the message names the heads, and by how many standard deviations.
+        AssertionError: it has; the message names the heads and by how many standard deviations they differ.
     """
     __tracebackhide__ = True
-    if one.outcome == "drift":
-        raise AssertionError(drift_message(one))
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand what was found to the controller, in a worker of pytest-xdist."""
-    output = getattr(session.config, "workeroutput", None)
-    if output is not None and FOUND in session.config.stash:
-        output[SUMMARY] = session.config.stash[FOUND]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any, error: object) -> None:
-    """Take what a worker of pytest-xdist has found; all of them find the same."""
-    found = getattr(node, "workeroutput", {}).get(SUMMARY)
-    if found is not None:
-        node.config.stash[FOUND] = found
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_terminal_summary(terminalreporter: "TerminalReporter", config: pytest.Config) -> None:
-    """Print the table of all that was compared."""
-    if FOUND in config.stash:
-        terminalreporter.section("drift")
-        for line in config.stash[FOUND]:
-            terminalreporter.write_line(line)
+    if measure.outcome == "drift":
+        raise AssertionError(drift_message(measure))

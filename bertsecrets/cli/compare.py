@@ -1,59 +1,92 @@
-"""The command that compares two models: `bertsecrets compare minilm.yaml ./my-checkpoint --task rte`."""
+"""The commands that compare models: `compare` compares two sides, `pin` records a model for later comparisons."""
 
 import argparse
 
-from bertsecrets.cli.sides import named, open_sides
+from bertsecrets.cli.sides import Choice, model_side, open_sides, wanted_of
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, check_initialisation, path
+from bertsecrets.texts.tasks import task
 from bertsecrets.types import INITIALISATIONS
+
+SIDE = (
+    "a pin (a file), MODEL@STORE or a folder of measurements, a folder with a classifier (measured as it is), or "
+    "a model (fine-tuned first)"
+)
 
 
 def add_parsers(commands) -> None:
-    """Add the command's options to the command line."""
-    parser = commands.add_parser(
-        "compare", help="say whether a model, a checkpoint, kept measurements or a pin has drifted from another"
-    )
-    for name, which in (("before", "drift is measured from"), ("after", "may have drifted")):
-        parser.add_argument(
-            name,
-            metavar="A" if name == "before" else "B",
-            help=f"what {which}: a pin (a file), MODEL@STORE or a folder of kept measurements, a folder with a "
-            "classifier (measured as it is), or a model (fine-tuned first)",
-        )
-    parser.add_argument("--task", action="append", default=[], help="GLUE task; repeatable (default: rte)")
-    parser.add_argument(
-        "--measure", action="append", default=[], metavar="NAME", help="compare only this measure; repeatable"
-    )
-    parser.add_argument("--init", choices=INITIALISATIONS, default="pretrained")
-    parser.add_argument("--json", type=path, metavar="FILE", help="write the comparison as data to this file")
-    parser.add_argument("--html", type=path, metavar="FILE", help="write it as a page to this file")
-    parser.add_argument("--markdown", type=path, metavar="FILE", help="write it as Markdown to this file")
-    add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "spacy"))
-    parser.set_defaults(run=compare_sides)
+    """Add the commands' options to the command line."""
+    comparing = commands.add_parser("compare", help="test whether a model has drifted from another model or from a pin")
+    comparing.add_argument("before", metavar="A", help=f"the reference: {SIDE}")
+    comparing.add_argument("after", metavar="B", help="what may have drifted from it, named in the same way")
+    comparing.add_argument("--json", type=path, metavar="FILE", help="write the comparison as data to this file")
+    comparing.add_argument("--html", type=path, metavar="FILE", help="write it as a page to this file")
+    comparing.add_argument("--markdown", type=path, metavar="FILE", help="write it as Markdown to this file")
+    comparing.set_defaults(run=compare)
+
+    pinning = commands.add_parser("pin", help="record what a model's measures find, to detect drift later")
+    pinning.add_argument("--reason", required=True, help="why it is pinned, or what has changed since the last pin")
+    pinning.add_argument("--output", type=path, metavar="FILE", help="the pin (default: expected/variants/MODEL.yaml)")
+    pinning.set_defaults(run=pin)
+
+    for parser in (comparing, pinning):
+        parser.add_argument("--task", action="append", default=[], help="GLUE task; repeatable (default: rte)")
+        parser.add_argument("--measure", action="append", default=[], metavar="NAME", help="only this; repeatable")
+        parser.add_argument("--init", choices=INITIALISATIONS, default="pretrained")
+        add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "spacy"))
 
 
-def compare_sides(options: argparse.Namespace) -> int:
-    """Print how far one side has drifted from the other, and write it; returns 1 if it has.
+def _choice(options: argparse.Namespace) -> Choice:
+    tasks = [task(name).name for name in options.task]
+    return Choice(tasks, options.measure, check_initialisation(options.init))
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Print and write how far one side has drifted from the other; returns 1 if it has.
 
     Raises:
         UserError: a side cannot be read or measured, or they have nothing in common.
     """
-    from bertsecrets.compare.comparison import compare
-    from bertsecrets.report.drift import drift_markdown, drift_text
+    from bertsecrets.compare.comparison import compare as compared
+    from bertsecrets.report.comparison import drift_findings
     from bertsecrets.session import Session
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import write_whole
 
     session = Session(RunOptions.of(options))
-    sides = [named(options.before), named(options.after)]
-    before, after = open_sides(sides, session, options.task, options.measure, check_initialisation(options.init))
-    comparison = compare(before, after, session.settings.judge)
-    print(drift_text(comparison))
+    before, after = open_sides([options.before, options.after], session, _choice(options))
+    comparison = compared(before, after, session.settings.judge)
+    findings = drift_findings(comparison)
+    print(findings.text())
     if options.json:
         write_json(options.json, comparison.data)
     if options.markdown:
-        write_whole(options.markdown, drift_markdown(comparison))
+        write_whole(options.markdown, findings.markdown())
     if options.html:
         from bertsecrets.report.html import comparison_page  # needs an extra
 
-        write_whole(options.html, comparison_page(comparison))
+        write_whole(options.html, comparison_page(findings))
     return int(comparison.drifted)
+
+
+def pin(options: argparse.Namespace) -> None:
+    """Measure a model on several seeds and write its pin.
+
+    Raises:
+        UserError: the reason is not new, or something cannot be measured.
+    """
+    from bertsecrets.compare.pins import check_reason, check_seeds, default_place, pin_of, write_pin
+    from bertsecrets.session import Session
+
+    session, choice = Session(RunOptions.of(options)), _choice(options)
+    place = options.output or default_place(session.model)
+    earlier = check_reason(place, options.reason)
+    check_seeds(session.seeds)
+    session.check_model()
+    side = model_side(session, session.model, wanted_of(session, choice))
+    ref = session.ref(session.model)
+    made = pin_of(side, session.model, options.reason, earlier, weights=ref.identity(), tokenizer=ref.tokenizer())
+    write_pin(place, made)
+    for name, why in side.left_out.items():
+        print(f"left out: {name}: {why}")
+    numbers = sum(values.mean.size for part in side.parts for values in part.quantities.values())
+    print(f"{place}: {len(side.parts)} measures of {session.model} on {len(session.seeds)} seeds, {numbers} numbers")

@@ -1,15 +1,16 @@
-"""The judgement of drift: which numbers of two sides surely differ, and which are surely the same, cell by cell.
+"""The comparison of two sides: which numbers differ, and which are shown to be the same, for every head.
 
-Both sides have seen the same examples. Where a side has several seeds, these are the replications: a difference is
-drift if it is larger than seeds explain. Between two single checkpoints the examples are, since nothing says how far
-other seeds would differ; then it is about these checkpoints alone.
+Both sides were measured on the same examples. If a side has several seeds, the seeds are the replications, and drift is
+a difference larger than seeds explain. Between two single checkpoints the examples are the replications, since the
+spread over seeds is unknown, and the result is about these two checkpoints only.
 
-A difference is drift if it is surely larger than the smallest effect of interest (`claims.units`), and a cell is the
-same if it is surely smaller (two one-sided tests). Among all heads of all measures, the false discovery rate is held.
+A cell (a head, a layer, or the model) drifts if its difference is significantly larger than the smallest effect of
+interest (`claims.units`); it is the same if the difference is significantly smaller (two one-sided tests). The false
+discovery rate of drift is controlled over all cells of all measures.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from jaxtyping import Bool, Float
 from bertsecrets.bootstrap import resampled_means
 from bertsecrets.claims.spread import pooled
 from bertsecrets.claims.units import smallest
+from bertsecrets.compare import aligned
 from bertsecrets.compare.sides import Part, Side, Values, Wanted
 from bertsecrets.errors import UserError
 from bertsecrets.settings import JudgeParams
@@ -28,16 +30,16 @@ Cells = Float[np.ndarray, " cells"]
 
 @dataclass(frozen=True)
 class Difference:
-    """How far one quantity differs between both sides, cell by cell.
+    """How far one quantity differs between the sides, for each cell.
 
     Args:
-        before, after: the mean over seeds of either side.
-        deviations: the difference in standard deviations of the seeds, or in standard errors where the examples are
-            the replications.
-        p_drift: of the hypothesis that the difference is not larger than the smallest effect of interest.
-        p_same: of the hypothesis that it is not smaller.
-        drifted: which cells differ, the false discovery rate held.
-        shown_same: which cells are the same, each on its own.
+        shape: of the cells: (layers, heads), (layers,), or () for a single number.
+        before, after: the means over seeds.
+        deviations: the difference in standard deviations over seeds, or in standard errors over examples.
+        p_drift: of the hypothesis that the difference is no larger than the smallest effect of interest.
+        p_same: of the hypothesis that it is no smaller.
+        drifted: the cells that differ, at a controlled false discovery rate.
+        shown_same: the cells that are the same, each tested alone.
     """
 
     name: str
@@ -54,29 +56,21 @@ class Difference:
 
     @property
     def largest(self) -> list[int]:
-        """The places of the cells that have drifted (or, where none has, of all), the largest deviation first."""
+        """The drifted cells, or all cells if none has drifted; the largest deviation first."""
         places = np.flatnonzero(self.drifted) if self.drifted.any() else np.arange(len(self.before))
         size = np.nan_to_num(abs(self.deviations[places]), nan=-1.0, posinf=np.inf)
         return [int(place) for place in places[np.argsort(-size, kind="stable")]]
 
     @property
     def data(self) -> dict[str, Any]:
-        """The same as data; arrays in the shape of layers and heads."""
+        """The difference for `--json`; arrays in the shape of layers and heads."""
 
         def shaped(cells: np.ndarray) -> Any:
-            return np.round(cells, 6).reshape(self.shape).tolist() if cells.dtype.kind == "f" else _plain(cells)
+            return (np.round(cells, 6) if cells.dtype.kind == "f" else cells).reshape(self.shape).tolist()
 
-        def _plain(cells: np.ndarray) -> Any:
-            return cells.reshape(self.shape).tolist()
-
-        names = ("before", "after", "deviations", "p_drift", "p_same", "drifted", "shown_same")
-        return {
-            "name": self.name,
-            "what": self.what,
-            "unit": self.unit,
-            "smallest_effect": smallest(self.unit)[0],
-            **{name: shaped(getattr(self, name)) for name in names},
-        }
+        about = {"name": self.name, "what": self.what, "unit": self.unit, "smallest_effect": smallest(self.unit)[0]}
+        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return about | {name: shaped(cells) for name, cells in arrays.items()}
 
 
 @dataclass(frozen=True)
@@ -84,38 +78,29 @@ class Compared:
     """One measure on one task, compared.
 
     Args:
-        basis: what the judgement rests on, in words.
-        reason: why a model has collapsed, or the sides cannot be compared.
-        counted: `seeds` or `examples`, whichever are the replications.
+        basis: the numbers of seeds and examples behind the comparison, as text.
+        reason: why a model has collapsed, or why the sides cannot be compared.
+        counted: the replications.
     """
 
     wanted: Wanted
     outcome: Outcome
+    reason: str = ""
     differences: tuple[Difference, ...] = ()
     basis: str = ""
-    reason: str = ""
     counted: Literal["seeds", "examples"] = "seeds"
-
-    @property
-    def cells(self) -> int:
-        """How many numbers were compared."""
-        return sum(len(difference.before) for difference in self.differences)
 
     @property
     def equal(self) -> bool:
         """Whether no number differs at all."""
-        return self.outcome == "same" and all(
-            np.array_equal(one.before, one.after, equal_nan=True) for one in self.differences
-        )
+        pairs = [(difference.before, difference.after) for difference in self.differences]
+        return self.outcome == "same" and all(np.array_equal(*pair, equal_nan=True) for pair in pairs)
 
     @property
     def data(self) -> dict[str, Any]:
-        """The same as data."""
+        """The comparison of this measure for `--json`."""
         return {
-            "measure": self.wanted.measure,
-            "task": self.wanted.task,
-            "initialisation": self.wanted.initialisation,
-            "options": dict(self.wanted.options),
+            **asdict(self.wanted),
             "outcome": self.outcome,
             "basis": self.basis,
             "reason": self.reason,
@@ -128,7 +113,7 @@ class Comparison:
     """Two sides, compared measure by measure.
 
     Args:
-        rate: the false discovery rate, and the error rate of each equivalence.
+        rate: the false discovery rate, and the error rate of each test of equivalence.
     """
 
     before: Side
@@ -139,94 +124,96 @@ class Comparison:
     @property
     def drifted(self) -> bool:
         """Whether any measure has drifted."""
-        return any(one.outcome == "drift" for one in self.measures)
+        return any(measure.outcome == "drift" for measure in self.measures)
 
     @property
     def data(self) -> dict[str, Any]:
-        """The same as data, for `--json`."""
+        """The comparison for `--json`."""
+        sides = {
+            name: {"name": side.name, "kind": side.kind, "left_out": dict(side.left_out)}
+            for name, side in {"before": self.before, "after": self.after}.items()
+        }
         return {
             "format": "bertsecrets-comparison",
             "format_version": "1.0",
-            "before": {"name": self.before.name, "kind": self.before.kind, "left_out": dict(self.before.left_out)},
-            "after": {"name": self.after.name, "kind": self.after.kind, "left_out": dict(self.after.left_out)},
+            **sides,
             "false_discovery_rate": round(self.rate, 6),
             "drift": self.drifted,
-            "measures": [one.data for one in self.measures],
+            "measures": [measure.data for measure in self.measures],
         }
 
 
 def compare(before: Side, after: Side, settings: JudgeParams) -> Comparison:
-    """Return how far a side has drifted from another.
+    """Return how far one side has drifted from another.
 
     Raises:
-        UserError: the sides have no measure in common that can be compared.
+        UserError: no measure of the two sides can be compared.
     """
     rate = 1 - settings.confidence
-    measures = [_compared(part, after, settings) for part in before.parts]
-    if all(one.outcome == "not comparable" for one in measures):
-        reasons = dict.fromkeys(one.reason for one in measures)
+    pairs = aligned(before.by_key, after.by_key)
+    measures = [_compared(part, other, after, settings) for part, other in pairs if part is not None]
+    if all(measure.outcome == "not comparable" for measure in measures):
+        reasons = dict.fromkeys(measure.reason for measure in measures)
         why = "; ".join(reasons) or f"{before.name} holds no measurements"
         raise UserError(f"{before.name} and {after.name} cannot be compared: {why}")
     return Comparison(before, after, rate, tuple(_decided(measures, rate)))
 
 
-def _compared(part: Part, after: Side, settings: JudgeParams) -> Compared:
-    """Return one measure with the tests of all cells, not yet decided among all of them."""
-    wanted, other = part.wanted, after.part(part.wanted)
+def _compared(part: Part, other: Part | None, after: Side, settings: JudgeParams) -> Compared:
+    """Return one measure with the tests of its cells, before the correction for the number of cells."""
+    wanted = part.wanted
     if other is None:
-        return Compared(wanted, "not comparable", reason=after.left_out.get(str(wanted), f"{after.name} lacks it"))
-    if other.collapsed and not (part.collapsed and other.values):
-        return Compared(wanted, "drift", reason=other.collapsed)
-    if problem := _unlike(part, other):
-        return Compared(wanted, "not comparable", reason=problem)
-    degrees = len(part.seeds) - 1 + len(other.seeds) - 1
-    names = [name for name in part.values if name in other.values]
-    pairs = [(name, part.values[name], other.values[name]) for name in names]
-    shapes = {(one.shape, two.shape) for _, one, two in pairs if one.shape != two.shape}
-    if shapes or not pairs:
-        said = " and ".join(" x ".join(map(str, shape)) for shape in sorted(shapes)[0]) if shapes else ""
-        reason = f"heads cannot be matched: {said}" if shapes else "measured in another form: measure or pin it again"
-        return Compared(wanted, "not comparable", reason=reason)
-    if degrees == 0 and not all(one.by_seed and two.by_seed for _, one, two in pairs):
-        return Compared(wanted, "not comparable", reason="one seed a side, and no examples: measure more seeds")
-    judge = _by_seeds if degrees else _by_examples
-    differences = tuple(judge(name, one, two, (part, other), settings) for name, one, two in pairs)
-    seeds = f"{_counted(len(part.seeds))} against {_counted(len(other.seeds))}"
-    return Compared(
-        wanted,
-        "open",
-        differences,
-        basis=f"{seeds}, {part.examples} examples" if degrees else f"{part.examples} examples, one seed each",
-        counted="seeds" if degrees else "examples",
+        return Compared(wanted, "not comparable", after.left_out.get(str(wanted), f"{after.name} lacks it"))
+    if other.collapsed and not (part.collapsed and other.quantities):
+        return Compared(wanted, "drift", other.collapsed)
+    if problem := _mismatch(part, other):
+        return Compared(wanted, "not comparable", problem)
+    replicated = len(part.seeds) + len(other.seeds) > 2
+    test = _by_seeds if replicated else _by_examples
+    differences = tuple(
+        test(name, values, other.quantities[name], (part, other), settings)
+        for name, values in part.quantities.items()
+        if name in other.quantities
     )
+    seeds = " against ".join(f"{len(of.seeds)} seed{'s' if len(of.seeds) > 1 else ''}" for of in (part, other))
+    basis = f"{seeds}, {part.examples} examples" if replicated else f"{part.examples} examples, one seed each"
+    return Compared(wanted, "open", "", differences, basis, "seeds" if replicated else "examples")
 
 
-def _counted(seeds: int) -> str:
-    return f"{seeds} seed{'s' if seeds != 1 else ''}"
-
-
-def _unlike(part: Part, other: Part) -> str:
-    """Return why two parts were not measured alike; empty if they were."""
+def _mismatch(part: Part, other: Part) -> str:
+    """Return why two parts cannot be compared; "" if they can."""
+    both = (part, other)
     if part.data != other.data or part.examples != other.examples:
-        limits = " and ".join("all rows" if one.limit is None else f"limit {one.limit}" for one in (part, other))
-        return f"not the same examples ({part.examples} and {other.examples}; {limits}): give the same rows and limits"
+        limits = " and ".join("all rows" if of.limit is None else f"limit {of.limit}" for of in both)
+        return f"not the same examples ({part.examples} and {other.examples}; {limits}): use the same rows and limits"
     if part.train_limit != other.train_limit:
-        limits = " and ".join(str(one.train_limit or "all rows") for one in (part, other))
-        return f"not trained on as many rows ({limits}): give the same --train-limit"
-    unlike = [name for name in part.settings if part.settings[name] != other.settings.get(name)]
-    return f"measured with another {', '.join(unlike)}: measure or pin it again" if unlike else ""
+        limits = " and ".join(str(of.train_limit or "all rows") for of in both)
+        return f"trained on different numbers of rows ({limits}): use the same --train-limit"
+    if changed := [name for name in part.settings if part.settings[name] != other.settings.get(name)]:
+        return f"measured with another {', '.join(changed)}: measure or pin it again"
+    pairs = [(values, other.quantities[name]) for name, values in part.quantities.items() if name in other.quantities]
+    if not pairs:
+        return "no quantity in common: measure or pin it again"
+    for one, two in pairs:
+        if one.mean.shape != two.mean.shape:
+            shapes = " and ".join(" x ".join(map(str, values.mean.shape)) for values in (one, two))
+            return f"different numbers of layers or heads: {shapes}"
+    if len(part.seeds) + len(other.seeds) == 2 and not all(one.by_seed and two.by_seed for one, two in pairs):
+        return "one seed on each side, and no examples: measure more seeds"
+    return ""
 
 
 def _by_seeds(name: str, one: Values, two: Values, parts: tuple[Part, Part], settings: JudgeParams) -> Difference:
     """Return how far a quantity differs beyond what seeds explain, by Student's t.
 
-    A few seeds may lie close together by chance, most of all in one of a hundred heads. So no head's standard deviation
-    counts as less than that of the heads together (Smyth 2004), nor as less than half of what a single example can
-    change. The heads share their seeds, and so they add no degrees of freedom.
+    A few seeds may agree closely by chance, above all in one of a hundred heads. So each head's variance is shrunk
+    towards that of all heads (Smyth 2004) but never downwards, and its standard deviation is at least half of what one
+    example can change. The heads share their seeds, so they add no degrees of freedom.
     """
     counts = [len(part.seeds) for part in parts]
     degrees = sum(counts) - 2
-    std = np.sqrt(((counts[0] - 1) * one.std**2 + (counts[1] - 1) * two.std**2) / degrees)
+    spreads = [values.std.ravel() for values in (one, two)]
+    std = np.sqrt(((counts[0] - 1) * spreads[0] ** 2 + (counts[1] - 1) * spreads[1] ** 2) / degrees)
     finite = std[np.isfinite(std)]
     typical = pooled([(float(value), degrees) for value in finite], "all heads") if len(finite) > 1 else None
     if typical is not None:
@@ -237,7 +224,7 @@ def _by_seeds(name: str, one: Values, two: Values, parts: tuple[Part, Part], set
 
 
 def _by_examples(name: str, one: Values, two: Values, parts: tuple[Part, Part], settings: JudgeParams) -> Difference:
-    """Return how far a quantity of two checkpoints differs on examples like these, by the paired bootstrap.
+    """Return how far a quantity of two checkpoints differs, by the paired bootstrap over examples.
 
     Accuracies are compared by McNemar's exact test.
     """
@@ -252,13 +239,12 @@ def _by_examples(name: str, one: Values, two: Values, parts: tuple[Part, Part], 
     tested = _tested(name, one, two, error, error, max(units - 1, 1))
     if first.right is None or second.right is None:
         return tested
-    beyond = abs(one.mean - two.mean) > smallest(one.unit)[0]
-    p = np.where(beyond, mcnemar(first.right, second.right), 1.0)
-    return Difference(**{**_fields(tested), "p_drift": p})
+    beyond = abs(one.mean - two.mean).ravel() > smallest(one.unit)[0]
+    return replace(tested, p_drift=np.where(beyond, mcnemar(first.right, second.right), 1.0))
 
 
 def mcnemar(one: Bool[np.ndarray, " examples"], two: Bool[np.ndarray, " examples"]) -> float:
-    """Return the p-value of McNemar's exact test: whether one of two classifiers answers more examples rightly.
+    """Return the p-value of McNemar's exact test of whether two classifiers are equally accurate.
 
     >>> mcnemar(np.array([True] * 6 + [False]), np.array([False] * 6 + [False]))
     0.03125
@@ -273,75 +259,71 @@ def _tested(name: str, one: Values, two: Values, scale: Cells, error: Cells, deg
     """Return the tests of every cell.
 
     Args:
-        scale: in which differences are told.
-        error: the standard error of the difference, of so many degrees of freedom.
+        scale: the unit of the deviations.
+        error: the standard error of the difference, with these degrees of freedom.
     """
     from scipy.special import stdtr  # scipy.stats would take five times as long to import
 
-    apart, least = two.mean - one.mean, smallest(one.unit)[0]
-    size = abs(apart)
+    before, after = one.mean.ravel(), two.mean.ravel()
+    change, least = after - before, smallest(one.unit)[0]
+    size = abs(change)
     with np.errstate(divide="ignore", invalid="ignore"):
         beyond, sum_of_both = (size - least) / error, (size + least) / error
-        deviations = np.where(apart == 0, 0.0, apart / scale)
+        deviations = np.where(change == 0, 0.0, change / scale)
     beyond = np.where(error > 0, beyond, np.where(size > least, np.inf, -np.inf))
     sum_of_both = np.where(error > 0, sum_of_both, np.inf)
-    p_drift = stdtr(degrees, -beyond) + stdtr(degrees, -sum_of_both)
-    p_same = stdtr(degrees, beyond)
-    p_drift, p_same = np.where(apart == 0, 1.0, p_drift), np.where(apart == 0, 0.0, p_same)
-    without = np.isnan(one.mean).astype(int) + np.isnan(two.mean)  # of none, one or both sides there is no number
-    none = np.zeros(len(apart), dtype=bool)
+    p_drift = np.where(change == 0, 1.0, stdtr(degrees, -beyond) + stdtr(degrees, -sum_of_both))
+    p_same = np.where(change == 0, 0.0, stdtr(degrees, beyond))
+    missing = np.isnan(before).astype(int) + np.isnan(after)  # on how many sides a cell has no number
+    undecided = np.zeros(len(change), dtype=bool)
     return Difference(
         name,
         one.what,
         one.unit,
-        one.shape,
-        before=one.mean,
-        after=two.mean,
-        deviations=np.select([without == 2, without == 1], [0.0, np.inf], deviations),
-        p_drift=np.select([without == 2, without == 1], [1.0, 0.0], np.minimum(p_drift, 1.0)),
-        p_same=np.select([without == 2, without == 1], [0.0, 1.0], p_same),
-        drifted=none,
-        shown_same=none,
+        one.mean.shape,
+        before=before,
+        after=after,
+        deviations=np.select([missing == 2, missing == 1], [0.0, np.inf], deviations),
+        p_drift=np.select([missing == 2, missing == 1], [1.0, 0.0], np.minimum(p_drift, 1.0)),
+        p_same=np.select([missing == 2, missing == 1], [0.0, 1.0], p_same),
+        drifted=undecided,
+        shown_same=undecided,
     )
 
 
-def _fields(difference: Difference) -> dict[str, Any]:
-    return {name: getattr(difference, name) for name in Difference.__dataclass_fields__}
-
-
-# ---------------------------------------------------------------------- among all heads
+# ---------------------------------------------------------------------- over all cells
 
 
 def _decided(measures: Sequence[Compared], rate: float) -> list[Compared]:
-    """Return the measures with their outcomes, the false discovery rate held among all cells of all measures."""
-    tested = [one for one in measures if one.differences]
-    chosen = iter(discoveries([np.concatenate([d.p_drift for d in one.differences]) for one in tested], rate))
-    decided = []
-    for one in measures:
-        if not one.differences:
-            decided.append(one)
-            continue
-        flags, differences = next(chosen), []
-        for difference in one.differences:
-            own, flags = flags[: len(difference.before)], flags[len(difference.before) :]
-            same = (difference.p_same <= rate) & ~own
-            differences.append(Difference(**{**_fields(difference), "drifted": own, "shown_same": same}))
-        drift, same = any(d.drifted.any() for d in differences), all(d.shown_same.all() for d in differences)
-        outcome: Outcome = "drift" if drift else "same" if same else "open"
-        decided.append(
-            Compared(one.wanted, outcome, tuple(differences), basis=one.basis, reason=one.reason, counted=one.counted)
-        )
-    return decided
+    """Return the measures with their outcomes, at a controlled false discovery rate over all cells."""
+    families = [
+        np.concatenate([difference.p_drift for difference in measure.differences])
+        for measure in measures
+        if measure.differences
+    ]
+    drifted = iter(discoveries(families, rate))
+    return [_decide(measure, next(drifted), rate) if measure.differences else measure for measure in measures]
+
+
+def _decide(measure: Compared, drifted: Bool[np.ndarray, " cells"], rate: float) -> Compared:
+    ends = np.cumsum([len(difference.before) for difference in measure.differences])
+    differences = tuple(
+        replace(difference, drifted=flags, shown_same=(difference.p_same <= rate) & ~flags)
+        for difference, flags in zip(measure.differences, np.split(drifted, ends[:-1]), strict=True)
+    )
+    drift = any(difference.drifted.any() for difference in differences)
+    same = all(difference.shown_same.all() for difference in differences)
+    return replace(measure, outcome="drift" if drift else "same" if same else "open", differences=differences)
 
 
 def discoveries(families: Sequence[Float[np.ndarray, " _cells"]], rate: float) -> list[Bool[np.ndarray, " _cells"]]:
-    """Return which hypotheses are rejected, the false discovery rate held within the families and among them.
+    """Return the rejected hypotheses, at a controlled false discovery rate within families and among them.
 
-    A family, such as all heads of a measure, is chosen by Simes' p-value among the families, and its hypotheses by a
-    rate that is smaller by the share of families chosen, both by Benjamini and Hochberg's rule (Benjamini and Bogomolov
-    2014). A single number, such as a score, is so not lost among hundreds of heads, and if nothing differs, anything is
-    rejected at most at this rate. The rule holds for p-values that are independent or depend positively, as those of
-    heads that share model, seeds and examples do.
+    A family holds the heads of one measure. Families are selected by their Simes p-values, and hypotheses within them
+    at a rate reduced by the share of families selected, both with Benjamini and Hochberg's procedure (Benjamini and
+    Bogomolov 2014). So a single number, such as a score, is not lost among hundreds of heads, and if nothing differs,
+    something is rejected with a probability of at most this rate. The procedure holds for p-values that are independent
+    or positively dependent, as those of heads that share a model, seeds and examples are.
 
     >>> [flags.tolist() for flags in discoveries([np.array([0.001, 0.6]), np.array([0.04])], 0.05)]
     [[True, False], [True]]

@@ -1,45 +1,85 @@
-"""The two sides of a comparison: a model's numbers by measure and task, over its seeds."""
+"""The two sides of a comparison: what each measure found for a model on a task, over its seeds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, InstanceOf, PlainSerializer, model_validator
 
 from bertsecrets.bootstrap import column_means
-from bertsecrets.compare.readings import Reading, readings
-from bertsecrets.errors import MisreadError, RunError, UserError, one_line
+from bertsecrets.claims.units import SMALLEST
+from bertsecrets.compare.readings import MEASURES, Reading, readings
+from bertsecrets.errors import MisreadError, RunError, UserError, excerpt, near_matches, one_line
 from bertsecrets.measures.registry import get_measure
+from bertsecrets.settings import Section
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Initialisation, Measurement, Subject
 
-DECIMALS = 6  # to which numbers are kept and compared; far below any effect of interest
+DECIMALS = 6  # of all numbers that are compared or pinned; far below any effect of interest
 
 
-@dataclass(frozen=True)
-class Values:
-    """One quantity of a side: the mean over its seeds and their standard deviation, cell by cell.
+def _array(numbers: Any) -> Float[np.ndarray, "..."]:
+    """Return the numbers of a pin, with NaN for null, as an array.
 
-    Args:
-        shape: of the cells: [layers, heads], [layers], or nothing for one number of the model.
-        std: over seeds; 0 for a single one.
+    Raises:
+        ValueError: they are not numbers, or the layers have different numbers of heads.
+    """
+    try:
+        cells = np.asarray(numbers, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError("expected numbers, with as many heads in every layer") from error
+    if cells.ndim > 2 or np.isinf(cells).any():
+        raise ValueError("expected finite numbers by layer and head")
+    return cells
+
+
+def _numbers(cells: Float[np.ndarray, "..."]) -> Any:
+    return np.where(np.isnan(cells), np.array(None), cells).tolist()
+
+
+def _one_of(known: Collection[str]) -> AfterValidator:
+    def check(name: str) -> str:
+        if name not in known:
+            raise ValueError(f"{excerpt(name, 80)!r} is unknown: {near_matches(name, known)}")
+        return name
+
+    return AfterValidator(check)
+
+
+Cells = Annotated[Float[np.ndarray, "..."], BeforeValidator(_array), PlainSerializer(_numbers)]
+
+
+class Values(Section):
+    """One quantity of a side: its mean over seeds and their standard deviation, for each cell.
+
+    Attributes:
+        mean: [layers, heads], [layers], or a single number of the model.
+        std: over seeds; 0 for a single seed.
         step: the smallest change that one example can make.
-        by_seed: what the values were read off, where that is at hand; a pin does not keep it.
+        by_seed: the readings behind the values; a pin does not keep them.
     """
 
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
     what: str
-    unit: str
-    shape: tuple[int, ...]
-    mean: Float[np.ndarray, " cells"]
-    std: Float[np.ndarray, " cells"]
-    step: float = 0.0
-    by_seed: tuple[Reading, ...] = ()
+    unit: Annotated[str, _one_of(SMALLEST)]
+    step: Annotated[float, PlainSerializer(lambda step: round(step, DECIMALS))] = Field(default=0.0, ge=0)
+    mean: Cells
+    std: Cells
+    by_seed: tuple[InstanceOf[Reading], ...] = Field(default=(), exclude=True)
+
+    @model_validator(mode="after")
+    def _same_shape(self) -> "Values":
+        if self.mean.shape != self.std.shape:
+            raise ValueError("mean and std have different shapes")
+        return self
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One measure on one task, as it is to be measured."""
+    """A measure on a task, of any model and seed."""
 
     measure: str
     task: str
@@ -47,9 +87,13 @@ class Wanted:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
-        """What the two sides' parts have in common."""
+    def key(self) -> tuple[str, ...]:
+        """What both sides of a comparison have in common."""
         return (self.task, self.initialisation, self.measure, str(sorted(self.options.items())))
+
+    def subject(self, model: str, seed: int) -> Subject:
+        """Return the subject to measure for a model and a seed."""
+        return Subject(model, self.task, self.initialisation, seed)
 
     def __str__(self) -> str:
         options = "".join(f", {name} {value}" for name, value in self.options.items())
@@ -57,36 +101,42 @@ class Wanted:
         return f"{self.measure}{options} on {TASKS[self.task].title}{initialisation}"
 
 
-@dataclass(frozen=True)
-class Part:
-    """What one measure says of one side on one task.
+class Part(Section):
+    """What one measure found for one side on one task; in this form pins keep it.
 
-    Args:
-        seeds: that were measured; their numbers are replications.
+    Attributes:
         data: a digest of the examples' texts.
-        settings: of the measure; parts with other settings are not compared.
-        collapsed: why a seed's model has collapsed or cannot be measured at all; empty where none has.
+        settings: of the measure; parts with different settings are not compared.
+        collapsed: why the model of a seed has collapsed or cannot be measured; "" if none has.
     """
 
-    wanted: Wanted
-    seeds: tuple[int, ...]
-    examples: int
-    data: str
-    settings: Mapping[str, Any]
-    values: Mapping[str, Values]
-    collapsed: str = ""
+    measure: Annotated[str, _one_of(MEASURES)]
+    task: Annotated[str, _one_of(TASKS)]
+    initialisation: Initialisation
+    options: dict[str, Any] = Field(default_factory=dict)
+    seeds: tuple[int, ...] = Field(min_length=1)
+    examples: int = Field(ge=0)
     limit: int | None = None
     train_limit: int | None = None
-    measurements: tuple[Measurement, ...] = ()
+    data: str
+    settings: dict[str, Any]
+    collapsed: str = ""
+    quantities: dict[str, Values]
+    measurements: tuple[InstanceOf[Measurement], ...] = Field(default=(), exclude=True)
+
+    @property
+    def wanted(self) -> Wanted:
+        """The measure and the task."""
+        return Wanted(self.measure, self.task, self.initialisation, self.options)
 
 
 @dataclass(frozen=True)
 class Side:
-    """A model, a checkpoint, kept measurements or a pin.
+    """A model, a checkpoint, stored measurements or a pin.
 
     Args:
-        kind: what it is, in words.
-        left_out: the measures that could not be had, with the reason.
+        kind: one of these, with its details.
+        left_out: measures that are not available, with the reasons.
     """
 
     name: str
@@ -94,34 +144,47 @@ class Side:
     parts: tuple[Part, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
 
-    def part(self, wanted: Wanted) -> Part | None:
-        """Return the part for a measure on a task; None if this side has none."""
-        return next((part for part in self.parts if part.wanted.key == wanted.key), None)
+    @property
+    def by_key(self) -> dict[tuple[str, ...], Part]:
+        """The parts by their measures and tasks."""
+        return {part.wanted.key: part for part in self.parts}
 
 
 def part_of(wanted: Wanted, measurements: Sequence[Measurement]) -> Part:
-    """Return what measurements, one for each seed, say of one measure on one task.
+    """Return the part that measurements, one for each seed, make up.
 
     Raises:
-        UserError: a measurement is incomplete, or the seeds have not seen the same examples.
+        UserError: a measurement is incomplete, or the seeds were measured on different examples.
     """
     first = measurements[0]
-    prints = {one.provenance.data_fingerprint or "" for one in measurements}
-    if len(prints) > 1 or len({one.examples for one in measurements}) > 1:
+    digests = {measurement.provenance.data_fingerprint or "" for measurement in measurements}
+    if len(digests) > 1 or len({measurement.examples for measurement in measurements}) > 1:
         raise UserError(f"{wanted}: the seeds were measured on different examples: measure them with the same limits")
-    by_seed = [{reading.name: reading for reading in readings(one)} for one in measurements]
-    collapsed = [problem for one in measurements if (problem := get_measure(one.measure).degenerate(one))]
-    return Part(
+    by_seed = [{reading.name: reading for reading in readings(measurement)} for measurement in measurements]
+    collapsed = (get_measure(measurement.measure).degenerate(measurement) for measurement in measurements)
+    return _part(
         wanted,
-        seeds=tuple(one.subject.seed for one in measurements),
+        [measurement.subject.seed for measurement in measurements],
         examples=first.examples,
-        data=prints.pop(),
-        settings=first.settings,
-        values={name: _values([seed[name] for seed in by_seed]) for name in by_seed[0]},
-        collapsed=collapsed[0] if collapsed else "",
         limit=first.provenance.limit,
         train_limit=first.provenance.train_limit,
+        data=digests.pop(),
+        settings=first.settings,
+        collapsed=next(filter(None, collapsed), ""),
+        quantities={name: _values([seed[name] for seed in by_seed]) for name in by_seed[0]},
         measurements=tuple(measurements),
+    )
+
+
+def _part(wanted: Wanted, seeds: Sequence[int], **found: Any) -> Part:
+    nothing: dict[str, Any] = {"examples": 0, "data": "", "settings": {}, "quantities": {}}
+    return Part(
+        measure=wanted.measure,
+        task=wanted.task,
+        initialisation=wanted.initialisation,
+        options=dict(wanted.options),
+        seeds=tuple(seeds),
+        **{**nothing, **found},
     )
 
 
@@ -130,48 +193,40 @@ def _values(by_seed: Sequence[Reading]) -> Values:
     cells = np.stack([np.asarray(one.statistic(column_means(one.block)))[0] for one in by_seed])
     std = cells.std(0, ddof=1) if len(cells) > 1 else np.zeros(cells.shape[1])
     return Values(
-        first.what,
-        first.unit,
-        first.shape,
-        mean=cells.mean(0).round(DECIMALS),
-        std=std.round(DECIMALS),
+        what=first.what,
+        unit=first.unit,
         step=first.step,
+        mean=cells.mean(0).round(DECIMALS).reshape(first.shape),
+        std=std.round(DECIMALS).reshape(first.shape),
         by_seed=tuple(by_seed),
     )
 
 
 def measured_side(
-    name: str,
-    kind: str,
-    wanted: Sequence[Wanted],
-    seeds: Sequence[int],
-    measure: Callable[[Wanted, Subject], Measurement],
-    model: str,
+    name: str, kind: str, wanted: Sequence[Wanted], seeds: Sequence[int], measure: Callable[[Wanted, int], Measurement]
 ) -> Side:
-    """Return a side whose measurements are made now, unless they are in a store.
+    """Return a side that is measured now.
 
-    A measure that cannot be had is left out, with its reason. Where a check finds that the model computes something
-    else than what is seen of it, the model counts as collapsed.
+    A measure that is not available is left out, with the reason. A model counts as collapsed if a check finds that it
+    computes something else than the suite sees.
 
     Args:
-        measure: makes or finds one measurement.
+        measure: returns the measurement for a seed.
 
     Raises:
         UserError: nothing can be measured.
     """
-    parts, left_out = [], {}
-    problem: UserError | None = None
-    for one in wanted:
-        subjects = [Subject(model, one.task, one.initialisation, seed) for seed in seeds]
+    parts: list[Part] = []
+    left_out: dict[str, UserError] = {}
+    for request in wanted:
         try:
-            parts.append(part_of(one, [measure(one, subject) for subject in subjects]))
+            parts.append(part_of(request, [measure(request, seed) for seed in seeds]))
         except RunError:
             raise
         except MisreadError as error:
-            parts.append(Part(one, tuple(seeds), 0, "", {}, {}, collapsed=one_line(error)))
+            parts.append(_part(request, seeds, collapsed=one_line(error)))
         except UserError as error:
-            problem = problem or error
-            left_out[str(one)] = one_line(error)
-    if not parts and problem is not None:
-        raise problem
-    return Side(name, kind, tuple(parts), left_out)
+            left_out[str(request)] = error
+    if left_out and not parts:
+        raise next(iter(left_out.values()))
+    return Side(name, kind, tuple(parts), {name: one_line(error) for name, error in left_out.items()})

@@ -7,14 +7,12 @@ from typing import Any
 
 from bertsecrets import __version__
 from bertsecrets.claims.band import format_interval, format_number
-from bertsecrets.claims.units import smallest
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.compare.comparison import Comparison
 from bertsecrets.extras import from_extra
 from bertsecrets.provenance import run_facts
 from bertsecrets.report.cards import ASIDE, Row, cards_of, columns, matrix
 from bertsecrets.report.charts import CONFIG, strip_spec, svg
-from bertsecrets.report.drift import HEADER, headline, rows, summary_lines
+from bertsecrets.report.comparison import Findings
 from bertsecrets.report.figures import figures_of, other_figures, paper_figures, table_1
 from bertsecrets.report.json import unique
 from bertsecrets.report.outcomes import OUTCOMES, tally
@@ -209,24 +207,9 @@ def verdict_part(verdict: Verdict) -> str:
     )
 
 
-def comparison_page(comparison: Comparison) -> str:
-    """Return the page that shows how far one model has drifted from another."""
-    before, after = headline(comparison)
-    units = dict.fromkeys(difference.unit for one in comparison.measures for difference in one.differences)
-    return _render(
-        "comparison.html",
-        before=before,
-        after=after,
-        header=HEADER,
-        rows=[[*row, _coloured(verdict)] for *row, verdict in rows(comparison)],
-        lines=list(summary_lines(comparison)),
-        drifted=comparison.drifted,
-        effects=[(unit, *smallest(unit)) for unit in units],
-    )
-
-
-def _coloured(verdict: str) -> Markup:
-    return Markup('<span class="{}">{}</span>').format(verdict.split(" ")[0].strip(":,"), verdict)
+def comparison_page(findings: Findings) -> str:
+    """Return the page of a comparison."""
+    return _render("comparison.html", findings=findings)
 
 
 def _table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> Markup:

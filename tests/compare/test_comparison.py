@@ -9,7 +9,7 @@ from measurements import SETTINGS, gridded, measured, scored
 from bertsecrets.compare.comparison import compare, discoveries, mcnemar
 from bertsecrets.compare.sides import Side, Wanted, part_of
 from bertsecrets.errors import UserError
-from bertsecrets.report.drift import drift_markdown, drift_message, drift_text
+from bertsecrets.report.comparison import drift_findings, drift_message
 from bertsecrets.report.html import comparison_page
 from bertsecrets.types import Measurement, Provenance, Subject
 
@@ -61,7 +61,7 @@ def test_a_side_against_itself_does_not_differ_at_all():
     comparison = compare(one, one, SETTINGS)
     assert not comparison.drifted
     assert all(measure.equal and measure.outcome == "same" for measure in comparison.measures)
-    assert "nothing differs at all" in drift_text(comparison)
+    assert "exactly equal" in drift_findings(comparison).text()
 
 
 def test_a_head_that_moves_beyond_its_seeds_is_named_with_its_standard_deviations():
@@ -101,7 +101,7 @@ def test_few_seeds_leave_open_what_they_cannot_decide():
     one, two = (side(name, attention(np.random.default_rng(seed), 2)) for seed, name in enumerate("ab"))
     comparison = compare(one, two, SETTINGS)
     assert comparison.measures[0].outcome == "open"
-    assert "may differ" in drift_text(comparison)
+    assert "may differ" in drift_findings(comparison).text()
 
 
 def test_two_checkpoints_are_compared_over_examples_and_by_mcnemar():
@@ -112,7 +112,7 @@ def test_two_checkpoints_are_compared_over_examples_and_by_mcnemar():
     (score,) = comparison.measures[0].differences
     assert float(score.p_drift[0]) == pytest.approx(2 * 0.5**8)  # eight lost, none gained
     assert comparison.drifted
-    assert "of these checkpoints alone" in drift_text(comparison)
+    assert "about these checkpoints only" in drift_findings(comparison).text()
 
 
 def test_mcnemar_counts_only_examples_on_which_the_answers_differ():
@@ -156,7 +156,7 @@ def test_other_examples_heads_or_settings_are_not_compared():
     with pytest.raises(UserError, match="not the same examples"):
         compare(side("a", one), side("b", other_rows), SETTINGS)
     fewer = [gridded("special-tokens", cls=of.samples["cls"][:, :3], sep=of.samples["sep"][:, :3]) for of in one]
-    with pytest.raises(UserError, match="heads cannot be matched: 6 x 12 and 3 x 12"):
+    with pytest.raises(UserError, match="different numbers of layers or heads: 6 x 12 and 3 x 12"):
         compare(side("a", one), side("b", fewer), SETTINGS)
     with pytest.raises(UserError, match="another max_length"):
         compare(
@@ -182,12 +182,12 @@ def test_gains_and_shares_are_compared_in_points_and_percent():
     ]
     maps = [measured("patterns", {}, {"predicted": rng.integers(0, 5, (40, 2, 3))}) for _ in range(2)]
     one = side("a", grids, maps)
-    gains, shares = one.parts[0].values["gain"], one.parts[1].values
+    gains, shares = one.parts[0].quantities["gain"], one.parts[1].quantities
     expected = np.mean(
         [[100 * ((row == target).mean() - 1) for row in of.samples["predicted"]] for of in grids], axis=0
     )
-    assert gains.mean == pytest.approx(expected)
-    assert sum(values.mean for values in shares.values()) == pytest.approx(np.full(6, 100.0))
+    assert gains.mean.ravel() == pytest.approx(expected)
+    assert sum(values.mean for values in shares.values()) == pytest.approx(np.full((2, 3), 100.0))
 
 
 def test_words_are_compared_where_examples_have_them():
@@ -196,9 +196,9 @@ def test_words_are_compared_where_examples_have_them():
     verbs[::2] = np.nan
     of = gridded("features", verb=verbs, cls=rng.random((EXAMPLES, 2, 3)))
     of.samples["cls_row_verb"] = rng.random((EXAMPLES, 3))  # of one layer alone
-    values = side("a", [of]).parts[0].values
+    values = side("a", [of]).parts[0].quantities
     assert list(values) == ["verb"]
-    assert values["verb"].mean == pytest.approx(verbs[1::2].mean(0).ravel())
+    assert values["verb"].mean == pytest.approx(verbs[1::2].mean(0))
 
 
 def test_a_comparison_is_written_as_text_markdown_page_and_data():
@@ -207,9 +207,9 @@ def test_a_comparison_is_written_as_text_markdown_page_and_data():
     before, after = attention(np.random.default_rng(0), 5), attention(np.random.default_rng(1), 1, moved=moved)
     comparison = compare(side("a<b>", before), side("b", after), SETTINGS)
     assert comparison.drifted
-    assert "1.1: " in drift_text(comparison)
-    assert "## Drift: `a<b>` to `b`" in drift_markdown(comparison)
-    assert "a&lt;b&gt;" in comparison_page(comparison)
+    assert "1.1: " in drift_findings(comparison).text()
+    assert "from a\\<b\\> (5 seeds) to b" in drift_findings(comparison).markdown()
+    assert "a&lt;b&gt;" in comparison_page(drift_findings(comparison))
     (quantity, _) = comparison.data["measures"][0]["quantities"]
     assert np.shape(quantity["deviations"]) == (LAYERS, HEADS)
     assert quantity["drifted"][0][0] is True

@@ -8,7 +8,7 @@ from damages import save_peaked, study, write_reviews
 
 from bertsecrets.compare.comparison import compare
 from bertsecrets.compare.sides import Wanted
-from bertsecrets.report.drift import drift_message
+from bertsecrets.report.comparison import drift_message
 from bertsecrets.session import Session
 from bertsecrets.settings import load_settings
 
