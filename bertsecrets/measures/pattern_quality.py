@@ -3,10 +3,21 @@
 from typing import Any
 
 from bertsecrets.measures.base import Resources, Results, Run, SuiteMeasure
-from bertsecrets.measures.base.pattern_needs import AnnotatedMaps, PatternWeights
+from bertsecrets.measures.base.needs import Requirement
+from bertsecrets.measures.patterns import PatternWeights
 from bertsecrets.measures.registry import measure
 from bertsecrets.settings import Params
 from bertsecrets.store.files import digest
+
+
+class AnnotatedMaps(Requirement):
+    """The suite's own annotated maps, which are not part of the wheel."""
+
+    def missing(self, resources: Resources) -> str | None:
+        """Return how to get the maps or scikit-learn; None if both are present."""
+        from bertsecrets.patterns.needs import held_out_problem
+
+        return held_out_problem()
 
 
 @measure("pattern-quality", title="macro-F1 of the pattern classifiers on held-out heads", source="K19 4.1", version=3)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from bertsecrets.errors import UserError
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import (
     ClassMap,
@@ -22,7 +23,7 @@ from bertsecrets.measures.base.figures import (
     Repeats,
     Shares,
 )
-from bertsecrets.measures.base.pattern_needs import PatternWeights
+from bertsecrets.measures.base.needs import Requirement, Resources
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
@@ -30,17 +31,46 @@ from bertsecrets.models.packaged import PUBLISHED_AS
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import (
     PatternClassifier,
+    annotated_models,
     chosen_folder,
     held_out_errors,
     read_report,
     readings_of,
+    report_of,
 )
 from bertsecrets.patterns.features.table import features
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import corrected, majority, raw_shares
 from bertsecrets.published import published_figures
+from bertsecrets.store.files import digest
 from bertsecrets.types import Measurement
+
+
+class PatternWeights(Requirement):
+    """The trained classifiers of attention patterns, one for each reading."""
+
+    def missing(self, resources: Resources) -> str | None:
+        """Return what is wrong with their files; None if nothing is."""
+        folder = chosen_folder()
+        try:
+            report = read_report(folder)
+            for reading in readings_of(report):
+                PatternClassifier.load(folder, reading)
+                held_out_errors(report, reading)
+        except UserError as error:
+            return str(error)
+        return None
+
+    def settings(self, resources: Resources) -> dict[str, Any]:
+        """Return digests of the classifiers and of the maps they were judged on, by reading, and these maps' models."""
+        report = read_report(chosen_folder())
+        parts = {reading: report_of(report, reading) for reading in readings_of(report)}
+        return {
+            "classifier": {reading: part["weights_sha256"] for reading, part in parts.items()},
+            "judged_on": {reading: digest(part["held_out"]) for reading, part in parts.items()},
+            "annotated_models": annotated_models(report),
+        }
 
 
 class PatternObserver:

@@ -11,8 +11,7 @@ from jaxtyping import Shaped
 
 from bertsecrets.extras import extra_problem, from_extra
 from bertsecrets.measures.base import Measure, Results, Run
-from bertsecrets.measures.base.needs import Requirement
-from bertsecrets.measures.base.resources import Resources
+from bertsecrets.measures.base.needs import Requirement, Resources
 from bertsecrets.measures.registry import measure
 from bertsecrets.progress import progress
 from bertsecrets.settings import Params

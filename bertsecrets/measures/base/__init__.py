@@ -1,10 +1,9 @@
 """The parts of measures: base classes for each kind, requirements, figures."""
 
 from bertsecrets.measures.base.ablation import AblationMeasure, AblationOptions
-from bertsecrets.measures.base.attention import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.encoder import EncoderMeasure, SuiteMeasure
+from bertsecrets.measures.base.attention import AttentionMeasure, AttentionRun, EncoderMeasure, SuiteMeasure
 from bertsecrets.measures.base.measure import Measure, MeasureOptions, Results, Run
-from bertsecrets.measures.base.resources import Resources
+from bertsecrets.measures.base.needs import Resources
 
 __all__ = [
     "AblationMeasure",

@@ -1,4 +1,7 @@
-"""Measures of attention maps: one streaming pass feeds the measure asked for and all others that can join it."""
+"""Measures of attention maps: one streaming pass feeds the measure asked for and all others that can join it.
+
+Below them are measures without a task: of the bare encoder on texts of their own, or of the suite itself.
+"""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -9,6 +12,7 @@ from pydantic import PositiveInt
 
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base.measure import Measure, MeasureOptions, Results, Run
+from bertsecrets.measures.base.needs import Resources
 from bertsecrets.measures.base.observers import heads_without_numbers
 from bertsecrets.measures.base.probe import check_attention
 from bertsecrets.measures.registry import get_measure
@@ -17,6 +21,7 @@ from bertsecrets.models.alignment import Alignment, encode_words
 from bertsecrets.models.attention import Observer, Pass
 from bertsecrets.models.encoding import Encoded, cased, encode
 from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.locations import ModelRef
 from bertsecrets.progress import progress
 from bertsecrets.settings import Params
 from bertsecrets.texts.glue import Split
@@ -186,3 +191,52 @@ class AttentionMeasure(Measure):
         if self.compares:
             raise NotApplicableError(f"{run.folder} cannot be compared with {run.subject.model}: {problem}")
         return None
+
+
+# ---------------------------------------------------------------------- without a task
+
+
+class EncoderMeasure(Measure):
+    """A measure of the bare encoder, without task, training or seed."""
+
+    on_task: ClassVar[bool] = False
+    seedless: ClassVar[bool] = True
+
+    @abstractmethod
+    def fingerprint(self, run: Run) -> str:
+        """Return a digest of the texts that are measured."""
+
+    @abstractmethod
+    def origin(self, resources: Resources) -> str | None:
+        """Return the name of the source of the texts, if any."""
+
+    def data_facts(self, run: Run) -> dict[str, Any]:
+        """Return origin and fingerprint of the measured texts, for the provenance."""
+        return {
+            "data": self.origin(run.resources),
+            "data_fingerprint": self.fingerprint(run),
+            "official_data": True,
+            "limit": None,
+        }
+
+    def own_settings(self, settings: Params) -> dict[str, Any]:
+        """Return the settings that say where inputs are cut."""
+        return settings.attention.model_dump()
+
+    def degenerate(self, measurement: Measurement) -> str | None:
+        """Return that some heads have no numbers where others have."""
+        return heads_without_numbers(measurement)
+
+    def check_model(self, classifier: OpenModel) -> None:
+        """Make sure that the model's maps can be read, and are those that it computes with."""
+        check_attention(classifier)
+
+    def open_encoder(self, run: Run) -> OpenModel:
+        """Open the encoder, on the device."""
+        return loading.open_encoder(ModelRef.in_folder(run.checkpoint)).to(run.resources.device)
+
+
+class SuiteMeasure(EncoderMeasure):
+    """A measure of the suite's own parts, without any model."""
+
+    reads_model: ClassVar[bool] = False

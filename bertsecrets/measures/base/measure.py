@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats
-from bertsecrets.measures.base.needs import Requirement
-from bertsecrets.measures.base.resources import Resources
+from bertsecrets.measures.base.needs import Requirement, Resources
 from bertsecrets.models import loading
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.models.locations import ModelRef

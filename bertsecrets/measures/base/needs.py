@@ -1,15 +1,40 @@
-"""Requirements of measures besides rows and a checkpoint: each reports what is missing, and its facts for the key."""
+"""What measures work with besides rows and a checkpoint: resources, and requirements.
+
+Each requirement reports what is missing, and its facts for the key.
+"""
 
 import functools
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bertsecrets.errors import UserError
-from bertsecrets.measures.base.resources import Resources
+from bertsecrets.settings import Params
 from bertsecrets.store.files import folder_digest
 from bertsecrets.texts.parsing import describe, load_pipeline
+from bertsecrets.texts.rows import TaskRows
+from bertsecrets.types import Precision
 
 NO_FRAMES = "frame-heads needs --frames: a JSONL file of frame sentences, or FrameNet's folder or archive"
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Everything that measures use besides their subject.
+
+    `frames` is a file or folder of frame sentences, `spacy` the pipeline that tags and parses, `kept` the folder that
+    keeps intermediate results between runs, `grid_precision` that of the model while heads are disabled.
+    """
+
+    rows: TaskRows
+    settings: Params
+    device: torch.device
+    kept: Path
+    frames: Path | None = None
+    spacy: str = ""
+    grid_precision: Precision = "float32"
 
 
 class Requirement:
