@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bertsecrets.errors import UserError, near_matches, shortened
 from bertsecrets.reading import seconds
-from bertsecrets.store.keep import KEEPS, Keep
-from bertsecrets.types import AUTO, INITIALISATIONS, PRECISIONS, SEEDS, Initialisation
+from bertsecrets.types import AUTO, INITIALISATIONS, KEEPS, PRECISIONS, SEEDS, Initialisation, Keep
 
 if TYPE_CHECKING:
     from bertsecrets.texts.glue import Source
@@ -134,7 +133,7 @@ class RunOptions:
     )
     offline: bool = _option("never use the network", default=False, action="store_true")
     keep_checkpoints: str = _option(
-        "weights kept in the store once everything is measured: full, half (in 16 bits) or none (default: full)",
+        "weights kept in the store once everything is measured: full or none (default: full)",
         default="full",
         choices=KEEPS,
         metavar="|".join(KEEPS),

@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -31,9 +31,9 @@ from bertsecrets.measures.base import Measure, Resources, Run
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import loading
-from bertsecrets.models.kept import Kept, keep_as, kept
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.memory import give_back
+from bertsecrets.models.retention import drop_weights
 from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
 from bertsecrets.progress import in_time, tell
 from bertsecrets.provenance import (
@@ -49,8 +49,8 @@ from bertsecrets.provenance import (
 from bertsecrets.reading import seconds
 from bertsecrets.report import notebook
 from bertsecrets.settings import Params, load_settings
-from bertsecrets.store.entries import Key, Store
-from bertsecrets.store.files import copy_whole, digest
+from bertsecrets.store.entries import CHECKPOINTS, DROPPED, Key, Store, has_weights
+from bertsecrets.store.files import copy_whole, digest, remove_unused
 from bertsecrets.store.locks import in_use
 from bertsecrets.store.measurements import load, save
 from bertsecrets.store.verdicts import keep_verdict
@@ -330,64 +330,60 @@ class Session:
     # ------------------------------------------------------------------ checkpoints
 
     def checkpoint(self, subject: Subject) -> Path:
-        """Return the folder of a subject's checkpoint, trained now unless the store has it with its full weights."""
+        """Return the folder of a subject's checkpoint, trained now unless the store has it with its weights."""
         key = self._checkpoint_key(subject)
         states = self.store.root / "training" / digest(key.as_json())
-        before: Kept | None = None
+        exact = replace(self.store, accept_older=False)
+        dropped = exact.find(DROPPED, key)
 
         def make(folder: Path) -> dict[str, Any]:
-            nonlocal before
-            before = self._announce_again(subject)
+            if dropped is not None:
+                takes = (ModelRef.in_folder(dropped).manifest().get("training") or {}).get("seconds") or 0
+                tell(f"{subject}: its weights were dropped, so it is trained again (last time {in_time(takes)})")
             facts = self._train(subject, folder, states)
             _check_unchanged(key, self._checkpoint_key(subject))
             return facts
 
-        folder, reused = self.store.get_or_make(
-            "checkpoints", str(subject), key, make, will_do=lambda entry: kept(entry).keep == "full"
-        )
-        if before is not None:
-            same = "the same as" if kept(folder).identity == before.identity else "not the same as"
-            end = "" if same == "the same as" else ": all that was measured from those is measured anew"
-            tell(f"{subject}: the weights are {same} those that were measured before{end}")
+        store = self.store if dropped is None else exact
+        folder, reused = store.get_or_make(CHECKPOINTS, str(subject), key, make)
         if folder.name.endswith(key.marks):  # this very training has ended, here or in a process killed after it
             shutil.rmtree(states, ignore_errors=True)
         if not reused:
+            if dropped is not None:
+                self._announce_retrained(subject, dropped, folder)
             give_back()
         return folder
 
-    def _announce_again(self, subject: Subject) -> Kept | None:
-        """Say that a checkpoint is trained again, and return what was kept of it; None if it is trained first."""
-        entry = self.stored_checkpoint(subject)
-        if entry is None or (now := kept(entry)).keep == "full":
-            return None
-        what = "were dropped" if now.keep == "none" else "are kept in 16 bits"
-        takes = (ModelRef.in_folder(entry).manifest().get("training") or {}).get("seconds") or 0
-        other = "; --keep-checkpoints half measures those" if now.keep == "half" else ""
-        tell(f"{subject}: its weights {what}, so it is trained again (last time {in_time(takes)}){other}")
-        return now
+    def _announce_retrained(self, subject: Subject, dropped: Path, checkpoint: Path) -> None:
+        """Say whether a checkpoint has the weights that were dropped, and delete what remained of them."""
+        if ModelRef.in_folder(dropped).identity() == ModelRef.in_folder(checkpoint).identity():
+            tell(f"{subject}: retraining gave the same weights")
+        else:
+            tell(f"{subject}: retraining gave different weights, so earlier measurements will be made again")
+        remove_unused(dropped)
 
     def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
         """Write a subject's checkpoint to a folder, completely or not at all."""
         while True:
             source = self.checkpoint(subject)
             with in_use(source) as there:
-                if there and kept(source).keep == "full":
+                if there:
                     copy_whole(source, folder)
                     return folder
 
     def let_go(self, subjects: Iterable[Subject]) -> None:
-        """Keep of these subjects' checkpoints what `keep_checkpoints` says, but for those that are still needed."""
+        """Drop the weights of these subjects if `keep_checkpoints` says so, except of those that are still needed."""
         if self.options.keep == "full":
             return
         done = [self._used.get(one) or self.stored_checkpoint(one) for one in subjects if one not in self._needed]
-        keep_as([folder for folder in done if folder is not None], self.options.keep)
+        drop_weights(folder for folder in done if folder is not None)
 
     def still_needed(self, subject: Subject) -> None:
-        """Note that something of a subject could not be measured: a later run needs its full weights."""
+        """Note that a measurement of a subject failed: a later run needs its weights."""
         self._needed.add(subject)
 
     def close(self) -> None:
-        """Keep of all checkpoints that were measured what `keep_checkpoints` says: the end of a `with` block."""
+        """Drop the weights of all measured checkpoints if `keep_checkpoints` says so: the end of a `with` block."""
         self.let_go(list(self._used))
 
     def __enter__(self) -> "Session":
@@ -398,12 +394,20 @@ class Session:
             self.close()
 
     def stored_checkpoint(self, subject: Subject) -> Path | None:
-        """Return the folder of a subject's checkpoint if it is in the store, its files unread; None if it is not.
+        """Return the entry of a subject's checkpoint, with or without its weights; None if the store has neither.
+
+        Its files are not read.
 
         Raises:
             UserError: the model or the data are not available.
         """
-        return self.store.named("checkpoints", self._checkpoint_key(subject))
+        return self._stored_checkpoint(subject, Store.named)
+
+    def _stored_checkpoint(self, subject: Subject, search: Callable[[Store, str, Key], Path | None]) -> Path | None:
+        key = self._checkpoint_key(subject)
+        stores = (replace(self.store, accept_older=False), self.store)
+        found = (search(store, kind, key) for store in stores for kind in (CHECKPOINTS, DROPPED))
+        return next(filter(None, found), None)
 
     def stored_measurement(self, measure: str, subject: Subject, **options: Any) -> Path | None:
         """Return the folder of a subject's measurement if it is in the store, its files unread; None if it is not.
@@ -420,28 +424,7 @@ class Session:
                 raise MissingError(f"the checkpoint {subject} is not in the store yet")
         ref = self.ref(subject.model) if own.reads_model else None
         run = Run(subject, own.check_options(options), self.resources, ref, folder)
-        named = (self.store.named("measurements", key) for key in self._keys(own, run))
-        return next(filter(None, named), None)
-
-    def can_measure(self, entry: Path) -> bool:
-        """Return whether a stored checkpoint has the weights that this session measures: the full ones.
-
-        With `keep_checkpoints="half"` those in 16 bits will do, so that what is measured is said by the options alone,
-        never by what somebody has dropped.
-        """
-        return kept(entry).keep in ("full", *(("half",) if self.options.keep == "half" else ()))
-
-    def _keys(self, measure: Measure, run: Run) -> list[Key]:
-        """Return the keys under which a measurement may be stored: that of the full weights, then of those in 16 bits.
-
-        What is measured anew has the last of them.
-        """
-        key = measure.key(run)
-        if not measure.on_task or run.folder is None:
-            return [key]
-        weights = kept(run.folder)
-        of_full = Key({**key.inputs, "checkpoint": weights.identity}, key.made_by)
-        return [of_full, *([key] if weights.keep == "half" and self.can_measure(run.folder) else [])]
+        return self.store.named("measurements", own.key(run))
 
     def _checkpoint_key(self, subject: Subject) -> Key:
         trained, ref = subject.initialisation != "untrained", self.ref(subject.model)
@@ -510,7 +493,7 @@ class Session:
             try:
                 if self.options.checkpoint is None and self.stored_measurement("example-maps", subject) is None:
                     entry = self.stored_checkpoint(subject)
-                    if entry is None or not self.can_measure(entry):
+                    if entry is None or not has_weights(entry):
                         raise MissingError("its weights were not kept")
                 made.append(self.measurement("example-maps", subject))
             except UserError as error:
@@ -548,11 +531,10 @@ class Session:
                 yield run, measure.key(run)
                 return
             with in_use(run.folder) as there:
-                keys = self._keys(measure, run) if there else []
-                stored = next((key for key in keys if self.store.find("measurements", key)), None)
-                if stored is not None or (keys and self.can_measure(run.folder)):
+                key = measure.key(run) if there else None
+                if key and (has_weights(run.folder) or self.store.find("measurements", key)):
                     self._used[subject] = run.folder
-                    yield run, stored or keys[-1]
+                    yield run, key
                     return
             if there:
                 self.checkpoint(subject)
@@ -604,9 +586,7 @@ class Session:
         provenance = replace(stored.provenance, **self._facts(measure, run, own_checkpoint))
         older = differences(provenance.made_by, key.made_by)
         if run.model is not None and measure.on_task:
-            weights = kept(run.checkpoint)
-            in_16_bits = key.inputs["checkpoint"] != weights.identity
-            provenance = replace(provenance, weights=weights.identity, kept="half" if in_16_bits else None)
+            provenance = replace(provenance, weights=key.inputs["checkpoint"])
         if own_checkpoint and run.model is not None and measure.on_task:
             now = self._checkpoint_key(run.subject).made_by
             older += checkpoint_differences(provenance.checkpoint_made_by, now)
@@ -621,7 +601,7 @@ class Session:
             folder = checkpoint or ref.folder()
         else:
             folder = checkpoint or self._found_checkpoint(subject, measure)
-            if checkpoint is not None or kept(folder).keep != "none":
+            if checkpoint is not None or has_weights(folder):
                 loading.open_checkpoint_config(folder, task(subject.task))
         return Run(subject, checked, self.resources, ref, folder)
 
@@ -631,7 +611,7 @@ class Session:
         Raises:
             NotApplicableError: the measure is not possible on the model, so that nothing is trained for it.
         """
-        found = self.store.find("checkpoints", self._checkpoint_key(subject))
+        found = self._stored_checkpoint(subject, Store.find)
         if found is not None:
             return found
         self._check_possible(measure, subject.model)

@@ -15,6 +15,8 @@ Initialisation = Literal["pretrained", "random", "frozen", "untrained", "last-tw
 INITIALISATIONS: tuple[str, ...] = get_args(Initialisation)
 Precision = Literal["auto", "float32", "bfloat16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
+Keep = Literal["none", "full"]  # what a store keeps of a checkpoint's weights once everything is measured
+KEEPS: tuple[Keep, ...] = get_args(Keep)
 AUTO = "auto"  # instead of a number of seeds: as many as it takes to decide
 ALL_TASKS = "all"  # the task name of what is about no single task
 SEEDS = 2**32  # seeds are below this number; numpy accepts no larger ones
@@ -61,7 +63,6 @@ class Provenance:
     checkpoint_made_by: dict[str, Any] | None = None
     training: dict[str, Any] | None = None
     weights: str | None = None
-    kept: str | None = None
     made_by: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0
     made: str = ""

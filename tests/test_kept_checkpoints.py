@@ -1,15 +1,16 @@
-"""`--keep-checkpoints`: what is measured, from which weights, and what a verdict says of it."""
+"""`--keep-checkpoints`: measurements stay usable without weights, and retraining makes the weights again."""
 
 import json
 import shutil
 
-import numpy as np
 import pytest
 from calls import run
+from safetensors.torch import load_file, save_file
 
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
-from bertsecrets.models.kept import kept, rewrite
+from bertsecrets.models.locations import ModelRef
+from bertsecrets.models.retention import drop
 from bertsecrets.options import RunOptions
 from bertsecrets.session import Session
 from bertsecrets.types import Subject
@@ -41,83 +42,53 @@ def weights(session, subject):
     return session.stored_checkpoint(subject) / "model.safetensors"
 
 
-@pytest.mark.parametrize("keep", ["none", "half"])
-def test_what_was_measured_needs_no_weights(store, tiny_glue, subject, keep, capsys):
-    with opened(store, tiny_glue, keep) as session:
+def test_measured_subjects_need_no_weights(store, tiny_glue, subject, capsys):
+    with opened(store, tiny_glue, "none") as session:
         first = session.measurement("scores", subject)
         assert weights(session, subject).exists()
-    assert weights(session, subject).exists() == (keep == "half")
-    assert f"weights of {subject} " + ("dropped" if keep == "none" else "kept in 16 bits") in capsys.readouterr().err
-    for later in ("full", "half", "none"):
+    assert not weights(session, subject).exists()
+    assert f"weights of {subject} dropped" in capsys.readouterr().err
+    for later in ("full", "none"):
         with opened(store, tiny_glue, later) as session:
             again = session.measurement("scores", subject)
         assert again.reused
         assert again.values == first.values
-        assert again.provenance.kept is None
-        assert again.provenance.training == first.provenance.training
+        assert again.provenance == first.provenance
     assert "trained again" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("keep", ["none", "half"])
-def test_a_later_measurement_trains_again_and_says_so(store, tiny_glue, subject, keep, capsys):
-    before = kept(opened(store, tiny_glue).stored_checkpoint(subject))
-    with opened(store, tiny_glue, keep) as session:
+def test_a_later_measurement_trains_again_and_says_so(store, tiny_glue, subject, capsys):
+    before = ModelRef.in_folder(opened(store, tiny_glue).stored_checkpoint(subject)).identity()
+    with opened(store, tiny_glue, "none") as session:
         session.measurement("scores", subject)
     capsys.readouterr()
     session = opened(store, tiny_glue)
     assert not session.measurement("special-tokens", subject).reused
     said = capsys.readouterr().err
-    what = "were dropped" if keep == "none" else "are kept in 16 bits"
-    assert f"{subject}: its weights {what}, so it is trained again (last time " in said
-    assert ("; --keep-checkpoints half measures those" in said) == (keep == "half")
-    assert f"{subject}: the weights are the same as those that were measured before\n" in said
-    assert kept(session.stored_checkpoint(subject)) == before
+    assert f"{subject}: its weights were dropped, so it is trained again (last time " in said
+    assert f"{subject}: retraining gave the same weights\n" in said
+    assert weights(session, subject).exists()
+    assert not list((store / "dropped").glob("[!.]*"))
+    assert ModelRef.in_folder(session.stored_checkpoint(subject)).identity() == before
     assert session.measurement("scores", subject).reused
 
 
-def test_weights_in_16_bits_are_measured_where_the_options_say_so(store, tiny_glue, subject, capsys):
-    with opened(store, tiny_glue, "half") as session:
-        session.measurement("scores", subject)
-    session = opened(store, tiny_glue, "half")
-    half = session.measurement("special-tokens", subject)
-    assert "trained again" not in capsys.readouterr().err
-    full = opened(store, tiny_glue).measurement("special-tokens", subject)
-    assert (half.provenance.kept, full.provenance.kept) == ("half", None)
-    assert half.provenance.weights == full.provenance.weights
-    assert not np.array_equal(half.values["sep"], full.values["sep"])
-    np.testing.assert_allclose(half.values["sep"], full.values["sep"], atol=1e-3)
-    assert session.measurement("special-tokens", subject).values["sep"].tolist() == full.values["sep"].tolist()
-
-
-def test_a_verdict_says_that_it_rests_on_weights_in_16_bits(store, tiny_glue, subject):
-    with opened(store, tiny_glue, "half", model=subject.model) as session:
-        session.measurement("scores", subject)
-    in_16_bits = opened(store, tiny_glue, "half", model=subject.model).judge("E1", "rte")
-    assert "measured on weights kept in 16 bits" in in_16_bits.remarks
-    assert (
-        "measured on weights kept in 16 bits"
-        not in opened(store, tiny_glue, model=subject.model).judge("E1-rte").remarks
-    )
-
-
-def test_weights_that_come_out_otherwise_are_another_subjects(store, tiny_glue, subject, monkeypatch, capsys):
+def test_retraining_with_different_weights_invalidates_measurements(store, tiny_glue, subject, monkeypatch, capsys):
     """As on a device that does not compute the same twice."""
     with opened(store, tiny_glue, "none") as session:
         before = session.measurement("scores", subject)
-    make = Session._make_checkpoint
+    train = Session._train
 
-    def otherwise(self, made, folder, states):
-        from safetensors.torch import load_file, save_file
-
-        facts = make(self, made, folder, states)
+    def train_otherwise(self, made, folder, states):
+        facts = train(self, made, folder, states)
         tensors = load_file(folder / "model.safetensors")
         save_file({name: 1.01 * one for name, one in tensors.items()}, folder / "model.safetensors", {"format": "pt"})
         return facts
 
-    monkeypatch.setattr(Session, "_make_checkpoint", otherwise)
+    monkeypatch.setattr(Session, "_train", train_otherwise)
     session = opened(store, tiny_glue)
     session.measurement("special-tokens", subject)
-    assert "the weights are not the same as those that were measured before: all" in capsys.readouterr().err
+    assert "retraining gave different weights, so earlier measurements will be made again" in capsys.readouterr().err
     after = session.measurement("scores", subject)
     assert not after.reused
     assert after.provenance.weights != before.provenance.weights
@@ -140,16 +111,16 @@ def test_an_interrupted_block_keeps_its_weights(store, tiny_glue, subject):
     assert weights(session, subject).exists()
 
 
-def test_an_export_has_its_full_weights(store, tiny_glue, subject, tmp_path):
+def test_an_export_has_weights(store, tiny_glue, subject, tmp_path):
     session = opened(store, tiny_glue)
-    identity = kept(session.checkpoint(subject)).identity
-    rewrite(session.checkpoint(subject), "none")
-    assert kept(session.export_checkpoint(subject, tmp_path / "exported")).identity == identity
+    identity = ModelRef.in_folder(session.checkpoint(subject)).identity()
+    drop(session.checkpoint(subject))
+    assert ModelRef.in_folder(session.export_checkpoint(subject, tmp_path / "exported")).identity() == identity
 
 
-def test_an_unknown_way_to_keep_is_refused():
-    with pytest.raises(UserError, match="unknown --keep-checkpoints 'hlaf': did you mean half"):
-        RunOptions(keep_checkpoints="hlaf")
+def test_an_unknown_value_is_refused():
+    with pytest.raises(UserError, match="unknown --keep-checkpoints 'nonne': did you mean none"):
+        RunOptions(keep_checkpoints="nonne")
 
 
 # ---------------------------------------------------------------------- commands
@@ -171,14 +142,12 @@ def sizes(room):
 
 @pytest.mark.slow
 def test_a_report_keeps_what_it_is_told_and_gives_the_verdicts_that_it_gives_anyway(capsys, shared, tmp_path):
-    rooms, said = {keep: tmp_path / keep for keep in ("full", "half", "none")}, {}
+    rooms, said = {keep: tmp_path / keep for keep in ("full", "none")}, {}
     for keep, room in rooms.items():
         room.mkdir()
         said[keep] = reported(capsys, ["report"], shared, room, "--keep-checkpoints", keep)
-    assert said["half"][:2] == said["none"][:2] == said["full"][:2]
-    whole = sizes(rooms["full"])
-    assert len(whole) == 2  # of two initialisations
-    assert all(0.4 * one < half < 0.6 * one for one, half in zip(whole, sizes(rooms["half"]), strict=True))
+    assert said["none"][:2] == said["full"][:2]
+    assert len(sizes(rooms["full"])) == 2  # initialisations
     assert sizes(rooms["none"]) == []
     assert "bertsecrets: 2 checkpoints to train, " in said["full"][2].err
     assert "; dropped once all is measured: " in said["none"][2].err

@@ -384,18 +384,18 @@ def pytest_sessionfinish(session: pytest.Session):
 
 
 def _let_go(config: pytest.Config) -> None:
-    """Keep of the measured checkpoints what the options say; of those of workers, once all have ended."""
+    """Drop the weights of measured checkpoints if the options say so; those of workers once all have ended."""
     options, verdicts = config.stash[OPTIONS], config.stash[VERDICTS]
     if options.keep == "full":
         return
-    from bertsecrets.models.kept import keep_as
+    from bertsecrets.models.retention import drop_weights
 
     if PREPARED in config.stash:
         config.stash[PREPARED].session.close()
     elif not any(verdict.outcome == "not measured" for verdict in verdicts):
         measured = [one for verdict in verdicts for one in verdict.measurements if get_measure(one.measure).on_task]
         names = dict.fromkeys(one.provenance.checkpoint for one in measured if one.provenance.checkpoint)
-        keep_as([options.store_folder / "checkpoints" / name for name in names], options.keep)
+        drop_weights(options.store_folder / "checkpoints" / name for name in names)
 
 
 @pytest.hookimpl(optionalhook=True)

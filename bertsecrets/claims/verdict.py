@@ -89,8 +89,6 @@ class Verdict:
                 remarks.append("unofficial data")
             if provenance.precision not in (None, "float32"):
                 remarks.append(f"trained in {provenance.precision}")
-            if provenance.kept == "half":
-                remarks.append("measured on weights kept in 16 bits")
             if measurement.values.get("constant"):
                 remarks.append(f"constant predictor ({measurement.subject.initialisation})")
             remarks += get_measure(measurement.measure).remarks(measurement)

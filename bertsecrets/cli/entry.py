@@ -7,14 +7,11 @@ from typing import Any
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import Measure, Run
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.models.kept import kept
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.provenance import TRAINING, differences, made_by
 from bertsecrets.session import Session
-from bertsecrets.store.entries import Key, damage, entries, read_manifest
+from bertsecrets.store.entries import CHECKPOINTS, DROPPED, Key, damage, entries, read_manifest
 from bertsecrets.types import Subject
-
-CHECKPOINTS = "checkpoints"
 
 
 def find_entry(root: Path, text: str) -> Path:
@@ -51,8 +48,8 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
         raise UserError(f"{entry} has no key: it is not an entry of a store")
     problem = damage(entry)
     yield f"{entry}: made {manifest.get('made')}, {f'damaged ({problem})' if problem else 'undamaged'}"
-    if "kept" in manifest:
-        yield f"weights: {'dropped' if manifest['kept'] == 'none' else 'kept in 16 bits'}"
+    if manifest.get("kind") == DROPPED:
+        yield "weights: dropped"
     yield "asked for:"
     yield from (f"  {name}: {_short(value)}" for name, value in key.inputs.items() if value is not None)
     yield "made by:"
@@ -70,7 +67,7 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
 def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[str]:
     """Yield how the key differs from that of the same request today, and what could not be compared."""
     subject = Subject(**manifest["subject"])
-    if manifest.get("kind") == CHECKPOINTS:
+    if manifest.get("kind") in (CHECKPOINTS, DROPPED):
         measure = None
         now = made_by(TRAINING, session.resources.device)
         settings = {"finetune": session.settings.finetune.model_dump()} if key.inputs.get("finetune") else {}
@@ -114,8 +111,8 @@ def _weights(measure: Measure | None, key: Key, subject: Subject, session: Sessi
     else:
         compared = key.inputs.get("base")
         before = dict(zip(base, compared, strict=True)) if compared else {}
-        held = (session.store.root / CHECKPOINTS).glob("[!.]*")
-        weights = {one for folder in held for one in (kept(folder).identity, ModelRef.in_folder(folder).identity())}
+        trained = (folder for kind in (CHECKPOINTS, DROPPED) for folder in (session.store.root / kind).glob("[!.]*"))
+        weights = {ModelRef.in_folder(folder).identity() for folder in trained}
         if key.inputs.get("checkpoint") not in weights:
             yield "no checkpoint in the store has the weights that were measured"
     yield from (f"another {part} in {name}" for part in before if before[part] != base[part])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bertsecrets.errors import UserError
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options
 from bertsecrets.progress import in_bytes
-from bertsecrets.store.keep import KEEPS
+from bertsecrets.store.entries import CHECKPOINTS, DROPPED
 
 if TYPE_CHECKING:
     from bertsecrets.store.contents import Item
@@ -95,7 +95,7 @@ def gc(options: argparse.Namespace) -> None:
     Raises:
         UserError: there is no store, or no verdict at all would be kept.
     """
-    from bertsecrets.models.kept import rewrite, size_kept
+    from bertsecrets.models.retention import drop, weights_bytes
     from bertsecrets.store.contents import items, unneeded
 
     given = RunOptions.of(options)
@@ -112,15 +112,13 @@ def gc(options: argparse.Namespace) -> None:
             else:
                 print("  in use: kept")
     gone = {one.path for one in listed}
-    whole = [item for item in items(root) if item.kind == "checkpoints" and item.key and item.path not in gone]
-    for item in whole:
-        if KEEPS.index(given.keep) < KEEPS.index(item.keep):
-            after = size_kept(item.path, given.keep)
-            what = "in 16 bits" if given.keep == "half" else "without weights"
-            print(f"{item.path} ({in_bytes(item.bytes)}): {in_bytes(after)} {what}")
-            removable += item.bytes - after
+    for item in items(root) if given.keep == "none" else ():
+        if item.kind == CHECKPOINTS and item.key and item.path not in gone:
+            weights = weights_bytes(item.path)
+            print(f"{item.path} ({in_bytes(item.bytes)}): {in_bytes(item.bytes - weights)} without weights")
+            removable += weights
             if options.yes:
-                freed = rewrite(item.path, given.keep)
+                freed = drop(item.path)
                 removed += freed or 0
                 if freed is None:
                     print("  in use: kept")
@@ -165,7 +163,8 @@ def _older(kind: str, manifest: dict[str, Any]) -> str | None:
     if not isinstance(made, dict):
         return None
     try:
-        now = made_by(TRAINING, None) if kind == "checkpoints" else get_measure(manifest["measure"]).made_by(None)
+        trained = kind in (CHECKPOINTS, DROPPED)
+        now = made_by(TRAINING, None) if trained else get_measure(manifest["measure"]).made_by(None)
     except (UserError, KeyError):  # a plugin's measure that is not installed here
         return None
     return ", ".join(differences(made, now)) or None
@@ -177,7 +176,7 @@ def _facts(item: "Item") -> dict[str, Any]:
         "path": str(item.path),
         "kind": item.kind,
         "bytes": item.bytes,
-        "kept": item.keep if item.kind == "checkpoints" else None,
+        "kept": {CHECKPOINTS: "full", DROPPED: "none"}.get(item.kind),
         "made": item.made.isoformat(),
         "name": item.subject,
         "subject": item.manifest.get("subject"),
@@ -186,8 +185,8 @@ def _facts(item: "Item") -> dict[str, Any]:
 
 
 def _subject(item: "Item") -> str:
-    """Return an entry's subject, and what is not kept of a checkpoint."""
-    return item.subject + {"half": " (weights in 16 bits)", "none": " (weights dropped)"}.get(item.keep, "")
+    """Return an entry's subject, and whether a checkpoint's weights were dropped."""
+    return item.subject + (" (weights dropped)" if item.kind == DROPPED else "")
 
 
 def _versions(item: "Item") -> str:

@@ -13,8 +13,7 @@ from bertsecrets.jobs.estimates import Costs
 from bertsecrets.jobs.plan import Plan, State, plan_for, states
 from bertsecrets.progress import in_bytes
 from bertsecrets.session import Session
-from bertsecrets.store.keep import KEEPS, Keep
-from bertsecrets.types import Request
+from bertsecrets.types import KEEPS, Keep, Request
 
 
 @dataclass(frozen=True)

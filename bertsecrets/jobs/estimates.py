@@ -18,7 +18,7 @@ from bertsecrets.models import loading
 from bertsecrets.models.memory import CPU_BYTES, training_bytes
 from bertsecrets.provenance import device_name
 from bertsecrets.session import Session
-from bertsecrets.store.entries import Key, entries, read_json, read_manifest
+from bertsecrets.store.entries import CHECKPOINTS, DROPPED, Key, entries, read_json, read_manifest
 from bertsecrets.store.measurements import VALUES
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request, Subject
@@ -104,7 +104,7 @@ def _record(entry: Path) -> Record:
     manifest = read_manifest(entry)
     key, subject = Key(**manifest["key"]), Subject(**manifest["subject"])
     device = str(key.made_by["device"])  # "None" if no device changes the result
-    if manifest["kind"] == "checkpoints":
+    if manifest["kind"] in (CHECKPOINTS, DROPPED):
         training = manifest["training"]
         trained = training["steps"] * key.inputs["finetune"]["batch_size"] if training["steps"] else 1
         seconds, parameters = float(training["seconds"]), training.get("parameters")

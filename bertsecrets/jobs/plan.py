@@ -11,7 +11,7 @@ from bertsecrets.claims.schema import Case
 from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.measures.registry import get_measure, request
 from bertsecrets.session import Session
-from bertsecrets.store.entries import entries, read_manifest
+from bertsecrets.store.entries import entries, has_weights, read_manifest
 from bertsecrets.types import Measurement, Request, Subject
 
 # Requests in the order in which they are made. The value of a measurement is another one whose forward pass yields it
@@ -122,10 +122,7 @@ def _stored(session: Session, one: Request) -> Path | None:
 
 def _has_weights(session: Session, subject: Subject) -> bool:
     folder = _stored(session, Request(None, subject))
-    try:
-        return folder is not None and session.can_measure(folder)
-    except UserError:
-        return False
+    return folder is not None and has_weights(folder)
 
 
 # ---------------------------------------------------------------------- doing it

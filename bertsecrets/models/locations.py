@@ -15,7 +15,7 @@ from bertsecrets.errors import RunError, UserError, near_matches
 from bertsecrets.hub import Repository
 from bertsecrets.models.families import ALIASES, PINNED, PUBLISHED, own_family
 from bertsecrets.models.packaged import NAMES, packaged_folder
-from bertsecrets.store.entries import checked_manifest, read_own_manifest
+from bertsecrets.store.entries import checked_manifest, has_weights, read_manifest, read_own_manifest
 from bertsecrets.store.files import digest, file_sha256
 
 # The files that determine the encoder, and those that transformers reads for any of its tokenizers.
@@ -71,11 +71,14 @@ class ModelRef:
     def identity(self) -> str:
         """Return the identity of the encoder: a digest of the names and contents of its files, or hub name and commit.
 
-        That of an architecture of a user's own depends on its code too.
+        That of an architecture of a user's own depends on its code too. A checkpoint whose weights were dropped has the
+        identity that it had before.
 
         Raises:
-            UserError: as `resolved`.
+            UserError: as `resolved`, or the manifest is damaged.
         """
+        if self.local and not has_weights(Path(self.path)):
+            return str(read_manifest(Path(self.path))["identity"])
         contents = self._contents(ENCODER_FILES) or ""
         own = own_family(self.model_type())
         return digest([contents, own.source]) if own else contents

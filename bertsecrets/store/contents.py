@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError
-from bertsecrets.store.entries import EntryName, Key, damage
+from bertsecrets.store.entries import CHECKPOINTS, DROPPED, EntryName, Key, damage
 from bertsecrets.store.files import MANIFEST, REPLACED, UNFINISHED, digest, guarded_writes, is_whole, remove_unused
 from bertsecrets.store.locks import unused
 from bertsecrets.store.verdicts import FOLDER as HISTORY
 from bertsecrets.store.verdicts import verdict_files
 
-ENTRIES = ("checkpoints", "measurements")
+ENTRIES = (CHECKPOINTS, DROPPED, "measurements")
 GRIDS, PARSES, VERDICTS, TRAINING = "grids", "parses", "verdicts", "training"
 KINDS = (*ENTRIES, GRIDS, TRAINING, PARSES, VERDICTS)
 DAMAGED = ".damaged"
@@ -58,11 +58,6 @@ class Item:
     def key(self) -> Key | None:
         """The key of an entry; None for what has none."""
         return Key.of_manifest(self.manifest)
-
-    @property
-    def keep(self) -> str:
-        """How much of a checkpoint's weights is kept: `full`, `half` (in 16 bits) or `none`."""
-        return str(self.manifest.get("kept", "full"))
 
     @property
     def earlier(self) -> bool:
@@ -199,7 +194,8 @@ def unneeded(root: Path, older: Older | None, verdicts: int | None = None) -> li
         UserError: there is no such folder.
     """
     held = items(root)
-    listed = [*_left(root), *_damaged(root), *_older(held, older), *_grids(held, older), *_states(held)]
+    listed = [*_left(root), *_damaged(root), *_older(held, older), *_dropped(held)]
+    listed += [*_grids(held, older), *_states(held)]
     return listed if verdicts is None else [*listed, *_past(root, verdicts)]
 
 
@@ -232,6 +228,13 @@ def _older(held: list[Item], older: Older | None) -> Iterator[Unneeded]:
             yield Unneeded(item.path, item.bytes, reason)
 
 
+def _dropped(held: list[Item]) -> Iterator[Unneeded]:
+    whole = {item.marks for item in held if item.kind == CHECKPOINTS}
+    for item in held:
+        if item.kind == DROPPED and item.marks in whole:
+            yield Unneeded(item.path, item.bytes, "its checkpoint has been trained again")
+
+
 def _grids(held: list[Item], older: Older | None) -> Iterator[Unneeded]:
     measured = {item.marks for item in held if item.kind == "measurements" and damage(item.path) is None}
     for item in held:
@@ -252,8 +255,7 @@ def _grids(held: list[Item], older: Older | None) -> Iterator[Unneeded]:
 
 def _states(held: list[Item]) -> Iterator[Unneeded]:
     """Yield the states of trainings whose checkpoint exists, or that were abandoned long ago."""
-    whole = [item for item in held if item.kind == "checkpoints" and item.keep == "full"]
-    trained = {digest(item.key.as_json()) for item in whole if item.key}
+    trained = {digest(item.key.as_json()) for item in held if item.kind == CHECKPOINTS and item.key}
     now = time.time()
     for item in held:
         days = (now - item.made.timestamp()) / 86400

@@ -10,15 +10,15 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError
 from bertsecrets.store.files import MANIFEST, digest, file_sha256, guarded_writes, remove, whole_folder, write_whole
-from bertsecrets.store.locks import held, left_alone
+from bertsecrets.store.locks import held
 
+CHECKPOINTS, DROPPED = "checkpoints", "dropped"  # kinds: with weights, and what remains without them
 MARKS = re.compile(r"[0-9a-f]{12}-[0-9a-f]{8}")
 # Our manifests have these names. With four of them a manifest counts as ours, so that a damaged one is never taken for
 # that of another tool.
@@ -110,7 +110,6 @@ class Store:
         name: str,
         key: Key,
         make: Callable[[Path], dict[str, Any]],
-        will_do: Callable[[Path], bool] = lambda entry: True,
     ) -> tuple[Path, bool]:
         """Return the entry for `key`, made now if it does not exist; two processes never make the same one.
 
@@ -126,22 +125,18 @@ class Store:
         Raises:
             UserError: the disk is full or the store cannot be written.
         """
-        if (entry := self.find(kind, key)) and will_do(entry):
+        if entry := self.find(kind, key):
             return entry, True
         folder = self.folder(kind, name, key)
         with guarded_writes(self.root):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with held(lock_of(folder), f"the {kind.removesuffix('s')} {name}"):
-                if (entry := self.find(kind, key)) and will_do(entry):  # made by another process meanwhile
+                if entry := self.find(kind, key):  # made by another process meanwhile
                     return entry, True
-                folder = entry if entry and entry.name.endswith(key.marks) else folder
-                if folder != entry:
-                    self._set_aside(kind, key)
-                with ExitStack() as until_replaced, whole_folder(folder, replace=True) as temporary:
+                self._set_aside(kind, key)
+                with whole_folder(folder) as temporary:
                     facts = make(temporary)
                     write_manifest(temporary, {"kind": kind, "name": name, "key": key.as_json(), **facts})
-                    if folder == entry:
-                        until_replaced.enter_context(left_alone(folder, f"{kind.removesuffix('s')} {name}"))
                 return folder, False
 
     def _named(self, kind: str, marks: str) -> list[Path]:
@@ -177,6 +172,11 @@ class Store:
 def entries(root: Path) -> Iterator[Path]:
     """Yield the folders of all entries of a store, by kind and name."""
     yield from (folder for folder in sorted(root.glob("*/[!.]*")) if folder.is_dir() and EntryName.parse(folder))
+
+
+def has_weights(checkpoint: Path) -> bool:
+    """Return whether a checkpoint's folder holds its weights: False for what remains of a dropped one."""
+    return checkpoint.parent.name != DROPPED or EntryName.parse(checkpoint) is None
 
 
 def lock_of(entry: Path) -> Path:

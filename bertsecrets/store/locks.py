@@ -6,7 +6,6 @@ The operating system releases both when a process ends, however it ends.
 import os
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +18,6 @@ except ImportError:  # Windows: nothing can be marked, so nothing that may be in
     fcntl = None  # type: ignore[assignment]
 
 FIRST, AGAIN = 5.0, 60.0  # seconds of waiting before the first message, and between later ones
-PAUSE = 0.1  # seconds between two looks at what another process reads
 
 
 @contextmanager
@@ -101,37 +99,6 @@ def unused(path: Path) -> Iterator[bool]:
     """
     with _opened(path) as handle:
         yield handle is not None and _lock(handle, exclusive=True) and _is_at(handle, path)
-
-
-@contextmanager
-def left_alone(path: Path, what: str) -> Iterator[None]:
-    """Wait until no process has marked a file or folder as used; inside the block none can.
-
-    A line on standard error says so when it takes long. Where there are no such marks nothing is waited for.
-
-    Args:
-        what: is read, for the message: `checkpoint minilm-rte-pretrained-s1`.
-    """
-    handle, patience = None, FIRST
-    with suppress(FileNotFoundError):
-        handle = os.open(path, os.O_RDONLY) if fcntl is not None else None
-    try:
-        while handle is not None:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(PAUSE)
-            except OSError:  # the file system has no such locks
-                break
-            patience -= PAUSE
-            if patience <= 0:
-                print(f"bertsecrets: waiting for another process to finish reading {what}", file=sys.stderr, flush=True)
-                patience = AGAIN
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)
 
 
 @contextmanager

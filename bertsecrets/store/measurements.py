@@ -50,7 +50,6 @@ class KeptProvenance(_Kept):
     checkpoint_made_by: dict[str, Any] | None = None
     training: dict[str, Any] | None = None
     weights: str | None = None
-    kept: str | None = None
     made_by: dict[str, Any] = {}
     seconds: float = Field(default=0, ge=0, allow_inf_nan=False)
     made: str = ""

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from bertsecrets.cli.main import main
-from bertsecrets.models.kept import keep_as
+from bertsecrets.models.retention import drop_weights
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -38,7 +38,7 @@ def test_more_examples_than_are_kept_are_refused(shared, capsys):
 
 def test_nothing_is_trained_again_for_a_page(page, runs, tmp_path, monkeypatch):
     assert 'id="maps"' in page()
-    keep_as(list((runs / "checkpoints").glob("[!.]*-pretrained-*")), "none")
+    drop_weights((runs / "checkpoints").glob("[!.]*-pretrained-*"))
     assert 'id="maps"' in page()  # from the store
     for folder in (runs / "measurements").glob("example-maps-*"):
         shutil.rmtree(folder)

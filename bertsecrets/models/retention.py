@@ -1,0 +1,81 @@
+"""Dropping the weights of a store's checkpoints once everything is measured (`--keep-checkpoints none`).
+
+What remains is an entry of its own, `dropped/NAME`: all files but the weights, and the identity of the weights in its
+manifest, by which the checkpoint's measurements are found as before.
+"""
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from bertsecrets.errors import UserError
+from bertsecrets.models.locations import ModelRef
+from bertsecrets.progress import in_bytes, tell
+from bertsecrets.store.contents import size
+from bertsecrets.store.entries import DROPPED, EntryName, damage, has_weights, lock_of, read_manifest, write_manifest
+from bertsecrets.store.files import MANIFEST, guarded_writes, remove, remove_unused, whole_folder
+from bertsecrets.store.locks import held_now
+
+WEIGHTS = "*.safetensors"
+
+
+def weights_bytes(checkpoint: Path) -> int:
+    """Return the size of a checkpoint's weights."""
+    return sum(path.lstat().st_size for path in checkpoint.glob(WEIGHTS))
+
+
+def drop(checkpoint: Path) -> int | None:
+    """Drop the weights of a store's checkpoint; return the bytes that this frees.
+
+    None if a running process makes or reads it. A damaged one stays as it is.
+
+    Raises:
+        UserError: the store cannot be written.
+    """
+    record = checkpoint.parents[1] / DROPPED / checkpoint.name
+    with guarded_writes(checkpoint), held_now(lock_of(checkpoint)) as free:
+        if not free:
+            return None
+        if damage(checkpoint) is not None:
+            return 0
+        before, manifest = size(checkpoint), read_manifest(checkpoint)
+        record.parent.mkdir(exist_ok=True)
+        remove(record)  # of an earlier training
+        with whole_folder(record) as temporary:
+            for path in checkpoint.iterdir():
+                if path.is_file() and path.name != MANIFEST and not path.match(WEIGHTS):
+                    shutil.copy2(path, temporary)
+            facts = {name: value for name, value in manifest.items() if name not in ("files", "sha256")}
+            identity = ModelRef.in_folder(checkpoint).identity()
+            write_manifest(temporary, {**facts, "kind": DROPPED, "identity": identity})
+        if not remove_unused(checkpoint):
+            remove(record)
+            return None
+        return before - size(record)
+
+
+def drop_weights(checkpoints: Iterable[Path]) -> None:
+    """Drop the weights of several checkpoints; one line says what that frees, or why it fails."""
+    freed = 0
+    done: list[Path] = []
+    in_use: list[Path] = []
+    for checkpoint in dict.fromkeys(filter(has_weights, checkpoints)):
+        try:
+            less = drop(checkpoint)
+        except UserError as error:
+            tell(f"the weights of {checkpoint.name} are kept: {error}")
+            continue
+        in_use += [checkpoint] if less is None and checkpoint.is_dir() else []
+        done += [checkpoint] if less else []
+        freed += less or 0
+    if done:
+        tell(f"weights of {_named(done)} dropped: {in_bytes(freed)} freed")
+    if in_use:
+        later = "bertsecrets store gc --keep-checkpoints none drops them later"
+        tell(f"weights of {_named(in_use)} are in use and kept: {later}")
+
+
+def _named(entries: Sequence[Path]) -> str:
+    """Return the name of a single checkpoint, otherwise their number."""
+    name = EntryName.parse(entries[0])
+    return name.readable if name and len(entries) == 1 else f"{len(entries)} checkpoints"
