@@ -4,7 +4,7 @@
     verdict_comment.py post FILE      post a comment on that pull request, or update the one posted before
 
 Verdicts of a pull request are made by its code and are not trusted. No more than LARGEST bytes of one file of the
-artifact are read, and nothing of it is run; `bertsecrets changes` checks it against its schema. Where the comment goes
+artifact are read, and nothing of it is run; `bertsecrets compare` checks it against its schema. Where the comment goes
 is asked of GitHub for the commit that was tested: no artifact says it.
 """
 

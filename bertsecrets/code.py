@@ -1,7 +1,7 @@
-"""A digest of the code that computes a result, and the libraries that it imports.
+"""The code that computes a result: a digest of the modules that a module reaches, and the libraries that they use.
 
-It covers all modules that a module imports, directly or not. Comments, docstrings and layout do not count, nor do
-packages that compute nothing. The digest does not depend on the version of Python.
+Only what can change a result counts: comments, docstrings, white space and line breaks do not, nor do the parts of the
+package that compute nothing. The digest does not depend on the version of Python.
 """
 
 import ast
@@ -15,7 +15,7 @@ from pathlib import Path
 from bertsecrets.errors import UserError
 
 PACKAGE = __name__.partition(".")[0]
-# Parts of the package that compute no results.
+# Parts of the package that compute nothing: messages, files, keys, reports, commands.
 NOT_COMPUTING = ("errors", "progress", "extras", "code", "store", "hub", "provenance", "report", "options", "cli")
 AT_START = {path: path.stat().st_mtime_ns for path in Path(__file__).parent.rglob("*.py")}
 TYPES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # what may have a docstring
@@ -23,17 +23,18 @@ TYPES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # wha
 
 @dataclass(frozen=True)
 class Source:
-    """A module: a digest of its syntax, and what it imports, each as `module` or `module:name`."""
+    """One module: a digest of its syntax, and the names that it imports, each `module` or `module:name`."""
 
     digest: str
     imports: tuple[str, ...]
-    handed_on: dict[str, str]  # re-exported names, each with the module that defines it
+    handed_on: dict[str, str]  # names that a package takes from its modules, each with the module that defines it
 
 
 def code_digest(module: str) -> str | None:
-    """Return a digest of the code that a module imports from this package and its own, also inside functions.
+    """Return a digest of all code of its package that a module reaches by imports, also by those inside functions.
 
-    None if the module has no source file, as at a prompt.
+    For a module outside this package (a plugin's) its own package counts too. None where a module has no source file,
+    as at a prompt.
     """
     reached = _reached(module)
     if not reached:
@@ -43,14 +44,14 @@ def code_digest(module: str) -> str | None:
 
 
 def imports(module: str) -> frozenset[str]:
-    """Return everything that the code of a module imports: packages (`torch`) and names (`torch:nn`)."""
+    """Return what the code that a module reaches imports: packages, such as `torch`, and names, as `torch:nn`."""
     names = {name for source in _reached(module).values() for name in source.imports}
     return frozenset(names | {name.partition(":")[0].partition(".")[0] for name in names})
 
 
 @functools.cache
 def _reached(module: str) -> dict[str, Source]:
-    """Return a module and those that it imports, directly or not, by name."""
+    """Return the modules that a module reaches, itself among them, in the order of their names."""
     roots = {PACKAGE, module.partition(".")[0]}
     reached: dict[str, Source] = {}
     waiting = [module]
@@ -62,7 +63,7 @@ def _reached(module: str) -> dict[str, Source]:
         if source is None:
             continue
         reached[name] = source
-        waiting += [_home(name) for name in source.imports if name.partition(":")[0].partition(".")[0] in roots]
+        waiting += [_home(one) for one in source.imports if one.partition(":")[0].partition(".")[0] in roots]
     return dict(sorted(reached.items())) if module in reached else {}
 
 
@@ -72,7 +73,7 @@ def _computes(name: str) -> bool:
 
 
 def _home(imported: str) -> str:
-    """Return the module that defines an imported name, also if a package re-exports it."""
+    """Return the module that an imported name comes from: a module itself, or the one whose name a package hands on."""
     module, _, name = imported.partition(":")
     if name and _path(f"{module}.{name}") is not None:
         return f"{module}.{name}"
@@ -84,10 +85,10 @@ def _home(imported: str) -> str:
 
 @functools.cache
 def _source(name: str) -> Source | None:
-    """Return the source of a module; None if it has no file.
+    """Return a module as it is written; None where it has no source file.
 
     Raises:
-        UserError: it was edited since this process started, so that other code runs.
+        UserError: it was edited since this process started, so that what runs is not what is written.
     """
     path = _path(name)
     if path is None:
@@ -105,7 +106,7 @@ def _source(name: str) -> Source | None:
 
 @functools.cache
 def _path(name: str) -> Path | None:
-    """Return the source file of a module, or None."""
+    """Return the source file of a module; None where there is none."""
     if name.partition(".")[0] == PACKAGE:  # found without importing anything
         place = Path(__file__).parent.joinpath(*name.split(".")[1:])
         files = (place.with_suffix(".py"), place / "__init__.py")
@@ -126,7 +127,7 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
 
 
 def _from(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
-    """Yield the names that a `from ... import` binds, each with what it imports."""
+    """Yield the names that a `from ... import` gives, each with what it imports."""
     if isinstance(node, ast.ImportFrom):
         above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
         module = ".".join([*above, *([node.module] if node.module else [])])
@@ -135,7 +136,7 @@ def _from(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
 
 
 def _syntax(node: object) -> Iterator[str]:
-    """Yield a syntax tree as text, without docstrings and empty fields."""
+    """Yield a syntax tree as text, without docstrings and without fields that are empty."""
     if isinstance(node, ast.AST):
         yield f"({type(node).__name__}"
         for field in node._fields:

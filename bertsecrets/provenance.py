@@ -1,4 +1,4 @@
-"""The code, libraries and device that make a result: the second half of its key in the store."""
+"""The record of what made a result: the code, the libraries and the device. It is the second half of a result's key."""
 
 import functools
 import json
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import torch
 
 PACKAGE = Path(__file__).resolve().parent
-OF_SUITE = ("bertsecrets", "expected", "params.yaml")  # the parts of a checkout that decide verdicts
+OF_SUITE = ("bertsecrets", "expected", "params.yaml")  # what of a checkout decides verdicts
 TRAINING = "bertsecrets.models.training.finetune"  # the module that makes checkpoints
-COMPUTING = ("cpu", "cuda", "mps")  # device types that compute, unlike `meta`
-# Imported packages, and the distributions whose versions count for each.
+COMPUTING = ("cpu", "cuda", "mps")  # kinds of device that compute; torch also knows `meta` and others that do not
+# What is imported, and the distributions whose version then counts; `transformers` tokenizes by way of `tokenizers`.
 LIBRARIES = {
     "torch": ("torch",),
     "transformers": ("transformers", "tokenizers"),
@@ -36,7 +36,7 @@ LIBRARIES = {
 
 @functools.cache
 def software() -> dict[str, str]:
-    """Return the versions of Python, this package and the libraries that results depend on."""
+    """Return the versions of Python, of this package and of the libraries that results depend on."""
     from bertsecrets import __version__
 
     names = ("torch", "transformers", "tokenizers", "datasets", "numpy", "scipy")
@@ -44,10 +44,10 @@ def software() -> dict[str, str]:
 
 
 def run_facts() -> dict[str, Any]:
-    """Return the facts of this run that records keep.
+    """Return when and with what something is made now, for records that outlive a run.
 
-    The time (`made`), the git commit of the suite (None if unknown), whether the suite's files differ from it
-    (`modified`), and the versions of the suite, Python and the libraries (`software`).
+    That is the time (`made`), the git commit of the suite (None if it is not known), whether the suite's files differ
+    from it (`modified`), and the versions of the suite, Python and the libraries (`software`).
     """
     commit, modified = suite_commit()
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -58,8 +58,8 @@ def run_facts() -> dict[str, Any]:
 def suite_commit(checkout: Path = PACKAGE.parent) -> tuple[str | None, bool | None]:
     """Return the git commit of the suite, and whether its code, claims or settings differ from that commit.
 
-    In a checkout git answers; a package installed by pip from a git URL records its commit. Without git, from a wheel,
-    or inside another repository, both are None.
+    In a checkout git is asked; a package that pip installed from a git address knows the commit that it was made of.
+    Without git, from a wheel, or where the folder is only inside somebody else's repository, both are None.
     """
     if _git(checkout, "ls-files", "--error-unmatch", f"{PACKAGE.name}/__init__.py") is None:
         return _installed_commit(), None
@@ -68,7 +68,7 @@ def suite_commit(checkout: Path = PACKAGE.parent) -> tuple[str | None, bool | No
 
 
 def _git(folder: Path, *command: str) -> str | None:
-    """Return the output of a git command; None if git is missing or fails."""
+    """Return what a git command prints; None if there is no git, or it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # as hooks set
     try:
         done = subprocess.run(  # nosec B603 B607
@@ -85,7 +85,7 @@ def _git(folder: Path, *command: str) -> str | None:
 
 
 def _installed_commit() -> str | None:
-    """Return the commit that pip installed the suite from; None if not from a git URL (PEP 610)."""
+    """Return the commit that pip installed the suite from; None where that was not a git address (PEP 610)."""
     try:
         origin = json.loads(distribution("bertsecrets").read_text("direct_url.json") or "{}")
         return origin.get("vcs_info", {}).get("commit_id")
@@ -120,7 +120,7 @@ def library_version(name: str) -> str | None:
 
 
 def differences(made: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the differences between the code, libraries and device that made a result and those in use.
+    """Return how what made a result differs from what would make it now, in a few words each.
 
     >>> torch = {"code": "a", "software": {"torch": "2.12.0"}}
     >>> differences(torch, {"code": "b", "software": {"torch": "2.13.0"}})
@@ -137,17 +137,17 @@ def differences(made: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def checkpoint_differences(made: Mapping[str, Any] | None, now: Mapping[str, Any] | None = None) -> list[str]:
-    """Return the differences for a checkpoint; none if this suite did not train it.
+    """Return how what made a checkpoint differs from what would make it now; nothing if others than the suite made it.
 
     Args:
-        now: by default today's code and libraries, on any device.
+        now: by default what trains now, on whatever device.
     """
     different = differences(made, now or made_by(TRAINING, None)) if made else []
     return [f"checkpoint {difference}" for difference in different]
 
 
 def best_device(wanted: str | None = None) -> "torch.device":
-    """Return the named device; without a name, or for `auto`, the GPU if there is one, else the CPU.
+    """Return the named device; without a name (or with `auto`), the GPU where there is one, else the CPU.
 
     Raises:
         UserError: the named device is not available, or cannot compute.
@@ -169,22 +169,22 @@ def best_device(wanted: str | None = None) -> "torch.device":
 
 
 class SlowPrecisionWarning(UserWarning):
-    """The device emulates bfloat16 in float32."""
+    """The device computes bfloat16 only by way of float32."""
 
 
 def best_precision(wanted: str, device: "torch.device") -> Precision:
-    """Return the precision of training; `auto` is bfloat16 on devices that compute it natively."""
+    """Return the precision of training: as wanted, or for `auto` bfloat16 where the device computes it natively."""
     if wanted == "auto":
         return "bfloat16" if native_bfloat16(device) else "float32"
     return "float32" if wanted == "float32" else "bfloat16"
 
 
 def warn_of_slow(precision: Precision, device: "torch.device") -> None:
-    """Warn about bfloat16 on a device that does not compute it natively, with the measured slowdown."""
+    """Warn, and say how slow it is, where bfloat16 is wanted of a device that does not compute it natively."""
     if precision == "bfloat16" and not native_bfloat16(device):
         warnings.warn(
-            f"this {device.type} has no instructions for bfloat16: matrix products take {bfloat16_cost(device):.1f} "
-            "times as long as in float32; --precision auto or float32 is faster",
+            f"this {device.type} has no instructions for bfloat16: its products take {bfloat16_cost(device):.1f} times "
+            "as long as those of float32; --precision auto or float32 is faster",
             SlowPrecisionWarning,
             stacklevel=2,
         )
@@ -201,7 +201,7 @@ def native_bfloat16(device: "torch.device") -> bool:
 
 @functools.cache
 def bfloat16_cost(device: "torch.device") -> float:
-    """Return the time of a matrix product in bfloat16 divided by that in float32, measured in milliseconds."""
+    """Return how many times as long as in float32 a matrix product takes in bfloat16 (measured, some milliseconds)."""
     import torch
 
     def seconds(dtype: torch.dtype) -> float:
@@ -217,9 +217,10 @@ def bfloat16_cost(device: "torch.device") -> float:
 
 
 def device_name(device: "torch.device") -> str:
-    """Return the name of a device, with everything that changes the last bits of a result.
+    """Return the name of a device, as a person reads it: with all that changes the last bits of a result.
 
-    On a CPU these are the instruction set and the number of threads, which change the order of sums.
+    On a CPU these are its instruction set and the number of threads, which change the order of sums: always in
+    training, and in measures for some shapes of inputs.
     """
     import torch
 

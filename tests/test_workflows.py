@@ -110,8 +110,8 @@ def test_the_replication_judges_drift_from_a_pin_where_one_is_named(strict, tmp_
 def test_the_comparison_calls_the_suite_with_options_that_there_are():
     (words,) = re.findall(r"/bertsecrets\" (.*)", step("verdict-comment.yml", "Compare")["run"])
     options = understood(words.split())
-    files = [str(path) for path in (options.old, options.new, options.markdown)]
-    assert (options.command, files) == ("changes", ["old.json", "new.json", "comment.md"])
+    files = [str(path) for path in (options.before, options.after, options.markdown)]
+    assert (options.command, files) == ("compare", ["old.json", "new.json", "comment.md"])
     got = step("verdict-comment.yml", "Get the verdicts of the default branch and of the pull request")["run"]
     assert got.split()[-2:] == files[:2]
 
@@ -125,7 +125,7 @@ def test_the_comparison_needs_no_torch_which_its_job_does_not_install(tmp_path):
     call = (
         "import sys; sys.modules['torch'] = None; from bertsecrets.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
-    words = [sys.executable, "-c", call, "changes", "old.json", "new.json", "--markdown", "comment.md"]
+    words = [sys.executable, "-c", call, "compare", "old.json", "new.json", "--markdown", "comment.md"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "nothing changed" in (tmp_path / "comment.md").read_text()

@@ -1,25 +1,39 @@
-"""The commands that show claims: `claims` lists all of them, `explain` shows one with its bands and verdicts."""
+"""The commands that show claims: `claims` lists them, `explain` shows one, `history` lists the verdicts on one."""
 
 import argparse
+import json
 import sys
+from dataclasses import asdict
 
+from bertsecrets.cli.parsing import add_command
+from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_options
+from bertsecrets.texts.tasks import ALL_TASKS, task
+
+NAMES = "an id or name as in tables, such as C1, D1-random, C1-rte or D1-rte-random"
 
 
 def add_parsers(commands) -> None:
     """Add the commands' options to the command line."""
-    listing = commands.add_parser("claims", help="list every claim with its status")
+    listing = add_command(commands, "claims", "list every claim with its status", "claims --model minilm", claims)
     listing.add_argument("--model", help="show only known outcomes and verdicts of this model")
     listing.add_argument("-v", "--verbose", action="store_true", help="also print source and measure of each claim")
-    add_options(listing.add_argument, ("store",))
-    listing.set_defaults(run=claims)
 
-    one = commands.add_parser(
-        "explain", help="print everything about one claim: figures, bands, known outcomes, last verdicts"
+    one = add_command(
+        commands, "explain", "show one claim: figures, bands, known outcomes, last verdicts", "explain C1-rte", explain
     )
-    one.add_argument("claim", help="as any table prints it, such as C1, D1-random, C1-rte or D1-rte-random")
-    add_options(one.add_argument, ("store",))
-    one.set_defaults(run=explain)
+    one.add_argument("claim", help=NAMES)
+
+    past = add_command(
+        commands, "history", "list every verdict on one claim, and its changes", "history C1 --task rte", history
+    )
+    past.add_argument("claim", help=NAMES)
+    past.add_argument("--task", help="only verdicts on this task; `all` for those across tasks")
+    past.add_argument("--model", help="only verdicts on this model")
+    past.add_argument("--json", action="store_true", help="print JSON")
+
+    for parser in (listing, one, past):
+        add_options(parser.add_argument, ("store",))
 
 
 def claims(options: argparse.Namespace) -> None:
@@ -29,8 +43,8 @@ def claims(options: argparse.Namespace) -> None:
     from bertsecrets.store.verdicts import read_verdicts
 
     listed, root = load_claims(), RunOptions.of(options).store_folder
-    kept = [read_verdicts(root, claim.case_ids, options.model) for claim in listed]
-    print(claim_table(listed, Screen.of(sys.stdout), model=options.model, kept=kept, verbose=options.verbose))
+    last = [read_verdicts(root, claim.case_ids, options.model) for claim in listed]
+    print(claim_table(listed, Screen.of(sys.stdout), model=options.model, kept=last, verbose=options.verbose))
     ready = sum(claim.implemented for claim in listed)
     print(f"\n{len(listed)} claims, {ready} implemented, {len(listed) - ready} not implemented")
     if not options.verbose:
@@ -45,8 +59,40 @@ def explain(options: argparse.Namespace) -> None:
     from bertsecrets.store.verdicts import read_verdicts
 
     root, confidence = RunOptions.of(options).store_folder, load_settings().judge.confidence
-    found = find_cases(options.claim)
-    for claim in dict.fromkeys(case.claim.name for case in found):
-        cases = [case for case in found if case.claim.name == claim]
-        kept = read_verdicts(root, {str(case): case.task for case in cases})
-        print("\n".join(claim_lines(cases, confidence, kept)))
+    chosen = find_cases(options.claim)
+    for claim in dict.fromkeys(case.claim.name for case in chosen):
+        cases = [case for case in chosen if case.claim.name == claim]
+        last = read_verdicts(root, {str(case): case.task for case in cases})
+        print("\n".join(claim_lines(cases, confidence, last)))
+
+
+def history(options: argparse.Namespace) -> None:
+    """Print the verdicts on a claim, oldest first.
+
+    Raises:
+        UserError: there is no such claim, or no verdict on it.
+    """
+    from bertsecrets.claims.schema import find_cases
+    from bertsecrets.compare.history import steps
+    from bertsecrets.report.history import LEGEND, history_lines
+    from bertsecrets.store.verdicts import read_history
+
+    root, name = RunOptions.of(options).store_folder, options.task
+    only = name if name in (None, ALL_TASKS) else task(name).name
+    all_series = read_history(
+        root, {str(case): case.task for case in find_cases(options.claim) if only in (None, case.task)}
+    )
+    chosen = [series for series in all_series if options.model in (None, series[0]["model"])]
+    if not chosen:
+        what = f"no verdict on {options.claim}" + (f" on {only}" if only else "")
+        if all_series:
+            models = ", ".join(dict.fromkeys(series[0]["model"] for series in all_series))
+            raise UserError(f"{what} by {options.model} in {root}: it has those of {models}")
+        raise UserError(f"{what} in {root}: judge it first, or name another store with --store")
+    if options.json:
+        data = [{"verdicts": series, "steps": [asdict(step) for step in steps(series)]} for series in chosen]
+        print(json.dumps(data, indent=1))
+        return
+    for series in chosen:
+        print("\n".join(history_lines(series)), end="\n\n")
+    print(LEGEND)

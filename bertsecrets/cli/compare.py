@@ -1,7 +1,9 @@
 """The commands that compare models: `compare` compares two sides, `pin` records a model for later comparisons."""
 
 import argparse
+from pathlib import Path
 
+from bertsecrets.cli.parsing import add_command, refuse
 from bertsecrets.cli.sides import Choice, model_side, open_sides, wanted_of
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, check_initialisation, path
 from bertsecrets.texts.tasks import task
@@ -9,24 +11,34 @@ from bertsecrets.types import INITIALISATIONS
 
 SIDE = (
     "a pin (a file), MODEL@STORE or a folder of measurements, a folder with a classifier (measured as it is), or "
-    "a model (fine-tuned first)"
+    "a model (fine-tuned first); or verdicts of a run (a .json file of report --json)"
 )
 
 
 def add_parsers(commands) -> None:
     """Add the commands' options to the command line."""
-    comparing = commands.add_parser("compare", help="test whether a model has drifted from another model or from a pin")
+    comparing = add_command(
+        commands,
+        "compare",
+        "test for drift between models, checkpoints or pins, or compare two files of verdicts",
+        "compare expected/variants/minilm.yaml ./checkpoint --glue ./glue_data",
+        compare,
+    )
     comparing.add_argument("before", metavar="A", help=f"the reference: {SIDE}")
     comparing.add_argument("after", metavar="B", help="what may have drifted from it, named in the same way")
     comparing.add_argument("--json", type=path, metavar="FILE", help="write the comparison as data to this file")
     comparing.add_argument("--html", type=path, metavar="FILE", help="write it as a page to this file")
     comparing.add_argument("--markdown", type=path, metavar="FILE", help="write it as Markdown to this file")
-    comparing.set_defaults(run=compare)
 
-    pinning = commands.add_parser("pin", help="record what a model's measures find, to detect drift later")
+    pinning = add_command(
+        commands,
+        "pin",
+        "record what a model's measures find, to detect drift later",
+        'pin --model minilm --seeds 5 --reason "first release" --glue ./glue_data',
+        pin,
+    )
     pinning.add_argument("--reason", required=True, help="why it is pinned, or what has changed since the last pin")
     pinning.add_argument("--output", type=path, metavar="FILE", help="the pin (default: expected/variants/MODEL.yaml)")
-    pinning.set_defaults(run=pin)
 
     for parser in (comparing, pinning):
         parser.add_argument("--task", action="append", default=[], help="GLUE task; repeatable (default: rte)")
@@ -43,9 +55,13 @@ def _choice(options: argparse.Namespace) -> Choice:
 def compare(options: argparse.Namespace) -> int:
     """Print and write how far one side has drifted from the other; returns 1 if it has.
 
+    Two files of verdicts are compared verdict by verdict, which always returns 0.
+
     Raises:
         UserError: a side cannot be read or measured, or they have nothing in common.
     """
+    if options.before.endswith(".json") and options.after.endswith(".json"):
+        return _compare_verdicts(options)
     from bertsecrets.compare.comparison import compare as compared
     from bertsecrets.report.comparison import drift_findings
     from bertsecrets.session import Session
@@ -66,6 +82,19 @@ def compare(options: argparse.Namespace) -> int:
 
         write_whole(options.html, comparison_page(findings))
     return int(comparison.drifted)
+
+
+def _compare_verdicts(options: argparse.Namespace) -> int:
+    from bertsecrets.report import changes
+    from bertsecrets.store.files import write_whole
+
+    refuse(options, ("html", "json", "task", "measure"), "has no effect on files of verdicts")
+    old, new = (changes.read_verdicts_file(Path(name)) for name in (options.before, options.after))
+    changed = changes.changes(old, new)
+    print("\n".join(changes.as_lines(changed)))
+    if options.markdown:
+        write_whole(options.markdown, changes.as_markdown(changed))
+    return 0
 
 
 def pin(options: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bertsecrets.cli.parsing import add_command
 from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, ROW_OPTIONS, RunOptions, add_options
 from bertsecrets.texts.tasks import TASKS
@@ -27,9 +28,14 @@ EXTRAS = {
 
 def add_parsers(commands) -> None:
     """Add the command's options to the command line."""
-    parser = commands.add_parser("doctor", help="show what is available, what is missing and how to get it")
+    parser = add_command(
+        commands,
+        "doctor",
+        "show what is available, what is missing and how to get it",
+        "doctor --model minilm --glue ./glue_data",
+        doctor,
+    )
     add_options(parser.add_argument, (*ROW_OPTIONS, "frames", "spacy"))
-    parser.set_defaults(run=doctor)
 
 
 def doctor(options: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bertsecrets.cli.parsing import add_command
 from bertsecrets.errors import UserError
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, path
 from bertsecrets.texts.tasks import TASKS, task
@@ -18,13 +19,20 @@ if TYPE_CHECKING:
 
 def add_parsers(commands) -> None:
     """Add the commands' options to the command line."""
-    corpus_parser = commands.add_parser("corpus", help="write the suite's own small synthetic corpus as a GLUE folder")
+    corpus_parser = add_command(
+        commands,
+        "corpus",
+        "write the suite's own small synthetic corpus as a GLUE folder",
+        "corpus ./corpus --train-rows 200",
+        corpus,
+    )
     corpus_parser.add_argument("folder", type=path)
     corpus_parser.add_argument("--train-rows", type=int, help="number of training pairs (default: params.yaml)")
     corpus_parser.add_argument("--dev-rows", type=int, help="number of validation pairs (default: params.yaml)")
-    corpus_parser.set_defaults(run=corpus)
 
-    fetch_parser = commands.add_parser("fetch", help="download a model and GLUE tasks, and check them")
+    fetch_parser = add_command(
+        commands, "fetch", "download a model and GLUE tasks, and check them", "fetch --task rte", fetch
+    )
     fetch_parser.add_argument("--task", action="append", help="repeatable (default: all seven tasks)")
     fetch_parser.add_argument(
         "--output",
@@ -45,15 +53,19 @@ def add_parsers(commands) -> None:
         help="with one of these: refuse another folder than this one, which a pipeline watches for changes",
     )
     add_options(fetch_parser.add_argument, ROW_OPTIONS)
-    fetch_parser.set_defaults(run=fetch)
 
-    training = commands.add_parser("finetune", help="fine-tune one checkpoint")
+    training = add_command(
+        commands,
+        "finetune",
+        "fine-tune one checkpoint",
+        "finetune --task rte --init random --seed 2 --output ./checkpoint",
+        finetune,
+    )
     training.add_argument("--task", required=True)
     training.add_argument("--init", choices=INITIALISATIONS, default="pretrained")
     training.add_argument("--seed", type=int, default=1)
     training.add_argument("--output", type=path, help="also write the checkpoint to this folder")
     add_options(training.add_argument, ROW_OPTIONS)
-    training.set_defaults(run=finetune)
 
 
 def corpus(options: argparse.Namespace) -> None:

@@ -1,90 +1,70 @@
-"""The command line: `bertsecrets claims | explain | fetch | finetune | measure | report | doctor` and others.
-
-Nothing heavy is imported before a command needs it, which keeps `--help` fast. Bad input ends in one line and exit
-code 2; what nobody foresaw ends in one line too, with exit code 70 and the traceback in a file.
-"""
+"""The command line. Each command imports what it needs when it runs, which keeps `--help` fast."""
 
 import argparse
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any
 
 from bertsecrets import __version__
-from bertsecrets.cli import (
-    claims,
-    compare,
-    doctor,
-    fetch,
-    formats,
-    history,
-    measure,
-    plan,
-    report,
-    store,
-)
+from bertsecrets.cli import claims, compare, doctor, fetch, measure, plan, report, store
 from bertsecrets.cli.crash import BUG, USER_ERROR, interrupted, of_the_machine, report_bug, what_is_kept
 from bertsecrets.cli.notices import bars_on_terminals, in_one_line
+from bertsecrets.cli.parsing import LONGEST_LINE, Parser
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError, one_line, shortened
 from bertsecrets.options import RunOptions, check_seed
 
+GROUPS = {
+    "claims": ("claims", "explain", "history"),
+    "measurements and verdicts": ("measure", "report", "compare", "pin"),
+    "many jobs": ("plan", "run"),
+    "models, data and results": ("fetch", "finetune", "doctor", "store", "corpus"),
+    "instruments": ("lab",),
+}
+RENAMED = {
+    "schema": "report --schema",
+    "changes": "compare OLD.json NEW.json",
+    "gallery": "report --model A --model B --html FILE",
+    **{
+        name: f"lab {name}"
+        for name in (
+            *("annotate", "calibrate", "check-ablation", "classify", "import-patterns", "sheets", "specifications"),
+            *("train-parser", "train-patterns"),
+        )
+    },
+}
 # Errors of writing to standard output when it is a file or a device; they name no path.
 OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 LONGEST_WORD = 100_000  # of a command: sets of heads may be long
-LONGEST_LINE = 2000  # of a message
 
 
-class _Parser(argparse.ArgumentParser):
-    def __init__(self, *args, add_commands: Callable[[Any], None] | None = None, **named):
-        """
-        Args:
-            add_commands: adds this command's own commands when it is used, so that nothing is imported before.
-        """
-        super().__init__(*args, **named)
-        self._add_commands = add_commands
+class _Commands(Parser):
+    """The parser of all commands; its help lists them in groups."""
 
-    def load_commands(self) -> None:
-        """Add this command's own commands, if it has some."""
-        if self._add_commands is not None:
-            commands = self.add_subparsers(dest="subcommand", required=True, metavar="COMMAND", parser_class=_Parser)
-            self._add_commands(commands)
-            self._add_commands = None
+    commands: Any
 
-    def parse_known_args(self, *args, **named):
-        self.load_commands()
-        return super().parse_known_args(*args, **named)
-
-    def error(self, message: str) -> NoReturn:
-        told = f"{self.prog}: {one_line(shortened(message, LONGEST_LINE))} (see {self.prog} --help)\n"
-        self.exit(USER_ERROR, told)
+    def format_help(self) -> str:
+        lines = [self.format_usage(), f"{self.description}"]
+        for title, names in GROUPS.items():
+            lines += ["", f"{title}:", *(f"  {name:<9} {self.commands.choices[name].description}" for name in names)]
+        return "\n".join([*lines, "", "`bertsecrets COMMAND --help` lists the options of a command.", ""])
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> _Commands:
     """Return the parser of all commands and their options."""
-    parser = _Parser(
+    parser = _Commands(
         prog="bertsecrets",
         description='"Revealing the Dark Secrets of BERT" (Kovaleva et al. 2019) as benchmarks that can fail.',
     )
     parser.add_argument("--version", action="version", version=f"bertsecrets {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    for group in (
-        claims,
-        history,
-        fetch,
-        measure,
-        report,
-        compare,
-        formats,
-        plan,
-        store,
-        doctor,
-    ):
-        group.add_parsers(commands)
+    parser.commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    for group in (claims, measure, report, compare, plan, fetch, doctor, store):
+        group.add_parsers(parser.commands)
     help_lab = "make and check the suite's instruments: annotated maps, classifiers, parser, judge"
-    commands.add_parser("lab", help=help_lab, description=help_lab, add_commands=_add_lab)
+    parser.commands.add_parser("lab", help=help_lab, description=help_lab, add_commands=_add_lab)
     return parser
 
 
@@ -102,6 +82,8 @@ def main(argv: list[str] | None = None) -> int:
     work is cleaned up.
     """
     words = sys.argv[1:] if argv is None else argv
+    if words and words[0] in RENAMED:
+        return _tell(f"`bertsecrets {words[0]}` is now `bertsecrets {RENAMED[words[0]]}`")
     try:
         _check_words(words)
     except UserError as error:
@@ -150,7 +132,7 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
 
 
 def _do(options: argparse.Namespace) -> int:
-    if hasattr(options, "seed"):
+    if isinstance(getattr(options, "seed", None), int):
         check_seed(options.seed)
     return options.run(options) or 0
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertsecrets.cli.crash import in_short, of_the_machine
+from bertsecrets.cli.parsing import add_command, refuse
 from bertsecrets.errors import RunError, UserError, one_line
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, path
 from bertsecrets.types import INITIALISATIONS
@@ -20,7 +21,13 @@ ALL = "all"
 
 def add_parsers(commands) -> None:
     """Add the command's options to the command line."""
-    parser = commands.add_parser("measure", help="run one measure, or all, on one model and task")
+    parser = add_command(
+        commands,
+        "measure",
+        "run one measure, or all, on one model and task",
+        "measure attention-change --model minilm --task rte --glue ./glue_data --json change.json",
+        measure,
+    )
     parser.add_argument("measure", help="scores, attention-change, special-tokens, ... or all")
     parser.add_argument(
         "--task", help="GLUE task; all measures need it except frame-heads, example-sentence and pattern-quality"
@@ -69,7 +76,6 @@ def add_parsers(commands) -> None:
         help="also save it with its samples in this folder, for `report --measurements`",
     )
     add_options(parser.add_argument, (*ROW_OPTIONS, "keep_checkpoints", "frames", "spacy"))
-    parser.set_defaults(run=measure)
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -87,10 +93,7 @@ def measure(options: argparse.Namespace) -> None:
     if options.measure == ALL:
         if options.save is None or options.json is not None:
             raise UserError("measure all needs --save DIR and cannot write --json: name a single measure for that")
-        if given:
-            raise UserError(
-                f"--{next(iter(given)).replace('_', '-')} is an option of a single measure: leave it out with all"
-            )
+        refuse(options, given, "is an option of a single measure, not of all")
         chosen = [get_measure(name) for name in measure_names() if get_measure(name).common]
         chosen = [one for one in chosen if one.fits(options.init)]
     else:

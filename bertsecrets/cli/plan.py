@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bertsecrets.cli.judged import add_examples, judged_by
 from bertsecrets.cli.notices import tell
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
+from bertsecrets.cli.parsing import add_command
 from bertsecrets.cli.report import add_selection, asked_for, open_session, selected
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
 
 def add_parsers(commands) -> None:
     """Add the commands' options to the command line."""
-    plan_parser = commands.add_parser(
-        "plan", help="list the jobs that claims need, with time, memory and disk; write them as a script"
+    plan_parser = add_command(
+        commands,
+        "plan",
+        "list the jobs that claims need, with time, memory and disk; write them as a script",
+        "plan --task rte --seeds 3 --slurm > submit.sh",
+        plan,
     )
     add_selection(plan_parser)
     _add_jobs(plan_parser)
@@ -32,9 +37,14 @@ def add_parsers(commands) -> None:
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--shell", action="store_true", help="print a script of one command a job")
     form.add_argument("--slurm", action="store_true", help="print a script that submits two job arrays to Slurm")
-    plan_parser.set_defaults(run=plan)
 
-    run_parser = commands.add_parser("run", help="do the jobs that claims need, several at a time, and judge")
+    run_parser = add_command(
+        commands,
+        "run",
+        "do the jobs that claims need, several at a time, and judge",
+        "run --model minilm --task rte --glue ./glue_data --jobs 4",
+        run,
+    )
     add_selection(run_parser)
     _add_jobs(run_parser)
     run_parser.add_argument(
@@ -51,7 +61,6 @@ def add_parsers(commands) -> None:
         help="GPUs of a job on Ray, also a fraction (default: 1 where --device is one)",
     )
     add_outputs(run_parser)
-    run_parser.set_defaults(run=run)
 
 
 def _add_jobs(parser: argparse.ArgumentParser) -> None:

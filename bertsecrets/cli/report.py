@@ -1,12 +1,14 @@
 """The command that judges: `bertsecrets report --task rte --html report.html`."""
 
 import argparse
+import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from bertsecrets.cli.judged import Judged, add_examples, judged_by
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
+from bertsecrets.cli.parsing import add_command, refuse
 from bertsecrets.errors import UserError
 from bertsecrets.options import CHECKPOINT, PARSING, ROW_OPTIONS, RunOptions, add_options, path, seed_range
 from bertsecrets.texts.tasks import ALL_TASKS, task
@@ -17,12 +19,18 @@ if TYPE_CHECKING:
     from bertsecrets.session import Session
 
 SELECTION = (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy")  # options of a run that judges
-OF_ONE_MODEL = ("metrics", "plots", "json", "markdown", "badge", "eval_results", "record", "checkpoint")
+ONE_MODEL = ("metrics", "plots", "json", "markdown", "badge", "eval_results", "record", "checkpoint")
 
 
 def add_parsers(commands) -> None:
     """Add the command's options to the command line."""
-    parser = commands.add_parser("report", help="judge claims, print a table of verdicts, write an HTML page")
+    parser = add_command(
+        commands,
+        "report",
+        "judge claims, print a table of verdicts, write a page",
+        "report --model minilm --task rte --glue ./glue_data --html report.html",
+        report,
+    )
     parser.add_argument(
         "--model",
         dest="models",
@@ -38,21 +46,19 @@ def add_parsers(commands) -> None:
     )
     parser.add_argument(
         "--init",
-        dest="of_inits",
         action="append",
         choices=INITIALISATIONS,
-        help="with --measurements: read none but those of this initialisation, and of the --task given; repeatable",
+        help="with --measurements: read only those of this initialisation, and of the given --task; repeatable",
     )
     parser.add_argument(
         "--seed",
-        dest="of_seeds",
         action="append",
         type=int,
-        help="with --measurements: read none but those of this seed, and of the --task given; repeatable",
+        help="with --measurements: read only those of this seed, and of the given --task; repeatable",
     )
     parser.add_argument("--checkpoint", **CHECKPOINT)
     add_outputs(parser)
-    parser.set_defaults(run=report)
+    parser.add_argument("--schema", action="store_true", help="only print the JSON Schema of what --json writes")
 
 
 def add_selection(parser: argparse.ArgumentParser, names: Sequence[str] = SELECTION) -> None:
@@ -73,10 +79,15 @@ def add_selection(parser: argparse.ArgumentParser, names: Sequence[str] = SELECT
 
 def report(options: argparse.Namespace) -> int:
     """Judge claims, print the verdicts, write the files asked for, and return the exit code."""
+    if options.schema:
+        from bertsecrets.formats import json_schema
+
+        print(json.dumps(json_schema(), indent=1, ensure_ascii=False))
+        return 0
     check_outputs(options)
     models: list[str | None] = [*dict.fromkeys(options.models)] if options.models else [None]
-    if len(models) > 1 and (of_one := [name for name in OF_ONE_MODEL if getattr(options, name) is not None]):
-        raise UserError(f"--{of_one[0].replace('_', '-')} is for one model: leave it out, or give --model once")
+    if len(models) > 1:
+        refuse(options, ONE_MODEL, "is for a single --model")
     judging = [_judging(argparse.Namespace(**vars(options), model=model)) for model in models]
     runs: list[Judged] = []
     for judge in judging:  # all can be judged, as far as is known before anything is measured
@@ -98,9 +109,7 @@ def _judging(options: argparse.Namespace) -> Callable[[], Judged]:
         if checkpoint is not None:
             raise UserError("--measurements are of checkpoints that are named in them: leave out --checkpoint")
         return partial(_of_measurements, options, chosen, names)
-    for name, given in (("--init", options.of_inits), ("--seed", options.of_seeds)):
-        if given:
-            raise UserError(f"{name} chooses among --measurements, and has no effect without: leave it out")
+    refuse(options, ("init", "seed"), "has no effect without --measurements")
     from bertsecrets.jobs.prepare import prepare_in_turn
 
     session, possible = open_session(RunOptions.of(options).judging(checkpoint, names), chosen, names)
@@ -197,20 +206,13 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"], tasks: S
     from bertsecrets.settings import load_settings
     from bertsecrets.store.measurements import Shelf
 
-    made = (
-        *("glue", "store", "device", "threads", "limit", "train_limit", "grid_limit", "frames", "spacy", "budget"),
-        "keep_checkpoints",
-    )
-    for name in made:
-        if getattr(options, name) is not None:
-            raise UserError(
-                f"--{name.replace('_', '-')} has no effect on --measurements, which are already made: leave it out"
-            )
+    made = ("glue", "store", "device", "threads", "limit", "train_limit", "grid_limit", "frames", "spacy", "budget")
+    refuse(options, (*made, "keep_checkpoints"), "has no effect on --measurements, which are already made")
     given, settings = RunOptions.of(options), load_settings()
     model = given.model or settings.model
     shelf = Shelf.read(options.measurements)
-    if options.of_inits or options.of_seeds:
-        shelf = shelf.part(tasks, options.of_inits, options.of_seeds)
+    if options.init or options.seed:
+        shelf = shelf.part(tasks, options.init, options.seed)
     seeds = seed_range(given.seeds) if isinstance(given.seeds, int) else None
     adds = (given.seeds or settings.seeds) == AUTO
     planned = plan_kept(shelf, chosen, model, seeds)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from bertsecrets.cli.parsing import add_command
 from bertsecrets.errors import UserError
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options
 from bertsecrets.progress import in_bytes
@@ -17,32 +18,44 @@ if TYPE_CHECKING:
 
 def add_parsers(commands) -> None:
     """Add the commands' options to the command line."""
-    parser = commands.add_parser("store", help="list, check, explain and clear up what the store holds")
+    help_store = "list, check, explain and clear up what the store holds"
+    parser = commands.add_parser(
+        "store", help=help_store, description=help_store, epilog="example: bertsecrets store ls"
+    )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=type(parser))
 
-    listing = actions.add_parser("ls", help="list what it holds: size, age, subject, and the versions that made it")
+    listing = add_command(
+        actions, "ls", "list entries with size, age, subject, and the versions that made them", "store ls --json", ls
+    )
     listing.add_argument("--json", action="store_true", help="print JSON")
-    add_options(listing.add_argument, ("store",))
-    listing.set_defaults(run=ls)
-
-    check = actions.add_parser("verify", help="check every byte against the digests; exit code 2 if any is damaged")
-    add_options(check.add_argument, ("store",))
-    check.set_defaults(run=verify)
-
-    clearing = actions.add_parser("gc", help="say what is no longer needed, and remove it with --yes")
+    check = add_command(
+        actions,
+        "verify",
+        "check every byte against the digests; exit code 2 if any is damaged",
+        "store verify --store runs",
+        verify,
+    )
+    clearing = add_command(
+        actions, "gc", "list what is no longer needed, and remove it with --yes", "store gc --keep-verdicts 5", gc
+    )
     clearing.add_argument("--yes", action="store_true", help="remove it")
     add_options(clearing.add_argument, ("keep_checkpoints",))
     clearing.add_argument("--keep-older", action="store_true", help="keep what other code or versions made")
     clearing.add_argument(
         "--keep-verdicts", type=int, metavar="N", help="keep only the last N verdicts on each claim, task and model"
     )
-    add_options(clearing.add_argument, ("store",))
-    clearing.set_defaults(run=gc)
+    for each in (listing, check, clearing):
+        add_options(each.add_argument, ("store",))
 
-    one = actions.add_parser("explain", help="say what an entry's key is made of, and why it does not fit today")
+    one = add_command(
+        actions,
+        "explain",
+        "show what an entry's key consists of, and why it does not match today",
+        "store explain special-tokens --model minilm --glue ./glue_data",
+        explain,
+    )
     one.add_argument("entry", metavar="ENTRY", help="its folder, or a part of its name that no other entry has")
     add_options(one.add_argument, (*ROW_OPTIONS, "frames", "spacy"))
-    one.set_defaults(run=explain)
 
 
 def ls(options: argparse.Namespace) -> None:

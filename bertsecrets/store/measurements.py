@@ -1,4 +1,4 @@
-"""Measurements on disk: JSON for people and programs, and the samples from which claims are judged."""
+"""Measurements as folders: JSON for people and other programs, and the samples, from which claims are judged again."""
 
 import os
 import tempfile
@@ -84,7 +84,7 @@ def save(measurement: Measurement, folder: Path) -> dict[str, Any]:
 
 
 def load(entry: Path) -> Measurement:
-    """Return a stored measurement; later errors about missing values or samples name its folder.
+    """Return a stored measurement; its errors about missing values or samples name the folder.
 
     Raises:
         UserError: the folder holds no measurement, or a damaged one.
@@ -100,7 +100,7 @@ def load(entry: Path) -> Measurement:
 
 
 def measurement_of(data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> Measurement:
-    """Return the measurement that `Measurement.as_json` wrote; nested lists become arrays.
+    """Return the measurement that `Measurement.as_json` wrote; nested lists become arrays again.
 
     Raises:
         ValueError: the data do not describe a measurement; the message says which field.
@@ -132,9 +132,9 @@ def _array(value: list[Any]) -> Any:
 
 
 def keep(measurement: Measurement, folder: Path, checkpoint: Path | None = None) -> Path:
-    """Save a measurement in a folder below `folder`, replacing an older one of the same name; return that folder.
+    """Save a measurement in a folder of its own below `folder`, and return that folder; an older one is replaced.
 
-    The name has a digest of the model and checkpoint, so that two models with the same last name do not collide.
+    The folder's name carries a digest of which model and checkpoint were measured, so that namesakes stay apart.
 
     Args:
         checkpoint: the folder that was measured instead of the subject's own checkpoint.
@@ -154,7 +154,7 @@ def keep(measurement: Measurement, folder: Path, checkpoint: Path | None = None)
 
 
 def place_digest(*places: str) -> str:
-    """Return a short digest of models: of the resolved path of a folder, or of a hub name."""
+    """Return a short digest of models, each a folder, wherever it is named from, or a hub name."""
     return digest([os.path.realpath(place) if os.path.isdir(place) else place for place in places])[:6]
 
 
@@ -162,7 +162,7 @@ def _load_kept(entry: Path) -> Measurement:
     """Return a measurement that `keep` saved, after comparing it with its manifest.
 
     Raises:
-        UserError: it has no manifest, or does not match it.
+        UserError: it has no manifest, as those of older versions, or does not match it.
     """
     if not (entry / MANIFEST).exists():
         raise UserError(f"{entry} has no {MANIFEST} to check it by, as earlier versions left it: measure it again")
@@ -174,13 +174,13 @@ def _load_kept(entry: Path) -> Measurement:
 
 @dataclass(frozen=True)
 class Shelf:
-    """Measurements saved by `measure --save`, which are judged without model and data."""
+    """Measurements saved by `measure --save`, which can be judged without the model and the data."""
 
     kept: tuple[Measurement, ...]
 
     @classmethod
     def read(cls, folder: Path) -> "Shelf":
-        """Return every measurement below a folder; hidden folders, left by killed processes, are skipped.
+        """Return every measurement below a folder; what a killed process left behind, in hidden folders, is none.
 
         Raises:
             UserError: there are none, one is damaged, or two are of one subject, measure and options.
@@ -210,12 +210,12 @@ class Shelf:
         """Return the measurements of a part of a grid.
 
         Args:
-            tasks, initialisations, seeds: of the part; all if empty.
+            tasks, initialisations, seeds: those of the part; all, where there are none.
         """
 
         def belongs(subject: Subject) -> bool:
             own = ((subject.task, tasks), (subject.initialisation, initialisations), (subject.seed, seeds))
-            return all(not given or value in given for value, given in own)
+            return all(not wanted or value in wanted for value, wanted in own)
 
         return Shelf(tuple(measurement for measurement in self.kept if belongs(measurement.subject)))
 
@@ -237,15 +237,15 @@ class Shelf:
         return measurement
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return a line that says what was not saved; None if the measurement was."""
+        """Return a line that says which measure of which task was not saved; None where one was."""
         kept = any((m.measure, m.subject.task) == (measure, task_name) for m in self.kept)
         return None if kept else f"no measurement {measure} of {task_name} was saved"
 
     def shape(self, model: str) -> tuple[int, int] | None:
-        """Return None: the shape of a model is read from its measurements."""
+        """Return None: of which shape a model is, its measurements tell."""
         return None
 
     def seeds(self) -> dict[str, list[int]]:
-        """Return the measured models, each with its seeds in ascending order."""
+        """Return the models that were measured, each with its seeds in ascending order."""
         pairs = sorted({(m.subject.model, m.subject.seed) for m in self.kept})
         return {model: [seed for _, seed in of_model] for model, of_model in groupby(pairs, itemgetter(0))}

@@ -90,8 +90,8 @@ def test_an_empty_path_is_refused(capsys):
         ("measure pattern-quality --checkpoint none", "pattern-quality uses no model: leave out --checkpoint"),
         ("report --task rte --seeds 0", "--seeds 0"),
         ("report --glue none", "no GLUE folder at"),
-        ("report --init random", "--init chooses among --measurements"),
-        ("report --seed 1", "--seed chooses among --measurements"),
+        ("report --init random", "--init has no effect without --measurements"),
+        ("report --seed 1", "--seed has no effect without --measurements"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(capsys, shared, words, message):

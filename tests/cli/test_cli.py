@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -9,11 +10,11 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from calls import run
+from calls import run, told
 from tiny import HEADS, LAYERS
 from zoo import save_family
 
-from bertsecrets.cli.main import build_parser, main
+from bertsecrets.cli.main import GROUPS, RENAMED, build_parser, main
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base import needs
 from bertsecrets.measures.registry import get_measure, measure_names
@@ -43,14 +44,27 @@ assert not heavy, heavy
         assert command in done.stdout
 
 
-def test_every_command_has_help(capsys):
-    (commands,) = [action.choices for action in build_parser()._actions if action.dest == "command"]
-    assert {"claims", "explain", "corpus", "fetch", "finetune", "measure", "report", "doctor"} <= set(commands)
-    for command in commands:
+def test_help_groups_all_commands_and_each_shows_an_example_that_parses(capsys):
+    parser = build_parser()
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(parser.commands.choices)
+    assert len(grouped) == 15
+    for name in grouped:
+        assert f"\n  {name:<9} {parser.commands.choices[name].description}\n" in parser.format_help()
+    for name in set(grouped) - {"lab"}:
         with pytest.raises(SystemExit) as stop:
-            main([command, "--help"])
+            main([name, "--help"])
         assert stop.value.code == 0
-        assert f"bertsecrets {command}" in capsys.readouterr().out
+        example = capsys.readouterr().out.rstrip().splitlines()[-1]
+        assert example.startswith(f"example: bertsecrets {name}")
+        words = shlex.split(example.partition(" > ")[0])[2:]
+        assert parser.parse_args(words).command == name
+
+
+def test_former_commands_name_their_successor(capsys):
+    for name, successor in RENAMED.items():
+        assert told(capsys, name) == f"bertsecrets: `bertsecrets {name}` is now `bertsecrets {successor}`"
+        assert successor.split()[0] in build_parser().commands.choices
 
 
 def test_measure_writes_json_with_fixed_names(capsys, shared, tmp_path, tiny_bert):

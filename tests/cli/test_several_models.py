@@ -40,7 +40,7 @@ def test_a_model_that_is_not_there_ends_it_before_anything_is_measured(shared, m
 
 def test_files_of_one_model_are_refused(shared, other, capsys, tmp_path):
     assert main(["report", *CLAIM, *shared, "--model", str(other), "--json", str(tmp_path / "v.json")]) == 2
-    assert capsys.readouterr().err == "bertsecrets: --json is for one model: leave it out, or give --model once\n"
+    assert capsys.readouterr().err == "bertsecrets: --json is for a single --model: leave it out\n"
 
 
 def test_a_model_that_is_named_twice_is_judged_once(shared, tmp_path, capsys):

@@ -134,7 +134,7 @@ def test_two_files_are_compared(capsys, tmp_path):
     write_json(tmp_path / "old.json", filed([beats("D2-rte", 80, 20)]).model_dump(mode="json"))
     worse = filed([beats("D2-rte", 20, 80)]).model_dump(mode="json")
     write_json(tmp_path / "new.json", {"benchmarks": [], "bertsecrets": {**worse, "format_version": "1.7", "later": 1}})
-    out = run(capsys, "changes", tmp_path / "old.json", tmp_path / "new.json", "--markdown", tmp_path / "c.md")
+    out = run(capsys, "compare", tmp_path / "old.json", tmp_path / "new.json", "--markdown", tmp_path / "c.md")
     assert "D2-rte: reproduced, now deviates; 60.0 [" in out
     assert "| `D2-rte` | reproduced | **deviates** | `60.0 [" in (tmp_path / "c.md").read_text()
 
@@ -159,9 +159,9 @@ def test_what_is_no_file_of_verdicts_is_refused_in_one_line(capsys, tmp_path):
     for text, said in files.items():
         (tmp_path / "bad.json").write_text(text)
         for pair in (("good.json", "bad.json"), ("bad.json", "good.json")):
-            line = told(capsys, "changes", *(tmp_path / name for name in pair))
+            line = told(capsys, "compare", *(tmp_path / name for name in pair))
             assert said in line
-    assert "No such file" in told(capsys, "changes", tmp_path / "none.json", tmp_path / "good.json")
+    assert "No such file" in told(capsys, "compare", tmp_path / "none.json", tmp_path / "good.json")
 
 
 def test_a_file_read_is_the_run_that_was_written(tmp_path):
