@@ -6,7 +6,8 @@ What `bertsecrets.patterns` computes from readings that are made once is compare
 import torch
 from jaxtyping import Bool, Float, Int
 
-from bertsecrets.patterns.brightness import GAMMA, TOP
+from bertsecrets.patterns.classes import GAMMA, TOP
+from bertsecrets.patterns.estimators import LEAF, Trees
 from bertsecrets.patterns.features.regions import (
     TINY,
     Column,
@@ -16,7 +17,6 @@ from bertsecrets.patterns.features.regions import (
     quarter_sizes,
 )
 from bertsecrets.patterns.map_stack import MapStack
-from bertsecrets.patterns.trees import LEAF, Trees
 
 AT_ONCE = 2**21  # cells
 
@@ -70,7 +70,7 @@ def reach(stack: MapStack, offset: int) -> Bool[torch.Tensor, "maps tokens"]:
 
 
 def stack_brightness(stack: MapStack) -> Float[torch.Tensor, "maps tokens tokens"]:
-    """Return every cell's brightness from 0 to 1, as `brightness.cell_brightness` does for one map."""
+    """Return every cell's brightness from 0 to 1, as `classes.cell_brightness` does for one map."""
     peaks = stack.maps.amax(2).masked_fill(~stack.real, 2.0).sort(dim=1).values
     place = TOP * (stack.lengths - 1).float()
     low = place.floor().long()

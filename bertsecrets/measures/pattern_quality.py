@@ -15,7 +15,7 @@ class AnnotatedMaps(Requirement):
 
     def missing(self, resources: Resources) -> str | None:
         """Return how to get the maps or scikit-learn; None if both are present."""
-        from bertsecrets.patterns.needs import held_out_problem
+        from bertsecrets.patterns.map_set import held_out_problem
 
         return held_out_problem()
 

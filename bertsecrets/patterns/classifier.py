@@ -5,7 +5,7 @@ The probabilities of both are multiplied, with half the weight for the regressio
 They take maps of any length, padded or not, on any device. The weights of each are one safetensors file beside
 `report.json`, which records their quality on held-out heads; `bertsecrets lab train-patterns` makes all of
 them. A folder may have classifiers of outside readings too, such as of other people's labels. This module loads, saves
-and applies classifiers; `trees_and_regression` fits them.
+and applies classifiers; `fitting` fits them.
 """
 
 import json
@@ -24,12 +24,11 @@ from safetensors.torch import save_file
 
 from bertsecrets.errors import UserError, excerpt, near_matches
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.estimators import LEAF, Softmax, Trees
 from bertsecrets.patterns.features.table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack
 from bertsecrets.patterns.readings import FEW, READINGS
 from bertsecrets.patterns.shares import by_head
-from bertsecrets.patterns.softmax import Softmax
-from bertsecrets.patterns.trees import LEAF, Trees
 from bertsecrets.store.entries import read_json
 from bertsecrets.store.files import digest, file_sha256
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from bertsecrets.errors import UserError
 from bertsecrets.extras import from_extra
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.features.of_maps import feature_table
+from bertsecrets.patterns.features.table import feature_table
 from bertsecrets.patterns.map_set import MapSet
 
 

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.errors import UserError
-from bertsecrets.patterns.attribute_file import read_attributes, under
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder
-from bertsecrets.patterns.crossval import HeldOut, OnFeatures, confusion, held_out, quality
+from bertsecrets.patterns.crossval import HeldOut, OnFeatures, confusion, held_out, scores
 from bertsecrets.patterns.dataset import LabelledMaps, labelled
-from bertsecrets.patterns.map_set import UNSEEN, MapSet, fingerprint, own_maps
+from bertsecrets.patterns.fitting import TreesAndRegression
+from bertsecrets.patterns.map_set import UNSEEN, MapSet, fingerprint, own_maps, read_attributes, under
 from bertsecrets.patterns.readings import FEWS, READINGS
-from bertsecrets.patterns.trees_and_regression import TreesAndRegression
 from bertsecrets.texts.metrics import macro_f1
 
 SEED = 2019
@@ -73,14 +72,15 @@ def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     fresh = unseen()
     for reading, read in open_read(own_maps()).items():
         judged = held_out(TreesAndRegression(), read.maps, SEED)
-        figures, of_fresh, readers = quality(judged, SEED), quality(fresh[reading], SEED), readers_quality(read, judged)
+        parts = {"confusion": judged.confusions(), "agreed_confusion": judged.confusions(agreed=True)}
+        figures, agreed = scores(parts["confusion"]), scores(parts["agreed_confusion"])
+        of_fresh, readers = scores(fresh[reading].confusions()), readers_quality(read, judged)
         own = {name: figures[name] for name in ("macro_f1", "accuracy")}
         own |= {f"f1_{name.replace('-', '_')}": score for name, score in figures["f1"].items()}
-        own |= {f"agreed_{name}": figures["agreed"][name] for name in ("macro_f1", "maps")}
+        own |= {f"agreed_{name}": agreed[name] for name in ("macro_f1", "maps")}
         own |= {f"{name}_macro_f1": readers[f"{name}_macro_f1"] for name in ("single", "readers")}
         own |= {f"unseen_{name}": of_fresh[name] for name in ("macro_f1", "accuracy")}
-        own["unseen_maps"] = len(fresh[reading].labels)
-        parts = {"confusion": judged.confusions(), "agreed_confusion": judged.confusions(agreed=True)}
+        own["unseen_maps"] = of_fresh["maps"]
         values |= {f"{reading}_{name}": value for name, value in own.items()}
         samples |= {f"{reading}_{name}": part for name, part in parts.items()}
         values |= {"maps": len(read.maps), "heads": len(parts["confusion"])}

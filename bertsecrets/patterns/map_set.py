@@ -1,44 +1,44 @@
-"""A set of attention maps with their labels: one file of numbers for each draw, and a text file that people can review.
+"""Reading a set of annotated attention maps.
 
-Each `maps-0001.npz`, `maps-0002.npz`, ... holds the values (float16, concatenated) and names of the maps of one draw; a
-further draw adds a file and rewrites none. `annotations.tsv` has one row per map, in the set's order, with its facts
-and labels. Rows are matched by name, so the file may be sorted. No input text is kept.
+Each `maps-0001.npz`, `maps-0002.npz`, ... holds the values (float16, concatenated) and names of the maps of one draw.
+`annotations.tsv` has one row per map with its facts and labels. Rows are matched by name, so the file may be sorted.
+`attributes.tsv` has one row per reading of a map: what one reader saw on it. No input text is stored.
 
-The suite's own set is not part of an installed package: `own_maps` finds it, or says how to get it.
+The suite's own set is not part of the installed package: `own_maps` finds it, or says how to get it.
 """
 
 import hashlib
-import io
 import os
 import re
-import tempfile
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import overload
 
 import numpy as np
-from jaxtyping import Float, Float16
+from jaxtyping import Float16
 
-from bertsecrets.errors import MissingError, UserError, excerpt, near_matches
+from bertsecrets.errors import MissingError, UserError, excerpt
+from bertsecrets.extras import extra_problem
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.readings import FEW, Attributes, Reading, read_class
 from bertsecrets.reading import lines_of, read_npy, read_text
 from bertsecrets.settings import project_path
-from bertsecrets.store.files import copy_whole, digest, guarded_writes, write_whole
+from bertsecrets.store.files import digest
 from bertsecrets.texts.archives import read_members
 
-MAPS, ANNOTATIONS, ANNOTATORS, LOCK = "maps-0001.npz", "annotations.tsv", "annotators.json", ".lock"
+MAPS, ANNOTATIONS, ATTRIBUTES = "maps-0001.npz", "annotations.tsv", "attributes.tsv"
 SHARDS = "maps*.npz"  # earlier versions of the suite wrote a single maps.npz
 STATES = ("fine-tuned", "pretrained")
 LABELS = ("label", "second label", "third label")
 FURTHER = "further labels"
 COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", *LABELS, FURTHER)
+NUMBERS = ("special", "other", "faint", "diagonal", "squares", "haze")
+ATTRIBUTE_COLUMNS = ("name", "reading", *NUMBERS, "carried by")
 VARIABLE = "BERTSECRETS_MAPS"  # environment variable that names another folder for the suite's own maps
 OWN, UNSEEN = "data/patterns", "unseen"
 HOW_TO_GET = (
     f"in a checkout, run `dvc pull data/patterns.dvc`; elsewhere, name their folder by {VARIABLE}=DIR "
-    "(or train-patterns --data DIR)"
+    "(or lab train-patterns --data DIR)"
 )
 AGREED = 0.8  # share of the labels that must be equal
 LARGEST = float(np.finfo(np.float16).max)  # number that a file of maps can hold
@@ -89,25 +89,10 @@ class PatternMap:
         family, layers = KIN.get(self.model, (self.model, ()))
         return (family, layers[self.layer - 1] if self.layer <= len(layers) else self.layer, self.head)
 
-    @property
-    def separators(self) -> tuple[int, ...]:
-        """The places of the tokens that end each text ([SEP])."""
-        return (self.tokens - 1,) if self.boundary == self.tokens else (self.boundary - 1, self.tokens - 1)
-
-    @property
-    def shares(self) -> Float[np.ndarray, " tokens"]:
-        """The share of all attention that each column receives."""
-        return self.values.astype(np.float64).mean(axis=0)
-
-    @property
-    def special_share(self) -> float:
-        """The share of all attention that [CLS] and [SEP] receive together."""
-        return float(self.shares[sorted({0, *self.separators})].sum())
-
 
 @dataclass(frozen=True)
-class MapSet(Sequence[PatternMap]):
-    """Maps with their labels. `labels`, and those of a second and third annotator, hold a class for each map, or None.
+class MapSet:
+    """Maps with the labels of up to three annotators: a class for each map, or None where it has no label.
 
     `further_labels` are those of all later annotators, who usually saw only maps on which the first ones disagree.
     """
@@ -119,26 +104,15 @@ class MapSet(Sequence[PatternMap]):
     further_labels: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        for column in ("labels", "second_labels", "third_labels"):
-            given = getattr(self, column) or (None,) * len(self.maps)
+        for column in fields(self)[1:]:
+            empty = () if column.name == "further_labels" else None
+            given = getattr(self, column.name) or (empty,) * len(self.maps)
             if len(given) != len(self.maps):
-                raise ValueError(f"{len(given)} {column} for {len(self.maps)} maps")
-            object.__setattr__(self, column, tuple(given))
-        object.__setattr__(self, "further_labels", tuple(self.further_labels) or ((),) * len(self.maps))
-        if len(self.further_labels) != len(self.maps):
-            raise ValueError(f"{len(self.further_labels)} further labels for {len(self.maps)} maps")
+                raise ValueError(f"{len(given)} {column.name.replace('_', ' ')} for {len(self.maps)} maps")
+            object.__setattr__(self, column.name, tuple(given))
 
     def __len__(self) -> int:
         return len(self.maps)
-
-    @overload
-    def __getitem__(self, place: int) -> PatternMap: ...
-    @overload
-    def __getitem__(self, place: slice) -> "MapSet": ...
-    def __getitem__(self, place: int | slice) -> "PatternMap | MapSet":
-        if isinstance(place, slice):
-            return self.take(range(len(self))[place])
-        return self.maps[place]
 
     def __iter__(self) -> Iterator[PatternMap]:
         return iter(self.maps)
@@ -146,18 +120,12 @@ class MapSet(Sequence[PatternMap]):
     @property
     def groups(self) -> list[tuple[str, int, int]]:
         """The group of each map, for cross-validation."""
-        return [one.group for one in self.maps]
+        return [each.group for each in self.maps]
 
     def take(self, places: Iterable[int]) -> "MapSet":
         """Return the maps at these places, in this order, with their labels."""
         order = list(places)
-        return MapSet(
-            tuple(self.maps[i] for i in order),
-            tuple(self.labels[i] for i in order),
-            tuple(self.second_labels[i] for i in order),
-            tuple(self.third_labels[i] for i in order),
-            tuple(self.further_labels[i] for i in order),
-        )
+        return MapSet(*(tuple(getattr(self, column.name)[i] for i in order) for column in fields(self)))
 
     @property
     def votes(self) -> list[tuple[str, ...]]:
@@ -173,24 +141,6 @@ class MapSet(Sequence[PatternMap]):
     def settled(self) -> "MapSet":
         """Return the maps with one label each: the most frequent one and, in a tie, the one given first."""
         return MapSet(self.maps, tuple(max(given, key=given.count) if given else None for given in self.votes))
-
-    def relabelled(self, labels: Mapping[str, str | None], second: bool = False) -> "MapSet":
-        """Return the same maps with some labels replaced, given by map name; other maps keep theirs.
-
-        Raises:
-            UserError: there is no map with such a name, or a class is unknown.
-        """
-        names = {one.name for one in self.maps}
-        for name, label in labels.items():
-            if name not in names:
-                raise UserError(f"no map is called {name!r}: {near_matches(name, names)}")
-            if label is not None and label not in CLASSES:
-                raise UserError(f"map {name}: unknown label {label!r}; expected one of {', '.join(CLASSES)}")
-        old = self.second_labels if second else self.labels
-        new = tuple(labels.get(one.name, label) for one, label in zip(self.maps, old, strict=True))
-        return replace(self, second_labels=new) if second else replace(self, labels=new)
-
-    # ------------------------------------------------------------------ files
 
     @classmethod
     def load(cls, folder: Path) -> "MapSet":
@@ -233,52 +183,6 @@ class MapSet(Sequence[PatternMap]):
             tuple(tuple(row[FURTHER].split()) for _, row in rows),
         )
 
-    def save(self, folder: Path) -> None:
-        """Write the set as a folder with one file of maps, completely or not at all; replaces an older set.
-
-        Raises:
-            UserError: the folder holds other files, two maps share a name, or the files cannot be written.
-        """
-        _check_names(self.maps)
-        with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
-            (Path(room) / MAPS).write_bytes(_packed(self.maps))
-            self.save_annotations(Path(room))
-            replaced = [path.name for path in shards(folder)] or [MAPS]
-            copy_whole(Path(room), folder, (*replaced, ANNOTATIONS), (ANNOTATORS, LOCK))
-
-    def save_annotations(self, folder: Path) -> None:
-        """Write only the text file of labels, completely or not at all."""
-        lines = ["\t".join(COLUMNS)]
-        labels = zip(self.labels, self.second_labels, self.third_labels, self.further_labels, strict=True)
-        for one, (*named, further) in zip(self.maps, labels, strict=True):
-            facts = (one.name, one.model, one.task, one.state, one.layer, one.head, one.example)
-            given = (*(label or "" for label in named), " ".join(further))
-            lines.append("\t".join(map(str, (*facts, one.tokens, one.boundary, *given))))
-        write_whole(folder / ANNOTATIONS, "\n".join(lines) + "\n")
-
-
-def add_draw(folder: Path, drawn: MapSet) -> Path:
-    """Add a draw to the set in a folder: a new file of maps, and rows at the end; no file of maps is rewritten.
-
-    Returns:
-        the path of the new file.
-
-    Raises:
-        UserError: there is no set, a map's name is taken, or the files cannot be written.
-    """
-    known = MapSet.load(folder)
-    columns = ("maps", "labels", "second_labels", "third_labels", "further_labels")
-    together = MapSet(*(getattr(known, column) + getattr(drawn, column) for column in columns))
-    _check_names(together.maps)
-    shard = folder / f"maps-{len(shards(folder)) + 1:04d}.npz"
-    write_whole(shard, _packed(drawn.maps))
-    try:
-        together.save_annotations(folder)
-    except BaseException:
-        shard.unlink()
-        raise
-    return shard
-
 
 def shards(folder: Path) -> list[Path]:
     """Return a set's files of maps, in the order of the draws."""
@@ -312,6 +216,16 @@ def own_maps(part: str = "") -> Path:
     return folder
 
 
+def held_out_problem() -> str | None:
+    """Return why the classifier cannot be judged (maps or scikit-learn are missing); None if it can."""
+    try:
+        for part in ("", UNSEEN):
+            own_maps(part)
+    except MissingError as error:
+        return str(error)
+    return extra_problem("scikit-learn")
+
+
 def fingerprint(maps: MapSet) -> str:
     """Return a digest of maps, their labels and their groups.
 
@@ -319,26 +233,6 @@ def fingerprint(maps: MapSet) -> str:
     """
     values = [[one.name, hashlib.sha256(one.values.astype("<f2").tobytes()).hexdigest()] for one in maps]
     return digest([values, maps.votes, maps.groups])
-
-
-def _check_names(maps: Sequence[PatternMap]) -> None:
-    names = [one.name for one in maps]
-    if len(set(names)) < len(names):
-        doubled = min(name for name, times in Counter(names).items() if times > 1)
-        raise UserError(f"two maps are called {doubled!r}: names must be unique")
-
-
-def _packed(maps: Sequence[PatternMap]) -> bytes:
-    """Return the bytes of a file of maps; equal maps give identical bytes."""
-    flat = [one.values.ravel() for one in maps]
-    file = io.BytesIO()
-    np.savez_compressed(
-        file,
-        names=np.array([one.name for one in maps], dtype=np.str_),
-        tokens=np.array([one.tokens for one in maps], dtype=np.int32),
-        values=np.concatenate(flat) if flat else np.zeros(0, dtype=np.float16),
-    )
-    return file.getvalue()
 
 
 def _read_maps(path: Path) -> dict[str, np.ndarray]:
@@ -401,3 +295,50 @@ def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
     if not 1 <= numbers["boundary"] <= tokens:
         raise UserError(f"{where}: boundary {numbers['boundary']} is outside 1 to {tokens}")
     return PatternMap(row["name"], row["model"], row["task"], row["state"], values=values, **numbers)
+
+
+def read_attributes(folder: Path) -> dict[str, list[Attributes]]:
+    """Return what each reader saw on each map that was read, by the map's name, in the order of readings.
+
+    Raises:
+        UserError: the file is missing, or a row is wrong; the message names file and line.
+    """
+    path = folder / ATTRIBUTES
+    if not path.exists():
+        raise UserError(f"no {ATTRIBUTES} in {folder}: it lists what readers saw on the maps")
+    header, *lines = lines_of(read_text(path))
+    if header.split("\t") != list(ATTRIBUTE_COLUMNS):
+        raise UserError(f"{path}, line 1: expected the columns {', '.join(ATTRIBUTE_COLUMNS)}")
+    seen: dict[str, list[Attributes]] = {}
+    for number, line in enumerate(lines, start=2):
+        if not line:
+            continue
+        row, where = line.split("\t"), f"{path}, line {number}"
+        if len(row) != len(ATTRIBUTE_COLUMNS):
+            raise UserError(f"{where}: {len(row)} columns, where {len(ATTRIBUTE_COLUMNS)} were expected")
+        name, reading, *numbers, carried_by = row
+        if not all(number.isdecimal() and len(number) == 1 for number in numbers):
+            raise UserError(f"{where}: expected one digit for each of {', '.join(NUMBERS)}")
+        try:
+            attributes = Attributes(**dict(zip(NUMBERS, map(int, numbers), strict=True)), carried_by=carried_by)
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from error
+        readings = seen.setdefault(name, [])
+        readings.append(attributes)
+        if reading != str(len(readings)):
+            raise UserError(f"{where}: reading {reading[:20]!r} of {name[:99]!r}, where {len(readings)} was expected")
+    return seen
+
+
+def under(maps: MapSet, seen: Mapping[str, Sequence[Attributes]], reading: Reading, few: int = FEW) -> MapSet:
+    """Return the maps that were read, labelled with the class that a reading gives to what each reader saw.
+
+    Args:
+        few: how many strong stripes on other tokens are still a few (`read_class`).
+    """
+    read = maps.take(i for i, each in enumerate(maps) if each.name in seen)
+    votes = [[read_class(attributes, reading, few) for attributes in seen[each.name]] for each in read]
+    first, second, third = (
+        tuple(given[place] if len(given) > place else None for given in votes) for place in range(3)
+    )
+    return MapSet(read.maps, first, second, third, tuple(tuple(given[3:]) for given in votes))

@@ -12,7 +12,7 @@ SHORT_RUN = ("--limit", "6")
 OUTPUTS = ("--json", "@verdicts.json", "--metrics", "@metrics.json", "--plots", "@plots.json")
 PAGE = ("--html", "@report.html")  # takes seconds
 SLOW = ("report with a page",)
-DRAW = ("--per-task", 4, "--pretrained-per-task", 2, "--draw-only")
+DRAW = ("--per-task", 4, "--pretrained-per-task", 2)
 
 # What comes first, and the command that is attacked, over older results of another content where it replaces any.
 COMMANDS = {

@@ -32,16 +32,15 @@ from bertsecrets.ablation.head_sets import parse_sets
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import UserError
 from bertsecrets.lab.annotation.p20 import read_p20
-from bertsecrets.lab.annotation.session import Annotation
+from bertsecrets.lab.annotation.writing import save_set
 from bertsecrets.lab.classify import GivenMaps
 from bertsecrets.lab.treebank import read_treebank
 from bertsecrets.models.loading import open_classifier, open_tokenizer
 from bertsecrets.models.locations import ModelRef
-from bertsecrets.patterns.attribute_file import read_attributes
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, PatternClassifier, held_out_errors, read_report
 from bertsecrets.patterns.features.table import feature_names
-from bertsecrets.patterns.map_set import MapSet
+from bertsecrets.patterns.map_set import MapSet, read_attributes
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.reading import read_npy
 from bertsecrets.settings import load_settings, project_path
@@ -225,7 +224,7 @@ def sets_of(folder: Path) -> Any:
 
 
 def pattern_files(folder: Path) -> None:
-    pattern_set(5).save(folder)
+    save_set(pattern_set(5), folder)
 
 
 SEEN = b"name\treading\tspecial\tother\tfaint\tdiagonal\tsquares\thaze\tcarried by\na\t1\t2\t0\t0\t0\t0\t0\tS\n"
@@ -343,7 +342,6 @@ READERS = {
     "maps": Reader("maps-0001.npz", b"", MapSet.load, pattern_files),
     "what readers saw on maps": Reader("attributes.tsv", SEEN, read_attributes),
     "maps to classify": Reader("given.npz", GIVEN, lambda folder: GivenMaps.read(folder / "given.npz")),
-    "annotators": Reader("annotators.json", b'{"label": "A", "second label": "B"}', Annotation.open, pattern_files),
     "the classifier's report": Reader(REPORT, small_report(), errors_of),
     "the classifier's weights": Reader(WEIGHTS, small_weights(), named_weights),
     "a model's configuration": model_file("config.json", classifier_of),

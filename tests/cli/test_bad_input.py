@@ -13,6 +13,7 @@ import pytest
 from calls import run, told
 from patterned import pattern_set, save_read
 
+from bertsecrets.lab.annotation.writing import save_set
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.map_set import MapSet
 from bertsecrets.session import Session
@@ -101,7 +102,7 @@ def test_options_that_do_not_fit_are_refused(capsys, shared, words, message):
 
 @pytest.mark.parametrize("seed", [-1, 2**32])
 def test_a_seed_out_of_range_is_refused_by_every_command(capsys, shared, tmp_path, seed):
-    pattern_set(4).save(tmp_path / "maps")
+    save_set(pattern_set(4), tmp_path / "maps")
     for command in (
         ["lab", "sheets", tmp_path / "maps", tmp_path / "out"],
         ["lab", "annotate", tmp_path / "drawn", "--task", "rte", *shared],

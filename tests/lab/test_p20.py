@@ -10,6 +10,7 @@ from patterned import pattern_set, values
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.lab.annotation.p20 import read_p20
+from bertsecrets.lab.annotation.writing import save_set
 from bertsecrets.patterns.map_set import MapSet
 
 LABELS = """\
@@ -62,7 +63,7 @@ def test_the_command_writes_a_set(source, tmp_path, capsys):
 
 
 def test_the_command_replaces_neither_labels_nor_files(source, tmp_path, capsys):
-    pattern_set(3).save(tmp_path / "set")
+    save_set(pattern_set(3), tmp_path / "set")
     thesis = tmp_path / "thesis.txt"
     thesis.write_text("years of work")
     for target, message in (

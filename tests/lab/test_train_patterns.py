@@ -9,6 +9,7 @@ from patterned import pattern_set, save_read, shorten
 
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
+from bertsecrets.lab.annotation.writing import save_set
 from bertsecrets.lab.training.train import train_patterns
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import (
@@ -168,7 +169,7 @@ def test_a_report_without_heads_is_refused():
 
 @pytest.mark.slow
 def test_labels_of_other_people_make_an_outside_reading(trained, brief, tmp_path):
-    pattern_set(30).save(tmp_path / "theirs")
+    save_set(pattern_set(30), tmp_path / "theirs")
     train_patterns(trained / "data", tmp_path / "made", None, outside={"p20": tmp_path / "theirs"})
     report = read_report(tmp_path / "made")
     assert readings_of(report) == (*READINGS, "p20")
@@ -207,7 +208,7 @@ def test_a_folder_with_other_files_is_not_overwritten(trained, brief, tmp_path, 
 
 
 def test_nothing_labelled_is_said(tmp_path, capsys):
-    pattern_set(10, labelled=False).save(tmp_path / "data")
+    save_set(pattern_set(10, labelled=False), tmp_path / "data")
     argv = ["lab", "train-patterns", "--output", str(tmp_path / "made")]
     assert main([*argv, "--data", str(tmp_path / "data")]) == 2
     assert "no attributes.tsv" in capsys.readouterr().err

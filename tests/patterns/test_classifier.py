@@ -13,15 +13,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bertsecrets.errors import UserError
+from bertsecrets.lab.training import compare
 from bertsecrets.lab.training.cnn import PaperCnn, canvases, network
 from bertsecrets.lab.training.logistic import LogisticFeatures
-from bertsecrets.patterns import crossval, softmax, trees
-from bertsecrets.patterns.boosting import boost, exported
+from bertsecrets.patterns import crossval, estimators
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
 from bertsecrets.patterns.dataset import LabelledMaps
-from bertsecrets.patterns.regression import regress
-from bertsecrets.patterns.trees_and_regression import TreesAndRegression, best_temperature
+from bertsecrets.patterns.fitting import TreesAndRegression, best_temperature, boost, exported, regress
 from bertsecrets.texts.metrics import f1_by_class, macro_f1
 
 
@@ -76,7 +75,7 @@ def test_every_choice_is_made_inside_the_training_folds(some, brief):
 
 def test_all_three_classifiers_learn_plain_maps_on_the_same_folds(some, brief):
     methods = [TreesAndRegression(), LogisticFeatures(), PaperCnn(epochs=2, patience=2, canvas=16)]
-    figures, found = crossval.compare(methods, some, 1)
+    figures, found = compare.compare(methods, some, 1)
     assert figures["classifiers"]["bertsecrets"]["macro_f1"] > 0.9
     assert figures["classifiers"]["features-logistic"]["macro_f1"] > 0.9
     assert set(figures["advantage"]) == {"features-logistic", "paper-cnn"}
@@ -99,13 +98,13 @@ def test_training_chooses_by_scikit_learns_macro_f1():
     for classes in (5, 3):
         labels, predicted = rng.integers(0, classes, 200), rng.integers(0, classes, 200)
         theirs = f1_score(labels, predicted, labels=range(5), average="macro", zero_division=0.0)
-        assert crossval.macro_f1_of_all(labels, predicted) == float(theirs)
+        assert compare.macro_f1_of_all(labels, predicted) == float(theirs)
 
 
 def test_calibration_by_hand():
     sure = np.array([[0.9, 0.1, 0, 0, 0]] * 4 + [[0.55, 0.45, 0, 0, 0]] * 2)
     found = crossval.HeldOut(np.array([0, 0, 0, 1, 0, 1]), np.array(list("abcdef")), np.ones(6, dtype=bool), sure)
-    figures = crossval.calibration(found)
+    figures = compare.calibration(found)
     assert figures["expected_calibration_error"] == pytest.approx((4 * abs(0.9 - 0.75) + 2 * abs(0.55 - 0.5)) / 6)
 
 
@@ -155,7 +154,7 @@ def test_only_maps_agreed_on_teach_and_all_are_judged(some):
 
     found = crossval.held_out(Spy(), doubtful, 0)
     assert CLASSES.index("block") not in taught
-    figures = crossval.quality(found, 0)
+    figures = compare.quality(found, 0)
     assert (figures["maps"], figures["agreed"]["maps"]) == (60, 48)
     assert figures["f1"]["block"] == 1
     assert np.isnan(figures["agreed"]["f1"]["block"])
@@ -193,9 +192,9 @@ def test_trees_and_regression_are_multiplied_and_tempered():
     """By hand: one leaf, and a regression of its bias alone."""
     one = torch.tensor
     shares = one([[0.5, 0.2, 0.1, 0.1, 0.1]])
-    leaf = trees.Trees(one([-1]), one([0.0]), one([0]), one([0]), shares.log(), one([0]), torch.zeros(5), 1)
+    leaf = estimators.Trees(one([-1]), one([0.0]), one([0]), one([0]), shares.log(), one([0]), torch.zeros(5), 1)
     bias = one([0.0, 1.0, 0.0, 0.0, 0.0])
-    line = softmax.Softmax(*(part.double() for part in (torch.zeros(2), torch.ones(2), torch.zeros(5, 2), bias)))
+    line = estimators.Softmax(*(part.double() for part in (torch.zeros(2), torch.ones(2), torch.zeros(5, 2), bias)))
     said = PatternClassifier(leaf, line, 2.0).of_features(torch.zeros(1, 2))[0]
     expected = (shares[0] * bias.softmax(0) ** 0.5) ** 0.5
     np.testing.assert_allclose(said.numpy(), (expected / expected.sum()).numpy(), atol=1e-6)

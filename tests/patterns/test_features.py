@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from patterned import values
 
-from bertsecrets.lab.annotation.colours import shades
+from bertsecrets.lab.annotation.pictures import shades
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.features import readings
 from bertsecrets.patterns.features.readings import BANDS, Sheared, bands, stack_brightness

@@ -1,20 +1,29 @@
-"""A set of maps comes back as it was saved, and says in which line it is wrong."""
+"""A set of maps comes back as it was saved, and says in which line it is wrong; the suite's own set is as published."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from patterned import pattern_map, pattern_set
+from calls import started
+from patterned import pattern_map, pattern_set, relabelled, save_read
 
-from bertsecrets.errors import UserError
-from bertsecrets.patterns.classes import CLASSES, GUIDELINES, KEYS, check_class
-from bertsecrets.patterns.map_set import ANNOTATIONS, MAPS, MapSet
+from bertsecrets.cli.main import main
+from bertsecrets.errors import MissingError, UserError
+from bertsecrets.lab.annotation.writing import add_draw, save_set
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.classifier import SHIPPED, read_report, report_of
+from bertsecrets.patterns.crossval import scores
+from bertsecrets.patterns.held_out import unseen
+from bertsecrets.patterns.map_set import ANNOTATIONS, MAPS, UNSEEN, VARIABLE, MapSet, fingerprint, own_maps, shards
+from bertsecrets.patterns.readings import READINGS
+from bertsecrets.session import Session
 
 
 @pytest.fixture
 def saved(tmp_path) -> Path:
-    pattern_set().relabelled({"tiny_1": "block"}, second=True).save(tmp_path / "set")
+    save_set(relabelled(pattern_set(), {"tiny_1": "block"}, "second_labels"), tmp_path / "set")
     return tmp_path / "set"
 
 
@@ -28,13 +37,6 @@ def spoil(folder: Path, line: int, column: int, text: str) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def test_every_class_has_a_key_and_a_guideline():
-    assert tuple(KEYS.values()) == CLASSES == tuple(GUIDELINES)
-    assert list(KEYS) == ["1", "2", "3", "4", "5"]
-    with pytest.raises(UserError, match="unknown class 'vertcal': did you mean vertical"):
-        check_class("vertcal")
-
-
 def test_a_set_comes_back_as_it_was_saved(saved):
     made, found = pattern_set(), MapSet.load(saved)
     assert found.labels == made.labels
@@ -46,7 +48,7 @@ def test_a_set_comes_back_as_it_was_saved(saved):
 
 
 def test_equal_sets_are_equal_bytes(saved, tmp_path):
-    MapSet.load(saved).save(tmp_path / "again")
+    save_set(MapSet.load(saved), tmp_path / "again")
     for name in (MAPS, ANNOTATIONS):
         assert (saved / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
@@ -87,21 +89,6 @@ def test_agreed_maps_have_four_labels_in_five_alike():
     assert maps.agreed == [False, True, False, True, False, True, False]
 
 
-def test_separators_follow_from_the_boundary():
-    assert pattern_map(0, tokens=12, boundary=7).separators == (6, 11)
-    assert pattern_map(0, tokens=12, boundary=12).separators == (11,)
-
-
-def test_labels_change_by_name_and_unknown_ones_are_refused():
-    changed = pattern_set().relabelled({"tiny_0": "block", "tiny_1": None})
-    assert changed.labels[:3] == ("block", None, "vertical-diagonal")
-    assert sum(label is not None for label in changed.labels) == 9
-    with pytest.raises(UserError, match="no map is called 'tiny_99'"):
-        pattern_set().relabelled({"tiny_99": "block"})
-    with pytest.raises(UserError, match="map tiny_0: unknown label 'blok'; expected one of vertical"):
-        pattern_set().relabelled({"tiny_0": "blok"})
-
-
 def test_most_annotators_settle_a_label_and_the_first_where_all_differ(tmp_path):
     votes = [
         ("block", None, None, ()), (None, None, None, ()), ("block", "diagonal", "diagonal", ()),
@@ -110,7 +97,7 @@ def test_most_annotators_settle_a_label_and_the_first_where_all_differ(tmp_path)
         ("block", "diagonal", "vertical", ("vertical",)), ("block", "diagonal", "diagonal", ("block",)),
     ]  # fmt: skip
     maps = MapSet(tuple(pattern_map(i) for i in range(len(votes))), *zip(*votes, strict=True))
-    maps.save(tmp_path / "set")
+    save_set(maps, tmp_path / "set")
     settled = MapSet.load(tmp_path / "set").settled()
     assert settled.labels == (
         "block", None, "diagonal", "block", "block", "diagonal", "block", "vertical", "vertical", "block",
@@ -169,15 +156,197 @@ def test_damaged_maps_are_refused(saved, share):
 
 
 def test_saving_replaces_a_set_but_no_other_files(saved):
-    pattern_set(3).save(saved)
+    save_set(pattern_set(3), saved)
     assert len(MapSet.load(saved)) == 3
     (saved / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="holds other files \\(notes.txt\\)"):
-        pattern_set(4).save(saved)
+        save_set(pattern_set(4), saved)
     assert len(MapSet.load(saved)) == 3
 
 
 def test_names_must_be_unique(tmp_path):
     with pytest.raises(UserError, match="two maps are called 'tiny_1'"):
-        MapSet((pattern_map(1), pattern_map(1))).save(tmp_path / "set")
+        save_set(MapSet((pattern_map(1), pattern_map(1))), tmp_path / "set")
     assert not (tmp_path / "set").exists()
+
+
+# ---------------------------------------------------------------------- the suite's own set
+
+
+@pytest.fixture(scope="module")
+def shipped() -> MapSet:
+    return MapSet.load(own_maps())
+
+
+def test_every_map_has_three_labels_and_more_if_these_differ(shipped):
+    for given in shipped.votes:
+        assert len(given) == 3 if len(set(given[:3])) == 1 else len(given) in (5, 7, 9)
+    assert set(shipped.settled().labels) == set(CLASSES)
+    assert sum(path.stat().st_size for path in (*shards(own_maps()), own_maps() / ANNOTATIONS)) < 20e6
+
+
+def test_rows_of_every_map_are_distributions(shipped):
+    for each in shipped:
+        assert each.values.min() >= 0
+        assert abs(each.values.astype(float).sum(axis=1) - 1).max() < 5e-3
+        assert 3 <= each.tokens <= 100
+
+
+def test_the_unseen_set_has_two_maps_of_each_head_of_an_encoder_that_no_classifier_learnt_from(shipped):
+    fresh = MapSet.load(own_maps(UNSEEN))
+    assert not {each.model for each in fresh} & {each.model for each in shipped}
+    assert sorted(Counter(fresh.groups).values()) == [2] * 72
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_classifiers_come_as_near_to_a_reader_as_another_reader_does(reading):
+    """Within .02 of macro-F1."""
+    readers = report_of(read_report(SHIPPED), reading)["readers"]
+    assert readers["single_macro_f1"] >= readers["readers_macro_f1"] - 0.02
+
+
+@pytest.mark.slow
+def test_classifiers_do_well_on_the_encoder_that_they_have_not_seen():
+    for reading, judged in unseen().items():
+        assert scores(judged.confusions())["macro_f1"] > 0.8, reading
+
+
+def test_the_maps_are_those_and_in_that_order_on_which_the_classifier_was_trained():
+    """Names, values, labels and groups, in the order of the single file that held them before there was one a draw."""
+    expected = {
+        "": "f28233636ef31ea42a0e3a0c1ec0366aefbb690a2eda14ac525e7dc9432f61a0",
+        UNSEEN: "c9dde36a2931fe240602be5505e010c2f5f3ba87793209942d415f80d73467a2",
+    }
+    assert {part: fingerprint(MapSet.load(own_maps(part))) for part in expected} == expected
+
+
+def test_a_further_draw_rewrites_no_map(tmp_path):
+    whole = pattern_set(10)
+    save_set(whole.take(range(6)), tmp_path)
+    first = (tmp_path / MAPS).read_bytes()
+    assert add_draw(tmp_path, whole.take(range(6, 10))).name == "maps-0002.npz"
+    assert (tmp_path / MAPS).read_bytes() == first
+    assert [path.name for path in shards(tmp_path)] == ["maps-0001.npz", "maps-0002.npz"]
+    loaded = MapSet.load(tmp_path)
+    assert [one.name for one in loaded] == [one.name for one in whole]
+    assert loaded.labels == whole.labels
+
+
+def test_a_fingerprint_does_not_depend_on_how_maps_are_cut_into_files(tmp_path):
+    whole = pattern_set(10)
+    save_set(whole, tmp_path / "one")
+    save_set(whole.take(range(3)), tmp_path / "three")
+    add_draw(tmp_path / "three", whole.take([3]))
+    add_draw(tmp_path / "three", whole.take(range(4, 10)))
+    digests = {fingerprint(MapSet.load(tmp_path / name)) for name in ("one", "three")}
+    assert digests == {fingerprint(whole)}
+    assert fingerprint(whole.take(range(9))) not in digests
+    assert fingerprint(whole.take([1, 0, *range(2, 10)])) not in digests
+    assert fingerprint(relabelled(whole, {"tiny_0": "block"})) not in digests
+
+
+def test_a_name_that_is_taken_is_refused_and_nothing_is_written(tmp_path):
+    save_set(pattern_set(4), tmp_path)
+    with pytest.raises(UserError, match="two maps are called 'tiny_3'"):
+        add_draw(tmp_path, MapSet((pattern_map(3), pattern_map(9))))
+    assert len(shards(tmp_path)) == 1
+    (tmp_path / "maps-0002.npz").write_bytes((tmp_path / MAPS).read_bytes())
+    with pytest.raises(UserError, match="maps-0002.npz has a map 'tiny_0' that is also in another file"):
+        MapSet.load(tmp_path)
+
+
+def test_a_set_that_an_earlier_version_wrote_is_read(tmp_path):
+    save_set(pattern_set(4), tmp_path)
+    (tmp_path / MAPS).rename(tmp_path / "maps.npz")
+    assert len(MapSet.load(tmp_path)) == 4
+
+
+def test_labels_whose_maps_are_missing_are_not_overwritten(tmp_path):
+    save_set(pattern_set(4), tmp_path)
+    (tmp_path / MAPS).unlink()
+    with pytest.raises(UserError, match="holds other files"):
+        save_set(pattern_set(3), tmp_path)
+    assert (tmp_path / ANNOTATIONS).read_text().count("\n") == 5
+
+
+@pytest.mark.parametrize("arguments", [("lab", "train-patterns"), ("measure", "pattern-quality", "--model", "minilm")])
+def test_missing_maps_are_one_line_that_says_how_to_get_them(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "nowhere"))
+    monkeypatch.chdir(tmp_path)
+    assert main([*arguments, *(["--offline"] if "measure" in arguments else [])]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert f"annotated maps are not in {tmp_path / 'nowhere'}" in line
+    assert "dvc pull data/patterns.dvc" in line
+    assert "BERTSECRETS_MAPS=DIR" in line
+
+
+def test_a_run_over_many_claims_skips_the_one_that_needs_the_maps(tmp_path, monkeypatch):
+    bench = Session(store=tmp_path / "runs", device="cpu", offline=True)
+    assert bench.missing("pattern-quality", "all") is None
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    assert "dvc pull data/patterns.dvc" in bench.missing("pattern-quality", "all")
+    with pytest.raises(MissingError):
+        own_maps()
+
+
+def test_maps_may_lie_elsewhere(tmp_path, monkeypatch):
+    save_set(pattern_set(5), tmp_path / "mine")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "mine"))
+    assert len(MapSet.load(own_maps())) == 5
+    with pytest.raises(MissingError, match="unseen"):
+        own_maps(UNSEEN)
+
+
+def alone(code: str, *absent: str) -> tuple[int, str, str]:
+    """Run Python in which some packages cannot be imported; return exit code, output and errors."""
+    process = started("\n".join(["import sys", *(f"sys.modules[{name!r}] = None" for name in absent), code]))
+    output, errors = process.communicate()
+    return process.returncode, output, errors
+
+
+@pytest.mark.slow
+def test_measuring_patterns_needs_neither_scikit_learn_nor_pillow():
+    code = (
+        "import torch\n"
+        "import bertsecrets.measures.patterns\n"
+        "from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, held_out_errors, read_report\n"
+        "from bertsecrets.patterns.map_stack import MapStack\n"
+        "held_out_errors(read_report(chosen_folder()), 'special')\n"
+        "column = torch.zeros(12, 12)\n"
+        "column[:, 0] = 1\n"
+        "maps = MapStack.of([column.numpy()], [7])\n"
+        "print(int(PatternClassifier.load(chosen_folder(), 'special').of_maps(maps).argmax()))"
+    )
+    _, output, errors = alone(code, "sklearn", "PIL")
+    assert output.strip() == "0", errors  # vertical
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("package", "name", "command"),
+    [
+        ("sklearn", "scikit-learn", "lab train-patterns --cnn-epochs 0 --data set --output out"),
+        ("sklearn", "scikit-learn", "measure pattern-quality --model minilm --offline --store runs"),
+        ("PIL", "pillow", "lab sheets set out"),
+    ],
+)
+def test_what_needs_the_extra_names_it_in_one_line(package, name, command, tmp_path, monkeypatch):
+    save_read(pattern_set(60), tmp_path / "set")
+    monkeypatch.chdir(tmp_path)
+    code, _, errors = alone(f"from bertsecrets.cli.main import main\nsys.exit(main({command.split()!r}))", package)
+    assert code == 2, errors
+    last = errors.strip().splitlines()[-1]
+    assert f'needs {name}, which is not installed: pip install "bertsecrets[lab]"' in last
+
+
+def test_whether_the_classifier_can_be_judged_is_told_without_torch_or_scikit_learn():
+    code = (
+        "from bertsecrets.patterns.map_set import held_out_problem\n"
+        "print(held_out_problem(), {'torch', 'sklearn'} & sys.modules.keys())\n"
+        "sys.modules['sklearn'] = None\n"
+        "print(held_out_problem())"
+    )
+    _, output, errors = alone(code)
+    known, missing = output.splitlines()
+    assert known == "None set()", errors
+    assert 'pip install "bertsecrets[lab]"' in missing

@@ -3,8 +3,8 @@
 import pytest
 
 from bertsecrets.errors import UserError
-from bertsecrets.patterns.attribute_file import ATTRIBUTES, COLUMNS, read_attributes, under
-from bertsecrets.patterns.map_set import UNSEEN, MapSet, own_maps
+from bertsecrets.patterns.map_set import ATTRIBUTE_COLUMNS as COLUMNS
+from bertsecrets.patterns.map_set import ATTRIBUTES, UNSEEN, MapSet, own_maps, read_attributes, under
 from bertsecrets.patterns.readings import READINGS, Attributes, read_class
 
 

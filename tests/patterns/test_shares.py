@@ -15,13 +15,12 @@ from bertsecrets.lab.training.audit import audit_shares, share_interval
 from bertsecrets.measures.patterns import PatternObserver
 from bertsecrets.models.attention import Pass
 from bertsecrets.models.encoding import Encoded, collate
-from bertsecrets.patterns.boosting import boost
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
 from bertsecrets.patterns.dataset import LabelledMaps
+from bertsecrets.patterns.fitting import boost, regress
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import READINGS
-from bertsecrets.patterns.regression import regress
 from bertsecrets.patterns.shares import corrected, heads_to_draw, majority, on_simplex, raw_shares
 from bertsecrets.settings import load_settings
 from bertsecrets.types import Measurement, Subject
@@ -41,7 +40,7 @@ def classifier():
     made = pattern_set(40)
     data = LabelledMaps.of_set(made)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertsecrets.patterns.boosting.ROUNDS", 8)
+        patch.setattr("bertsecrets.patterns.fitting.ROUNDS", 8)
         return PatternClassifier(boost(data.table, data.labels, 0), regress(data.table, data.labels))
 
 

@@ -1,13 +1,16 @@
 """Small attention maps that are plainly of one class, and a set of them, for the tests of patterns."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bertsecrets.patterns.attribute_file import ATTRIBUTES, COLUMNS
+from bertsecrets.lab.annotation.writing import save_set
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.map_set import MapSet, PatternMap
+from bertsecrets.patterns.map_set import ATTRIBUTE_COLUMNS as COLUMNS
+from bertsecrets.patterns.map_set import ATTRIBUTES, MapSet, PatternMap
 
 
 def values(kind: str, tokens: int = 12, boundary: int = 7, seed: int = 0) -> np.ndarray:
@@ -41,6 +44,12 @@ def pattern_set(count: int = 10, labelled: bool = True) -> MapSet:
     return MapSet(maps, tuple(kinds) if labelled else ())
 
 
+def relabelled(maps: MapSet, labels: Mapping[str, str | None], column: str = "labels") -> MapSet:
+    """The set with some labels replaced, by name of the map."""
+    old = zip(maps, getattr(maps, column), strict=True)
+    return replace(maps, **{column: tuple(labels.get(each.name, label) for each, label in old)})
+
+
 SEEN = {  # what a reader sees on a map of each class, so that both readings give that class
     "vertical": "2 0 0 0 0 0 S", "diagonal": "0 0 0 2 0 0 D", "vertical-diagonal": "2 0 0 2 0 0 DS",
     "block": "0 0 0 0 2 0 B", "heterogeneous": "0 0 0 0 0 2 H",
@@ -49,7 +58,7 @@ SEEN = {  # what a reader sees on a map of each class, so that both readings giv
 
 def save_read(maps: MapSet, folder: Path, times: int = 2) -> None:
     """Save a set whose every map was read so many times, each time as of the class of its label."""
-    maps.save(folder)
+    save_set(maps, folder)
     labels = zip(maps, maps.labels, strict=True)
     rows = [[one.name, str(time + 1), *SEEN[label].split()] for one, label in labels for time in range(times)]
     text = "\n".join("\t".join(row) for row in [COLUMNS, *rows])
@@ -59,8 +68,8 @@ def save_read(maps: MapSet, folder: Path, times: int = 2) -> None:
 def shorten(patch: pytest.MonkeyPatch) -> None:
     """Few trees, inner folds, penalties and resamples."""
     training = "bertsecrets.lab.training"
-    patch.setattr("bertsecrets.patterns.boosting.ROUNDS", 4)
-    patch.setattr("bertsecrets.patterns.trees_and_regression.INNER_FOLDS", 2)
+    patch.setattr("bertsecrets.patterns.fitting.ROUNDS", 4)
+    patch.setattr("bertsecrets.patterns.fitting.INNER_FOLDS", 2)
     patch.setattr(f"{training}.logistic.PENALTIES", (0.1,))
     patch.setattr(f"{training}.audit.MODELS", 40)
     patch.setattr(f"{training}.audit.RESAMPLES", 50)

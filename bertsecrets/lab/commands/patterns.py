@@ -16,7 +16,6 @@ from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
 
 if TYPE_CHECKING:
-    from bertsecrets.lab.annotation.session import Annotation
     from bertsecrets.patterns.map_set import MapSet
 
 
@@ -29,30 +28,21 @@ def add_parsers(commands) -> None:
     classifying.add_argument("--json", type=path, metavar="FILE", help="write every map's class and probabilities here")
     classifying.set_defaults(run=classify)
 
-    annotating = commands.add_parser("annotate", help="label attention maps by eye, on a local web page")
+    annotating = commands.add_parser("annotate", help="draw a set of attention maps, or label one by eye on a web page")
     annotating.add_argument("folder", type=path, help="a set of maps; with --task a new set is drawn first")
     annotating.add_argument("--task", action="append", help="draw maps on this task; repeatable")
     annotating.add_argument(
         "--per-task", type=int, default=128, metavar="N", help="maps drawn from each fine-tuned checkpoint"
     )
     annotating.add_argument(
-        "--pretrained-per-task",
-        type=int,
-        default=32,
-        metavar="N",
-        help="maps drawn from the pretrained model, on each task's inputs",
+        "--pretrained-per-task", type=int, default=32, metavar="N", help="maps drawn from the pretrained model per task"
     )
     annotating.add_argument("--max-tokens", type=int, default=100, metavar="N", help="skip longer inputs")
     annotating.add_argument("--seed", type=int, default=1, help="seed of the draw")
-    annotating.add_argument("--draw-only", action="store_true", help="draw the set, but do not start the page")
-    annotating.add_argument("--annotator", metavar="NAME", help="name of the annotator")
+    annotating.add_argument("--html", type=path, metavar="FILE", help="write a page for labelling the maps")
+    annotating.add_argument("--annotator", default="", metavar="NAME", help="name of the annotator, for the page")
     annotating.add_argument("--second", type=int, metavar="N", help="label N maps blind, as the second annotator")
-    annotating.add_argument(
-        "--anew",
-        action="store_true",
-        help="discard this annotator's earlier labels as soon as a first new label is given",
-    )
-    annotating.add_argument("--port", type=int, default=0, help="port of the page (default: any free one)")
+    annotating.add_argument("--anew", action="store_true", help="start without this annotator's earlier labels")
     add_options(annotating.add_argument, ROW_OPTIONS)
     annotating.set_defaults(run=annotate)
 
@@ -125,35 +115,41 @@ def classify(options: argparse.Namespace) -> None:
 
 
 def annotate(options: argparse.Namespace) -> None:
-    """Draw a set of maps if --task is given, and serve the annotation page until it is interrupted.
+    """Draw a set of maps if --task is given, print how far it is labelled, and write the annotation page.
 
     Raises:
         UserError: no set in the folder, or one already where a new one should be drawn.
     """
-    from bertsecrets.lab.annotation.server import Server
-    from bertsecrets.lab.annotation.session import Annotation, exclusive
+    from bertsecrets.patterns.map_set import MapSet
 
     if options.task:
         _check_new(options.folder, "leave out --task to continue with it, or ")
         _draw(options)
     elif not options.folder.is_dir():
         raise UserError(f"no set of maps in {options.folder}: give --task (and --model) to draw one")
-    if options.draw_only:
-        return
-    with exclusive(options.folder):
-        work = Annotation.open(options.folder, options.annotator, options.second, options.anew)
-        with Server(work, options.port) as server:
-            print(f"{len(work)} maps, {work.done} labelled, by {work.annotator}")
-            print(f"label them at {server.url} (Ctrl-C stops; every label is saved at once)", flush=True)
-            try:
-                server.serve_forever()
-            except KeyboardInterrupt:
-                print()
-    print(summary(work))
+    maps = MapSet.load(options.folder)
+    if options.html:
+        from bertsecrets.lab.annotation.page import write_page
+
+        write_page(maps, options.html, annotator=options.annotator, second=options.second, anew=options.anew)
+    elif options.second is not None or options.anew or options.annotator:
+        raise UserError("--annotator, --second and --anew are for the page: name its file with --html FILE")
+    print(f"{options.folder}: {_summary(maps, maps.labels)}")
+    if options.html:
+        print(f"{options.html}: open it in a browser, label, download, and replace {options.folder}/annotations.tsv")
+
+
+def _summary(maps: "MapSet", labels: Iterable[str | None]) -> str:
+    """Return how many maps are of each class and, if two annotators labelled them, their agreement."""
+    from bertsecrets.lab.annotation.agreement import set_agreement
+
+    agreed = set_agreement(maps)
+    return "\n".join([f"{len(maps)} maps: {class_counts(labels)}", *([str(agreed)] if agreed else [])])
 
 
 def _draw(options: argparse.Namespace) -> None:
     from bertsecrets.lab.annotation.sampling import draw
+    from bertsecrets.lab.annotation.writing import save_set
     from bertsecrets.models.loading import OpenModel, open_checkpoint
     from bertsecrets.session import Session
 
@@ -178,8 +174,7 @@ def _draw(options: argparse.Namespace) -> None:
         seed=options.seed,
         max_tokens=options.max_tokens,
     )
-    maps.save(options.folder)
-    print(f"{options.folder}: {len(maps)} maps drawn")
+    save_set(maps, options.folder)
 
 
 def _check_new(folder: Path, instead: str = "") -> None:
@@ -196,22 +191,16 @@ def _check_new(folder: Path, instead: str = "") -> None:
     check_free(folder, ())
 
 
-def summary(work: "Annotation") -> str:
-    """Return how many maps an annotator has labelled and, if known, the agreement, in one or two lines."""
-    agreed = work.agreement()
-    lines = [f"{work.done} of {len(work)} labelled: {class_counts(work.labels)}"]
-    return "\n".join([*lines, *([str(agreed)] if agreed else [])])
-
-
 def import_patterns(options: argparse.Namespace) -> None:
     """Import annotated maps in P20's format, and print how far the suite's own readings agree with their labels."""
     from bertsecrets.lab.annotation.agreement import label_agreement
     from bertsecrets.lab.annotation.p20 import read_p20
+    from bertsecrets.lab.annotation.writing import save_set
     from bertsecrets.lab.classify import predicted_classes
 
     _check_new(options.folder)
     maps = read_p20(options.source)
-    maps.save(options.folder)
+    save_set(maps, options.folder)
     print(f"{options.folder}: {len(maps)} maps: {class_counts(maps.labels)}")
     labels = [label or "" for label in maps.labels]
     for reading, classes in predicted_classes([one.values for one in maps], [one.boundary for one in maps]).items():
@@ -237,31 +226,31 @@ def sheets(options: argparse.Namespace) -> None:
 
 
 def _draw_pictures(options: argparse.Namespace, maps: "MapSet", room: Path) -> list[str]:
-    """Draw the pictures asked for into a folder; returns what is said of them once they are in the output folder."""
-    from bertsecrets.lab.annotation.agreement import set_agreement
-    from bertsecrets.lab.annotation.gallery import write_gallery, write_parted, write_predicted
-    from bertsecrets.lab.annotation.sheets import write_sheets
-    from bertsecrets.patterns.attribute_file import read_attributes, under
+    """Draw the pictures asked for into a folder, and return the lines to print when they are in the output folder."""
+    from bertsecrets.lab.annotation.pictures import write_gallery, write_parted, write_predicted, write_sheets
     from bertsecrets.patterns.classifier import chosen_folder, read_report, report_of
+    from bertsecrets.patterns.map_set import read_attributes, under
 
     if not options.by_class and not options.predicted and not options.parted:
         written = write_sheets(maps, room, options.seed, options.count)
         return [f"{options.output}: {len(written)} sheets and index.tsv"]
     if options.count is not None:
         raise UserError("--count is for contact sheets: leave it out with --by-class, --predicted and --parted")
+    lines = []
     if options.parted:
         seen = read_attributes(options.folder)
         read = {reading: under(maps, seen, reading) for reading in READINGS}
         labels = {str(reading): one.settled().labels for reading, one in read.items()}
-        return [str(options.output / write_parted(read[READINGS[0]], labels, room, options.seed).name)]
-    if options.predicted:
+        written = [write_parted(read[READINGS[0]], labels, room, options.seed)]
+    elif options.predicted:
         report = report_of(read_report(chosen_folder()), options.predicted)
         maps = under(maps, read_attributes(options.folder), options.predicted)
         predicted = {row["map"]: row["predicted"] for row in report["held_out"]}
-        return [str(options.output / path.name) for path in write_predicted(maps, predicted, room, options.seed)]
-    lines = [str(options.output / path.name) for path in write_gallery(maps, room, options.seed)]
-    agreed = set_agreement(maps)
-    return [*lines, f"{len(maps)} maps: {class_counts(maps.settled().labels)}", *([str(agreed)] if agreed else [])]
+        written = write_predicted(maps, predicted, room, options.seed)
+    else:
+        written = write_gallery(maps, room, options.seed)
+        lines = [_summary(maps, maps.settled().labels)]
+    return [*(str(options.output / path.name) for path in written), *lines]
 
 
 def train(options: argparse.Namespace) -> None:

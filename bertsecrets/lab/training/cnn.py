@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
+from bertsecrets.lab.training.compare import macro_f1_of_all
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.crossval import macro_f1_of_all
 from bertsecrets.patterns.dataset import LabelledMaps
 
 RATE, BATCH = 1e-3, 64

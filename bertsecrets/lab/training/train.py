@@ -17,15 +17,16 @@ from bertsecrets.errors import UserError
 from bertsecrets.lab.annotation.agreement import set_agreement
 from bertsecrets.lab.training.audit import audit_shares
 from bertsecrets.lab.training.cnn import PaperCnn
+from bertsecrets.lab.training.compare import compare
 from bertsecrets.lab.training.logistic import LogisticFeatures
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, SUFFIX, weights_path
-from bertsecrets.patterns.crossval import FOLDS, HeldOut, Method, compare, confusion
+from bertsecrets.patterns.crossval import FOLDS, HeldOut, Method, confusion
 from bertsecrets.patterns.dataset import open_labelled
+from bertsecrets.patterns.fitting import TreesAndRegression, fit_classifier
 from bertsecrets.patterns.held_out import SEED, ReadMaps, annotations_fingerprint, open_read, readers_quality
 from bertsecrets.patterns.map_set import MapSet, PatternMap
 from bertsecrets.patterns.readings import FEW, READINGS
-from bertsecrets.patterns.trees_and_regression import TreesAndRegression, fit_classifier
 from bertsecrets.store.entries import write_json
 from bertsecrets.store.files import check_free, copy_whole, file_sha256, guarded_writes
 from bertsecrets.texts.metrics import macro_f1

@@ -7,9 +7,8 @@ row's own text, as an eye sees them: a smear that is narrow in a long text fills
 import torch
 from jaxtyping import Bool, Float
 
-from bertsecrets.patterns.features.readings import BANDS, Row
+from bertsecrets.patterns.features.readings import BANDS, Row, View
 from bertsecrets.patterns.features.regions import TINY, Column, longest_gap, mean
-from bertsecrets.patterns.features.view import View
 
 SHORT = 5  # words; texts up to this length show no slope
 FAINT = 1e-4  # share of a row; a row that gives its text less does not attend to it

@@ -7,9 +7,8 @@ follows a line that bends or joins clumps; straight diagonals are in `picture.pi
 import torch
 from jaxtyping import Float, Int
 
-from bertsecrets.patterns.features.readings import BESIDE, Row
+from bertsecrets.patterns.features.readings import BESIDE, Row, View
 from bertsecrets.patterns.features.regions import Column, longest_gap, mean, quantiles
-from bertsecrets.patterns.features.view import View
 
 TURN = 1  # largest deviation of a step from the diagonal direction, in columns
 PRICE = 0.05  # brightness that each column of deviation costs

@@ -3,9 +3,8 @@
 import torch
 from jaxtyping import Bool, Int
 
-from bertsecrets.patterns.features.readings import BANDS, Row
+from bertsecrets.patterns.features.readings import BANDS, Row, View
 from bertsecrets.patterns.features.regions import TINY, Column, mean, quarter_sizes
-from bertsecrets.patterns.features.view import View
 
 
 def picture_features(view: View) -> dict[str, Column]:

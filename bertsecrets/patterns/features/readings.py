@@ -12,8 +12,8 @@ from functools import cached_property
 import torch
 from jaxtyping import Bool, Float, Int
 
-from bertsecrets.patterns.brightness import GAMMA, TOP
-from bertsecrets.patterns.features.regions import TINY, Column, both_texts, inside
+from bertsecrets.patterns.classes import GAMMA, TOP
+from bertsecrets.patterns.features.regions import TINY, Column, both_texts, entropy, inside
 from bertsecrets.patterns.map_stack import MapStack
 
 CELLS = 2**18  # cells that are read together
@@ -239,8 +239,17 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
     return read
 
 
+class View(Marks):
+    """A stack of maps, as the features see it."""
+
+    def __init__(self, stack: MapStack):
+        super().__init__(stack)
+        self.reach = int(self.widest.max())  # of the ribbon
+        self.read = Readings.of(self, self.reach)
+
+
 def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
-    """Return every cell's brightness from 0 to 1, as `brightness.cell_brightness` does for one map.
+    """Return every cell's brightness from 0 to 1, as `classes.cell_brightness` does for one map.
 
     Args:
         peaks: each row's largest weight, if it is known.
@@ -253,14 +262,6 @@ def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
     edges = peaks.topk(1 + int(above.max()), dim=1).values.gather(1, above)  # rows of padding have the weakest, 0
     top = torch.lerp(edges[:, 0], edges[:, 1], place - low)
     return (stack.maps / top.clamp(min=TINY)[:, None, None]).clamp_(max=1).pow_(GAMMA)
-
-
-def entropy(
-    rows: Float[torch.Tensor, "*rows tokens"], room: Float[torch.Tensor, "*rows tokens"] | None = None
-) -> Float[torch.Tensor, "*rows"]:
-    """Return the entropy of rows in nats; `room` is overwritten."""
-    logs = torch.clamp(rows, min=torch.finfo(rows.dtype).tiny, out=room).log_()
-    return -logs.mul_(rows).sum(-1)
 
 
 def bands(maps: Cells) -> Float[torch.Tensor, "maps bands tokens"]:

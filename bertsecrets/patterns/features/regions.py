@@ -46,6 +46,14 @@ def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor,
     return ((count - last) * over).amax(1).float()
 
 
+def entropy(
+    rows: Float[torch.Tensor, "*rows tokens"], room: Float[torch.Tensor, "*rows tokens"] | None = None
+) -> Float[torch.Tensor, "*rows"]:
+    """Return the entropy of rows in nats; `room` is overwritten."""
+    logs = torch.clamp(rows, min=torch.finfo(rows.dtype).tiny, out=room).log_()
+    return -logs.mul_(rows).sum(-1)
+
+
 def quarter_sizes(texts: Bool[torch.Tensor, "maps 2 tokens"]) -> Float[torch.Tensor, "maps 2 2"]:
     """Return the number of cells in each quarter."""
     sizes = texts.sum(2).float()

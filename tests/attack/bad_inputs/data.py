@@ -12,6 +12,7 @@ from patterned import pattern_set
 from safetensors.numpy import load_file, save_file
 
 from bertsecrets.claims.schema import load_claims
+from bertsecrets.lab.annotation.writing import save_set
 from bertsecrets.patterns.classifier import REPORT, SHIPPED, weights_path
 from bertsecrets.settings import project_path
 from bertsecrets.store.files import file_sha256
@@ -167,7 +168,7 @@ MAPS.append(
 
 def rewritten_maps(change, room):
     """Write the maps' arrays after a change in place, or the bytes that the change returns."""
-    pattern_set(10).save(room.folder / "set")
+    save_set(pattern_set(10), room.folder / "set")
     path = room.folder / "set" / "maps-0001.npz"
     with np.load(path) as file:
         arrays = dict(file)
@@ -207,7 +208,7 @@ NPZ = {
 
 def bomb(room):
     """A set whose values unpack to 513 MiB of zeros."""
-    pattern_set(10).save(room.folder / "set")
+    save_set(pattern_set(10), room.folder / "set")
     with zipfile.ZipFile(room.folder / "set" / "maps-0001.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         with archive.open("values.npy", "w", force_zip64=True) as member:
             for _ in range(513):

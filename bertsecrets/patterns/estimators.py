@@ -1,6 +1,6 @@
-"""Boosted trees as plain tensors, which need no pickle and let a GPU classify all maps of a pass at once.
+"""Boosted trees and a softmax regression as plain tensors, so that a GPU classifies all maps of a pass at once.
 
-`training.boosting` grows them.
+Nothing here needs a pickle. `fitting` fits both.
 """
 
 from dataclasses import dataclass, fields
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 
 LEAF = -1
-AT_ONCE = 256  # maps, so that what is computed of them stays in the processor's cache
+AT_ONCE = 256  # maps, so that intermediate results stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -64,3 +64,22 @@ class Trees:
         """Return the same trees on another device."""
         moved = {f.name: getattr(self, f.name).to(device) for f in fields(self) if f.name != "depth"}
         return Trees(**moved, depth=self.depth)
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """A softmax regression: logits that are linear in standardised features."""
+
+    mean: Float[torch.Tensor, " features"]
+    scale: Float[torch.Tensor, " features"]
+    weight: Float[torch.Tensor, "classes features"]
+    bias: Float[torch.Tensor, " classes"]
+
+    def probabilities(self, table: Float[torch.Tensor, "maps features"]) -> Float[torch.Tensor, "maps classes"]:
+        """Return the class probabilities of maps from their features."""
+        rows = (table.double() - self.mean) / self.scale
+        return (rows @ self.weight.T + self.bias).softmax(1)
+
+    def to(self, device: torch.device | str) -> "Softmax":
+        """Return the same regression on another device."""
+        return Softmax(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})

@@ -1,0 +1,82 @@
+"""The annotation page: one self-contained HTML file with the maps of a set inside.
+
+Labels stay in the browser until they are downloaded as `annotations.tsv`, which replaces the file of the set.
+"""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertsecrets.errors import UserError
+from bertsecrets.lab.annotation.pictures import FULL_BAR, column_shares, palette, separators, shades
+from bertsecrets.lab.annotation.writing import annotation_rows
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.map_set import COLUMNS, LABELS, MapSet, PatternMap, fingerprint
+from bertsecrets.store.files import write_whole
+
+TEMPLATE = Path(__file__).parent / "page.html"
+DATA = "@DATA@"  # stands for the page's data in the template
+ORDER_SEED = 2019  # of the order in which maps are shown, and of the second annotator's subset
+GUIDELINES = {
+    "vertical": "A column's bar reaches the line, or one to five plain columns run through; no diagonal line.",
+    "diagonal": "A line along the main diagonal over most of its length; no column's bar reaches the line.",
+    "vertical-diagonal": "Both: a plain diagonal line, and a column whose bar reaches the line.",
+    "block": "Two lit squares, one per text; both other corners are clearly darker.",
+    "heterogeneous": "None of these: scattered cells, many or broken columns, even haze.",
+}
+
+
+def write_page(maps: MapSet, file: Path, *, annotator: str = "", second: int | None = None, anew: bool = False) -> None:
+    """Write the page on which an annotator labels a set.
+
+    The second annotator sees a random subset in an order of its own, and never the first annotator's labels.
+
+    Args:
+        annotator: a name, part of the name of the file that the page downloads.
+        second: label this many maps as the second annotator; None for the first annotator, who labels all.
+        anew: start without this annotator's earlier labels.
+
+    Raises:
+        UserError: the number of maps is impossible, or the file cannot be written.
+    """
+    if second is not None and not 1 <= second <= len(maps):
+        raise UserError(f"--second {second} of {len(maps)} maps: give 1 to {len(maps)}")
+    order = np.random.default_rng([ORDER_SEED, int(second is not None)]).permutation(len(maps))[:second].tolist()
+    column = COLUMNS.index(LABELS[0] if second is None else LABELS[1])
+    rows = [list(row) for row in annotation_rows(maps)]
+    for row in rows if anew else []:
+        row[column] = ""
+    data = {
+        "key": f"bertsecrets {fingerprint(MapSet(maps.maps))[:16]} {column} {annotator} {anew}",
+        "annotator": annotator or ("first annotator" if second is None else "second annotator"),
+        "file": f"annotations-{annotator}.tsv" if annotator else "annotations.tsv",
+        "blind": second is not None,
+        "columns": COLUMNS,
+        "column": column,
+        "rows": rows,
+        "order": order,
+        "maps": [_shown(maps.maps[place]) for place in order],
+        "classes": [
+            {"name": name, "key": str(number), "guideline": GUIDELINES[name]}
+            for number, name in enumerate(CLASSES, start=1)
+        ],
+        "palette": palette(),
+        "full_bar": FULL_BAR,
+    }
+    inlined = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # a name must not end the script
+    write_whole(file, TEMPLATE.read_text(encoding="utf-8").replace(DATA, inlined))
+
+
+def _shown(shown: PatternMap) -> dict[str, Any]:
+    """Return one map: shades (base64, row by row), shares of the columns, special places."""
+    shares, special = column_shares(shown)
+    return {
+        "tokens": shown.tokens,
+        "separators": separators(shown),
+        "shades": base64.b64encode(shades(shown.values).tobytes()).decode(),
+        "shares": np.round(shares, 4).tolist(),
+        "special_share": round(special, 4),
+    }

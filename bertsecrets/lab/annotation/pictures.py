@@ -1,0 +1,220 @@
+"""Pictures of maps: contact sheets to label by eye, examples of each class, and maps that readings class differently.
+
+A panel shows nothing of a map but its number or caption. Ticks outside the map mark [CLS] (blue) and [SEP] (red). Bars
+below show the share of all attention that each column receives, 40 % at full height; one more, on the right, that of
+[CLS] and [SEP] together. Bars that reach the line at half height are red. Colours are on a square-root scale, which
+makes faint cells visible; bars are linear.
+"""
+
+import functools
+import io
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from bertsecrets.errors import UserError
+from bertsecrets.extras import from_extra
+from bertsecrets.patterns.classes import CLASSES, cell_brightness
+from bertsecrets.patterns.map_set import MapSet, PatternMap
+from bertsecrets.store.files import write_whole
+
+with from_extra("pillow"):
+    from PIL import Image, ImageDraw, ImageFont
+
+PALETTE = "magma"
+FULL_BAR = 0.4  # share of all attention at which a column's bar has its full height
+COLUMNS, ROWS = 4, 3  # of a contact sheet: viewers show it in full size
+SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels: of a map, around it, of the line above, of the bars below
+STACK_GAP = 3  # pixels between the columns' bars and the bar of the special tokens
+PAPER, INK, FIRST, LAST, LINE, STRONG = "white", "black", "#1f6fd6", "#d62728", "#2a9d5c", "#e4572e"
+SMALL, IN_A_ROW = 170, 5  # pixels of a map and maps in a row, in pictures of classes
+LABELLED, PREDICTED, HARD, PARTED = 5, 10, 10, 20  # maps: of a class, of a predicted class, hard, read differently
+
+
+def shades(values: Float[np.ndarray, "tokens tokens"]) -> UInt8[np.ndarray, "tokens tokens"]:
+    """Return a map's cells as indices into the palette (0 dark, 255 bright), relative to its strongest cells."""
+    return np.round(255 * cell_brightness(values)).astype(np.uint8)
+
+
+@functools.cache
+def palette() -> list[tuple[int, int, int]]:
+    """Return the 256 colours, from dark to bright, as (red, green, blue) from 0 to 255."""
+    with from_extra("matplotlib"):
+        from matplotlib import colormaps
+
+    return [(int(r), int(g), int(b)) for r, g, b in np.round(255 * colormaps[PALETTE](np.arange(256))[:, :3])]
+
+
+def colours(values: Float[np.ndarray, "tokens tokens"]) -> UInt8[np.ndarray, "tokens tokens 3"]:
+    """Return a map as an image: red, green, blue per cell."""
+    return np.array(palette(), dtype=np.uint8)[shades(values)]
+
+
+def separators(shown: PatternMap) -> tuple[int, ...]:
+    """Return the places of the tokens that end each text ([SEP])."""
+    last = shown.tokens - 1
+    return (last,) if shown.boundary == shown.tokens else (shown.boundary - 1, last)
+
+
+def column_shares(shown: PatternMap) -> tuple[list[float], float]:
+    """Return the share of all attention that each column receives, and that of [CLS] and [SEP] together."""
+    shares = shown.values.astype(np.float64).mean(axis=0)
+    return shares.tolist(), float(shares[sorted({0, *separators(shown)})].sum())
+
+
+def panel(shown: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image:
+    """Return a map as an image: caption above, ticks at special tokens, bars of the columns' shares below."""
+    image = Image.new("RGB", (size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS), PAPER)
+    pen = ImageDraw.Draw(image)
+    left, top = MARGIN, MARGIN + CAPTION
+    pen.text((left, 0), caption, INK, font=_font(pen, caption, size))
+    image.paste(Image.fromarray(colours(shown.values)).resize((size, size), Image.Resampling.NEAREST), (left, top))
+    edges = np.round(np.arange(shown.tokens + 1) * size / shown.tokens).astype(int).tolist()
+    for place, colour in ((0, FIRST), *((place, LAST) for place in separators(shown))):
+        start, end = edges[place], max(edges[place] + 1, edges[place + 1] - 1)
+        for offset in (-MARGIN + 2, size + 1):  # above and below the columns, left and right of the rows
+            pen.rectangle((left + start, top + offset, left + end, top + offset + 6), colour)
+            pen.rectangle((left + offset, top + start, left + offset + 6, top + end), colour)
+    floor, end = top + size + MARGIN + BARS, size + MARGIN - 1
+    shares, special = column_shares(shown)
+    for start, stop, share in (*zip(edges, edges[1:], shares, strict=False), (size + STACK_GAP, end, special)):
+        high = round(BARS * min(1.0, share / FULL_BAR))
+        if high:
+            colour = STRONG if 2 * high >= BARS else INK
+            pen.rectangle((left + start, floor - high, left + stop - 1, floor - 1), colour)
+    pen.line((left, floor - BARS // 2, left + end, floor - BARS // 2), LINE)
+    return image
+
+
+def _font(pen: ImageDraw.ImageDraw, text: str, width: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """Return the largest font, up to the caption's height, in which a text is at most `width` pixels wide."""
+    fonts = [ImageFont.load_default(points) for points in range(CAPTION - 3, 7, -1)]
+    return next((font for font in fonts if pen.textlength(text, font=font) <= width), fonts[-1])
+
+
+def sheet(
+    maps: Sequence[PatternMap], captions: Sequence[str] | None = None, size: int = SIZE, columns: int = COLUMNS
+) -> Image.Image:
+    """Return an image of maps in rows, numbered from 1 or with the given captions."""
+    wide, high = size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS
+    image = Image.new("RGB", (columns * wide, -(-len(maps) // columns) * high), PAPER)
+    for place, shown in enumerate(maps):
+        caption = str(place + 1) if captions is None else captions[place]
+        image.paste(panel(shown, caption, size), (place % columns * wide, place // columns * high))
+    return image
+
+
+def save_image(image: Image.Image, path: Path) -> None:
+    """Write a PNG with 256 colours, which keeps it small, completely or not at all.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    data = io.BytesIO()
+    image.quantize(256, dither=Image.Dither.NONE).save(data, "PNG", optimize=True)
+    write_whole(path, data.getvalue())
+
+
+def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None) -> list[Path]:
+    """Write sheets of all maps, or of `count` random ones, in shuffled order; `index.tsv` lists which map is where.
+
+    Raises:
+        UserError: there are fewer maps than asked for, or the files cannot be written.
+    """
+    if count is not None and not 1 <= count <= len(maps):
+        raise UserError(f"--count {count} is out of range: give 1 to {len(maps)}, the number of maps")
+    order = np.random.default_rng(seed).permutation(len(maps))[:count].tolist()
+    each_sheet = COLUMNS * ROWS
+    lines = ["sheet\tpanel\tname"]
+    written = []
+    for number, start in enumerate(range(0, len(order), each_sheet), start=1):
+        shown = [maps.maps[i] for i in order[start : start + each_sheet]]
+        written.append(folder / f"sheet-{number:02d}.png")
+        save_image(sheet(shown), written[-1])
+        lines += [f"{number}\t{place}\t{each.name}" for place, each in enumerate(shown, start=1)]
+    write_whole(folder / "index.tsv", "\n".join(lines) + "\n")
+    return written
+
+
+def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
+    """Write a picture of five random maps of each class, and one of ten hard cases if there are any.
+
+    Raises:
+        UserError: no map is labelled, or the files cannot be written.
+    """
+    rng = np.random.default_rng(seed)
+    settled = maps.settled().labels
+    written = []
+    for name in CLASSES:
+        places = [i for i, label in enumerate(settled) if label == name]
+        if places:
+            chosen = rng.permutation(places)[:LABELLED].tolist()
+            written.append(_write_captioned(maps, dict.fromkeys(chosen, ""), folder / f"{name}.png"))
+    if not written:
+        raise UserError("no map has a label: annotate the set first")
+    hard = {place: f"{maps.labels[place]} / {maps.second_labels[place]}" for place in hard_cases(maps, rng)}
+    return [*written, _write_captioned(maps, hard, folder / "hard-cases.png")] if hard else written
+
+
+def write_predicted(maps: MapSet, predicted: Mapping[str, str], folder: Path, seed: int) -> list[Path]:
+    """Write a picture of ten random maps for each predicted class, captioned with the annotators' labels.
+
+    Args:
+        predicted: the predicted class, by name of the map; other maps are left out.
+
+    Raises:
+        UserError: no map has a prediction, or the files cannot be written.
+    """
+    rng = np.random.default_rng(seed)
+    settled = maps.settled().labels
+    written = []
+    for name in CLASSES:
+        places = [i for i, each in enumerate(maps) if predicted.get(each.name) == name]
+        if places:
+            chosen = rng.permutation(places)[:PREDICTED].tolist()
+            captions = {place: settled[place] or "" for place in chosen}
+            written.append(_write_captioned(maps, captions, folder / f"{name}.png"))
+    if not written:
+        raise UserError("no map of this set has a prediction: give the set on which the classifier was judged")
+    return written
+
+
+def write_parted(maps: MapSet, labels: Mapping[str, Sequence[str | None]], folder: Path, seed: int) -> Path:
+    """Write a picture of twenty random maps that readings classify differently, captioned with these classes.
+
+    Args:
+        labels: the class of every map, by reading.
+
+    Raises:
+        UserError: there is no such map, or the file cannot be written.
+    """
+    both = list(zip(*labels.values(), strict=True))
+    places = [i for i, classes in enumerate(both) if len(set(classes)) > 1]
+    if not places:
+        raise UserError("the readings classify every map of this set the same way")
+    chosen = np.random.default_rng(seed).permutation(places)[:PARTED].tolist()
+    captions = {place: " / ".join(map(str, both[place])) for place in chosen}
+    return _write_captioned(maps, captions, folder / "readings-part.png")
+
+
+def hard_cases(maps: MapSet, rng: np.random.Generator) -> list[int]:
+    """Return the places of up to ten maps with two different labels.
+
+    Every pair of classes comes once before any comes a second time.
+    """
+    kinds = defaultdict(list)
+    for place in rng.permutation(len(maps)).tolist():
+        first, second = maps.labels[place], maps.second_labels[place]
+        if first and second and first != second:
+            kinds[frozenset((first, second))].append(place)
+    turns = sorted((turn, -len(places), places[turn]) for places in kinds.values() for turn in range(len(places)))
+    return [place for _, _, place in turns[:HARD]]
+
+
+def _write_captioned(maps: MapSet, captions: Mapping[int, str], path: Path) -> Path:
+    shown = [maps.maps[place] for place in captions]
+    save_image(sheet(shown, list(captions.values()), SMALL, IN_A_ROW), path)
+    return path
