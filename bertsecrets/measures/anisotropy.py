@@ -35,11 +35,8 @@ class Anisotropy(Measure):
     Samples: the same, [example, state]; NaN for the second row of each pair.
     """
 
+    section = "attention"
     passes: ClassVar[float] = 2
-
-    def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return the settings that say which inputs are read."""
-        return settings.attention.model_dump()
 
     def most(self, settings: Params) -> int | None:
         """Return the number of examples that are read."""

@@ -35,13 +35,10 @@ class AttentionGradients(Measure):
     `other` are all real tokens but these two. Samples: the same, [example, layer, head], NaN where there is none.
     """
 
+    section = "attention"
     gradients: ClassVar[bool] = True
     passes: ClassVar[float] = 3
     curves = KINDS
-
-    def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return the settings that say on which inputs maps are read."""
-        return settings.attention.model_dump()
 
     def most(self, settings: Params) -> int | None:
         """Return the number of examples whose maps are read."""

@@ -3,7 +3,7 @@
 import re
 
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.measures.base import EncoderMeasure, Resources, Results, Run
+from bertsecrets.measures.base import EncoderMeasure, Results, Run
 from bertsecrets.measures.base.observers import PairObserver
 from bertsecrets.measures.base.probe import SEES_NOTHING_LATER, Ahead, check_attention
 from bertsecrets.measures.registry import measure
@@ -26,10 +26,6 @@ class ExampleSentence(EncoderMeasure):
     def fingerprint(self, run: Run) -> str:
         """Return a digest of the sentence."""
         return digest(SENTENCE)
-
-    def origin(self, resources: Resources) -> str | None:
-        """Return None: the sentence comes from the paper, not from a file."""
-        return None
 
     def check_model(self, classifier: OpenModel) -> None:
         """Make sure that maps can be read, and that a word can attend to later ones."""

@@ -26,7 +26,6 @@ from bertsecrets.models.encoding import Encoded, check_finite, collate, encode
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.models.loss import Loss, loss_of
 from bertsecrets.progress import progress
-from bertsecrets.settings import Params
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.metrics import decide, score
 from bertsecrets.texts.tasks import TASKS, Task
@@ -47,16 +46,13 @@ class HeadPruning(Measure):
     Samples: `predicted` [step, example], `baseline_predicted` and `target` [example].
     """
 
+    section = "scores"
     gradients: ClassVar[bool] = True
     passes: ClassVar[float] = 3 * (1 + 1 / A_STEP)  # a backward pass costs about two forward ones
 
     def rows(self, run: Run) -> Split:
         """Return the validation rows that are measured: at most `grid_limit` of them."""
         return run.resources.rows.split(run.subject.task, "dev", run.resources.rows.grid_limit)
-
-    def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return the settings that say where inputs are cut."""
-        return settings.scores.model_dump()
 
     def check_model(self, classifier: OpenModel) -> None:
         """Make sure that heads of the model can be disabled, and that their gates have gradients."""

@@ -6,7 +6,6 @@ from bertsecrets.measures.base import Resources, Results, Run, SuiteMeasure
 from bertsecrets.measures.base.needs import Requirement
 from bertsecrets.measures.patterns import PatternWeights
 from bertsecrets.measures.registry import measure
-from bertsecrets.settings import Params
 from bertsecrets.store.files import digest
 
 
@@ -29,6 +28,7 @@ class PatternQuality(SuiteMeasure):
     Samples: `<reading>_confusion` and `<reading>_agreed_confusion` [head, true, predicted].
     """
 
+    section = None
     needs = (PatternWeights(), AnnotatedMaps())
 
     def fingerprint(self, run: Run) -> str:
@@ -41,10 +41,6 @@ class PatternQuality(SuiteMeasure):
     def origin(self, resources: Resources) -> str | None:
         """Return the name of the data: the annotated maps."""
         return "annotated maps"
-
-    def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return nothing: no setting changes the result."""
-        return {}
 
     def settings(self, resources: Resources) -> dict[str, Any]:
         """Return the digest of the classifier; the maps it is judged on are in the fingerprint."""

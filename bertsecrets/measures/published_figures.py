@@ -1,13 +1,10 @@
 """Figure 8 of K19 as a measurement, so that claims about published numbers alone are judged like any other."""
 
-from typing import Any
-
 import numpy as np
 
 from bertsecrets.measures.base import Resources, Results, Run, SuiteMeasure
 from bertsecrets.measures.registry import measure
 from bertsecrets.published import published_figures
-from bertsecrets.settings import Params
 from bertsecrets.store.files import digest
 from bertsecrets.texts.tasks import TASKS
 
@@ -20,6 +17,8 @@ class PublishedFigures(SuiteMeasure):
     for STS-B, accuracy for the others.
     """
 
+    section = None
+
     def fingerprint(self, run: Run) -> str:
         """Return a digest of the figure."""
         return digest(published_figures()["fig8_head"])
@@ -27,10 +26,6 @@ class PublishedFigures(SuiteMeasure):
     def origin(self, resources: Resources) -> str | None:
         """Return where the numbers come from."""
         return "K19 figure 8"
-
-    def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return nothing: no setting changes the result."""
-        return {}
 
     def run(self, run: Run) -> Results:
         """Return the figure."""

@@ -19,7 +19,6 @@ from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import Encoded, batches, cased, collate, encode, lower_cases, predict
 from bertsecrets.models.loading import OpenModel
-from bertsecrets.settings import Params
 from bertsecrets.texts.metrics import decide, is_constant
 from bertsecrets.texts.metrics import scores as all_scores
 from bertsecrets.texts.shuffling import shuffled
@@ -49,11 +48,8 @@ class Scores(Measure):
         cased: bool = False
         shuffle: int = Field(default=0, ge=0)
 
+    section = "scores"
     common: ClassVar[bool] = True
-
-    def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return the settings that say where inputs are cut."""
-        return settings.scores.model_dump()
 
     def check_model(self, classifier: OpenModel) -> None:
         """Make sure that padding changes no logit."""

@@ -21,7 +21,6 @@ from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.progress import progress
 from bertsecrets.published import p20_pruned_scores
-from bertsecrets.settings import Params
 from bertsecrets.texts.metrics import decide, score
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
@@ -39,11 +38,8 @@ class WeightPruning(Measure):
     Samples: `predicted` [share, example], `baseline_predicted` and `target` [example].
     """
 
+    section = "scores"
     passes: ClassVar[float] = 1 + len(SHARES)
-
-    def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return the settings that say where inputs are cut."""
-        return settings.scores.model_dump()
 
     def check_model(self, classifier: OpenModel) -> None:
         """Make sure that the model has layers with weight matrices."""

@@ -14,7 +14,6 @@ from bertsecrets.measures.base import Measure, Results, Run
 from bertsecrets.measures.base.needs import Requirement, Resources
 from bertsecrets.measures.registry import measure
 from bertsecrets.progress import progress
-from bertsecrets.settings import Params
 from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.metrics import scores
@@ -47,13 +46,10 @@ class WordBaselines(Measure):
     Samples: `words_predicted`, `second_predicted` and `target` [example].
     """
 
+    section = None
     reads_model: ClassVar[bool] = False
     seedless: ClassVar[bool] = True
     needs = (ScikitLearn(),)
-
-    def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return nothing: no setting changes the result."""
-        return {}
 
     def fingerprint(self, run: Run) -> str:
         """Return a digest of the rows that are learned from and of those that are measured."""

@@ -9,7 +9,6 @@ from tiny import CONFIGS, family, some_inputs
 from bertsecrets.errors import UserError
 from bertsecrets.measures.anisotropy import paired, random_pairs, row_directions
 from bertsecrets.models.loading import OpenModel
-from bertsecrets.session import Session
 
 ENCODED = some_inputs(9)
 
@@ -70,10 +69,7 @@ def test_what_is_judged_by_hand():
     assert verdict("I2-rte-rises", found).outcome == "reproduced"
 
 
-def test_a_checkpoint_is_measured(quick, tiny_bert, tiny_glue, runs):
-    session = Session(
-        model=str(tiny_bert), store=runs, glue=tiny_glue, device="cpu", allow_unofficial_data=True, offline=True
-    )
+def test_a_checkpoint_is_measured(session):
     found = session.measure("anisotropy", task="rte", init="untrained")
     assert found.values["cosine"].shape == (4,)
     assert np.isfinite(found.values["centred"]).all()

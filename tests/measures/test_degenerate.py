@@ -1,5 +1,6 @@
 """Models that have collapsed or answer without numbers: refused, or named, before any claim is judged on them."""
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from ablation_models import tiny, tokens
 from measurements import gridded, measured, verdict
+from safetensors.torch import load_file, save_file
 from tiny import CONFIGS, family, save_bert, some_inputs
 from transformers import BertModel
 
@@ -174,3 +176,43 @@ def test_a_grid_of_a_constant_model_is_degenerate(measure):
     assert problem(grid(0 * mixed, "rte")) == problem(grid(2.5 + scores / 1000, "stsb")) == said
     assert problem(grid(0 * mixed, "rte", initialisation="random")) is None  # the paper's own finding
     assert problem(grid(np.where(mixed, NAN, scores), "stsb")) == "some answers are not finite"
+
+
+# ---------------------------------------------------------------------- checkpoints of trainings that diverged
+
+
+@pytest.mark.parametrize("value", [float("nan"), 1e38])  # not finite; finite, but what is computed from it is not
+@pytest.mark.parametrize(
+    "measure", ["scores", "attention-change", "special-tokens", "patterns", "head-ablation", "layer-ablation"]
+)
+def test_a_diverged_checkpoint_is_one_line(tiny_bert, tiny_glue, tmp_path, measure, value):
+    folder = shutil.copytree(tiny_bert, tmp_path / "diverged")
+    tensors = load_file(folder / "model.safetensors")
+    for name in tensors:
+        if ".query.weight" in name or ".key.weight" in name or name.startswith("classifier"):
+            signs = (-1) ** torch.arange(tensors[name].numel()).reshape(tensors[name].shape)
+            tensors[name] = torch.full_like(tensors[name], value) * signs
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    session = Session(
+        model=str(tiny_bert), glue=str(tiny_glue), store=str(tmp_path / "runs"), device="cpu", offline=True,
+        allow_unofficial_data=True, limit=6, grid_limit=6,
+    )  # fmt: skip
+    with pytest.raises(UserError, match=r"is not finite|answers with (nan|-?inf)") as error:
+        session.measure(measure, task="rte", checkpoint=folder)
+    assert "\n" not in str(error.value)
+    kept = tmp_path / "runs" / "measurements"
+    assert not kept.exists() or not [path for path in kept.iterdir() if path.is_dir()]
+
+
+# ---------------------------------------------------------------------- remarks
+
+
+@pytest.mark.parametrize(("model", "checked"), [("minilm", True), ("mpnet", True), ("other", False)])
+def test_models_whose_maps_were_annotated_are_known_by_every_name(model, checked):
+    found = measured("patterns")
+    found = replace(
+        found,
+        subject=replace(found.subject, model=model),
+        settings={"annotated_models": ["all-mpnet-base-v2", "minilm"]},
+    )
+    assert (get_measure("patterns").remarks(found) == []) == checked

@@ -5,18 +5,7 @@ import pytest
 import torch
 
 from bertsecrets.measures.example_maps import KINDS, LONGEST, SHORTEST, short_examples
-from bertsecrets.measures.registry import get_measure
-from bertsecrets.session import Session
 from bertsecrets.store.measurements import load, save
-
-pytestmark = pytest.mark.usefixtures("quick")
-
-
-@pytest.fixture
-def session(runs, tiny_glue, tiny_bert) -> Session:
-    return Session(
-        model=str(tiny_bert), glue=[tiny_glue], store=runs, device="cpu", allow_unofficial_data=True, offline=True
-    )
 
 
 @pytest.fixture
@@ -58,11 +47,6 @@ def test_scores_instead_of_labels_leave_the_shortest():
     lengths = np.array([30, 9, 7, LONGEST + 1, 12, SHORTEST])
     assert short_examples(lengths, [0.0, 5.0, 1.2, 3.0, 2.5, 4.0], ()) == [5, 1, 4, 0]
     assert short_examples(np.array([7, 99]), ["yes", "no"], ["yes", "no"]) == []
-
-
-def test_a_notebook_shows_the_similarity_of_all_heads(made):
-    (figure,) = get_measure("example-maps").figures(made)
-    np.testing.assert_array_equal(figure.values, made.value("cosine"))
 
 
 def test_shares_of_attention_are_what_a_loop_over_tokens_finds(made):

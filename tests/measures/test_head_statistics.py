@@ -16,7 +16,8 @@ from bertsecrets.measures.norm_attention import NormObserver, blocks_of
 from bertsecrets.models.attention import Pass
 from bertsecrets.models.encoding import Encoded, collate
 from bertsecrets.models.loss import loss_of
-from bertsecrets.session import Session
+from bertsecrets.report.figures import figures_of
+from bertsecrets.settings import load_settings
 
 ENCODED = some_inputs(9)
 IDS = {"cls": 2, "sep": 3}
@@ -190,13 +191,7 @@ def test_heads_are_compared_on_the_examples_that_have_them():
 
 
 @pytest.mark.parametrize(("name", "count"), [("head-statistics", 2), ("norm-attention", 1), ("attention-gradients", 1)])
-def test_a_checkpoint_is_measured_and_its_figures_drawn(name, count, quick, tiny_bert, tiny_glue, runs):
-    from bertsecrets.report.figures import figures_of
-    from bertsecrets.settings import load_settings
-
-    session = Session(
-        model=str(tiny_bert), store=runs, glue=tiny_glue, device="cpu", allow_unofficial_data=True, offline=True
-    )
+def test_a_checkpoint_is_measured_and_its_figures_drawn(name, count, session):
     found = session.measure(name, task="rte")
     assert len(figures_of(found, load_settings().judge)) == count
     assert all(np.isfinite(value).all() for value in found.values.values())

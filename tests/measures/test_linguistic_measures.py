@@ -3,17 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import opened
 from transformers import BertConfig, BertModel
 from wordpieces import tiny_tokenizer, words_of
 
-from bertsecrets.measures.base.observers import PairObserver, max_over, max_weight, mean_over_present
+from bertsecrets.measures.base.observers import PairObserver
 from bertsecrets.measures.features import FeatureObserver, contains_negation, feature_marks
 from bertsecrets.measures.frame_heads import frame_observer
 from bertsecrets.measures.relations import relation_pairs
-from bertsecrets.models.alignment import Alignment, TokenPairs, encode_words
+from bertsecrets.models.alignment import Alignment, encode_words
 from bertsecrets.models.attention import Pass, Tap
 from bertsecrets.models.encoding import Batch, collate
 from bertsecrets.texts.framenet import FrameSentence
@@ -36,14 +35,6 @@ def random_maps(seed, lengths, heads, width):
 
 
 # ---------------------------------------------------------------------- by hand
-
-
-def test_the_maximum_over_pairs_by_hand():
-    maps = torch.tensor([[[[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.6, 0.0, 0.4]]]]).repeat(2, 1, 1, 1)
-    pairs = TokenPairs.of(np.array([0, 0]), np.array([0, 2]), np.array([2, 0]))
-    found = max_weight(maps, batch_of([0, 1], [3, 3], 3), pairs)
-    assert found[0].item() == pytest.approx(0.6)
-    assert torch.isnan(found[1]).all()  # no pair: left out, not 0
 
 
 def test_features_by_hand():
@@ -87,57 +78,9 @@ def test_zipped_pairs_join_the_kth_verb_with_the_kth_subject():
     assert of_verbs == [([1, 2], [4, 3]), ([1, 2], [3, 4])]
 
 
-def test_inputs_without_the_feature_are_left_out_of_the_mean():
-    values = mean_over_present({"noun": np.array([[[0.2]], [[np.nan]], [[0.4]]], dtype=np.float32)})
-    assert values["noun"][0, 0] == pytest.approx(0.3)
-    assert values["noun_examples"] == 2
-
-
 # ---------------------------------------------------------------------- against loops, and padding
 
 shapes = st.tuples(st.integers(0, 999), st.lists(st.integers(2, 6), min_size=1, max_size=4))
-
-
-@settings(deadline=None, max_examples=40)
-@given(shapes, st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 5)), max_size=20))
-def test_pair_attention_equals_a_loop(shape, triples):
-    seed, lengths = shape
-    maps, batch = random_maps(seed, lengths, 3, 6)
-    kept = [(e, s, t) for e, s, t in triples if e < len(lengths) and max(s, t) < lengths[e]]
-    pairs = TokenPairs.of(*np.array(kept, dtype=np.int64).reshape(-1, 3).T)
-    found = max_weight(maps, batch, pairs).numpy()
-    for row in range(len(lengths)):
-        for head in range(3):
-            weights = [maps[row, head, s, t].item() for e, s, t in kept if e == row]
-            assert found[row, head] == pytest.approx(max(weights, default=np.nan), nan_ok=True)
-
-
-@settings(deadline=None, max_examples=40)
-@given(shapes, st.integers(0, 2**32 - 1))
-def test_features_equal_a_loop_whatever_the_padding(shape, seed):
-    lengths = shape[1]
-    maps, batch = random_maps(shape[0], lengths, 2, 6)
-    drawn = np.random.default_rng(seed).random((2, len(lengths), 6)) < 0.4
-    drawn &= np.arange(6) < np.array(lengths)[:, None]
-    cls = np.zeros((len(lengths), 6), dtype=bool)
-    cls[:, 0] = True
-    observer = FeatureObserver(len(lengths), 1, 2, dict(zip("ab", drawn, strict=True)), cls)
-    observer.update(batch, 0, maps, None)
-    _, samples = observer.compute()
-    for n, kind in enumerate("ab"):
-        for row, length in enumerate(lengths):
-            real = maps[row, :, :length, :length].numpy()
-            tokens = np.flatnonzero(drawn[n, row])
-            for head in range(2):
-                columns = [real[head, :, t].sum() / length for t in tokens]
-                row_weights = [real[head, 0, t] for t in tokens]
-                assert samples[kind][row, 0, head] == pytest.approx(max(columns, default=np.nan), nan_ok=True)
-                of_row = samples[f"cls_row_{kind}"][row, head]
-                assert of_row == pytest.approx(max(row_weights, default=np.nan), nan_ok=True)
-
-
-def test_nothing_marked_is_nan_not_zero():
-    assert torch.isnan(max_over(torch.zeros(1, 2, 3), torch.zeros(4, 1, 3, dtype=torch.bool))).all()
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ from bertsecrets.models.encoding import predict
 from bertsecrets.models.loss import loss_of
 from bertsecrets.published import p20, p20_heads_left
 from bertsecrets.report.figures import figures_of
-from bertsecrets.session import Session
 from bertsecrets.settings import JudgeParams
 from bertsecrets.texts.tasks import task
 
@@ -188,10 +187,7 @@ def test_a_constant_answer_is_no_model_to_prune(name):
     assert get_measure(name).degenerate(constant) == "gives every example the same answer"
 
 
-def test_a_checkpoint_is_pruned_in_memory_alone(quick, tiny_bert, tiny_glue, runs):
-    session = Session(
-        model=str(tiny_bert), store=runs, glue=tiny_glue, device="cpu", allow_unofficial_data=True, offline=True
-    )
+def test_a_checkpoint_is_pruned_in_memory_alone(session):
     folder = session.checkpoint(session.subject("rte"))
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     weights, heads = (session.measure(name, task="rte") for name in ("weight-pruning", "head-pruning"))

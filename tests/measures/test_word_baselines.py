@@ -5,7 +5,6 @@ import pytest
 from measurements import estimand, measured, read, scored
 
 from bertsecrets.measures.word_baselines import learned
-from bertsecrets.session import Session
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
@@ -19,8 +18,7 @@ def answers(texts, others=None):
     return learned(task("rte"), texts, ANSWERS, others or texts)
 
 
-def test_the_words_and_the_second_text_of_the_training_rows_are_learned(tiny_bert, tiny_glue, tmp_path):
-    session = Session(model=str(tiny_bert), store=tmp_path, glue=tiny_glue, allow_unofficial_data=True, offline=True)
+def test_the_words_and_the_second_text_of_the_training_rows_are_learned(session, tiny_glue):
     found = session.measure("word-baselines", task="rte")
     train, dev = (load_folder(tiny_glue, task("rte"), part) for part in ("train", "dev"))
     for kind, columns in (("words", ("sentence1", "sentence2")), ("second", ("sentence2",))):

@@ -23,12 +23,11 @@ from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.grid import Grid
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet
 from bertsecrets.ablation.kinds import UNIFORM, Ablation, Kind
-from bertsecrets.measures.base.measure import Measure, MeasureOptions, Result, Results, Run
+from bertsecrets.measures.base.measure import Measure, MeasureOptions, Result, Results, Run, Section
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.models.encoding import Encoded, check_finite, encode
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.progress import progress
-from bertsecrets.settings import Params
 from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.metrics import decide, is_constant, score
@@ -57,6 +56,7 @@ class AblationMeasure(Measure):
     """A measure of scores with sets of heads disabled; several processes can share the work."""
 
     Options = AblationOptions
+    section: ClassVar[Section | None] = "scores"
     shared: ClassVar[bool] = True
 
     @abstractmethod
@@ -75,10 +75,6 @@ class AblationMeasure(Measure):
     def rows(self, run: Run) -> Split:
         """Return the validation rows that are measured: at most `grid_limit` of them."""
         return run.resources.rows.split(run.subject.task, "dev", run.resources.rows.grid_limit)
-
-    def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return the settings that say where inputs are cut."""
-        return settings.scores.model_dump()
 
     def inputs(self, run: Run) -> dict[str, Any]:
         """Return what is asked for; the precision too, unless it is float32."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import PositiveInt
 
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.measures.base.measure import Measure, MeasureOptions, Results, Run
+from bertsecrets.measures.base.measure import Measure, MeasureOptions, Results, Run, Section
 from bertsecrets.measures.base.needs import Resources
 from bertsecrets.measures.base.observers import heads_without_numbers
 from bertsecrets.measures.base.probe import check_attention
@@ -96,6 +96,7 @@ class AttentionMeasure(Measure):
         cased: bool = False
         max_length: PositiveInt | None = None
 
+    section: ClassVar[Section | None] = "attention"
     common: ClassVar[bool] = True
     companions: ClassVar[tuple[str, ...]] = ("attention-change", "special-tokens")
 
@@ -118,10 +119,6 @@ class AttentionMeasure(Measure):
     def padding(self, options: Any) -> int | None:
         """Return the number of tokens to which every input is padded, if padding counts; else None."""
         return None
-
-    def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return the settings that say on which inputs maps are read."""
-        return settings.attention.model_dump()
 
     def most(self, settings: Params) -> int | None:
         """Return the number of examples whose maps are read."""
@@ -199,6 +196,7 @@ class AttentionMeasure(Measure):
 class EncoderMeasure(Measure):
     """A measure of the bare encoder, without task, training or seed."""
 
+    section: ClassVar[Section | None] = "attention"
     on_task: ClassVar[bool] = False
     seedless: ClassVar[bool] = True
 
@@ -206,9 +204,9 @@ class EncoderMeasure(Measure):
     def fingerprint(self, run: Run) -> str:
         """Return a digest of the texts that are measured."""
 
-    @abstractmethod
     def origin(self, resources: Resources) -> str | None:
-        """Return the name of the source of the texts, if any."""
+        """Return the name of the file, folder or publication that the texts come from, if there is one."""
+        return None
 
     def data_facts(self, run: Run) -> dict[str, Any]:
         """Return origin and fingerprint of the measured texts, for the provenance."""
@@ -218,10 +216,6 @@ class EncoderMeasure(Measure):
             "official_data": True,
             "limit": None,
         }
-
-    def own_settings(self, settings: Params) -> dict[str, Any]:
-        """Return the settings that say where inputs are cut."""
-        return settings.attention.model_dump()
 
     def degenerate(self, measurement: Measurement) -> str | None:
         """Return that some heads have no numbers where others have."""

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from bertsecrets.texts.tasks import TASKS, Task, task
 from bertsecrets.types import Initialisation, Measurement, Subject
 
 Result = tuple[dict[str, Any], dict[str, np.ndarray]]  # values and samples
+Section = Literal["attention", "scores"]
 Results = tuple[dict[str, Result], int]  # by measure, and the number of examples
 
 
@@ -81,6 +82,7 @@ class Measure(ABC):
 
     Attributes:
         name: set by the decorator `measure`, as are `title`, `source` and `version`.
+        section: the section of `params.yaml` that changes the result; None if no setting does.
         needs: what the measure needs besides rows and a checkpoint.
         on_task: it is measured on a task's rows.
         reads_model: it is measured on a model.
@@ -99,6 +101,7 @@ class Measure(ABC):
     source: ClassVar[str]
     version: ClassVar[int]
     Options: ClassVar[type[MeasureOptions]] = MeasureOptions
+    section: ClassVar[Section | None]
     needs: ClassVar[tuple[Requirement, ...]] = ()
     on_task: ClassVar[bool] = True
     reads_model: ClassVar[bool] = True
@@ -197,9 +200,9 @@ class Measure(ABC):
         """Return a digest of the texts that are measured."""
         return self.rows(run).fingerprint
 
-    @abstractmethod
     def own_settings(self, settings: Params) -> dict[str, Any]:
         """Return the part of `params.yaml` that changes the result."""
+        return getattr(settings, self.section).model_dump() if self.section else {}
 
     def settings(self, resources: Resources) -> dict[str, Any]:
         """Return the settings that change the result, including the facts of all requirements."""
