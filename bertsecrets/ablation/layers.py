@@ -13,6 +13,7 @@ Other kinds of ablation (`kinds`) replace the vectors that a head hands to the o
 attention returns in the first way, and the product of weights and values in the second.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -23,9 +24,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import nn
 from torch.overrides import TorchFunctionMode
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
 
 from bertsecrets.errors import MisreadError, NotApplicableError, UserError
 from bertsecrets.models.families import LOGIT_TERMS, why_no_maps
@@ -86,14 +84,22 @@ def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
         raise PositionTermError
     if keep is not None:
         query = query * keep[:, :, None, None]
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
     context, weights = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     if watch.reads_vectors:
         context = watch.vectors(context.transpose(1, 2)).transpose(1, 2).contiguous()
     return context, weights
 
 
-AttentionInterface.register(NAME, uniform_where_disabled)
-AttentionMaskInterface.register(NAME, sdpa_mask)  # without this, transformers makes no mask at all
+@functools.cache
+def register_attention() -> None:
+    """Make `uniform_where_disabled` known to transformers, whose import takes seconds."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(NAME, uniform_where_disabled)
+    AttentionMaskInterface.register(NAME, sdpa_mask)  # without this, transformers makes no mask at all
 
 
 class WrittenWeights(TorchFunctionMode):
@@ -203,6 +209,7 @@ class Skeleton:
         Raises:
             NotApplicableError: heads of this architecture cannot be disabled.
         """
+        register_attention()
         self.model, self.heads = model, heads
         self.layers: list[list[nn.Module]] = []
         self.way: Way = "zeroed"
