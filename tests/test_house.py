@@ -15,7 +15,7 @@ PACKAGE = Path(bertsecrets.__file__).parent
 ORDER = (
     "errors", "progress", "reading", "types", "formats", "extras", "bootstrap", "settings", "published", "code",
     "provenance", "store", "hub", "texts", "models", "ablation", "patterns", "measures", "claims", "compare", "report",
-    "options", "session", "jobs", "lab", "cli", "benchmarks",
+    "options", "caches", "session", "jobs", "lab", "cli", "benchmarks",
 )  # fmt: skip
 FACES = ("__init__", "__main__")  # the package's own face hands on what lies anywhere in it
 

@@ -7,6 +7,7 @@ import pytest
 from calls import run
 from safetensors.torch import load_file, save_file
 
+from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.models.locations import ModelRef
@@ -39,7 +40,7 @@ def opened(store, glue, keep="full", **more) -> Session:
 
 
 def weights(session, subject):
-    return session.stored_checkpoint(subject) / "model.safetensors"
+    return session.checkpoints.stored(subject) / "model.safetensors"
 
 
 def test_measured_subjects_need_no_weights(store, tiny_glue, subject, capsys):
@@ -58,7 +59,7 @@ def test_measured_subjects_need_no_weights(store, tiny_glue, subject, capsys):
 
 
 def test_a_later_measurement_trains_again_and_says_so(store, tiny_glue, subject, capsys):
-    before = ModelRef.in_folder(opened(store, tiny_glue).stored_checkpoint(subject)).identity()
+    before = ModelRef.in_folder(opened(store, tiny_glue).checkpoints.stored(subject)).identity()
     with opened(store, tiny_glue, "none") as session:
         session.measurement("scores", subject)
     capsys.readouterr()
@@ -69,7 +70,7 @@ def test_a_later_measurement_trains_again_and_says_so(store, tiny_glue, subject,
     assert f"{subject}: retraining gave the same weights\n" in said
     assert weights(session, subject).exists()
     assert not list((store / "dropped").glob("[!.]*"))
-    assert ModelRef.in_folder(session.stored_checkpoint(subject)).identity() == before
+    assert ModelRef.in_folder(session.checkpoints.stored(subject)).identity() == before
     assert session.measurement("scores", subject).reused
 
 
@@ -77,7 +78,7 @@ def test_retraining_with_different_weights_invalidates_measurements(store, tiny_
     """As on a device that does not compute the same twice."""
     with opened(store, tiny_glue, "none") as session:
         before = session.measurement("scores", subject)
-    train = Session._train
+    train = CheckpointCache._train
 
     def train_otherwise(self, made, folder, states):
         facts = train(self, made, folder, states)
@@ -85,7 +86,7 @@ def test_retraining_with_different_weights_invalidates_measurements(store, tiny_
         save_file({name: 1.01 * one for name, one in tensors.items()}, folder / "model.safetensors", {"format": "pt"})
         return facts
 
-    monkeypatch.setattr(Session, "_train", train_otherwise)
+    monkeypatch.setattr(CheckpointCache, "_train", train_otherwise)
     session = opened(store, tiny_glue)
     session.measurement("special-tokens", subject)
     assert "retraining gave different weights, so earlier measurements will be made again" in capsys.readouterr().err
@@ -97,7 +98,7 @@ def test_retraining_with_different_weights_invalidates_measurements(store, tiny_
 def test_a_subject_of_which_something_failed_keeps_its_weights(store, tiny_glue, subject, monkeypatch):
     session = opened(store, tiny_glue, "none")
     session.measurement("scores", subject)
-    monkeypatch.setattr(Session, "_measured", lambda *_: (_ for _ in ()).throw(UserError("the disk is full")))
+    monkeypatch.setattr(MeasurementCache, "_made", lambda *_: (_ for _ in ()).throw(UserError("the disk is full")))
     with pytest.raises(UserError, match="the disk is full"):
         session.measurement("special-tokens", subject)
     session.close()

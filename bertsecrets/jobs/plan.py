@@ -114,8 +114,8 @@ def _held(root: Path) -> set[tuple[str | None, str, str, int]]:
 def _stored(session: Session, one: Request) -> Path | None:
     try:
         if one.measure is None:
-            return session.stored_checkpoint(one.subject)
-        return session.stored_measurement(one.measure, one.subject, **dict(one.options))
+            return session.checkpoints.stored(one.subject)
+        return session.measurements.stored(one)
     except UserError:
         return None
 
@@ -162,7 +162,7 @@ def drop_weights(session: Session, planned: Plan, outcomes: Mapping[Request, Out
     if session.options.keep == "full" or not Request(None, subject).on_task:
         return
     if all(one in outcomes and outcomes[one].settled for one in planned if one.subject == subject):
-        session.let_go([subject])
+        session.drop_weights([subject])
 
 
 @dataclass
@@ -183,7 +183,7 @@ class Prepared:
             outcome = self.outcomes.get(one) if one is not None else None
             if outcome is not None and outcome.error is not None:
                 if not outcome.settled:
-                    self.session.still_needed(subject)
+                    self.session.checkpoints.keep(subject)
                 raise outcome.error
         measurement = self.session.measurement(measure, subject, **options)
         made = own in self.outcomes and self.outcomes[own].made

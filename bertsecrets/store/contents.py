@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError
-from bertsecrets.store.entries import CHECKPOINTS, DROPPED, EntryName, Key, damage
+from bertsecrets.store.entries import CHECKPOINTS, DROPPED, MEASUREMENTS, EntryName, Key, damage
 from bertsecrets.store.files import MANIFEST, REPLACED, UNFINISHED, digest, guarded_writes, is_whole, remove_unused
 from bertsecrets.store.locks import unused
 from bertsecrets.store.verdicts import FOLDER as HISTORY
 from bertsecrets.store.verdicts import verdict_files
 
-ENTRIES = (CHECKPOINTS, DROPPED, "measurements")
+ENTRIES = (CHECKPOINTS, DROPPED, MEASUREMENTS)
 GRIDS, PARSES, VERDICTS, TRAINING = "grids", "parses", "verdicts", "training"
 KINDS = (*ENTRIES, GRIDS, TRAINING, PARSES, VERDICTS)
 DAMAGED = ".damaged"
@@ -236,7 +236,7 @@ def _dropped(held: list[Item]) -> Iterator[Unneeded]:
 
 
 def _grids(held: list[Item], older: Older | None) -> Iterator[Unneeded]:
-    measured = {item.marks for item in held if item.kind == "measurements" and damage(item.path) is None}
+    measured = {item.marks for item in held if item.kind == MEASUREMENTS and damage(item.path) is None}
     for item in held:
         if item.kind != GRIDS:
             continue

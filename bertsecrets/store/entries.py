@@ -18,7 +18,8 @@ from bertsecrets.errors import UserError
 from bertsecrets.store.files import MANIFEST, digest, file_sha256, guarded_writes, remove, whole_folder, write_whole
 from bertsecrets.store.locks import held
 
-CHECKPOINTS, DROPPED = "checkpoints", "dropped"  # kinds: with weights, and what remains without them
+CHECKPOINTS, DROPPED = "checkpoints", "dropped"  # with weights, and what remains without them
+MEASUREMENTS = "measurements"
 MARKS = re.compile(r"[0-9a-f]{12}-[0-9a-f]{8}")
 # Our manifests have these names. With four of them a manifest counts as ours, so that a damaged one is never taken for
 # that of another tool.

@@ -13,10 +13,10 @@ import pytest
 from calls import run, told
 from patterned import pattern_set, save_read
 
+from bertsecrets.caches import CheckpointCache
 from bertsecrets.lab.annotation.writing import save_set
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.map_set import MapSet
-from bertsecrets.session import Session
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("quick")
@@ -150,7 +150,7 @@ def test_a_place_that_cannot_be_written_is_one_line_and_nothing_is_lost(capsys, 
 def test_an_export_never_replaces_what_is_a_users(capsys, shared, tmp_path, monkeypatch):
     thesis = tmp_path / "thesis.txt"
     thesis.write_text("years of work")
-    monkeypatch.setattr(Session, "checkpoint", lambda *_: pytest.fail("trained first"))
+    monkeypatch.setattr(CheckpointCache, "get", lambda *_: pytest.fail("trained first"))
     assert "name a new folder" in told(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path)
     assert "a file stands where" in told(capsys, "finetune", "--task", "rte", *shared, "--output", thesis)
     assert thesis.read_text() == "years of work"

@@ -9,8 +9,8 @@ import yaml
 from calls import run, told
 from damages import save_peaked
 
+from bertsecrets.caches import MeasurementCache
 from bertsecrets.cli.main import main
-from bertsecrets.session import Session
 
 pytestmark = pytest.mark.usefixtures("quick")
 CHEAP = ("--measure", "special-tokens", "--measure", "layer-ablation")
@@ -144,7 +144,7 @@ def test_a_pin_is_written_again_only_for_a_new_reason_and_keeps_the_old_ones(
     words = ["pin", "--model", retrained, "--seeds", "3", "--output", place, *PINNED, *rest]
     before = place.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "_measured", None)  # refused before anything is measured
+        patch.setattr(MeasurementCache, "_made", None)  # refused before anything is measured
         assert "for the same reason" in told(capsys, *words, "--reason", "the  FIRST.")
         assert "--reason is empty" in told(capsys, *words, "--reason", " ")
         assert "use --seeds 2 or more" in told(capsys, *words, "--reason", "one seed", "--seeds", "1")

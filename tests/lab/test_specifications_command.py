@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from calls import run, told
 
-from bertsecrets.session import Session
+from bertsecrets.caches import MeasurementCache
 
 pytestmark = pytest.mark.usefixtures("quick")
 FEW = ("lab", "specifications", "--task", "rte", "--claim", "C1", "E1", "--choices", "padding,casing")
@@ -25,7 +25,7 @@ def test_a_run_says_how_often_claims_hold_and_what_each_choice_changes(capsys, s
 
 def test_what_is_in_the_store_is_not_measured_again(capsys, shared, monkeypatch):
     first = run(capsys, *FEW, *shared)
-    monkeypatch.setattr(Session, "_measured", None)
+    monkeypatch.setattr(MeasurementCache, "_made", None)
     assert run(capsys, *FEW, *shared) == first
 
 

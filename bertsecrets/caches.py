@@ -1,0 +1,390 @@
+"""The caches between a session and its store: checkpoints are trained once, measurements are made once.
+
+Everything that changes a result is part of its key: data, weights, settings, limits, code, versions and device.
+"""
+
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertsecrets import __version__
+from bertsecrets.errors import MissingError, NotApplicableError, UserError
+from bertsecrets.measures.base import Measure, Resources, Run
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.models import loading
+from bertsecrets.models.locations import ModelRef
+from bertsecrets.models.memory import give_back
+from bertsecrets.models.retention import drop_weights
+from bertsecrets.progress import in_time, tell
+from bertsecrets.provenance import TRAINING, checkpoint_differences, differences, made_by
+from bertsecrets.store.entries import CHECKPOINTS, DROPPED, MEASUREMENTS, Key, Store, has_weights
+from bertsecrets.store.files import copy_whole, digest, remove_unused
+from bertsecrets.store.locks import in_use
+from bertsecrets.store.measurements import load, save
+from bertsecrets.texts.tasks import TASKS, task
+from bertsecrets.types import Measurement, Provenance, Request, Subject, slug
+
+
+@dataclass
+class CheckpointCache:
+    """The checkpoints of a store, found by model, task, initialisation, seed, settings and training rows.
+
+    `ref` returns the reference to a model's files by its name.
+    """
+
+    store: Store
+    resources: Resources
+    ref: Callable[[str], ModelRef]
+    used: dict[Subject, Path] = field(default_factory=dict)  # measured in this process
+    _needed: set[Subject] = field(default_factory=set)
+
+    def key(self, subject: Subject) -> Key:
+        """Return the key of a subject's checkpoint.
+
+        Raises:
+            UserError: the model or the data are not available.
+        """
+        trained, ref = subject.initialisation != "untrained", self.ref(subject.model)
+        device = self.resources.device if trained else torch.device("cpu")
+        inputs = {
+            "model": ref.identity(),
+            "tokenizer": ref.tokenizer(),
+            "task": subject.task,
+            "initialisation": subject.initialisation,
+            "seed": subject.seed,
+            "finetune": self.resources.settings.finetune.model_dump() if trained else None,
+            "train": self.resources.rows.split(subject.task, "train").fingerprint if trained else None,
+            "device": device.type,
+        }
+        return Key(inputs, made_by(TRAINING, device))
+
+    def training_facts(self, subject: Subject) -> dict[str, Any]:
+        """Return the origin and limit of a subject's training rows, as a manifest records them."""
+        rows, trained = self.resources.rows, subject.initialisation != "untrained"
+        return {
+            "data": rows.facts(subject.task, ("train",)) if trained else None,
+            "train_limit": rows.cut(subject.task, "train") if trained else None,
+        }
+
+    def stored(self, subject: Subject) -> Path | None:
+        """Return the entry of a subject's checkpoint, with or without weights, its files unread; None if there is none.
+
+        Raises:
+            UserError: the model or the data are not available.
+        """
+        return self._search(subject, Store.named)
+
+    def find(self, subject: Subject) -> Path | None:
+        """Return the same entry as `stored` if it is undamaged."""
+        return self._search(subject, Store.find)
+
+    def _search(self, subject: Subject, search: Callable[[Store, str, Key], Path | None]) -> Path | None:
+        key = self.key(subject)
+        stores = (replace(self.store, accept_older=False), self.store)
+        entries = (search(store, kind, key) for store in stores for kind in (CHECKPOINTS, DROPPED))
+        return next(filter(None, entries), None)
+
+    def get(self, subject: Subject) -> Path:
+        """Return the folder of a subject's checkpoint, trained now unless the store has it with its weights."""
+        key = self.key(subject)
+        states = self.store.root / "training" / digest(key.as_json())
+        exact = replace(self.store, accept_older=False)
+        dropped = exact.find(DROPPED, key)
+
+        def make(folder: Path) -> dict[str, Any]:
+            if dropped is not None:
+                takes = (ModelRef.in_folder(dropped).manifest().get("training") or {}).get("seconds") or 0
+                tell(f"{subject}: its weights were dropped, so it is trained again (last time {in_time(takes)})")
+            facts = self._train(subject, folder, states)
+            check_unchanged(key, self.key(subject))
+            return facts
+
+        store = self.store if dropped is None else exact
+        folder, reused = store.get_or_make(CHECKPOINTS, str(subject), key, make)
+        if folder.name.endswith(key.marks):  # this very training has ended, here or in a process killed after it
+            shutil.rmtree(states, ignore_errors=True)
+        if not reused:
+            if dropped is not None:
+                _announce_retrained(subject, dropped, folder)
+            give_back()
+        return folder
+
+    def _train(self, subject: Subject, folder: Path, states: Path) -> dict[str, Any]:
+        """Train a subject's checkpoint into a folder, resuming from a saved state; return facts for its manifest."""
+        from bertsecrets.models.training.finetune import make_checkpoint  # takes seconds to import
+
+        trained = subject.initialisation != "untrained"
+        facts = make_checkpoint(
+            self.ref(subject.model),
+            subject,
+            self.resources.rows.split(subject.task, "train") if trained else None,
+            folder,
+            settings=self.resources.settings.finetune,
+            device=self.resources.device,
+            states=states,
+        )
+        return {"subject": asdict(subject), "training": facts, **self.training_facts(subject)}
+
+    def export(self, subject: Subject, folder: Path) -> Path:
+        """Write a subject's checkpoint to a folder, completely or not at all."""
+        while True:
+            source = self.get(subject)
+            with in_use(source) as exists:
+                if exists:
+                    copy_whole(source, folder)
+                    return folder
+
+    def keep(self, subject: Subject) -> None:
+        """Exclude a subject from `drop`: a measurement failed, so a later run needs its weights."""
+        self._needed.add(subject)
+
+    def drop(self, subjects: Iterable[Subject]) -> None:
+        """Drop the weights of these subjects' checkpoints, except of those that are still needed."""
+        entries = (
+            self.used.get(subject) or self.stored(subject) for subject in subjects if subject not in self._needed
+        )
+        drop_weights([entry for entry in entries if entry is not None])
+
+
+def _announce_retrained(subject: Subject, dropped: Path, checkpoint: Path) -> None:
+    """Say whether a checkpoint has the weights that were dropped, and delete what remained of them."""
+    if ModelRef.in_folder(dropped).identity() == ModelRef.in_folder(checkpoint).identity():
+        tell(f"{subject}: retraining gave the same weights")
+    else:
+        tell(f"{subject}: retraining gave different weights, so earlier measurements will be made again")
+    remove_unused(dropped)
+
+
+@dataclass
+class MeasurementCache:
+    """The measurements of a store, found by measure, options, checkpoint, rows and settings."""
+
+    checkpoints: CheckpointCache
+    _refused: dict[tuple[str, object], str | None] = field(default_factory=dict)  # why a model cannot be measured
+
+    @property
+    def store(self) -> Store:
+        """The store of the checkpoints as well."""
+        return self.checkpoints.store
+
+    @property
+    def resources(self) -> Resources:
+        """Data, settings and device."""
+        return self.checkpoints.resources
+
+    def stored(self, request: Request) -> Path | None:
+        """Return the entry of a measurement, its files unread; None if there is none.
+
+        Raises:
+            MissingError: its checkpoint is not in the store, so that its key is not known yet.
+            UserError: the model or the data are not available.
+        """
+        measure, subject = _measure(request), request.subject
+        ref = self.checkpoints.ref(subject.model) if measure.reads_model else None
+        folder = None
+        if ref is not None:
+            folder = self.checkpoints.stored(subject) if measure.on_task else ref.folder()
+            if folder is None:
+                raise MissingError(f"the checkpoint {subject} is not in the store yet")
+        run = Run(subject, measure.check_options(dict(request.options)), self.resources, ref, folder)
+        return self.store.named(MEASUREMENTS, measure.key(run))
+
+    def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
+        """Return a measurement, made now unless it is in the store.
+
+        Args:
+            checkpoint: a folder to measure instead of the subject's own checkpoint.
+
+        Raises:
+            UserError: the measure or an option is unknown, or something that is needed is missing.
+        """
+        try:
+            with self._prepared(request, checkpoint) as (run, key):
+                return self._get(_measure(request), run, key, checkpoint)
+        except NotApplicableError:
+            raise
+        except BaseException:
+            self.checkpoints.keep(request.subject)
+            raise
+
+    @contextmanager
+    def _prepared(self, request: Request, checkpoint: Path | None) -> Iterator[tuple[Run, Key]]:
+        """Yield a measurement's run and key; inside the block no process drops the weights that are measured.
+
+        If the store has neither the weights nor the measurement, the checkpoint is trained first.
+        """
+        measure, subject = _measure(request), request.subject
+        while True:
+            run = self._run(measure, request, checkpoint)
+            if not measure.on_task or checkpoint is not None or run.folder is None:
+                yield run, measure.key(run)
+                return
+            with in_use(run.folder) as exists:
+                key = measure.key(run) if exists else None
+                if key and (has_weights(run.folder) or self.store.find(MEASUREMENTS, key)):
+                    self.checkpoints.used[subject] = run.folder
+                    yield run, key
+                    return
+            if exists:
+                self.checkpoints.get(subject)
+
+    def _run(self, measure: Measure, request: Request, checkpoint: Path | None) -> Run:
+        subject, options = request.subject, measure.check_options(dict(request.options))
+        if not measure.reads_model:
+            return Run(subject, options, self.resources)
+        ref = self.checkpoints.ref(subject.model)
+        if not measure.on_task:
+            return Run(subject, options, self.resources, ref, checkpoint or ref.folder())
+        folder = checkpoint or self.checkpoints.find(subject)
+        if folder is None:
+            self._check_possible(measure, ref)  # before anything is trained for it
+            folder = self.checkpoints.get(subject)
+        if checkpoint is not None or has_weights(folder):
+            loading.open_checkpoint_config(folder, task(subject.task))
+        return Run(subject, options, self.resources, ref, folder)
+
+    def _check_possible(self, measure: Measure, ref: ModelRef) -> None:
+        """Make sure that a measure is possible on a model, tried once on two short examples.
+
+        Raises:
+            NotApplicableError: it is not.
+        """
+        check = type(measure).check_model
+        if check is Measure.check_model:
+            return
+        if (ref.name, check) not in self._refused:
+            refusal: str | None = None
+            try:
+                measure.check_model(loading.open_classifier(ref, TASKS["rte"], "untrained"))
+            except NotApplicableError as error:
+                refusal = str(error)
+            self._refused[ref.name, check] = refusal
+        if (refusal := self._refused[ref.name, check]) is not None:
+            raise NotApplicableError(refusal)
+
+    def _get(self, measure: Measure, run: Run, key: Key, checkpoint: Path | None) -> Measurement:
+        """Return the measurement of this key from the store, or make it and its companions."""
+        run = replace(run, grid=self.store.root / "grids" / f"{measure.name}-{key.marks}")
+        made: dict[str, tuple[Measurement, Key]] = {}
+        if measure.shared and self.store.find(MEASUREMENTS, key) is None:
+            made = self._made(measure, run, key, checkpoint)  # before locking the entry: processes share the work
+
+        def make(folder: Path) -> dict[str, Any]:
+            nonlocal made
+            made = made or self._made(measure, run, key, checkpoint)
+            return save(made[measure.name][0], folder)
+
+        name = _entry_name(measure, run.subject, checkpoint)
+        entry, reused = self.store.get_or_make(MEASUREMENTS, name, key, make)
+        for companion, (measurement, its_key) in made.items():
+            if companion != measure.name:
+                name = _entry_name(get_measure(companion), run.subject, checkpoint)
+                self.store.get_or_make(MEASUREMENTS, name, its_key, partial(save, measurement))
+        return self._loaded(entry, measure, run, key, checkpoint, reused=reused)
+
+    def _made(
+        self, measure: Measure, run: Run, key: Key, checkpoint: Path | None
+    ) -> dict[str, tuple[Measurement, Key]]:
+        """Run a measure; returns its measurement and those of companions made in the same pass, with their keys."""
+        runs = {measure: run}
+        for companion in map(get_measure, measure.companions):
+            if companion.name != measure.name and companion.fits(run.subject.initialisation):
+                options = companion.check_options(measure.shared_options(run.options))
+                runs[companion] = replace(run, options=options)
+        keys = {each.name: key if each is measure else each.key(runs[each]) for each in runs}
+        began = time.monotonic()
+        with torch.inference_mode(not measure.gradients):
+            results, examples = measure.results(run)
+        seconds = round(time.monotonic() - began, 2)
+        made = {}
+        for each in (each for each in runs if each.name in results):
+            check_unchanged(keys[each.name], each.key(runs[each]))
+            values, samples = results[each.name]
+            measurement = Measurement(
+                measure=each.name,
+                subject=run.subject,
+                examples=examples,
+                values=values,
+                samples=samples,
+                settings=each.settings(self.resources),
+                options=run.options.given() if each is measure else measure.shared_options(run.options),
+                provenance=Provenance(
+                    **self._facts(each, run, keys[each.name], checkpoint),
+                    made_by=keys[each.name].made_by,
+                    seconds=seconds,
+                    made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                    python=platform.python_version(),
+                    bertsecrets=__version__,
+                ),
+            )
+            made[each.name] = measurement, keys[each.name]
+        return made
+
+    def _loaded(
+        self, entry: Path, measure: Measure, run: Run, key: Key, checkpoint: Path | None, *, reused: bool
+    ) -> Measurement:
+        """Return a stored measurement as that of the run's subject.
+
+        A measurement that was made just now is read as well: JSON has no float32, and later runs must judge the same
+        numbers. Equal rows may come from other files, and equal weights from another checkpoint, so the provenance of a
+        reused one names those in use now.
+        """
+        stored = load(entry)
+        facts = self._facts(measure, run, key, checkpoint) if reused else {}
+        provenance = replace(stored.provenance, **facts)
+        older = differences(provenance.made_by, key.made_by)
+        if checkpoint is None and run.model is not None and measure.on_task:
+            now = self.checkpoints.key(run.subject).made_by
+            older += checkpoint_differences(provenance.checkpoint_made_by, now)
+        return replace(stored, subject=run.subject, provenance=provenance, older=tuple(older), reused=reused)
+
+    def _facts(self, measure: Measure, run: Run, key: Key, checkpoint: Path | None) -> dict[str, Any]:
+        """Return the fields of a provenance that name the measured data, the checkpoint and its training data."""
+        facts = measure.data_facts(run)
+        ref = ModelRef.in_folder(run.folder) if run.folder else None
+        manifest = ref.manifest() if ref else {}
+        own = checkpoint is None and measure.on_task
+        training = self.checkpoints.training_facts(run.subject) if own else manifest
+        trained = Key.of_manifest(manifest)
+        return {
+            **facts,
+            "official_data": facts["official_data"] and (training.get("data") or {}).get("official", True),
+            "train_limit": training.get("train_limit"),
+            "architecture": ref.model_type() if ref else None,
+            "checkpoint": run.folder.name if run.folder else None,
+            "checkpoint_made_by": trained.made_by if trained else None,
+            "training": manifest.get("training"),
+            "weights": key.inputs["checkpoint"] if ref and measure.on_task else None,
+        }
+
+
+def _measure(request: Request) -> Measure:
+    assert request.measure is not None
+    return get_measure(request.measure)
+
+
+def _entry_name(measure: Measure, subject: Subject, checkpoint: Path | None) -> str:
+    """Return the readable part of an entry's name."""
+    if not measure.reads_model:
+        return measure.name
+    measured = str(subject) if checkpoint is None else f"{slug(str(checkpoint))}-{subject.task}"
+    return f"{measure.name}-{measured}"
+
+
+def check_unchanged(before: Key, now: Key) -> None:
+    """Make sure that no input of a result was replaced while it was in use.
+
+    Raises:
+        UserError: a file of the model, the checkpoint or the data has changed.
+    """
+    changed = sorted(name for name in before.inputs if before.inputs[name] != now.inputs.get(name))
+    if changed:
+        raise UserError(f"{', '.join(changed)} changed while in use, so nothing was stored: run the command again")
