@@ -37,7 +37,7 @@ from bertsecrets.provenance import (
     warn_of_slow,
 )
 from bertsecrets.reading import seconds
-from bertsecrets.report import notebook
+from bertsecrets.report import show_in_notebooks
 from bertsecrets.settings import Params, load_settings
 from bertsecrets.store.entries import Store, has_weights
 from bertsecrets.store.verdicts import keep_verdict
@@ -56,7 +56,7 @@ OTHERWISE_TRAINED = {
     "from-sep": "a model trained to classify from [SEP]",
 }
 
-notebook.show_in_notebooks()
+show_in_notebooks()
 
 
 class Session:

@@ -183,9 +183,9 @@ def measurement_part(measurement: Measurement) -> str:
     return _render(
         "notebook.html",
         name=measurement.measure,
-        said=f"of {measurement.subject}, {measurement.examples} examples{' (stored)' if measurement.reused else ''}",
+        said=f"of {measurement.subject}{' (stored)' if measurement.reused else ''}",
         header=("value", ""),
-        rows=_scalars(measurement),
+        rows=[("examples", measurement.examples), *_scalars(measurement)],
         notes=[f"{facts.data}{official}; {device}; {facts.seconds} s"],
         charts=figures_of(measurement, load_settings().judge),
     )
