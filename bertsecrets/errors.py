@@ -7,8 +7,8 @@ from collections.abc import Iterable
 class UserError(Exception):
     """Something that the user can fix: one line with what was found, what was expected and what to do next.
 
-    The command line prints it and exits with code 2. Among many claims, it makes the one that it is about "not
-    measured": the others are judged, and then the run ends with the same code.
+    The command line prints it and exits with code 2. In a run of many claims, only the claim that it concerns is an
+    error: the others are judged, and then the run ends with the same code.
     """
 
 

@@ -6,18 +6,19 @@ field that is added later may be missing from files of an earlier minor version,
 """
 
 import math
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 FORMAT: Final = "bertsecrets-verdicts"
-VERSION = "1.1"
+VERSION = "2.0"
 SCHEMA_ID = f"urn:bertsecrets:verdicts:{VERSION.partition('.')[0]}"
 
-Outcome = Literal[
-    "reproduced", "deviates", "negligible", "inconclusive", "degenerate", "not applicable", "not measured"
-]
-FAILURES: tuple[Outcome, ...] = ("deviates", "negligible", "degenerate")  # what a claim's benchmark fails on
+READS = ("1", "2")  # major versions
+VERSION_1 = {"negligible": "deviates", "not measured": None}  # outcomes that only version 1 has
+Outcome = Literal["reproduced", "deviates", "inconclusive", "degenerate", "not applicable"]
+FAILURES: tuple[Outcome, ...] = ("deviates", "degenerate")  # a claim's benchmark fails on these
+ERROR = "error"  # shown in place of an outcome if a claim could not be measured
 
 
 def _finite(value: Any) -> Any:
@@ -25,14 +26,24 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def current_outcome(outcome: Any) -> Any:
+    """Return an outcome of any version of the format as the current version has it.
+
+    >>> current_outcome("negligible"), current_outcome("not measured"), current_outcome("reproduced")
+    ('deviates', None, 'reproduced')
+    """
+    return VERSION_1.get(outcome, outcome) if isinstance(outcome, str) else outcome
+
+
 Number = Annotated[float | None, BeforeValidator(_finite)]
 Ends = tuple[Number, Number]
+AnyOutcome = Annotated[Outcome, BeforeValidator(current_outcome)]
 
 
 class ReadingData(BaseModel):
     """A verdict under one reading of the paper's words."""
 
-    verdict: Outcome = Field(description="The outcome under this reading.")
+    verdict: AnyOutcome = Field(description="The outcome under this reading.")
     observed: Number = Field(description="The measured quantity, in the verdict's `unit`.")
     interval: Ends | None = Field(description="Lower and upper end of its confidence interval, in `unit`.")
     band: Ends | None = Field(description="Lower and upper end of where the claim holds, in `unit`.")
@@ -42,6 +53,12 @@ class ReadingData(BaseModel):
 
 class VerdictData(BaseModel):
     """One verdict: the outcome of a claim on a task."""
+
+    @model_validator(mode="after")
+    def _of_version_1(self) -> Self:
+        if self.verdict is None and self.error is None:
+            self.error = self.reason
+        return self
 
     id: str = Field(description="The claim on its task, such as D1-rte-pretrained: unique within a run.")
     claim: str = Field(description="The claim's id, such as D1.")
@@ -62,12 +79,15 @@ class VerdictData(BaseModel):
         description="Lower and upper end of the confidence interval of `observed`, in `unit`: at "
         "settings.judge.confidence, or at the level that `remarks` name where seeds were added one by one."
     )
-    verdict: Outcome = Field(
-        description="reproduced: the claim holds; deviates: its opposite does; negligible: the effect is too small to "
-        "matter; inconclusive: neither; degenerate: the model has collapsed; not applicable: the model cannot have it; "
-        "not measured: an input of this claim is wrong."
+    verdict: Annotated[Outcome | None, BeforeValidator(current_outcome)] = Field(
+        description="reproduced: the claim holds; deviates: the data contradict it, or the effect is too small to "
+        "matter; inconclusive: not enough evidence either way; degenerate: the model has collapsed; not applicable: "
+        "the claim is not about this model; null: an error, see `error`."
     )
-    against: str = Field(description="What it deviates from, or beside what it is negligible, in words; or empty.")
+    error: str | None = Field(
+        default=None, description="Why the claim could not be measured; null if it was judged. Since 2.0."
+    )
+    against: str = Field(description="What the result deviates from; empty for other outcomes.")
     reason: str = Field(description="Why the verdict is what it is, in words.")
     power: str = Field(description="What would decide the claim, in words; empty if it is decided.")
     p_against: Number = Field(description="Smallest error rate (0 to 1) at which the claim would still fail, or null.")
@@ -128,7 +148,8 @@ class VerdictsFile(BaseModel):
 
     format: Literal["bertsecrets-verdicts"] = Field(description="The name of this format.")
     format_version: str = Field(
-        pattern=r"^1\.[0-9]{1,4}$", description="Its version: major (this schema) and minor (fields that were added)."
+        pattern=r"^[12]\.[0-9]{1,4}$",
+        description="Its version: major (this schema) and minor (fields that were added).",
     )
     made: str = Field(description="When it was judged: UTC, ISO 8601 to the second.")
     commit: str | None = Field(description="The git commit of the suite; null if it is not known.")

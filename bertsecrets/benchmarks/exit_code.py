@@ -3,6 +3,7 @@
 import pytest
 
 from bertsecrets.cli.crash import BUG, USER_ERROR, interrupted
+from bertsecrets.formats import ERROR
 
 KIND, OUTCOME = "bertsecrets", "verdict"  # properties of reports, and so of JUnit's XML
 OURS, CRASHED, FOREIGN = "benchmark", "crashed", "foreign"
@@ -46,5 +47,5 @@ class ExitCode:
         elif session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and FOREIGN not in self.kinds:
             if CRASHED in self.kinds:
                 session.exitstatus = BUG
-            elif "not measured" in self.kinds:
+            elif ERROR in self.kinds:
                 session.exitstatus = USER_ERROR

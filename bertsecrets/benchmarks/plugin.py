@@ -7,6 +7,7 @@ made now) and judges it. A claim known to deviate is a strict xfail, marked at c
 import argparse
 import pickle  # nosec B403
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -28,7 +29,7 @@ from bertsecrets.cli.notices import bars_on_terminals, in_one_line, tell
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import MissingError, RunError, UserError, one_line
 from bertsecrets.extras import check_extra
-from bertsecrets.formats import Ends, VerdictData
+from bertsecrets.formats import ERROR, Ends, VerdictData
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.options import CHECKPOINT, EXAMPLES, PARSING, RunOptions, add_options, path
 from bertsecrets.settings import load_settings
@@ -263,9 +264,13 @@ def run_session(request: pytest.FixtureRequest):
 
 
 @pytest.fixture
-def judged(run_session, benchmark, request: pytest.FixtureRequest):
-    """Return a function that measures and judges a case, timed, adds it to the table, and hands back the verdict."""
-    from bertsecrets.claims.plan import attempt, missing, not_measured
+def judged(case: Case, run_session, benchmark, request: pytest.FixtureRequest) -> Callable[[], Verdict]:
+    """Measure and judge a case, timed, and add it to the table.
+
+    What goes wrong is an error of the test, since it happens in a fixture. The function that is returned gives the
+    verdict; it skips or fails the test if there is none to check.
+    """
+    from bertsecrets.claims.plan import attempt, failed, missing
     from bertsecrets.jobs.budget import measure_while_open
     from bertsecrets.report.text import describe
 
@@ -287,39 +292,21 @@ def judged(run_session, benchmark, request: pytest.FixtureRequest):
             raise result
         return run_session.verdict(case, result)
 
-    def leave_open(case: Case, reason: str) -> NoReturn:
+    def undecided(reason: str) -> NoReturn:
         if strict and run_session.resources.rows.missing(case.task) is None:
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
 
-    def lacking(case: Case, reason: str) -> NoReturn:
+    def lacking(reason: str) -> Callable[[], NoReturn]:
         request.node.user_properties.extend([(OUTCOME, LACKING), ("reason", one_line(reason))])
-        leave_open(case, reason)
+        return partial(undecided, reason)
 
-    def run(case: Case) -> Verdict:
-        if not run_session.speaks_of(case):
-            pytest.skip(f"about {' and '.join(case.claim.architectures)} alone")
-        reason = missing(run_session, case)
-        if reason:
-            lacking(case, reason)
-        try:
-            verdict = attempt(case, partial(from_session, case))
-        except MissingError as error:
-            lacking(case, str(error))
-        except RunError as error:
-            end_run(request.session, f"{case}: {one_line(error)}", USER_ERROR)
-        except Exception as error:
-            line = of_the_machine(error)
-            verdict = not_measured(case, line or in_short(error))
-            if line is None:
-                record(verdict)
-                raise BugError(verdict.reason) from error
-        record(verdict)
+    def conclude(verdict: Verdict) -> Verdict:
         if verdict.outcome == "inconclusive":
-            leave_open(case, f"inconclusive: {verdict.reason}")
-        if verdict.outcome in ("not applicable", "not measured"):
-            pytest.skip(f"{verdict.outcome}: {verdict.reason}")
-        if verdict.outcome == "degenerate":  # also of a claim that is known to deviate: no AssertionError, no xfail
+            undecided(f"inconclusive: {verdict.reason}")
+        if verdict.outcome == "not applicable":
+            pytest.skip(f"not applicable: {verdict.reason}")
+        if verdict.outcome == "degenerate":  # even if the claim is known to deviate: no AssertionError, so no xfail
             pytest.fail(describe(verdict), pytrace=False)
         return verdict
 
@@ -328,13 +315,32 @@ def judged(run_session, benchmark, request: pytest.FixtureRequest):
         request.config.stash[VERDICTS].append(verdict)
         request.node.user_properties.extend(_properties(verdict.data))
 
-    return run
+    if not run_session.speaks_of(case):
+        return partial(pytest.skip, f"about {' and '.join(case.claim.architectures)} alone")
+    if (reason := missing(run_session, case)) is not None:
+        return lacking(reason)
+    try:
+        verdict = attempt(case, partial(from_session, case))
+    except MissingError as error:
+        return lacking(str(error))
+    except RunError as error:
+        end_run(request.session, f"{case}: {one_line(error)}", USER_ERROR)
+    except Exception as error:
+        line = of_the_machine(error)
+        verdict = failed(case, line or in_short(error))
+        if line is None:
+            record(verdict)
+            raise BugError(verdict.reason) from error
+    record(verdict)
+    if verdict.outcome is None:
+        pytest.fail(verdict.reason, pytrace=False)
+    return partial(conclude, verdict)
 
 
 def _properties(verdict: VerdictData) -> list[tuple[str, object]]:
     """Return what JUnit's XML says of a verdict; what it does not have is left out."""
     facts = {
-        OUTCOME: verdict.verdict,
+        OUTCOME: verdict.verdict or ERROR,
         "observed": verdict.observed,
         "interval": _ends(verdict.interval),
         "band": _ends(verdict.band),
@@ -392,7 +398,7 @@ def _let_go(config: pytest.Config) -> None:
 
     if PREPARED in config.stash:
         config.stash[PREPARED].session.close()
-    elif not any(verdict.outcome == "not measured" for verdict in verdicts):
+    elif not any(verdict.outcome is None for verdict in verdicts):
         measured = [one for verdict in verdicts for one in verdict.measurements if get_measure(one.measure).on_task]
         names = dict.fromkeys(one.provenance.checkpoint for one in measured if one.provenance.checkpoint)
         drop_weights(options.store_folder / "checkpoints" / name for name in names)
@@ -471,7 +477,7 @@ def _show(terminalreporter: Any, config: pytest.Config) -> None:
     known = [verdict for verdict in verdicts if verdict.known_deviation]
     if known:
         terminalreporter.write_line(f"known to deviate: {', '.join(str(v.case) for v in known)}")
-    failed = [v for v in verdicts if v.outcome == "not measured"]
-    if failed:
-        names = ", ".join(str(v.case) for v in failed)
-        terminalreporter.write_line(f"{len(failed)} of {len(verdicts)} claims could not be measured: {names}")
+    errors = [str(verdict.case) for verdict in verdicts if verdict.outcome is None]
+    if errors:
+        line = f"{len(errors)} of {len(verdicts)} claims could not be measured: {', '.join(errors)}"
+        terminalreporter.write_line(line)

@@ -3,6 +3,6 @@
 from bertsecrets.report.text import check
 
 
-def test_claim(case, judged):
-    """The claim holds of this model on this task; a failure shows claim, band and observation side by side."""
-    check(judged(case))
+def test_claim(judged):
+    """The claim holds for this model on this task; a failure shows claim, band and observation."""
+    check(judged())

@@ -37,7 +37,7 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
         parts.append("the paper's figure")
     elif figure.published is not None and contradicted(case):
         parts.append(f"{whose}, which the published figure contradicts too ({format_number(figure.published)})")
-    elif band[0] < observed < band[1]:
+    elif figure.published is not None and band[0] < observed < band[1]:
         parts.append("the size of the published effect")
     else:
         parts.append(whose)

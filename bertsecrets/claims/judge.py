@@ -3,9 +3,9 @@
 An order (`above`, `below`) holds if the interval lies beyond its limit; where the paper has a figure, the interval must
 not lie below half of it either. A figure (`around`) deviates if the observed one lies outside the prediction interval
 around it, and is reproduced inside of it if a model that has learned nothing is excluded. An equality (`equal`) holds
-if the interval lies within the smallest effect of interest. An effect that is surely smaller than any of interest is
-negligible. One seed says nothing of others where their spread is not known. A claim that hangs on how a word is read is
-judged under each reading.
+if the interval lies within the smallest effect of interest. An order also deviates if its effect is shown to be
+smaller than that. One seed says nothing about others if their spread is unknown. A claim that depends on how a word is
+read is judged under each reading.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,6 @@ from bertsecrets.formats import Outcome
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
-AGAINST = ("deviates", "negligible")  # what speaks against a claim; a degenerate model says nothing
 ENOUGH = 0.5  # of a published effect: an order whose effect is surely smaller does not reproduce it
 
 
@@ -186,7 +185,7 @@ def _p_values(
     outcome: Outcome,
     confidence: float,
 ) -> tuple[float, float | None]:
-    """Return the smallest error rates at which a claim would still deviate or be negligible, and still be reproduced.
+    """Return the smallest error rates at which a claim would still deviate, and still be reproduced.
 
     That a figure is reproduced has none: to lie inside a prediction interval is no evidence against all other values.
     """
@@ -195,7 +194,7 @@ def _p_values(
 
     def fails(rate: float) -> bool:
         limits, interval = band(case, 1 - rate, observed, published_error), interval_at(observed, rate, run)
-        return _outcome(case, estimands, observed, limits, interval)[0] in AGAINST
+        return _outcome(case, estimands, observed, limits, interval)[0] == "deviates"
 
     def holds(rate: float) -> bool:
         limits, (low, high) = band(case, 1 - rate, observed, published_error), interval_at(observed, rate, run)
@@ -205,7 +204,7 @@ def _p_values(
     against = smallest_rate(fails, run)
     if expect.kind == "around":
         return against, None
-    return against, 1.0 if outcome in AGAINST else smallest_rate(holds, run)
+    return against, 1.0 if outcome == "deviates" else smallest_rate(holds, run)
 
 
 def decide_order(
@@ -219,8 +218,8 @@ def decide_order(
     Args:
         published: the paper's figure; an effect of less than half of it does not reproduce it. Only for orders that
             compare with 0: any other limit is itself the size that the claim names.
-        least: the smallest effect of interest, and why; for orders that ask for more than 0, or than this effect (which
-            is then negligible unless it surely is an opposite one).
+        least: the smallest effect of interest, and why; for orders that ask for more than 0, or than this effect. They
+            deviate if the whole interval is below it.
     """
     low, high = interval
     above = np.isinf(limits[1])
@@ -231,7 +230,8 @@ def decide_order(
     asked, towards = (limit, interval) if above else (-limit, (-high, -low))
     opposite = towards[0] <= -least[0] and (asked == 0 or towards[1] < 0)
     if 0 <= asked <= least[0] and towards[1] < least[0] and not opposite:
-        return "negligible", f"{shown} is less than {format_number(least[0])}: {least[1]}"
+        small = f"{shown} is below the smallest effect of interest, {format_number(least[0])} ({least[1]})"
+        return "deviates", small
     near, far = (low - limit, high - limit) if above else (limit - high, limit - low)
     if far < 0:
         return "deviates", f"{shown} lies on the other side of the limit"

@@ -24,7 +24,7 @@ class Together:
     Args:
         judged: how many claims were judged, so that they could deviate.
         rate: the error rate of each, and the false discovery rate of those that survive.
-        survive: the cases that deviate, or whose effect is negligible, also among so many.
+        survive: the cases that deviate also among so many.
         others: the cases whose deviation does not survive.
     """
 

@@ -195,12 +195,12 @@ def attempt(case: Case, judged: Callable[[], Verdict]) -> Verdict:
     except NotApplicableError as error:
         return Verdict(case, "not applicable", str(error))
     except UserError as error:
-        return not_measured(case, str(error))
+        return failed(case, str(error))
 
 
-def not_measured(case: Case, reason: str) -> Verdict:
-    """Return the verdict on a case whose measurements could not be made, although the model can have them."""
-    return Verdict(case, "not measured", one_line(reason))
+def failed(case: Case, reason: str) -> Verdict:
+    """Return what stands in for a verdict if a case could not be measured."""
+    return Verdict(case, None, one_line(reason))
 
 
 # ---------------------------------------------------------------------- over kept measurements

@@ -54,7 +54,7 @@ def together(case: Case, verdicts: Mapping[str, "Verdict"]) -> "Verdict":
     if len(outcomes) == 1:
         reason = "under each reading; " + "; ".join(f"{name}: {verdict.reason}" for name, verdict in verdicts.items())
     else:
-        said = (f"{name} {verdict.outcome} ({in_figures(verdict)})" for name, verdict in verdicts.items())
+        said = (f"{name} {verdict.status} ({in_figures(verdict)})" for name, verdict in verdicts.items())
         reason = "the reading decides: " + ", ".join(said)
     powers = (f"{name}: {verdict.power}" for name, verdict in verdicts.items() if verdict.power)
     against = [verdict.p_against for verdict in verdicts.values() if verdict.p_against is not None]

@@ -1,4 +1,4 @@
-"""The smallest effect of interest in each unit: an effect that is surely smaller is called negligible."""
+"""The smallest effect of interest in each unit: an order deviates if its effect is shown to be smaller."""
 
 SMALLEST = {
     "points": (0.5, "half a point, less than the tables of GLUE are read to"),

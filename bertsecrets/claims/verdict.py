@@ -8,7 +8,7 @@ from bertsecrets.claims.against import against
 from bertsecrets.claims.estimand import Extreme
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case
-from bertsecrets.formats import FAILURES, Outcome, ReadingData, VerdictData
+from bertsecrets.formats import ERROR, FAILURES, Outcome, ReadingData, VerdictData
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import checkpoint_differences, differences
 from bertsecrets.types import Measurement, Subject, as_html
@@ -19,11 +19,11 @@ class Verdict:
     """The outcome of a claim on a task, with its reason and the measurements behind it.
 
     Args:
+        outcome: None if the claim could not be measured; `reason` then says what went wrong.
         by_seed: the quantity on every seed: its parts, where it is the least or the most of several, otherwise one.
         extreme: which of several parts that is.
         alike: the share of the examples' variance that all seeds have in common (`Spread`); None for one seed.
-        p_against: the smallest error rate at which the claim would still deviate or be negligible; None where nothing
-            was judged.
+        p_against: the smallest error rate at which the claim would still deviate; None where nothing was judged.
         p_for: that at which it would still be reproduced; None also for a published figure, since to lie inside its
             prediction interval is no evidence against all other values.
         open: nothing is decided, and further seeds could decide it.
@@ -32,7 +32,7 @@ class Verdict:
     """
 
     case: Case
-    outcome: Outcome
+    outcome: Outcome | None
     reason: str
     observed: float | None = None
     interval: tuple[float, float] | None = None
@@ -49,14 +49,19 @@ class Verdict:
     readings: Mapping[str, "Verdict"] = field(default_factory=dict)
 
     @property
+    def status(self) -> str:
+        """The outcome, or `error` if the claim could not be measured."""
+        return self.outcome or ERROR
+
+    @property
     def seeds(self) -> tuple[int, ...]:
         """The seeds of the subjects that were measured."""
         return tuple(sorted({measurement.subject.seed for measurement in self.measurements}))
 
     @property
     def against(self) -> str:
-        """From what it is that a claim deviates, or beside what its effect is negligible; empty for other outcomes."""
-        if self.outcome not in ("deviates", "negligible") or self.observed is None or self.band is None:
+        """What the result deviates from; empty for other outcomes."""
+        if self.outcome != "deviates" or self.observed is None or self.band is None:
             return ""
         models = {one.subject.model for one in self.measurements if get_measure(one.measure).reads_model}
         return against(self.case, self.observed, self.band, sorted(models))
@@ -126,6 +131,7 @@ class Verdict:
             observed=self.observed,
             interval=self.interval,
             verdict=self.outcome,
+            error=None if self.outcome else self.reason,
             against=self.against,
             reason=self.reason,
             power=self.power,
@@ -138,7 +144,7 @@ class Verdict:
             by_seed=[list(parts) for parts in self.by_seed],
             readings={
                 name: ReadingData(
-                    verdict=one.outcome,
+                    verdict=one.outcome,  # type: ignore[arg-type]  # readings are judged
                     observed=one.observed,
                     interval=one.interval,
                     band=one.band,

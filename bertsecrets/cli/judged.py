@@ -40,7 +40,7 @@ class Judged:
 
     def run(self, judge: Callable[["Case"], "Verdict"], cases: Sequence["Case"]) -> None:
         """Judge cases, all or some of them once more; one that fails does not take the others with it."""
-        from bertsecrets.claims.plan import attempt, not_measured
+        from bertsecrets.claims.plan import attempt, failed
 
         try:
             for case in cases:
@@ -53,7 +53,7 @@ class Judged:
                 except Exception as error:
                     line = of_the_machine(error)
                     self.crash = self.crash or (error if line is None else None)
-                    self._keep(not_measured(case, line or in_short(error)))
+                    self._keep(failed(case, line or in_short(error)))
         except (UserError, KeyboardInterrupt) as error:
             self.ended = error
 
@@ -98,12 +98,12 @@ class Judged:
         failure = self.ended or self.crash
         if failure is not None:
             raise failure
-        failed = [verdict for verdict in self.verdicts if verdict.outcome == "not measured"]
-        if failed:
-            names = ", ".join(str(verdict.case) for verdict in failed[:5])
-            more = f" and {len(failed) - 5} more" if len(failed) > 5 else ""
+        errors = [verdict for verdict in self.verdicts if verdict.outcome is None]
+        if errors:
+            names = ", ".join(str(verdict.case) for verdict in errors[:5])
+            more = f" and {len(errors) - 5} more" if len(errors) > 5 else ""
             raise UserError(
-                f"{len(failed)} of {len(self.cases)} claims could not be measured ({names}{more}): {failed[0].reason}"
+                f"{len(errors)} of {len(self.cases)} claims could not be measured ({names}{more}): {errors[0].reason}"
             )
         from bertsecrets.formats import FAILURES
 

@@ -18,7 +18,7 @@ def curve_table(curve: Curve) -> str:
     names = list(curve.specifications[0].ways)
     rows = [
         [*(one.ways[name].name for name in names), format_number(one.verdict.observed),
-         format_interval(one.verdict.interval), one.verdict.outcome]
+         format_interval(one.verdict.interval), one.verdict.status]
         for one in _ordered(curve)
     ]  # fmt: skip
     shown = table([*names, "observed", "interval", "verdict"], rows)
@@ -62,7 +62,7 @@ def draw_curve(curve: Curve) -> str:
                 "value": observed,
                 "low": low,
                 "high": high,
-                "colour": COLOURS.get(one.verdict.outcome, "#888888"),
+                "colour": COLOURS.get(one.verdict.status, "#888888"),
             }
         )
         choices += [

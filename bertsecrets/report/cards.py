@@ -58,7 +58,7 @@ class Card:
     @property
     def sign(self) -> str:
         """The outcome as a sign."""
-        return OUTCOMES[self.verdict.outcome].sign
+        return OUTCOMES[self.verdict.status].sign
 
     @property
     def number(self) -> str:
@@ -69,7 +69,7 @@ class Card:
     @property
     def kind(self) -> str:
         """The outcome as a name for styles."""
-        return self.verdict.outcome.replace(" ", "-")
+        return self.verdict.status.replace(" ", "-")
 
     @property
     def by_seed(self) -> dict[str, list[tuple[int, str]]]:
@@ -84,7 +84,7 @@ class Card:
     def readings(self) -> list[list[str]]:
         """A row for each reading: its name, outcome, observed value with interval, and band."""
         return [
-            [name, one.outcome, in_figures(one), show_band(one.case, one.band)]
+            [name, one.status, in_figures(one), show_band(one.case, one.band)]
             for name, one in self.verdict.readings.items()
         ]
 

@@ -15,7 +15,7 @@ from pydantic_core import from_json, to_json
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.errors import UserError, excerpt
-from bertsecrets.formats import FORMAT, VERSION, Ends, Outcome, VerdictData, VerdictsFile
+from bertsecrets.formats import ERROR, FORMAT, READS, VERSION, Ends, VerdictData, VerdictsFile
 from bertsecrets.reading import read_bytes
 from bertsecrets.report.markdown import code
 from bertsecrets.report.tables import table
@@ -24,9 +24,7 @@ from bertsecrets.settings import in_words
 
 LIMIT = 16 * 2**20  # bytes of a file: several times that of all claims
 MOST_ROWS, MOST_FACTS = 40, 12  # of a table, and of what makes two runs unlike; a comment holds 65,536 characters
-BY_HARM: tuple[Outcome, ...] = (
-    "reproduced", "not applicable", "inconclusive", "not measured", "negligible", "degenerate", "deviates"
-)  # fmt: skip
+BY_HARM = ("reproduced", "not applicable", "inconclusive", ERROR, "degenerate", "deviates")
 Pair = tuple[VerdictData, VerdictData]
 
 
@@ -45,7 +43,7 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UserError(f"{path} holds no verdicts: name a file that bertsecrets report --json wrote")
     version = data.get("format_version")
-    if not isinstance(version, str) or version.partition(".")[0] != VERSION.partition(".")[0]:
+    if not isinstance(version, str) or version.partition(".")[0] not in READS:
         raise UserError(
             f"{path} is in version {excerpt(version, 40)} of the format, and this bertsecrets reads {VERSION}: "
             "compare files that the same version wrote"
@@ -101,7 +99,7 @@ def changes(old: VerdictsFile, new: VerdictsFile) -> Changes:
     return Changes(
         old=old,
         new=new,
-        outcomes=sorted(outcomes, key=lambda pair: (-_harm(pair), -BY_HARM.index(pair[1].verdict), pair[0].id)),
+        outcomes=sorted(outcomes, key=lambda pair: (-_harm(pair), -BY_HARM.index(_outcome(pair[1])), pair[0].id)),
         moved=[pair for pair in pairs if pair[0].verdict == pair[1].verdict and _moved(*pair)],
         appeared=[one for name, one in after.items() if name not in before],
         gone=[one for name, one in before.items() if name not in after],
@@ -111,7 +109,7 @@ def changes(old: VerdictsFile, new: VerdictsFile) -> Changes:
 
 def _harm(pair: Pair) -> int:
     """Return how much worse the new outcome is; below 0 if it is better."""
-    return BY_HARM.index(pair[1].verdict) - BY_HARM.index(pair[0].verdict)
+    return BY_HARM.index(_outcome(pair[1])) - BY_HARM.index(_outcome(pair[0]))
 
 
 def _moved(old: VerdictData, new: VerdictData) -> bool:
@@ -170,12 +168,12 @@ def as_lines(found: Changes) -> Iterator[str]:
     """Yield what changed, in lines for a terminal."""
     yield found.headline
     for old, new in found.outcomes:
-        yield f"  {_name(new)}: {old.verdict}, now {new.verdict}; {_values(old, new)}: {excerpt(new.reason, 200)}"
+        yield f"  {_name(new)}: {_outcome(old)}, now {_outcome(new)}; {_values(old, new)}: {excerpt(new.reason, 200)}"
     for old, new in found.moved:
-        yield f"  {_name(new)}: still {new.verdict}; {_values(old, new)}"
+        yield f"  {_name(new)}: still {_outcome(new)}; {_values(old, new)}"
     for word, verdicts in {"appeared": found.appeared, "went": found.gone}.items():
         for one in verdicts:
-            yield f"  {_name(one)} {word}: {one.verdict}, {_value(one)}"
+            yield f"  {_name(one)} {word}: {_outcome(one)}, {_value(one)}"
     if found.unlike:
         yield "not like with like:"
     for name, before, after in found.unlike:
@@ -192,16 +190,18 @@ def as_markdown(found: Changes) -> str:
         _table(
             ("claim", "was", "is", "observed", "why"),
             [
-                (code(_name(b)), a.verdict, f"**{b.verdict}**", code(_values(a, b)), code(b.reason, 240))
+                (code(_name(b)), _outcome(a), f"**{_outcome(b)}**", code(_values(a, b)), code(b.reason, 240))
                 for a, b in found.outcomes
             ],
         ),
         _table(
             ("same outcome, other value", "outcome", "observed"),
-            [(code(_name(b)), b.verdict, code(_values(a, b))) for a, b in found.moved],
+            [(code(_name(b)), _outcome(b), code(_values(a, b))) for a, b in found.moved],
         ),
         *(
-            _table((title, "outcome", "observed"), [(code(_name(one)), one.verdict, code(_value(one))) for one in ones])
+            _table(
+                (title, "outcome", "observed"), [(code(_name(one)), _outcome(one), code(_value(one))) for one in ones]
+            )
             for title, ones in {"appeared": found.appeared, "went": found.gone}.items()
         ),
         _table(
@@ -226,6 +226,10 @@ def _when(run: VerdictsFile) -> str:
 
 def _name(verdict: VerdictData) -> str:
     return excerpt(verdict.id, 60)
+
+
+def _outcome(verdict: VerdictData) -> str:
+    return verdict.verdict or ERROR
 
 
 def _values(old: VerdictData, new: VerdictData) -> str:

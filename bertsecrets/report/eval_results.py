@@ -43,8 +43,8 @@ def eval_results(verdicts: Sequence[Verdict], run: VerdictsFile) -> tuple[dict[s
 def _problem(verdict: Verdict) -> str | None:
     """Return why nobody should compare their scores with this one; None if they may."""
     data = verdict.data
-    if data.observed is None or data.verdict in ("degenerate", "not applicable", "not measured"):
-        return f"{data.verdict}: {data.reason}"
+    if data.observed is None or data.verdict in ("degenerate", "not applicable"):
+        return f"{verdict.status}: {data.reason}"
     if data.limits:
         return f"it rests on a part of the rows ({', '.join(f'{name} {rows}' for name, rows in data.limits.items())})"
     if not data.official_data:

@@ -83,7 +83,7 @@ def page(
         unofficial=[one for one in measurements if not one.provenance.official_data],
         limits=sorted({limit for one in verdicts for limit in one.data.limits.items()}),
         sentences={model: count_line(of_model) for model, of_model in runs.items()},
-        tally=tally([verdict.outcome for verdict in verdicts]),
+        tally=tally([verdict.status for verdict in verdicts]),
         columns=columns(cards),
         sections=_by_section(matrix(cards)),
         aside=[card for card in cards if card.verdict.outcome == ASIDE],
@@ -194,7 +194,7 @@ def measurement_part(measurement: Measurement) -> str:
 def verdict_part(verdict: Verdict) -> str:
     """Return a verdict as a piece of HTML: its row, its reason, and the figures of its measurements."""
     name, task, statement, *numbers, _ = verdict_row(verdict)
-    outcome = outcome_in_words(verdict.outcome, verdict.against)
+    outcome = outcome_in_words(verdict.status, verdict.against)
     settings = load_settings().judge
     return _render(
         "notebook.html",

@@ -48,7 +48,7 @@ def badge(run: VerdictsFile) -> dict[str, Any]:
     """
     outcomes = [one.verdict for one in run.verdicts]
     failed = [one for one in run.verdicts if one.verdict in FAILURES]
-    broken = run.incomplete is not None or "not measured" in outcomes
+    broken = run.incomplete is not None or None in outcomes
     if broken or not all(one.known_deviation for one in failed):
         color = "red"
     elif failed:
@@ -68,10 +68,10 @@ def badge(run: VerdictsFile) -> dict[str, Any]:
 
 def metrics(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:
     """Return the number of cases with each outcome, value and outcome of each case, and what they say together."""
-    outcomes = [verdict.outcome for verdict in verdicts]
+    outcomes = [verdict.status for verdict in verdicts]
     return {
         "outcomes": {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))},
-        "claims": {str(v.case): {"observed": v.observed, "verdict": v.outcome} for v in verdicts},
+        "claims": {str(v.case): {"observed": v.observed, "verdict": v.status} for v in verdicts},
         "over_tasks": {one.claim.name: one.data.model_dump() for one in over_tasks(verdicts, confidence)},
         "together": together(verdicts, confidence).data.model_dump(),
     }

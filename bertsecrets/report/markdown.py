@@ -69,10 +69,10 @@ def summary(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
         run: the same verdicts as data.
     """
     failed = [verdict for verdict in verdicts if verdict.outcome in FAILURES]
-    unexpected = sorted(failed, key=lambda verdict: (verdict.known_deviation, FAILURES.index(verdict.outcome)))
+    unexpected = sorted(failed, key=lambda verdict: (verdict.known_deviation, verdict.outcome == "degenerate"))
     together = run_lines(verdicts, run.settings["judge"]["confidence"])
     parts = [
-        f"## K19 claims: {counted([verdict.outcome for verdict in verdicts])}",
+        f"## K19 claims: {counted([verdict.status for verdict in verdicts])}",
         _about(run),
         f"> [!WARNING]\n> incomplete: {prose(run.incomplete)}" if run.incomplete else "",
         "\n".join(f"- {prose(line)}" for line in together),

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from bertsecrets.formats import Outcome
+from bertsecrets.formats import ERROR
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Look:
     plural: str = ""
 
 
-OUTCOMES: dict[Outcome, Look] = {  # in the order of every report
+OUTCOMES: dict[str, Look] = {  # in the order of every report; the error of a claim that has no outcome is last
     "reproduced": Look(
         "✓",
         "green",
@@ -40,15 +40,8 @@ OUTCOMES: dict[Outcome, Look] = {  # in the order of every report
         "red",
         ("#fbe1d1", "#55280f"),
         ("#8a3005", "#ffb48c"),
-        "The data contradict the claim, or the effect is far smaller than the published one.",
+        "The data contradict the claim, or the effect is far smaller than published or too small to matter.",
         plural="deviate",
-    ),
-    "negligible": Look(
-        "≈",
-        "yellow",
-        ("#fbeec4", "#473a0c"),
-        ("#694e00", "#efd078"),
-        "The effect is too small to matter.",
     ),
     "inconclusive": Look(
         "?",
@@ -71,17 +64,18 @@ OUTCOMES: dict[Outcome, Look] = {  # in the order of every report
         ("#59616c", "#a3abb6"),
         "The claim needs something that the model does not have, such as layer 7 of a 6-layer model.",
     ),
-    "not measured": Look(
+    ERROR: Look(
         "!",
         "magenta",
         ("#fadee7", "#4f1c2e"),
         ("#881641", "#f6a8c2"),
-        "An input of this claim is wrong; the card says what.",
+        "The claim could not be measured; the card says why.",
+        plural="errors",
     ),
 }
 
 
-def label(outcome: Outcome) -> str:
+def label(outcome: str) -> str:
     """Return an outcome with its sign.
 
     >>> label("deviates")
@@ -90,13 +84,13 @@ def label(outcome: Outcome) -> str:
     return f"{OUTCOMES[outcome].sign} {outcome}"
 
 
-def tally(outcomes: Sequence[Outcome], always: Collection[Outcome] = ()) -> dict[Outcome, int]:
+def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, int]:
     """Return how many claims have each outcome, in the order of `OUTCOMES`, without zeros except those in `always`."""
-    counts: dict[Outcome, int] = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
+    counts: dict[str, int] = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
     return {outcome: count for outcome, count in counts.items() if count or outcome in always}
 
 
-def counted(outcomes: Sequence[Outcome]) -> str:
+def counted(outcomes: Sequence[str]) -> str:
     """Return how many claims have each outcome, as text.
 
     >>> counted(["reproduced", "inconclusive", "reproduced"])

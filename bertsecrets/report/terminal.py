@@ -126,7 +126,7 @@ def _claim_cells(claim: Claim, model: str | None, kept: Sequence[dict[str, Any]]
 
 def verdict_line(verdict: Verdict) -> str:
     """Return a verdict in one line."""
-    parts = [f"{verdict.case}: {label(verdict.outcome)}"]
+    parts = [f"{verdict.case}: {label(verdict.status)}"]
     if verdict.observed is not None:
         parts.append(f"{', '.join(observed_lines(verdict))} {UNITS.get(verdict.unit, verdict.unit)}")
         parts.append(f"{len(verdict.seeds)} seed{'s' if len(verdict.seeds) > 1 else ''}")
@@ -160,8 +160,8 @@ def _table(verdicts: Sequence[Verdict], notes: Mapping[str, str], screen: Screen
     rows = []
     for one, row in zip(verdicts, cells, strict=True):
         *others, value, said = row
-        word = label(one.outcome)
-        said = screen.paint(word, OUTCOMES[one.outcome].style) + fold(said, verdict, 0).removeprefix(word)
+        word = label(one.status)
+        said = screen.paint(word, OUTCOMES[one.status].style) + fold(said, verdict, 0).removeprefix(word)
         rows.append((section_title(one.case.claim), [*others, fold(value, min(observed, room - verdict), 0), said]))
     return screen.sections(HEADER, rows)
 
@@ -177,7 +177,7 @@ def _cells(verdict: Verdict, notes: Mapping[str, str]) -> list[str]:
         task_title(case.task),
         "-" if case.figure.published is None else format_number(case.figure.published),
         "\n".join(observed),
-        f"{label(verdict.outcome)} {letters}".rstrip(),
+        f"{label(verdict.status)} {letters}".rstrip(),
     ]
 
 
@@ -185,7 +185,7 @@ def _own(verdict: Verdict) -> list[str]:
     """Return what a reader needs beside a verdict: what it speaks against, its reason where figures do not say it."""
     notes = []
     if verdict.against:
-        notes.append(f"{'from' if verdict.outcome == 'deviates' else 'beside'} {verdict.against}")
+        notes.append(f"from {verdict.against}")
     if verdict.case.figure.constant_answer:
         notes.append("the published figure is that of a constant answer")
     if verdict.observed is None or not shows(verdict):

@@ -50,7 +50,7 @@ def cite(text: str) -> str:
 
 
 def check(verdict: Verdict) -> None:
-    """Make sure that the claim does not fail: that it does not deviate, is no negligible effect, not degenerate.
+    """Make sure that the claim does not fail.
 
     Raises:
         AssertionError: it does; the message shows claim, published figure, band and observation.
@@ -64,7 +64,7 @@ def describe(verdict: Verdict) -> str:
     """Return a verdict in a few lines: statement, published figure, band, observation, reason."""
     case, remarks = verdict.case, verdict.remarks
     lines = [
-        f"{case} {verdict.outcome}: {case.claim.statement} ({cite(case.claim.source)})",
+        f"{case} {verdict.status}: {case.claim.statement} ({cite(case.claim.source)})",
         f"  published {show_published(case, verdict.unit)}",
         f"  band      {show_band(case, verdict.band)}",
         f"  observed  {', '.join(observed_lines(verdict))}",
@@ -122,7 +122,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
     """Return one verdict in cells: id, task, statement, published figure, band, what was observed, the outcome."""
     case = verdict.case
     remarks = verdict.remarks
-    outcome = outcome_in_words(verdict.outcome, verdict.against)
+    outcome = outcome_in_words(verdict.status, verdict.against)
     if verdict.observed is None or not shows(verdict):
         outcome += f": {verdict.reason}"
     if remarks:
@@ -149,7 +149,7 @@ def outcome_in_words(outcome: str, against: str) -> str:
     >>> outcome_in_words("deviates", "the paper's figure")
     "deviates from the paper's figure"
     """
-    return f"{outcome} {'from' if outcome == 'deviates' else 'beside'} {against}" if against else outcome
+    return f"{outcome} from {against}" if against else outcome
 
 
 def shows(verdict: Verdict) -> bool:
@@ -187,8 +187,8 @@ def grid_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
     cells: dict[str, dict[str, str]] = {}
     for verdict in verdicts:
         claim, name = verdict.case.claim, verdict.case.task
-        if name in TASKS and verdict.outcome not in ("not applicable", "not measured"):
-            sign = OUTCOMES[verdict.outcome].sign
+        if name in TASKS and verdict.outcome not in ("not applicable", None):
+            sign = OUTCOMES[verdict.status].sign
             cells.setdefault(claim_name(claim), {})[name] = f"{sign} {format_number(verdict.observed)}"
     names = [name for name in TASKS if any(name in row for row in cells.values())]
     rows = [[claim, *(row.get(name, "") for name in names)] for claim, row in cells.items()]
@@ -204,7 +204,7 @@ def grid_legend(rows: Sequence[Sequence[str]]) -> str:
 def count_line(verdicts: Sequence[Verdict]) -> str:
     """Return how many claims have each outcome, in one line."""
     number = len(verdicts)
-    return f"{number} claim{'' if number == 1 else 's'}: {counted([verdict.outcome for verdict in verdicts])}"
+    return f"{number} claim{'' if number == 1 else 's'}: {counted([verdict.status for verdict in verdicts])}"
 
 
 def seeds_in_words(seeds: Iterable[int]) -> str:

@@ -15,11 +15,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from bertsecrets.errors import UserError
+from bertsecrets.formats import current_outcome
 from bertsecrets.store.entries import finite, plain_json, read_json, write_json
 from bertsecrets.store.files import UNFINISHED, digest, guarded_writes, is_whole, signed
 from bertsecrets.store.locks import held
@@ -45,7 +46,7 @@ class KeptVerdict(BaseModel):
     last: str = ""
     times: int = 1
     seeds: list[int]
-    verdict: str
+    verdict: Annotated[str, BeforeValidator(current_outcome)]
     against: str = ""
     observed: float | None
     interval: tuple[float | None, float | None] | None

@@ -51,7 +51,7 @@ def test_p_values_and_outcomes_say_the_same(of_estimands, confidence):
         ]
         verdict = of_estimands(case, estimands, Spread(rng.choice([1e-4, 0.1]), 4, "a test"), confidence)
         seen.add((kind, verdict.outcome))
-        assert (verdict.p_against <= 1 - confidence) == (verdict.outcome in ("deviates", "negligible")), verdict
+        assert (verdict.p_against <= 1 - confidence) == (verdict.outcome == "deviates"), verdict
         if kind == "around":
             assert verdict.p_for is None
         else:

@@ -112,10 +112,13 @@ def test_an_order_with_a_figure_must_not_be_surely_less_than_half_of_it():
     assert decide_order((0.005, 0.02), ABOVE, -0.1)[0] == "reproduced"  # the figure contradicts the order itself
 
 
-def test_an_effect_that_is_surely_too_small_is_negligible():
+def test_an_effect_below_the_smallest_of_interest_deviates_and_the_reason_says_so():
     least = (0.005, "why")
-    assert decide_order((1e-9, 5e-8), ABOVE, None, least) == ("negligible", "[1e-09, 5e-08] is less than 0.005: why")
-    assert decide_order((-0.004, 0.004), ABOVE, None, least)[0] == "negligible"
+    assert decide_order((1e-9, 5e-8), ABOVE, None, least) == (
+        "deviates",
+        "[1e-09, 5e-08] is below the smallest effect of interest, 0.005 (why)",
+    )
+    assert decide_order((-0.004, 0.004), ABOVE, None, least)[0] == "deviates"
     assert decide_order((0.004, 0.006), ABOVE, None, least)[0] == "reproduced"
     assert decide_order((50.0, 50.001), (50.0, math.inf), None, least)[0] == "inconclusive"  # no comparison with 0
 
@@ -125,9 +128,9 @@ def test_an_effect_that_is_surely_too_small_is_negligible():
     [
         ((0.006, 0.02), "reproduced"),
         ((0.001, 0.009), "inconclusive"),
-        ((-0.001, 0.004), "negligible"),
-        ((-0.009, 0.004), "negligible"),  # surely not the effect that is asked for, and perhaps none at all
-        ((-0.004, -0.001), "negligible"),
+        ((-0.001, 0.004), "deviates"),
+        ((-0.009, 0.004), "deviates"),  # surely not the effect that is asked for, and perhaps none at all
+        ((-0.004, -0.001), "deviates"),
         ((-0.009, -0.001), "deviates"),
     ],
 )

@@ -36,8 +36,8 @@ def test_deviations_survive_by_benjamini_and_hochberg():
     assert alone.survive == ("E1-sst2",)
 
 
-def test_a_negligible_effect_counts_and_a_degenerate_model_does_not():
-    verdicts = [judged("E1-rte", 0.001, outcome="negligible"), Verdict(of_id("E1-mrpc"), "degenerate", "constant")]
+def test_a_deviation_counts_and_a_degenerate_model_does_not():
+    verdicts = [judged("E1-rte", 0.001, outcome="deviates"), Verdict(of_id("E1-mrpc"), "degenerate", "constant")]
     found = together(verdicts, 0.95)
     assert (found.judged, found.survive) == (1, ("E1-rte",))
     assert together(verdicts[1:], 0.95).judged == 0

@@ -86,13 +86,13 @@ def untouched(seed=1, shape=(277, 6, 12)):
 
 @pytest.mark.parametrize("case", ["C1-rte", "C2-rte", "C1p-rte", "C2p-rte"])
 def test_fine_tuning_that_changed_nothing_reproduces_and_refutes_nothing(case):
-    assert outcome(case, untouched(), known=SURE) in ("degenerate", "negligible")
+    assert outcome(case, untouched(), known=SURE) in ("degenerate", "deviates")
 
 
 def test_dust_on_uniform_attention_is_no_growth():
     sep = np.full((277, 6, 12), 0.05)
     after, before = gridded("special-tokens", sep=sep + 2e-9), gridded("special-tokens", sep=sep)
-    assert outcome("C3-rte", (after, of(before, initialisation="untrained")), known=SURE) == "negligible"
+    assert outcome("C3-rte", (after, of(before, initialisation="untrained")), known=SURE) == "deviates"
 
 
 def test_one_head_without_numbers_is_degenerate():

@@ -67,14 +67,14 @@ def test_a_claim_that_cannot_be_measured_takes_no_other_with_it(report, monkeypa
     assert errors.splitlines()[-1] == (
         "bertsecrets: 1 of 3 claims could not be measured (C2-rte): the texts are spoilt"
     )
-    assert (verdicts["C2-rte"]["verdict"], verdicts["C2-rte"]["reason"]) == ("not measured", "the texts are spoilt")
+    assert (verdicts["C2-rte"]["verdict"], verdicts["C2-rte"]["error"]) == (None, "the texts are spoilt")
     assert verdicts["D2-rte"]["verdict"] in (
         "degenerate",
         "inconclusive",
     )  # a tiny model may answer always the same
-    assert verdicts["E1-rte"]["verdict"] not in ("not measured", "not applicable")
+    assert verdicts["E1-rte"]["verdict"] not in (None, "not applicable")
     assert "the texts are spoilt" in (tmp_path / "r.html").read_text()
-    assert json.loads((tmp_path / "m.json").read_text())["outcomes"]["not measured"] == 1
+    assert json.loads((tmp_path / "m.json").read_text())["outcomes"]["error"] == 1
 
 
 def test_what_a_model_cannot_have_is_no_error(report, monkeypatch):
@@ -135,8 +135,8 @@ def test_a_bug_in_one_measure_is_told_last_with_its_own_code(report, monkeypatch
     monkeypatch.setattr(AttentionChange, "run", raising(TypeError("unexpected\nmore")))
     code, errors, verdicts = report()
     assert code == 70
-    assert verdicts["C2-rte"]["verdict"] == "not measured"
-    assert verdicts["C2-rte"]["reason"].startswith("a bug in bertsecrets or a damaged file (TypeError: unexpected")
+    assert verdicts["C2-rte"]["verdict"] is None
+    assert verdicts["C2-rte"]["error"].startswith("a bug in bertsecrets or a damaged file (TypeError: unexpected")
     assert set(verdicts) == {"C2-rte", "D2-rte", "E1-rte"}
     line = errors.splitlines()[-1]
     assert line.startswith("bertsecrets: this is a bug in bertsecrets or a damaged file (TypeError: unexpected")
@@ -186,7 +186,7 @@ def test_a_kept_measurement_that_lacks_a_sample_costs_only_its_own_claims(capsys
     assert "1 of 2 claims could not be measured (E1-rte): " in line
     written = json.loads((tmp_path / "v.json").read_text())["verdicts"]
     outcomes = {verdict["id"]: verdict["verdict"] for verdict in written}
-    assert outcomes == {"D2-rte": "inconclusive", "E1-rte": "not measured"}
+    assert outcomes == {"D2-rte": "inconclusive", "E1-rte": None}
 
 
 def test_measure_all_goes_on_after_one_that_fails(capsys, shared, monkeypatch, tmp_path):
@@ -224,9 +224,9 @@ def test_a_known_deviation_does_not_excuse_a_model_that_has_collapsed():
     assert case.known_deviation("minilm")
     codes = {
         outcome: Judged("minilm", [case], verdicts=[Verdict(case, outcome, "why")]).exit_code()
-        for outcome in ("deviates", "negligible", "degenerate")
+        for outcome in ("deviates", "degenerate")
     }
-    assert codes == {"deviates": 0, "negligible": 0, "degenerate": 1}
+    assert codes == {"deviates": 0, "degenerate": 1}
 
 
 @pytest.mark.parametrize(
@@ -250,4 +250,4 @@ def test_a_model_that_lacks_something_has_the_other_claims_judged(
     assert set(found) == {"C1p", "D1", "D2", "E1", "G1"}
     assert {name for name, one in found.items() if one["verdict"] == "not applicable"} == claims
     assert all(reason in found[name]["reason"] for name in claims)
-    assert not [one for one in found.values() if one["verdict"] == "not measured"]
+    assert not [one for one in found.values() if one["verdict"] is None]

@@ -133,10 +133,21 @@ def test_words_stay_words(words):
 def test_two_files_are_compared(capsys, tmp_path):
     write_json(tmp_path / "old.json", filed([beats("D2-rte", 80, 20)]).model_dump(mode="json"))
     worse = filed([beats("D2-rte", 20, 80)]).model_dump(mode="json")
-    write_json(tmp_path / "new.json", {"benchmarks": [], "bertsecrets": {**worse, "format_version": "1.7", "later": 1}})
+    write_json(tmp_path / "new.json", {"benchmarks": [], "bertsecrets": {**worse, "format_version": "2.7", "later": 1}})
     out = run(capsys, "compare", tmp_path / "old.json", tmp_path / "new.json", "--markdown", tmp_path / "c.md")
     assert "D2-rte: reproduced, now deviates; 60.0 [" in out
     assert "| `D2-rte` | reproduced | **deviates** | `60.0 [" in (tmp_path / "c.md").read_text()
+
+
+def test_a_file_of_version_1_is_read_with_the_outcomes_of_version_2(tmp_path):
+    old = filed([beats("D2-rte", 20, 80), beats("D2-sst2", 20, 80), beats("D2-qnli", 80, 20)]).model_dump(mode="json")
+    for one, outcome in zip(old["verdicts"], ("negligible", "not measured", "reproduced"), strict=True):
+        one["verdict"] = outcome
+        del one["error"]
+    write_json(tmp_path / "old.json", {**old, "format_version": "1.1"})
+    run_ = read_verdicts_file(tmp_path / "old.json")
+    assert [one.verdict for one in run_.verdicts] == ["deviates", None, "reproduced"]
+    assert [one.error for one in run_.verdicts] == [None, old["verdicts"][1]["reason"], None]
 
 
 def test_what_is_no_file_of_verdicts_is_refused_in_one_line(capsys, tmp_path):
@@ -148,8 +159,8 @@ def test_what_is_no_file_of_verdicts_is_refused_in_one_line(capsys, tmp_path):
         '{"verdicts": []}': "holds no verdicts",
         "[" * 100_000: "is not valid JSON",
         json.dumps(
-            {**good, "format_version": "2.0"}
-        ): "is in version 2.0 of the format, and this bertsecrets reads 1.1",
+            {**good, "format_version": "3.0"}
+        ): "is in version 3.0 of the format, and this bertsecrets reads 2.0",
         json.dumps({**good, "format_version": None}): "is in version None of the format",
         json.dumps({**good, "verdicts": [{**good["verdicts"][0], "verdict": "passed"}]}): "verdicts.0.verdict: ",
         json.dumps({**good, "verdicts": good["verdicts"] * 2}): "has two verdicts on D2-rte",

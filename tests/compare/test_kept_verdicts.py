@@ -77,6 +77,13 @@ def test_a_verdict_given_again_only_counts(tmp_path, verdict):
     assert store.keep_verdict(tmp_path, verdict.as_json(), "one", facts={"commit": "abc"}) != path
 
 
+def test_a_negligible_effect_of_an_earlier_version_is_read_as_a_deviation(tmp_path, verdict):
+    path = keep_verdict(tmp_path, verdict, "one")
+    old = without_digest(json.loads(path.read_text()))
+    path.write_text(json.dumps(signed({**old, "verdict": "negligible"})))
+    assert [data["verdict"] for data in read_verdicts(tmp_path, verdict.case.claim)] == ["deviates"]
+
+
 def test_a_last_verdict_of_an_earlier_version_is_the_first_of_its_series(tmp_path, verdict):
     path = keep_verdict(tmp_path, verdict, "one")
     old = without_digest(json.loads(path.read_text()))

@@ -37,8 +37,7 @@ def test_a_summary_begins_with_the_counts_and_what_they_are_about():
         of_every_outcome(), commit="abc", modified=False, made="2026-01-02T03:04:05Z"
     ).splitlines()
     assert heading == (
-        "## K19 claims: 1 reproduced, 1 deviates, 1 negligible, 1 inconclusive, 1 degenerate, 1 not applicable, "
-        "1 not measured"
+        "## K19 claims: 1 reproduced, 2 deviate, 1 inconclusive, 1 degenerate, 1 not applicable, 1 error"
     )
     assert about.startswith(
         "`m` on RTE, SST-2, QNLI, MNLI-m, seed 1, GLUE's own data, all rows; commit `abc`, bertsecrets "
@@ -52,7 +51,7 @@ def test_what_does_not_hold_comes_first_with_its_numbers():
     _, _, statement, published, band, observed, _ = verdict_row(beats("D2-sst2", 20, 80))
     assert failing[5:9] == ["D2-sst2 deviates", statement, observed, f"{published}; band {band}"]
     assert observed.startswith("-60.0 [")
-    assert [failing[i].split()[-1] for i in (5, 10, 15)] == ["deviates", "negligible", "degenerate"]
+    assert [failing[i].split()[-1] for i in (5, 10, 15)] == ["deviates", "deviates", "degenerate"]
     assert len(rest) == 7 * 8
     text = summarised(of_every_outcome())
     assert text.index("What does not hold") < text.index("Claims by tasks") < text.index("<details>")
@@ -61,7 +60,7 @@ def test_what_does_not_hold_comes_first_with_its_numbers():
 
 def test_markup_in_words_is_shown_as_it_is():
     *_, rest = tables(summarised(of_every_outcome()))
-    assert "not measured: <b>no</b> rows | in a*file*" in rest
+    assert "error: <b>no</b> rows | in a*file*" in rest
     assert "<b>" not in summarised(of_every_outcome()).replace("\\<b\\>", "")
 
 

@@ -35,8 +35,8 @@ def verdicts():
         verdict("D1-mrpc-untrained-f1", "deviates", 52.7, (-104.6, 104.6), band=(60.0, 70.0)),
         verdict("D1-rte-untrained", "reproduced", 52.7, (45.2, 60.2), looks="looked after 1, 2 seeds"),
         verdict("D2-rte", "degenerate", 0.0, (0.0, 0.0), "one answer for all"),
-        verdict("E1-rte", "negligible", 0.0001, (-0.001, 0.001), band=(0.0, float("inf"))),
-        verdict("E1-sst2", "not measured", reason="the weights are damaged"),
+        verdict("E1-rte", "deviates", 0.0001, (-0.001, 0.001), band=(0.0, float("inf"))),
+        verdict("E1-sst2", None, reason="the weights are damaged"),
         verdict("A3-all-across-tasks", "reproduced", 0.000123, (-0.0000804, 0.000212)),
     ]
 
@@ -92,7 +92,7 @@ def test_colours_say_nothing_that_words_do_not(verdicts):
     plain = COLOUR.sub("", coloured)
     assert [line.rstrip() for line in plain.splitlines()] == verdict_table(verdicts).splitlines()
     for one in verdicts:
-        assert label(one.outcome) in plain
+        assert label(one.status) in plain
     assert len({look.sign for look in OUTCOMES.values()}) == len(OUTCOMES)
 
 

@@ -82,9 +82,9 @@ def test_programs_and_readers_are_told_the_same(run):
 
 
 def test_every_outcome_is_counted_in_one_order(run):
-    extra = [verdict("C2-mrpc", "negligible", 0.01, 1.0), verdict("C4-rte", "not applicable")]
+    extra = [verdict("C2-mrpc", "degenerate", 0.01, 1.0), verdict("C4-rte", "not applicable")]
     assert count_line([*extra, *run]) == (
-        "9 claims: 3 reproduced, 2 deviate, 1 negligible, 1 inconclusive, 1 degenerate, 1 not applicable"
+        "9 claims: 3 reproduced, 2 deviate, 1 inconclusive, 2 degenerate, 1 not applicable"
     )
 
 
@@ -134,8 +134,8 @@ def test_against_whom_stands_beside_the_outcome():
     assert verdict_row(found)[-1] == "deviates from the paper's text (made by other code)"
     assert "\n  against   the paper's text\n  because   why" in describe(found)
     assert found.as_json()["against"] == "the paper's text"
-    small = replace(found, outcome="negligible", observed=0.001)
-    assert verdict_row(small)[-1].startswith("negligible beside ")
+    small = replace(found, observed=0.001, interval=(-0.003, 0.004), reason="too small")
+    assert verdict_row(small)[-1].startswith("deviates from the size of the published effect: too small")
     assert replace(found, outcome="reproduced").against == ""
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from measurements import SURE, judged, of_id, scored
 
-from bertsecrets.claims.plan import not_measured
+from bertsecrets.claims.plan import failed
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import VerdictsFile
 from bertsecrets.report.json import as_file
@@ -24,11 +24,11 @@ def of_every_outcome() -> list[Verdict]:
     return [
         beats("D2-rte", 80, 20),
         beats("D2-sst2", 20, 80),
-        replace(beats("D2-qnli", 60, 40), outcome="negligible"),
+        beats("D2-qnli", 20, 60),
         replace(beats("D2-mnli", 55, 45), outcome="inconclusive", interval=(float("-inf"), 30.0)),
         Verdict(of_id("D3-rte"), "degenerate", "gives every example the same answer", p_for=float("nan")),
         Verdict(of_id("G7-rte"), "not applicable", "needs 12 layers x 12 heads", observed=float("nan")),
-        not_measured(of_id("C1-rte"), "<b>no</b> rows | in a*file*"),
+        failed(of_id("C1-rte"), "<b>no</b> rows | in a*file*"),
     ]
 
 

@@ -80,7 +80,7 @@ def rates(cell: Cell, worlds: int, settings: JudgeParams, seed: int = 1) -> Rate
         drawn = kind.draw(world, rng)
         known = spread_beforehand(kind, drawn, world, rng) if world.known else None
         verdict = judge(_case(kind, drawn, world.known), drawn.by_seed, settings, known, look_up=False)
-        outcomes[verdict.outcome] += 1
+        outcomes[verdict.status] += 1
         if verdict.interval is not None:
             widths.append(verdict.interval[1] - verdict.interval[0])
             if drawn.truth is not None:
