@@ -5,8 +5,8 @@ belongs to no head. So a head may change the projection's output only within wha
 dimensions as the head. That holds for every kind of ablation, and needs no knowledge of how it is done.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -246,48 +246,35 @@ def _share(change: Float[torch.Tensor, "tokens width"], matrix: Float[torch.Tens
     return float(((whole @ basis) ** 2).sum() / (whole**2).sum())
 
 
-def _disabled(disable: Disable, model: Any, head: Head) -> AbstractContextManager[Any]:
-    """Return a context manager in which a head of the model is disabled, and which yields the model.
+@contextmanager
+def _disabled(disable: Disable, model: Any, head: Head) -> Iterator[Any]:
+    """Yield the model with a head disabled, inside the function's own context manager if it returns one.
 
     Raises:
         UserError: the function fails, or returns something else than it may.
     """
     try:
-        found = disable(model, *head)
+        returned = disable(model, *head)
+        within = hasattr(returned, "__enter__") and hasattr(returned, "__exit__")
+        if within:
+            returned.__enter__()
     except Exception as error:
         raise UserError(f"the function fails on {_place(head)}: {_in_short(error)}") from error
-    if found is None or isinstance(found, nn.Module):
-        return nullcontext((model if found is None else found).eval())
-    if not (hasattr(found, "__enter__") and hasattr(found, "__exit__")):
+    if within:
+        try:
+            yield model
+        finally:
+            try:
+                returned.__exit__(None, None, None)
+            except Exception as error:
+                raise UserError(f"the function fails after {_place(head)}: {_in_short(error)}") from error
+    elif returned is None or isinstance(returned, nn.Module):
+        yield (model if returned is None else returned).eval()
+    else:
         raise UserError(
-            f"the function returns {type(found).__name__}: it should return a context manager, the changed model, or "
-            "nothing where it has changed the model in place"
+            f"the function returns {type(returned).__name__}: it should return a context manager, the changed model, "
+            "or nothing if it changes the model in place"
         )
-    return _Entered(found, model, head)
-
-
-class _Entered(AbstractContextManager[Any]):
-    """A function's context manager, whose own errors are the user's."""
-
-    def __init__(self, own: Any, model: Any, head: Head):
-        self.own, self.model, self.head = own, model, head
-
-    def __enter__(self) -> Any:
-        """Enter the function's own; returns the model."""
-        try:
-            self.own.__enter__()
-        except Exception as error:
-            raise UserError(f"the function fails on {_place(self.head)}: {_in_short(error)}") from error
-        return self.model
-
-    def __exit__(self, *error: Any) -> None:
-        """Leave the function's own."""
-        try:
-            self.own.__exit__(*error)
-        except UserError:
-            raise
-        except Exception as failed:
-            raise UserError(f"the function fails after {_place(self.head)}: {_in_short(failed)}") from failed
 
 
 def _place(head: Head) -> str:

@@ -1,22 +1,94 @@
-"""Cross-validation of pattern classifiers on heads that they have never seen (K19 section 4.1; claim A1).
+"""Labelled maps, and cross-validation of pattern classifiers on unseen heads (K19 section 4.1; claim A1).
 
 Folds are grouped by head: all maps of a (model, layer, head) are held out together, and all classifiers get the same
 folds. Whatever a classifier chooses (penalty, epoch, temperature) it chooses on folds inside its training folds.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
+from bertsecrets.errors import UserError
+from bertsecrets.extras import from_extra
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.dataset import LabelledMaps
+from bertsecrets.patterns.features.table import feature_table
+from bertsecrets.patterns.map_set import MapSet
 from bertsecrets.texts.metrics import f1_by_class, macro_f1
 
 FOLDS = 5
+
+
+@dataclass(frozen=True)
+class LabelledMaps:
+    """Maps with their classes (indices into `CLASSES`) and groups (model, layer, head).
+
+    `table` has the features of the maps. Classifiers learn only from maps on which annotators `agreed`.
+    """
+
+    maps: tuple[np.ndarray, ...]
+    labels: Int[np.ndarray, " maps"]
+    groups: np.ndarray
+    table: Float[np.ndarray, "maps features"]
+    agreed: Bool[np.ndarray, " maps"]
+
+    @classmethod
+    def of(cls, maps: MapSet) -> "LabelledMaps":
+        """Return the maps of a set with the label that most annotators gave, and their features.
+
+        Raises:
+            UserError: there is no map.
+        """
+        if not len(maps):
+            raise UserError("no map is labelled: label some with bertsecrets lab annotate first")
+        return cls(
+            tuple(each.values.astype(np.float32) for each in maps),
+            _places(maps),
+            np.array(["/".join(map(str, group)) for group in maps.groups]),
+            feature_table([each.values for each in maps], [each.boundary for each in maps]),
+            np.array(maps.agreed, dtype=bool),
+        )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, places: Int[np.ndarray, " some"]) -> "LabelledMaps":
+        """Return the maps at these places."""
+        maps = tuple(self.maps[i] for i in places)
+        return LabelledMaps(maps, *(part[places] for part in (self.labels, self.groups, self.table, self.agreed)))
+
+    def relabelled(self, maps: MapSet) -> "LabelledMaps":
+        """Return the same maps under the labels that a set gives them."""
+        return replace(self, labels=_places(maps), agreed=np.array(maps.agreed, dtype=bool))
+
+    def to_learn(self, places: Int[np.ndarray, " some"] | None = None) -> "LabelledMaps":
+        """Return the maps on which annotators agreed, among those at these places or among all."""
+        candidates = np.arange(len(self)) if places is None else places
+        return self.take(candidates[self.agreed[candidates]])
+
+    def folds(self, count: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield (training, held-out) places, with classes spread evenly and all maps of a group on one side.
+
+        Raises:
+            UserError: there are fewer groups than folds, or fewer than two classes have a map for each fold.
+            MissingError: scikit-learn is not installed.
+        """
+        groups = len(set(self.groups.tolist()))
+        if groups < count:
+            raise UserError(f"{groups} heads cannot make {count} folds: annotate maps of more heads")
+        if (np.bincount(self.labels) >= count).sum() < 2:
+            raise UserError(f"{count} folds need at least {count} maps in each of two classes: annotate more maps")
+        with from_extra("scikit-learn"):
+            from sklearn.model_selection import StratifiedGroupKFold
+        splitter = StratifiedGroupKFold(count, shuffle=True, random_state=seed)
+        yield from splitter.split(self.labels, self.labels, self.groups)
+
+
+def _places(maps: MapSet) -> Int[np.ndarray, " maps"]:
+    return np.array([CLASSES.index(label or "") for label in maps.settled().labels])
 
 
 @runtime_checkable

@@ -14,8 +14,7 @@ from jaxtyping import Float, Int
 from bertsecrets.extras import from_extra
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import FLOOR, PatternClassifier
-from bertsecrets.patterns.crossval import OnFeatures
-from bertsecrets.patterns.dataset import LabelledMaps
+from bertsecrets.patterns.crossval import LabelledMaps, OnFeatures
 from bertsecrets.patterns.estimators import LEAF, Softmax, Trees
 
 ABSENT = -30.0  # the logit of a class that is absent from training

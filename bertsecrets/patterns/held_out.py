@@ -10,8 +10,7 @@ import numpy as np
 from bertsecrets.errors import UserError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder
-from bertsecrets.patterns.crossval import HeldOut, OnFeatures, confusion, held_out, scores
-from bertsecrets.patterns.dataset import LabelledMaps, labelled
+from bertsecrets.patterns.crossval import HeldOut, LabelledMaps, OnFeatures, confusion, held_out, scores
 from bertsecrets.patterns.fitting import TreesAndRegression
 from bertsecrets.patterns.map_set import UNSEEN, MapSet, fingerprint, own_maps, read_attributes, under
 from bertsecrets.patterns.readings import FEWS, READINGS
@@ -48,7 +47,7 @@ def open_read(folder: Path) -> dict[str, ReadMaps]:
     found: dict[str, ReadMaps] = {}
     for reading in READINGS:
         pictures = under(whole, seen, reading)
-        features = labelled(pictures) if features is None else features.relabelled(pictures)
+        features = LabelledMaps.of(pictures) if features is None else features.relabelled(pictures)
         by_few = {few: under(whole, seen, reading, few).settled().labels for few in FEWS}
         found[reading] = ReadMaps(features, pictures, by_few if len(set(by_few.values())) > 1 else {})
     return found

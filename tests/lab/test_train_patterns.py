@@ -22,8 +22,7 @@ from bertsecrets.patterns.classifier import (
     report_of,
     weights_path,
 )
-from bertsecrets.patterns.crossval import OnFeatures
-from bertsecrets.patterns.dataset import LabelledMaps
+from bertsecrets.patterns.crossval import LabelledMaps, OnFeatures
 from bertsecrets.patterns.held_out import annotations_fingerprint
 from bertsecrets.patterns.map_set import MapSet, own_maps
 from bertsecrets.patterns.map_stack import MapStack
@@ -65,11 +64,12 @@ def test_training_twice_gives_the_same_file(trained, brief, tmp_path):
 
 @pytest.mark.parametrize("reading", READINGS)
 def test_saved_weights_say_the_same(trained, reading):
-    maps = LabelledMaps.of_set(pattern_set(20))
+    made = pattern_set(20)
+    maps = LabelledMaps.of(made)
     classifier = PatternClassifier.load(trained / "made", reading)
     said = OnFeatures(classifier.of_features).probabilities(maps)
     assert (said.argmax(1) == maps.labels).mean() > 0.9
-    whole = MapStack.of(list(maps.maps), maps.boundary.tolist())
+    whole = MapStack.of(list(maps.maps), [each.boundary for each in made])
     np.testing.assert_allclose(classifier.of_maps(whole).numpy(), said, atol=1e-5)
 
 

@@ -19,7 +19,7 @@ from bertsecrets.lab.training.logistic import LogisticFeatures
 from bertsecrets.patterns import crossval, estimators
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
-from bertsecrets.patterns.dataset import LabelledMaps
+from bertsecrets.patterns.crossval import LabelledMaps
 from bertsecrets.patterns.fitting import TreesAndRegression, best_temperature, boost, exported, regress
 from bertsecrets.texts.metrics import f1_by_class, macro_f1
 
@@ -29,9 +29,7 @@ def some():
     """Sixty plain maps of all classes, two per head."""
     made = pattern_set(60)
     heads = [f"head {number % 30}" for number in range(60)]
-    return LabelledMaps.of(
-        [m.values for m in made], boundary=[m.boundary for m in made], labels=list(made.labels), groups=heads
-    )
+    return replace(LabelledMaps.of(made), groups=np.array(heads))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from bertsecrets.models.attention import Pass
 from bertsecrets.models.encoding import Encoded, collate
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
-from bertsecrets.patterns.dataset import LabelledMaps
+from bertsecrets.patterns.crossval import LabelledMaps
 from bertsecrets.patterns.fitting import boost, regress
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import READINGS
@@ -38,7 +38,7 @@ def simulated(heads: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
 def classifier():
     """A small classifier of plain maps."""
     made = pattern_set(40)
-    data = LabelledMaps.of_set(made)
+    data = LabelledMaps.of(made)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bertsecrets.patterns.fitting.ROUNDS", 8)
         return PatternClassifier(boost(data.table, data.labels, 0), regress(data.table, data.labels))

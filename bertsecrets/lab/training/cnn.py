@@ -19,7 +19,7 @@ from torch import nn
 
 from bertsecrets.lab.training.compare import macro_f1_of_all
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.dataset import LabelledMaps
+from bertsecrets.patterns.crossval import LabelledMaps
 
 RATE, BATCH = 1e-3, 64
 

@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bertsecrets.bootstrap import central_interval, resample_counts
-from bertsecrets.patterns.crossval import HeldOut, Method, confusion, held_out, scores
-from bertsecrets.patterns.dataset import LabelledMaps
+from bertsecrets.patterns.crossval import HeldOut, LabelledMaps, Method, confusion, held_out, scores
 from bertsecrets.texts.metrics import f1, macro_f1
 
 BINS = 10  # of confidence, for calibration

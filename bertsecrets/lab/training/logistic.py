@@ -6,8 +6,7 @@ import numpy as np
 import torch
 
 from bertsecrets.lab.training.compare import macro_f1_of_all
-from bertsecrets.patterns.crossval import OnFeatures
-from bertsecrets.patterns.dataset import LabelledMaps
+from bertsecrets.patterns.crossval import LabelledMaps, OnFeatures
 from bertsecrets.patterns.fitting import regress
 
 PENALTIES = (0.01, 0.1, 1.0)  # inverse strengths of the L2 penalty that inner folds choose from

@@ -21,8 +21,7 @@ from bertsecrets.lab.training.compare import compare
 from bertsecrets.lab.training.logistic import LogisticFeatures
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, SUFFIX, weights_path
-from bertsecrets.patterns.crossval import FOLDS, HeldOut, Method, confusion
-from bertsecrets.patterns.dataset import open_labelled
+from bertsecrets.patterns.crossval import FOLDS, HeldOut, LabelledMaps, Method, confusion
 from bertsecrets.patterns.fitting import TreesAndRegression, fit_classifier
 from bertsecrets.patterns.held_out import SEED, ReadMaps, annotations_fingerprint, open_read, readers_quality
 from bertsecrets.patterns.map_set import MapSet, PatternMap
@@ -73,7 +72,7 @@ def train_patterns(
     named = {check_outside(name): folder for name, folder in (outside or {}).items()}
     files = (REPORT, *(f"{reading}{SUFFIX}" for reading in (*READINGS, *named)))
     check_free(output, files)
-    sets = open_read(data) | {name: ReadMaps(*open_labelled(folder), {}) for name, folder in named.items()}
+    sets = open_read(data) | {name: open_labelled(folder) for name, folder in named.items()}
     with guarded_writes(output), tempfile.TemporaryDirectory() as room:
         made = Path(room)
         report = {
@@ -86,6 +85,17 @@ def train_patterns(
         write_json(made / REPORT, report)
         copy_whole(made, output, files)
     return report
+
+
+def open_labelled(folder: Path) -> ReadMaps:
+    """Return the maps of a folder that are labelled with a class.
+
+    Raises:
+        UserError: the folder has no set, the set is damaged, or no map is labelled.
+    """
+    whole = MapSet.load(folder)
+    maps = whole.take(i for i, votes in enumerate(whole.votes) if votes)
+    return ReadMaps(LabelledMaps.of(maps), maps, {})
 
 
 def _train(
