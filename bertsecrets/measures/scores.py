@@ -21,7 +21,7 @@ from bertsecrets.models.encoding import Encoded, batches, cased, collate, encode
 from bertsecrets.models.loading import OpenModel
 from bertsecrets.texts.metrics import decide, is_constant
 from bertsecrets.texts.metrics import scores as all_scores
-from bertsecrets.texts.shuffling import shuffled
+from bertsecrets.texts.rows import shuffled
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import Measurement
 

@@ -1,4 +1,4 @@
-"""The files of zip and tar archives, read within limits and never unpacked; what is damaged is told in one line."""
+"""The files of zip and tar archives, read within limits and never unpacked to disk."""
 
 import bz2
 import gzip
@@ -16,11 +16,6 @@ from bertsecrets.errors import UserError, excerpt
 
 MEMBER_LIMIT = 64 * 2**20  # bytes of one file; FrameNet's largest has 2 MiB
 TOTAL_LIMIT = 2 * 2**30  # bytes of everything that an archive unpacks to; FrameNet 1.7 has 0.9 GiB
-HEADER_LIMIT = 2**20  # bytes of what a tar archive says of one file: long names, attributes
-DESCRIPTIONS = (
-    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
-    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
-)
 COMPRESSED: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 
 # Python has a different error for each kind of damage. RuntimeError: an encrypted zip, an unknown compression.
@@ -48,7 +43,7 @@ def unpacking(path: Path, advice: str) -> Iterator[None]:
 
 
 def read_members(path: Path, wanted: Callable[[str], bool], limit: int = MEMBER_LIMIT) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the wanted files of a zip or tar archive, in its order; links and devices are no files.
+    """Yield name and content of the wanted regular files of a zip or tar archive, in its order.
 
     A tar archive is read to its very end, so that one that was cut off is never taken for a shorter one.
 
@@ -56,7 +51,7 @@ def read_members(path: Path, wanted: Callable[[str], bool], limit: int = MEMBER_
         limit: bytes that one file may have.
 
     Raises:
-        DamagedArchiveError: it is cut off or damaged in another way, too large, has a file twice, or is not an archive.
+        DamagedArchiveError: it is cut off or otherwise damaged, too large, has a file twice, or is not an archive.
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
@@ -64,27 +59,17 @@ def read_members(path: Path, wanted: Callable[[str], bool], limit: int = MEMBER_
     files = _zipped(path, wanted, limit) if start.startswith(b"PK") else _tarred(path, start, wanted, limit)
     seen: set[str] = set()
     total = 0
-    while True:
-        try:
-            name, content = next(files)
-        except StopIteration:
-            return
-        except UNREADABLE as error:
-            raise DamagedArchiveError(excerpt(error) or type(error).__name__) from error
-        if name in seen:
-            raise DamagedArchiveError(f"it has {excerpt(name, 60)} twice")
-        seen.add(name)
-        total += len(content)
-        if len(content) > limit or total > TOTAL_LIMIT:
-            raise DamagedArchiveError(_too_large(name, limit))
-        yield name, content
-
-
-def _too_large(name: str, limit: int) -> str:
-    return (
-        f"{excerpt(name, 60)} unpacks to more than {limit >> 20} MiB, "
-        f"or all files together to more than {TOTAL_LIMIT >> 20} MiB"
-    )
+    try:
+        for name, content in files:
+            total += len(content)
+            if name in seen:
+                raise ValueError(f"it has {excerpt(name, 60)} twice")
+            if len(content) > limit or total > TOTAL_LIMIT:
+                raise ValueError(f"{excerpt(name, 60)} unpacks to more than {min(limit, TOTAL_LIMIT) >> 20} MiB")
+            seen.add(name)
+            yield name, content
+    except UNREADABLE as error:
+        raise DamagedArchiveError(excerpt(error) or type(error).__name__) from error
 
 
 def _zipped(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[tuple[str, bytes]]:
@@ -99,13 +84,9 @@ def _tarred(path: Path, start: bytes, wanted: Callable[[str], bool], limit: int)
     opener = next((opener for magic, opener in COMPRESSED.items() if start.startswith(magic)), None)
     with (
         opener(path) if opener else path.open("rb") as unpacked,
-        tarfile.open(fileobj=_Bounded(unpacked), mode="r|", tarinfo=_Header) as archive,  # type: ignore[call-overload]
+        tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_Header) as archive,
     ):
         for member in archive:
-            if not 0 <= member.size <= TOTAL_LIMIT:
-                raise ValueError(_too_large(member.name, limit))
-            if member.issparse():
-                raise ValueError(f"{excerpt(member.name, 60)} is stored with holes: pack it without --sparse")
             if member.isfile() and wanted(member.name):
                 opened = archive.extractfile(member)
                 assert opened is not None  # it is a file
@@ -116,7 +97,7 @@ def _tarred(path: Path, start: bytes, wanted: Callable[[str], bool], limit: int)
 
 
 class _Header(tarfile.TarInfo):
-    """A header that has to be whole: tarfile itself takes a damaged or missing one for the end of the archive."""
+    """A header that must be intact: tarfile itself takes a damaged or missing one for the end of the archive."""
 
     @classmethod
     def frombuf(cls, buf, encoding, errors):
@@ -126,21 +107,6 @@ class _Header(tarfile.TarInfo):
             if len(buf) == tarfile.BLOCKSIZE and not any(buf):
                 raise  # the block of zeros with which an archive ends
             raise tarfile.ReadError("not a tar archive, cut off or damaged") from error
-        if not 0 <= info.size <= (HEADER_LIMIT if info.type in DESCRIPTIONS else TOTAL_LIMIT):
+        if not 0 <= info.size <= TOTAL_LIMIT:
             raise tarfile.ReadError(f"a header says {info.size} bytes")
         return info
-
-
-class _Bounded:
-    """A stream of unpacked bytes that ends in an error when they become too many."""
-
-    def __init__(self, stream: Any):
-        self.stream = stream
-        self.left = TOTAL_LIMIT
-
-    def read(self, size: int) -> bytes:
-        data = self.stream.read(size)
-        self.left -= len(data)
-        if self.left < 0:
-            raise ValueError(f"it unpacks to more than {TOTAL_LIMIT >> 20} MiB")
-        return data

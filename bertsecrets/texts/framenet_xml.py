@@ -13,10 +13,9 @@ from pathlib import Path, PurePosixPath
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import read_bytes
 from bertsecrets.texts.archives import MEMBER_LIMIT, read_members, unpacking
-from bertsecrets.texts.framenet import Annotation, Chosen, Filters, Frame, FrameSentence, choose, read_jsonl
+from bertsecrets.texts.framenet import Annotation, Chosen, Filters, Frame, choose, read_jsonl
 
 FRAME_OF_UNIT = re.compile(rb"\sframe=\"([^\"]+)\"")
-DEPTH = 50  # of elements in one another; FrameNet's own files have 9
 NAMESPACE = re.compile(rb"\sxmlns=\"[^\"]*\"")
 NEEDED = 'a FrameNet folder holds "lu" and "frame" with .xml files'
 GET = "get it with python -m nltk.downloader -d DIR framenet_v17, then give DIR/corpora/framenet_v17"
@@ -129,23 +128,9 @@ def read_frame(content: bytes) -> tuple[str, Frame]:
     return root.get("name", ""), Frame(core, sets)
 
 
-class _Plain(ElementTree.TreeBuilder):
-    """A tree without what FrameNet's files never have: a document type, which may declare entities; deep nesting."""
-
-    depth = 0
-
+class _WithoutEntities(ElementTree.TreeBuilder):
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
         raise ValueError("it has a document type, which may declare entities")
-
-    def start(self, tag, attributes):
-        self.depth += 1
-        if self.depth > DEPTH:
-            raise ValueError(f"elements nested more than {DEPTH} deep")
-        return super().start(tag, attributes)
-
-    def end(self, tag):
-        self.depth -= 1
-        return super().end(tag)
 
 
 def parse_xml(content: bytes) -> ElementTree.Element:
@@ -153,12 +138,10 @@ def parse_xml(content: bytes) -> ElementTree.Element:
 
     Raises:
         ElementTree.ParseError: the XML is broken.
-        ValueError: it has a document type, or is nested too deeply.
+        ValueError: it has a document type.
         LookupError: its encoding is unknown.
     """
-    parser = ElementTree.XMLParser(target=_Plain())  # nosec B314
-    parser.feed(content)
-    return parser.close()
+    return ElementTree.fromstring(content, ElementTree.XMLParser(target=_WithoutEntities()))  # nosec B314
 
 
 def _xml_files(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -187,6 +170,3 @@ def _wanted(name: str) -> bool:
     """Return whether a file is a lexical unit's or a frame's; macOS adds files of its own, with a dot in front."""
     path = PurePosixPath(name)
     return path.suffix == ".xml" and path.parent.name in {"lu", "frame"} and not path.name.startswith(".")
-
-
-__all__ = ["Filters", "FrameSentence", "open_frames", "read_framenet"]

