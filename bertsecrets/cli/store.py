@@ -60,8 +60,7 @@ def add_parsers(commands) -> None:
 
 def ls(options: argparse.Namespace) -> None:
     """Print everything that the store holds."""
-    from tabulate import tabulate
-
+    from bertsecrets.report.tables import table
     from bertsecrets.store.contents import PARSES, VERDICTS, items
 
     held = items(RunOptions.of(options).store_folder)
@@ -74,7 +73,7 @@ def ls(options: argparse.Namespace) -> None:
         for item in single
     ]
     if rows:
-        print(tabulate(rows, ("kind", "size", "age", "subject", "made by", "entry"), disable_numparse=True))
+        print(table(("kind", "size", "age", "subject", "made by", "entry"), rows))
     for kind in (PARSES, VERDICTS):
         files = [item.bytes for item in held if item.kind == kind]
         if files:

@@ -1,5 +1,6 @@
 """Every table of the suite, as text for a terminal, as Markdown or as HTML: all are laid out by tabulate."""
 
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -8,6 +9,7 @@ from typing import Literal
 from tabulate import Line, TableFormat, tabulate
 
 Format = Literal["text", "markdown", "html"]
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 GAP = 2  # columns of a terminal between two columns of a table of text
 
 
@@ -20,8 +22,10 @@ def table(header: Sequence[object], rows: Iterable[Sequence[object]], form: Form
     """
     clean = [[_cell(cell, form) for cell in row] for row in (header, *rows)]
     if form == "text":
-        first, *rest = tabulate(clean, tablefmt="plain", disable_numparse=True, stralign="left").splitlines()
-        return "\n".join(line.rstrip() for line in (first, "─" * len(first), *rest))
+        laid_out = tabulate(clean, tablefmt="plain", disable_numparse=True, stralign="left")
+        first, *rest = [line.rstrip() for line in laid_out.splitlines()]
+        width = max(len(COLOUR.sub("", line)) for line in (first, *rest))
+        return "\n".join([first, "─" * width, *rest])
     return tabulate(clean[1:], clean[0], tablefmt=FORMATS[form], disable_numparse=True, stralign=None)
 
 

@@ -113,7 +113,7 @@ def test_the_command_prints_a_table_and_every_cell(capsys, tmp_path):
     rows = [line for line in table.splitlines() if line.startswith("attention")]
     assert [row.split()[:3] for row in rows] == [["attention", "C3-rte", "1"], ["attention", "C3-rte", "5"]]
     written = (tmp_path / "t.md").read_text()
-    assert written.splitlines()[1].startswith("|:-")
+    assert written.splitlines()[1].startswith("| --- |")
     assert "In percent of worlds" in written
     data = json.loads(run(capsys, "lab", "calibrate", "--kind", "attention", "--seeds", 1, *SHORT, "--json"))
     assert [(one["kind"], one["effect"], one["world"]["examples"]) for one in data] == [

@@ -6,6 +6,8 @@ from typing import Any
 
 from bertsecrets.lab.calibration.kinds import kinds
 from bertsecrets.lab.calibration.rates import COVERAGE, ENOUGH_EXAMPLES, MOST, POWER, Rates
+from bertsecrets.report import tables
+from bertsecrets.report.tables import Format
 
 HEADER = (
     "kind of claim",
@@ -26,16 +28,14 @@ LEGEND = (
 )
 
 
-def table(found: Sequence[Rates], style: str = "simple") -> str:
+def table(found: Sequence[Rates], form: Format = "text") -> str:
     """Return a table with one row for each kind and number of seeds, and what its marks mean."""
-    from tabulate import tabulate
-
     groups: dict[tuple[str, bool, int], list[Rates]] = {}
     for rates in found:
         world = rates.cell.world
         groups.setdefault((rates.cell.kind, world.known, world.seeds), []).append(rates)
     rows = [_row(*key, group) for key, group in groups.items()]
-    return tabulate(rows, HEADER, tablefmt=style, disable_numparse=True, stralign="left") + f"\n\n{LEGEND}\n"
+    return f"{tables.table(HEADER, rows, form)}\n\n{LEGEND}\n"
 
 
 def wrong_lines(found: Sequence[Rates]) -> list[str]:

@@ -75,7 +75,7 @@ def calibrate(options: argparse.Namespace) -> int:
     if options.markdown:
         from bertsecrets.store.files import write_whole
 
-        write_whole(options.markdown, table(found, "pipe"))
+        write_whole(options.markdown, table(found, "markdown"))
     if options.json:
         print(json.dumps([as_data(rates) for rates in found], indent=1))
     else:

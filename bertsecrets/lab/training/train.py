@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tabulate import tabulate
 
 from bertsecrets.errors import UserError
 from bertsecrets.lab.annotation.agreement import set_agreement
@@ -26,6 +25,7 @@ from bertsecrets.patterns.fitting import TreesAndRegression, fit_classifier
 from bertsecrets.patterns.held_out import SEED, ReadMaps, annotations_fingerprint, open_read, readers_quality
 from bertsecrets.patterns.map_set import MapSet, PatternMap
 from bertsecrets.patterns.readings import FEW, READINGS
+from bertsecrets.report.tables import table
 from bertsecrets.store.entries import write_json
 from bertsecrets.store.files import check_free, copy_whole, file_sha256, guarded_writes
 from bertsecrets.texts.metrics import macro_f1
@@ -218,7 +218,7 @@ def _show(report: dict[str, Any], folds: int) -> str:
     counts = ", ".join(f"{count} {name}" for name, count in report["classes"].items())
     agreed = next(iter(report["classifiers"].values()))["agreed"]["maps"]
     lines = [
-        tabulate(rows, header, disable_numparse=True),
+        table(header, rows),
         f"{report['maps']} maps of {report['heads']} heads ({counts}), {folds} folds by head; "
         f"at least four in five annotators agree on {agreed} of the maps",
     ]
