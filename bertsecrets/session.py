@@ -28,7 +28,7 @@ from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import loading
-from bertsecrets.models.locations import ModelRef, locate
+from bertsecrets.models.locations import ModelRef, locator
 from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
 from bertsecrets.provenance import (
     best_device,
@@ -106,7 +106,8 @@ class Session:
             spacy=options.spacy or DEFAULT_PIPELINE,
             grid_precision="bfloat16" if options.precision == "bfloat16" else "float32",  # never by `auto`
         )
-        self._refs: dict[str, ModelRef] = {}
+        of_checkpoint = {options.judged: options.model} if options.judged and options.model else {}
+        self.ref = locator(of_checkpoint, options.offline)
         self.checkpoints = CheckpointCache(self.store, self.resources, self.ref)
         self.measurements = MeasurementCache(self.checkpoints)
 
@@ -143,17 +144,6 @@ class Session:
         """The seconds in which seeds are added; None where the number of looks alone ends it."""
         given = self.options.budget or self.settings.budget
         return None if given is None else seconds(given)
-
-    def ref(self, model: str) -> ModelRef:
-        """Return the reference to a model's files; where a checkpoint is judged, to those that it was trained from.
-
-        Raises:
-            UserError: the folder does not exist, or a packaged model is not installed.
-        """
-        if model not in self._refs:
-            named = self.options.model if model == self.options.judged else None
-            self._refs[model] = locate(named or model, self.options.offline)
-        return self._refs[model]
 
     def check_model(self, model: str | None = None) -> None:
         """Make sure that a model, or the checkpoint that is judged, is available before anything expensive starts.

@@ -5,9 +5,10 @@ Nothing here computes, reads or writes, and nothing here imports torch.
 
 import functools
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
+from pydantic import Field
 
 from bertsecrets.errors import UserError
 
@@ -38,7 +39,7 @@ class Subject:
     model: str
     task: str
     initialisation: Initialisation = "pretrained"
-    seed: int = 1
+    seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 1
 
     def __str__(self) -> str:
         return f"{slug(self.model)}-{self.task}-{self.initialisation}-s{self.seed}"
@@ -64,7 +65,7 @@ class Provenance:
     training: dict[str, Any] | None = None
     weights: str | None = None
     made_by: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
     made: str = ""
     python: str = ""
     bertsecrets: str = ""

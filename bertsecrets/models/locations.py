@@ -6,7 +6,7 @@ A name is resolved once, by `locate`; from then on the `ModelRef` is passed arou
 import functools
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -137,6 +137,20 @@ class ModelRef:
             UserError: it cannot be read as JSON, or is not an object.
         """
         return read_own_manifest(Path(self.path))
+
+
+def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], ModelRef]:
+    """Return a function like `locate` that locates each model once.
+
+    Args:
+        bases: for checkpoints that are judged, the model that each was trained from, which is located instead.
+    """
+
+    @functools.cache
+    def ref(name: str) -> ModelRef:
+        return locate(bases.get(name, name), offline)
+
+    return ref
 
 
 def locate(name: str, offline: bool = False) -> ModelRef:

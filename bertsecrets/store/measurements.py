@@ -1,5 +1,6 @@
 """Measurements as folders: JSON for people and other programs, and the samples, from which claims are judged again."""
 
+import json
 import os
 import tempfile
 import zipfile
@@ -17,58 +18,26 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bertsecrets.errors import UserError, first_line
 from bertsecrets.store.entries import damage, read_json, write_json, write_manifest
 from bertsecrets.store.files import MANIFEST, copy_whole, digest, guarded_writes
-from bertsecrets.types import SEEDS, Initialisation, Measurement, Provenance, Subject, slug
+from bertsecrets.types import Measurement, Provenance, Subject, slug
 
 VALUES, SAMPLES = "measurement.json", "samples.npz"
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, KeyError, TypeError)
 
 
-class _Kept(BaseModel):
-    model_config = ConfigDict(strict=True, protected_namespaces=())
-
-
-class KeptSubject(_Kept):
-    """A subject in a JSON file."""
-
-    model: str
-    task: str
-    initialisation: Initialisation
-    seed: int = Field(ge=0, lt=SEEDS)
-
-
-class KeptProvenance(_Kept):
-    """A provenance in a JSON file."""
-
-    data: str | None = None
-    data_fingerprint: str | None = None
-    official_data: bool = True
-    made_up_data: bool = False
-    limit: int | None = None
-    train_limit: int | None = None
-    architecture: str | None = None
-    checkpoint: str | None = None
-    checkpoint_made_by: dict[str, Any] | None = None
-    training: dict[str, Any] | None = None
-    weights: str | None = None
-    made_by: dict[str, Any] = {}
-    seconds: float = Field(default=0, ge=0, allow_inf_nan=False)
-    made: str = ""
-    python: str = ""
-    bertsecrets: str = ""
-
-
-class KeptMeasurement(_Kept):
+class StoredMeasurement(BaseModel):
     """A measurement in a JSON file, as `Measurement.as_json` writes it."""
+
+    model_config = ConfigDict(strict=True, protected_namespaces=())
 
     measure: str
     model: str
     task: str
     examples: int = Field(ge=0)
     values: dict[str, Any]
-    subject: KeptSubject
+    subject: Subject
     settings: dict[str, Any]
     options: dict[str, Any]
-    provenance: KeptProvenance
+    provenance: Provenance
 
 
 def save(measurement: Measurement, folder: Path) -> dict[str, Any]:
@@ -106,7 +75,7 @@ def measurement_of(data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> M
         ValueError: the data do not describe a measurement; the message says which field.
     """
     try:
-        kept = KeptMeasurement.model_validate(data)
+        stored = StoredMeasurement.model_validate_json(json.dumps(data))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the whole"
@@ -115,14 +84,14 @@ def measurement_of(data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> M
         if sample.dtype.kind not in "biuf":
             raise ValueError(f"sample {name}: holds no numbers")
     return Measurement(
-        measure=kept.measure,
-        subject=Subject(**kept.subject.model_dump()),
-        examples=kept.examples,
-        values={k: _array(v) if isinstance(v, list) else v for k, v in kept.values.items()},
+        measure=stored.measure,
+        subject=stored.subject,
+        examples=stored.examples,
+        values={name: _array(value) if isinstance(value, list) else value for name, value in stored.values.items()},
         samples=samples,
-        settings=kept.settings,
-        options=kept.options,
-        provenance=Provenance(**kept.provenance.model_dump()),
+        settings=stored.settings,
+        options=stored.options,
+        provenance=stored.provenance,
     )
 
 
