@@ -9,11 +9,9 @@ from tiny import HEADS, LAYERS, plain_maps
 from transformers import AutoModelForSequenceClassification
 
 from bertsecrets.errors import UserError
-from bertsecrets.lab.annotation import sampling
-from bertsecrets.models import loading, locations
+from bertsecrets.lab.annotation.sampling import draw
 from bertsecrets.models.encoding import encode
 from bertsecrets.session import Session
-from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
 
 
@@ -21,23 +19,6 @@ from bertsecrets.types import Subject
 def bench(tiny_glue, tmp_path_factory):
     return Session(
         store=tmp_path_factory.mktemp("store"), glue=tiny_glue, device="cpu", offline=True, allow_unofficial_data=True
-    )
-
-
-def draw(bench, plan, **options):
-    """Draw from the checkpoints and rows of a session."""
-
-    def open_checkpoint(subject: Subject) -> loading.OpenModel:
-        folder = bench.checkpoint(subject)
-        return loading.open_checkpoint(folder, task(subject.task), locations.locate(subject.model))
-
-    return sampling.draw(
-        plan,
-        open_checkpoint=open_checkpoint,
-        rows=lambda name: bench.resources.rows.split(name, "dev"),
-        max_length=bench.settings.attention.max_length,
-        device=bench.resources.device,
-        **options,
     )
 
 
@@ -67,7 +48,7 @@ def test_heads_come_in_turns_across_subjects(bench, subject):
     assert len(counts) == LAYERS * HEADS
     assert max(counts.values()) - min(counts.values()) <= 1
     assert len({each.name for each in drawn}) == 30
-    assert len({each.example for each in drawn[:15]}) == 15  # every map has an input of its own while there are enough
+    assert len({each.example for each in drawn.maps[:15]}) == 15  # no input twice while there are enough
 
 
 def test_only_some_heads_may_be_drawn_and_some_more_often(bench, subject):
@@ -90,7 +71,7 @@ def test_the_seed_decides(bench, subject):
     assert names[0] == names[1] != names[2]
 
 
-def test_long_inputs_are_passed_over(bench, subject):
+def test_long_inputs_are_skipped(bench, subject):
     tokens = [each.tokens for each in draw(bench, {subject: 24}, seed=1)]
     limit = sorted(tokens)[5]
     assert max(each.tokens for each in draw(bench, {subject: 5}, seed=1, max_tokens=limit)) <= limit

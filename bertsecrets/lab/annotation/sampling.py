@@ -5,7 +5,7 @@ inputs in shuffled order. One pass per checkpoint over the drawn inputs then kee
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -19,7 +19,9 @@ from bertsecrets.models.attention import Maps, Pass
 from bertsecrets.models.encoding import Batch, Encoded, encode
 from bertsecrets.patterns.map_set import MapSet, PatternMap
 from bertsecrets.patterns.map_stack import second_text
+from bertsecrets.session import Session
 from bertsecrets.texts.glue import Split
+from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject, slug
 
 MAX_TOKENS = 100  # longer inputs are skipped: their maps show nothing new and would make the set large
@@ -54,12 +56,9 @@ def in_turns(things: Sequence, rng: np.random.Generator) -> Iterator:
 
 
 def draw(
+    session: Session,
     plan: Mapping[Subject, int],
     *,
-    open_checkpoint: Callable[[Subject], loading.OpenModel],
-    rows: Callable[[str], Split],
-    max_length: int,
-    device: torch.device,
     seed: int = 1,
     max_tokens: int = MAX_TOKENS,
     only: Sequence[tuple[int, int]] | None = None,
@@ -69,10 +68,8 @@ def draw(
     An `untrained` subject gives the pretrained encoder's maps on that task's inputs.
 
     Args:
+        session: makes the checkpoints and reads the rows.
         plan: the number of maps of each subject; subjects of one model share the rounds in which heads come.
-        open_checkpoint: returns a subject's classifier, with eager attention.
-        rows: returns a task's validation rows, by the task's name.
-        max_length: inputs are cut to this many tokens.
         max_tokens: longer inputs are skipped.
         only: draw from these heads only, (layer, head) from 1; one that is named twice comes twice as often. None for
             all heads. Serves to draw more maps of a class that few heads show.
@@ -86,18 +83,20 @@ def draw(
     for subject, count in plan.items():
         if count < 1:
             raise UserError(f"cannot draw {count} maps of {subject}: ask for 1 or more")
-        classifier = open_checkpoint(subject)
-        classifier.model.to(device)
+        classifier = loading.open_checkpoint(
+            session.checkpoint(subject), task(subject.task), session.ref(subject.model)
+        )
+        classifier.model.to(session.resources.device)
         key = (subject.model, classifier.layers, classifier.heads)
         if key not in turns:
             all_heads = [(layer, head) for layer in range(classifier.layers) for head in range(classifier.heads)]
             chosen = all_heads if only is None else [(layer - 1, head - 1) for layer, head in only]
             check_sets([frozenset(chosen)], classifier.layers, classifier.heads)
             turns[key] = in_turns(chosen, rng)
-        split = rows(subject.task)
-        examples, encoded = draw_inputs(
-            split, classifier, count=count, rng=rng, limit=classifier.fit(max_length), max_tokens=max_tokens
-        )
+        split = session.resources.rows.split(subject.task, "dev")
+        limit = classifier.fit(session.settings.attention.max_length)
+        examples = draw_inputs(split, classifier, count=count, rng=rng, limit=limit, max_tokens=max_tokens)
+        encoded = encode(_rows(split, examples), classifier.tokenizer, limit)
         places = _pair(len(examples), turns[key], rng, count=count, origin=split.origin)
         maps += _kept_maps(subject, classifier, encoded, examples=examples, places=places)
     return MapSet(tuple(maps))
@@ -157,8 +156,8 @@ def _kept_maps(
 
 def draw_inputs(
     split: Split, classifier: loading.OpenModel, *, count: int, rng: np.random.Generator, limit: int, max_tokens: int
-) -> tuple[list[int], Encoded]:
-    """Return up to `count` rows of a split, drawn from those of at most `max_tokens` tokens, and their encoding.
+) -> list[int]:
+    """Return up to `count` rows of a split, drawn from those of at most `max_tokens` tokens.
 
     Rows are encoded only until enough are found.
 
@@ -167,26 +166,17 @@ def draw_inputs(
     """
     order = rng.permutation(len(split)).tolist()
     examples: list[int] = []
-    ids: list[Sequence[int]] = []
-    kinds: list[Sequence[int]] = []
-    padding = 0
     for start in range(0, len(order), count):
-        looked_at = order[start : start + count]
-        coded = encode(_rows(split, looked_at), classifier.tokenizer, limit)
-        padding = coded.padding_id
-        for place, example in enumerate(looked_at):
-            if len(coded.input_ids[place]) <= max_tokens and len(examples) < count:
-                examples.append(example)
-                ids.append(coded.input_ids[place])
-                if coded.segments is not None:
-                    kinds.append(coded.segments[place])
-        if len(examples) == count:
+        candidates = order[start : start + count]
+        ids = encode(_rows(split, candidates), classifier.tokenizer, limit).input_ids
+        examples += [example for example, own in zip(candidates, ids, strict=True) if len(own) <= max_tokens]
+        if len(examples) >= count:
             break
     if not examples:
         raise UserError(
             f"{split.origin} has no row of at most {max_tokens} tokens: allow longer ones with --max-tokens"
         )
-    return examples, Encoded(ids, kinds or None, padding)
+    return examples[:count]
 
 
 def _rows(split: Split, places: list[int]) -> Split:

@@ -150,7 +150,6 @@ def _summary(maps: "MapSet", labels: Iterable[str | None]) -> str:
 def _draw(options: argparse.Namespace) -> None:
     from bertsecrets.lab.annotation.sampling import draw
     from bertsecrets.lab.annotation.writing import save_set
-    from bertsecrets.models.loading import OpenModel, open_checkpoint
     from bertsecrets.session import Session
 
     if min(options.per_task, options.pretrained_per_task) < 0 or options.per_task + options.pretrained_per_task == 0:
@@ -162,19 +161,7 @@ def _draw(options: argparse.Namespace) -> None:
     if options.pretrained_per_task:
         plan |= {Subject(session.model, name, "untrained"): options.pretrained_per_task for name in tasks}
 
-    def opened(subject: Subject) -> OpenModel:
-        return open_checkpoint(session.checkpoint(subject), task(subject.task), session.ref(subject.model))
-
-    maps = draw(
-        plan,
-        open_checkpoint=opened,
-        rows=lambda name: session.resources.rows.split(name, "dev"),
-        max_length=session.settings.attention.max_length,
-        device=session.resources.device,
-        seed=options.seed,
-        max_tokens=options.max_tokens,
-    )
-    save_set(maps, options.folder)
+    save_set(draw(session, plan, seed=options.seed, max_tokens=options.max_tokens), options.folder)
 
 
 def _check_new(folder: Path, instead: str = "") -> None:
