@@ -1,4 +1,4 @@
-"""The commands that look after the store: `bertsecrets store ls | verify | gc | explain`."""
+"""The commands `bertsecrets store ls | verify | gc | explain`."""
 
 import argparse
 import json
@@ -102,10 +102,10 @@ def verify(options: argparse.Namespace) -> None:
 
 
 def gc(options: argparse.Namespace) -> None:
-    """Say what the store no longer needs; remove it if the user agrees.
+    """List what the store no longer needs, and delete it with `--yes`.
 
     Raises:
-        UserError: there is no store, or no verdict at all would be kept.
+        UserError: there is no store, or no verdict would be kept.
     """
     from bertsecrets.models.retention import drop, weights_bytes
     from bertsecrets.store.contents import items, unneeded
@@ -115,22 +115,22 @@ def gc(options: argparse.Namespace) -> None:
     if options.keep_verdicts is not None and options.keep_verdicts < 1:
         raise UserError(f"--keep-verdicts {options.keep_verdicts} is out of range: keep 1 or more")
     listed = unneeded(root, None if options.keep_older else _older, options.keep_verdicts)
-    for one in listed:
-        print(f"{one.path} ({in_bytes(one.bytes)}): {one.reason}")
-        removable += one.bytes
+    for item in listed:
+        print(f"{item.path} ({in_bytes(item.bytes)}): {item.reason}")
+        removable += item.bytes
         if options.yes:
-            if one.remove():
-                removed += one.bytes
+            if item.remove():
+                removed += item.bytes
             else:
                 print("  in use: kept")
-    gone = {one.path for one in listed}
-    for item in items(root) if given.keep == "none" else ():
-        if item.kind == CHECKPOINTS and item.key and item.path not in gone:
-            weights = weights_bytes(item.path)
-            print(f"{item.path} ({in_bytes(item.bytes)}): {in_bytes(item.bytes - weights)} without weights")
+    gone = {item.path for item in listed}
+    for stored in items(root) if given.keep == "none" else ():
+        if stored.kind == CHECKPOINTS and stored.key and stored.path not in gone:
+            weights = weights_bytes(stored.path)
+            print(f"{stored.path} ({in_bytes(stored.bytes)}): {in_bytes(stored.bytes - weights)} without weights")
             removable += weights
             if options.yes:
-                freed = drop(item.path)
+                freed = drop(stored.path)
                 removed += freed or 0
                 if freed is None:
                     print("  in use: kept")
@@ -147,12 +147,12 @@ def gc(options: argparse.Namespace) -> None:
 
 
 def explain(options: argparse.Namespace) -> None:
-    """Say what an entry's key is made of, and why it does not fit today.
+    """Print what the key of an entry consists of, and why it does not match today.
 
     Raises:
         UserError: there is no such entry, or its manifest is damaged.
     """
-    from bertsecrets.cli.entry import explanation, find_entry
+    from bertsecrets.cli.explain_entry import explanation, find_entry
     from bertsecrets.session import Session
 
     given = RunOptions.of(options)
@@ -163,7 +163,7 @@ def explain(options: argparse.Namespace) -> None:
 
 
 def _older(kind: str, manifest: dict[str, Any]) -> str | None:
-    """Return how what made something differs from what would make it now; None if it does not, or cannot be told.
+    """Return how the code and libraries that made something differ from those in use; None if they do not, or unknown.
 
     The device does not count: a store may serve several.
     """
@@ -202,7 +202,7 @@ def _subject(item: "Item") -> str:
 
 
 def _versions(item: "Item") -> str:
-    """Return what made an entry, in a few words."""
+    """Return the code and versions that made an entry."""
     made_by = item.key.made_by if item.key else {}
     versions = [f"{name} {number}" for name, number in (made_by.get("software") or {}).items()]
     code = [f"code {made_by['code'][:8]}"] if made_by.get("code") else []
@@ -210,7 +210,7 @@ def _versions(item: "Item") -> str:
 
 
 def age(made: datetime) -> str:
-    """Return how long ago something was made, in the largest unit that fits."""
+    """Return the time since something was made, in its largest unit."""
     seconds = max(0, int((datetime.now(UTC) - made).total_seconds()))
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:

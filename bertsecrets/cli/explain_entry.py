@@ -1,4 +1,4 @@
-"""What `bertsecrets store explain` says of one entry: what its key is made of, and why it does not fit today."""
+"""`bertsecrets store explain`: what the key of an entry consists of, and why it does not match today."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from bertsecrets.types import Subject
 
 
 def find_entry(root: Path, text: str) -> Path:
-    """Return the entry of a store that is named by its folder, or by a part of its name that no other entry has.
+    """Return the entry of a store, named by its folder or by a part of its name that no other entry has.
 
     Raises:
         UserError: there is none, or several.
@@ -37,10 +37,10 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
     """Yield the lines that explain an entry.
 
     Args:
-        session: with the settings, device, model and data to compare it with.
+        session: with the settings, device, model and data to compare with.
 
     Raises:
-        UserError: its manifest cannot be read, or holds no key.
+        UserError: its manifest cannot be read, or has no key.
     """
     manifest = read_manifest(entry)
     key = Key.of_manifest(manifest)
@@ -65,7 +65,7 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
 
 
 def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[str]:
-    """Yield how the key differs from that of the same request today, and what could not be compared."""
+    """Yield the differences between a key and that of the same request today, and what could not be compared."""
     subject = Subject(**manifest["subject"])
     if manifest.get("kind") in (CHECKPOINTS, DROPPED):
         measure = None
@@ -143,7 +143,7 @@ def _data(measure: Measure | None, key: Key, subject: Subject, session: Session)
 
 
 def _facts_of_needs(measure: Measure, key: Key, session: Session) -> list[str]:
-    """Return the names of what else was needed, such as the pipeline, where it differs."""
+    """Return the names of other needs, such as the pipeline, that differ."""
     before = key.inputs.get("settings") or {}
     own = measure.own_settings(session.settings)
     now = measure.settings(session.resources)
@@ -151,9 +151,9 @@ def _facts_of_needs(measure: Measure, key: Key, session: Session) -> list[str]:
 
 
 def _short(value: Any) -> str:
-    """Return a value in a few words, digests by their first twelve digits."""
+    """Return a value as short text; a digest as its first twelve digits."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_short(one)}" for name, one in value.items()) or "none"
+        return ", ".join(f"{name} {_short(part)}" for name, part in value.items()) or "none"
     if isinstance(value, list | tuple):
         return ", ".join(map(_short, value))
     text = str(value)
