@@ -27,12 +27,17 @@ def _finite(value: Any) -> Any:
 
 
 def current_outcome(outcome: Any) -> Any:
-    """Return an outcome of any version of the format as the current version has it.
+    """Return an outcome of any version of the format as in the current one.
 
     >>> current_outcome("negligible"), current_outcome("not measured"), current_outcome("reproduced")
     ('deviates', None, 'reproduced')
     """
     return VERSION_1.get(outcome, outcome) if isinstance(outcome, str) else outcome
+
+
+def _current_version(version: Any) -> Any:
+    """Return the version of a file once it is read: files of version 1 become version 2."""
+    return VERSION if isinstance(version, str) and version.startswith("1.") else version
 
 
 Number = Annotated[float | None, BeforeValidator(_finite)]
@@ -41,14 +46,14 @@ AnyOutcome = Annotated[Outcome, BeforeValidator(current_outcome)]
 
 
 class ReadingData(BaseModel):
-    """A verdict under one reading of the paper's words."""
+    """A verdict under one reading of the paper's text."""
 
     verdict: AnyOutcome = Field(description="The outcome under this reading.")
     observed: Number = Field(description="The measured quantity, in the verdict's `unit`.")
     interval: Ends | None = Field(description="Lower and upper end of its confidence interval, in `unit`.")
-    band: Ends | None = Field(description="Lower and upper end of where the claim holds, in `unit`.")
-    reason: str = Field(description="Why the verdict is what it is, in words.")
-    by_seed: list[list[Number]] = Field(description="The quantity on every seed, in `unit`.")
+    band: Ends | None = Field(description="Range in which the claim holds, in `unit`.")
+    reason: str = Field(description="The reason for the verdict, as text.")
+    by_seed: list[list[Number]] = Field(description="The quantity by seed, in `unit`.")
 
 
 class VerdictData(BaseModel):
@@ -62,22 +67,20 @@ class VerdictData(BaseModel):
 
     id: str = Field(description="The claim on its task, such as D1-rte-pretrained: unique within a run.")
     claim: str = Field(description="The claim's id, such as D1.")
-    variant: str = Field(description="Which variant of the claim, such as pretrained; empty if it has only one.")
+    variant: str = Field(description="The variant of the claim, such as pretrained; empty if there is only one.")
     task: str = Field(description="The GLUE task, such as rte; `all` for claims without a task or across tasks.")
-    statement: str = Field(description="What the claim says.")
-    source: str = Field(description="Where it says so: K19 is Kovaleva et al. 2019, P20 is Prasanna et al. 2020.")
-    unit: str = Field(description="The unit of published, observed, interval, band and by_seed, such as points.")
+    statement: str = Field(description="The claim, as a sentence.")
+    source: str = Field(description="Source of the claim: K19 is Kovaleva et al. 2019, P20 is Prasanna et al. 2020.")
+    unit: str = Field(description="Unit of published, observed, interval, band and by_seed, such as points.")
     published: float | None = Field(description="The published figure, in `unit`; null if only an order is published.")
     published_constant_answer: bool = Field(
-        description="Whether the published figure equals the score of giving every example the same answer."
+        description="Whether the published figure equals the score of a constant answer."
     )
-    band: Ends | None = Field(
-        description="Lower and upper end of where the claim holds, in `unit`; an end that is open is null."
-    )
-    observed: Number = Field(description="The measured quantity, in `unit`; null if nothing could be judged.")
+    band: Ends | None = Field(description="Range in which the claim holds, in `unit`; an open end is null.")
+    observed: Number = Field(description="The measured quantity, in `unit`; null if there is none.")
     interval: Ends | None = Field(
-        description="Lower and upper end of the confidence interval of `observed`, in `unit`: at "
-        "settings.judge.confidence, or at the level that `remarks` name where seeds were added one by one."
+        description="Confidence interval of `observed`, in `unit`: at settings.judge.confidence, or at the level that "
+        "`remarks` name if there were interim analyses."
     )
     verdict: Annotated[Outcome | None, BeforeValidator(current_outcome)] = Field(
         description="reproduced: the claim holds; deviates: the data contradict it, or the effect is too small to "
@@ -88,80 +91,92 @@ class VerdictData(BaseModel):
         default=None, description="Why the claim could not be measured; null if it was judged. Since 2.0."
     )
     against: str = Field(description="What the result deviates from; empty for other outcomes.")
-    reason: str = Field(description="Why the verdict is what it is, in words.")
-    power: str = Field(description="What would decide the claim, in words; empty if it is decided.")
+    reason: str = Field(description="The reason for the verdict, as text.")
+    power: str = Field(
+        description="The number of seeds or examples that would decide the claim, as text; empty if it is decided."
+    )
     p_against: Number = Field(description="Smallest error rate (0 to 1) at which the claim would still fail, or null.")
     p_for: Number = Field(description="Smallest error rate (0 to 1) at which the claim would still hold, or null.")
-    remarks: list[str] = Field(description="What a reader must know besides, such as limits or unofficial data.")
+    remarks: list[str] = Field(description="Caveats, such as limits or unofficial data.")
     known_deviation: bool = Field(
-        description="Whether it fails as it is known to for this model, so that the exit code stays 0."
+        description="Whether this failure is on record for the model, so that the exit code stays 0."
     )
     models: list[str] = Field(description="The models that were measured, as the user named them.")
     seeds: list[int] = Field(description="The seeds that were measured.")
     by_seed: list[list[Number]] = Field(
-        description="The quantity on every seed, in `unit`: one number, or its parts where it is the least or the most "
-        "of several."
+        description="The quantity by seed, in `unit`: one number, or its parts if it is the extreme of several."
     )
     readings: dict[str, ReadingData] = Field(
         default_factory=dict,
-        description="What was found under each reading of the paper's words, by name, where the claim hangs on one; "
-        "observed, interval, band and by_seed beside it are those of the first, `special`. Since 1.1.",
+        description="Results under each reading of the paper's text, by name, if the claim depends on it; the "
+        "verdict's own observed, interval, band and by_seed are those of the first, `special`.",
     )
-    extreme: Literal["least", "most"] | None = Field(description="Which part of by_seed it is; null if it has none.")
+    extreme: Literal["least", "most"] | None = Field(
+        description="Which part of by_seed is the quantity; null if there are no parts."
+    )
     limits: dict[str, int] = Field(
-        description="`limit` and `train_limit`: the number of rows that were measured and trained on, if not all."
+        description="`limit` and `train_limit`: number of rows measured and trained on, if not all."
     )
     official_data: bool = Field(description="Whether all data are GLUE's own.")
-    data: list[str] = Field(description="Fingerprints (sha256, first 12 digits) of the texts and labels measured.")
-    seconds: float = Field(description="How long its measurements took when they were made, in seconds.")
-    reused: bool = Field(description="Whether all its measurements were in the store.")
+    data: list[str] = Field(description="Fingerprints (sha256, first 12 digits) of the measured texts and labels.")
+    seconds: float = Field(description="Time that its measurements took when they were made, in seconds.")
+    reused: bool = Field(description="Whether all its measurements came from the store.")
 
 
 class OverTasksData(BaseModel):
     """The verdict on a claim over its tasks, such as "on every task but QQP"."""
 
     claim: str = Field(description="The claim's id with its variant.")
-    speaks_of: str = Field(description="Of which tasks it speaks, in words.")
-    tasks: int = Field(description="Of how many tasks it speaks.")
-    judged: int = Field(description="On how many of them it was judged.")
-    holds_on_at_least: int = Field(description="Number of tasks on which it holds at least, with the run's confidence.")
-    fails_on_at_least: int = Field(description="Number of tasks on which it fails at least, with the run's confidence.")
+    speaks_of: str = Field(description="The tasks that the claim is about, as text.")
+    tasks: int = Field(description="Number of tasks that the claim is about.")
+    judged: int = Field(description="Number of these tasks that were judged.")
+    holds_on_at_least: int = Field(
+        description="Lower bound of the number of tasks on which it holds, at the run's confidence."
+    )
+    fails_on_at_least: int = Field(
+        description="Lower bound of the number of tasks on which it fails, at the run's confidence."
+    )
     verdict: Outcome = Field(description="The outcome over tasks: reproduced, deviates or inconclusive.")
     p_for: float = Field(description="Smallest error rate (0 to 1) at which it would still hold.")
     p_against: float = Field(description="Smallest error rate (0 to 1) at which it would still fail.")
 
 
 class TogetherData(BaseModel):
-    """What the verdicts of a run say together."""
+    """Multiple testing over the verdicts of a run."""
 
-    judged: int = Field(description="Number of claims that were judged, so that they could deviate.")
-    false_alarms: float = Field(description="How many claims deviate by chance on average, at most, if all are true.")
-    false_discovery_rate: float = Field(description="Share (0 to 1) of false ones among the surviving, at most.")
-    surviving: list[str] = Field(description="Ids of the verdicts that fail also among so many claims.")
-    not_surviving: list[str] = Field(description="Ids of the verdicts that fail only by themselves.")
+    judged: int = Field(description="Number of claims that were judged.")
+    false_alarms: float = Field(
+        description="Upper bound of the expected number of false alarms if all claims are true."
+    )
+    false_discovery_rate: float = Field(
+        description="Upper bound (0 to 1) of the expected share of false alarms among `surviving`."
+    )
+    surviving: list[str] = Field(
+        description="Ids of the failing verdicts that survive the correction for multiple testing."
+    )
+    not_surviving: list[str] = Field(description="Ids of the failing verdicts that do not survive it.")
 
 
 class VerdictsFile(BaseModel):
-    """The verdicts of a run, and what they rest on."""
+    """The verdicts of a run, with its settings and software."""
 
     model_config = ConfigDict(protected_namespaces=())
 
     format: Literal["bertsecrets-verdicts"] = Field(description="The name of this format.")
-    format_version: str = Field(
-        pattern=r"^[12]\.[0-9]{1,4}$",
-        description="Its version: major (this schema) and minor (fields that were added).",
+    format_version: Annotated[str, BeforeValidator(_current_version)] = Field(
+        pattern=r"^2\.[0-9]{1,4}$", description="Its version: major (this schema) and minor (added fields)."
     )
-    made: str = Field(description="When it was judged: UTC, ISO 8601 to the second.")
-    commit: str | None = Field(description="The git commit of the suite; null if it is not known.")
+    made: str = Field(description="Time of judging: UTC, ISO 8601, to the second.")
+    commit: str | None = Field(description="Git commit of the suite; null if unknown.")
     modified: bool | None = Field(
-        description="Whether the suite's code, claims or settings differ from the commit; null if it is not known."
+        description="Whether the suite's code, claims or settings differ from the commit; null if unknown."
     )
-    software: dict[str, str] = Field(description="Versions of Python, of bertsecrets and of its libraries.")
+    software: dict[str, str] = Field(description="Versions of Python, bertsecrets and its libraries.")
     model: str = Field(description="The model that was judged, as the user named it.")
-    settings: dict[str, Any] = Field(description="The run's settings, with the names that they have in params.yaml.")
-    incomplete: str | None = Field(description="What is missing, if the run ended early, in words; otherwise null.")
+    settings: dict[str, Any] = Field(description="Settings of the run, named as in params.yaml.")
+    incomplete: str | None = Field(description="What is missing if the run ended early, as text; otherwise null.")
     over_tasks: dict[str, OverTasksData] = Field(description="Verdicts over tasks, by the claim's id and variant.")
-    together: TogetherData = Field(description="What the verdicts say together.")
+    together: TogetherData = Field(description="Multiple testing over all verdicts.")
     verdicts: list[VerdictData] = Field(description="The verdicts, in the order of the claims.")
 
 

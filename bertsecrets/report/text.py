@@ -1,4 +1,4 @@
-"""All wording of verdicts and claims: lines, tables for the terminal, the message of a failing benchmark."""
+"""The wording of verdicts and claims, shared by all reports, and the message of a failing benchmark."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -26,12 +26,10 @@ SECTIONS = {  # of K19, and what goes beyond it, by the letters of claims' ids
     "I": "Beyond attention: A Primer in BERTology",
     "J": "Open questions beyond the paper",
 }
-MADE_UP = (
-    "these sentence pairs are made up by the suite: the verdicts show that it works, and say nothing about the paper"
-)
+MADE_UP = "the sentence pairs are synthetic: these verdicts show that the suite works and say nothing about the paper"
 NEXT = "next, your model on GLUE's RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
-NOT_DECIDABLE = "not decidable"  # instead of a band that holds nearly everything
-PAPERS = {  # by the short names that claims use
+NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly everything
+PAPERS = {  # by their short names in claims
     "K19": "Kovaleva et al. 2019",
     "P20": "Prasanna et al. 2020",
     "R20": "Rogers et al. 2020",
@@ -39,7 +37,7 @@ PAPERS = {  # by the short names that claims use
 
 
 def cite(text: str) -> str:
-    """Return a text with each paper's short name explained where it first occurs.
+    """Return a text with each paper's short name explained at its first occurrence.
 
     >>> cite("K19 section 4.2; K19 figure 3")
     'K19 (Kovaleva et al. 2019) section 4.2; K19 figure 3'
@@ -50,10 +48,10 @@ def cite(text: str) -> str:
 
 
 def check(verdict: Verdict) -> None:
-    """Make sure that the claim does not fail.
+    """Check that a claim does not fail.
 
     Raises:
-        AssertionError: it does; the message shows claim, published figure, band and observation.
+        AssertionError: it fails; the message shows claim, published figure, band and observation.
     """
     __tracebackhide__ = True
     if verdict.outcome in FAILURES:
@@ -61,7 +59,7 @@ def check(verdict: Verdict) -> None:
 
 
 def describe(verdict: Verdict) -> str:
-    """Return a verdict in a few lines: statement, published figure, band, observation, reason."""
+    """Return a verdict in a few lines: statement, published figure, band, observed value, reason."""
     case, remarks = verdict.case, verdict.remarks
     lines = [
         f"{case} {verdict.status}: {case.claim.statement} ({cite(case.claim.source)})",
@@ -80,7 +78,7 @@ def describe(verdict: Verdict) -> str:
 
 
 def show_published(case: Case, unit: str) -> str:
-    """Return a published figure with its unit; figures that equal the score of a constant answer are marked."""
+    """Return a published figure with its unit, marked if it equals the score of a constant answer."""
     if case.figure.published is None:
         return "-"
     mark = " (a constant answer)" if case.figure.constant_answer else ""
@@ -88,38 +86,38 @@ def show_published(case: Case, unit: str) -> str:
 
 
 def width_in_words(case: Case, confidence: float) -> str:
-    """Return a claim's band with the formula of its width, and where each term comes from."""
+    """Return a claim's band with the formula of its width and the source of each term."""
     expect, figure = case.claim.expect, case.figure
     assert expect is not None
     limits = band(case, confidence)
     if limits is None:
-        return "a prediction interval by the spread of the seeds that are measured, since none is cited"
+        return "a prediction interval from the spread of the measured seeds, since none is published"
     if expect.kind == "equal":
-        return f"{format_interval(limits)}, an equality: decided by whether the {confidence:.0%} interval lies inside"
+        return f"{format_interval(limits)}, an equality: the {confidence:.0%} interval must lie inside"
     if expect.kind != "around":
-        return f"{format_interval(limits)}, an order: decided by where the {confidence:.0%} interval lies"
+        return f"{format_interval(limits)}, an order: the {confidence:.0%} interval must lie on one side"
     if not decidable(case, limits):
         return NOT_DECIDABLE
     parts, spread = [], cited_spread(case)
     if expect.sampling == "own":
-        parts.append("the sampling error of other examples")
+        parts.append("the sampling error between sets of examples")
     if spread is not None:
         parts.append(f"a spread of {format_number(spread.std)} ({spread.source})")
     if figure.doubt is not None:
         parts.append(f"a doubt of {format_number(figure.doubt)} ({figure.doubt_source})")
     parts.append(f"{figure.rounding} rounding")
     middle = f"{format_number(figure.published)} +- {' and '.join(parts)}"
-    seeds = "" if spread is None and case.claim.seedless else " for very many seeds, wider for few"
+    seeds = "" if spread is None and case.claim.seedless else " with many seeds, wider with few"
     return f"{format_interval(limits)}{seeds}: {middle}"
 
 
 def show_band(case: Case, limits: tuple[float, float] | None) -> str:
-    """Return a verdict's band; one that decides nothing is not shown."""
+    """Return a verdict's band, or that no value could decide the claim."""
     return NOT_DECIDABLE if limits is not None and not decidable(case, limits) else format_interval(limits)
 
 
 def verdict_row(verdict: Verdict) -> list[str]:
-    """Return one verdict in cells: id, task, statement, published figure, band, what was observed, the outcome."""
+    """Return a verdict as cells: id, task, statement, published figure, band, observed value, outcome."""
     case = verdict.case
     remarks = verdict.remarks
     outcome = outcome_in_words(verdict.status, verdict.against)
@@ -139,12 +137,12 @@ def verdict_row(verdict: Verdict) -> list[str]:
 
 
 def observed_lines(verdict: Verdict) -> list[str]:
-    """Return what was observed, with its interval; under each reading, if it hangs on one."""
+    """Return the observed value with its interval; a line for each reading if there are several."""
     return [f"{name} {in_figures(one)}" for name, one in verdict.readings.items()] or [in_figures(verdict)]
 
 
 def outcome_in_words(outcome: str, against: str) -> str:
-    """Return an outcome with what it speaks against.
+    """Return an outcome with what the result deviates from.
 
     >>> outcome_in_words("deviates", "the paper's figure")
     "deviates from the paper's figure"
@@ -153,7 +151,7 @@ def outcome_in_words(outcome: str, against: str) -> str:
 
 
 def shows(verdict: Verdict) -> bool:
-    """Return whether the interval decides; not where an order deviates although the interval holds its limit."""
+    """Return whether the interval explains the outcome; not if an order deviates although it includes the threshold."""
     interval, limits = verdict.interval, verdict.band
     if verdict.outcome != "deviates" or interval is None or limits is None:
         return True
@@ -161,12 +159,12 @@ def shows(verdict: Verdict) -> bool:
 
 
 def section_title(claim: Claim) -> str:
-    """Return the section of the paper that a claim is of, with its number."""
+    """Return the section of the paper that a claim belongs to, with its number."""
     return SECTIONS.get(claim.family, claim.family)
 
 
 def claim_name(claim: Claim) -> str:
-    """Return a claim's id, with its variant where it has one."""
+    """Return a claim's id, with its variant if it has one."""
     return f"{claim.id}-{claim.variant}" if claim.variant else claim.id
 
 
@@ -180,9 +178,9 @@ def task_title(name: str) -> str:
 
 
 def grid_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
-    """Return claims by tasks, each cell with the sign of its outcome and the observed value; the first row is a header.
+    """Return claims by tasks with sign and observed value of each verdict; the first row is a header.
 
-    Claims across all tasks are left out, and so is what was not judged.
+    Claims across all tasks are left out, and so are cases that were not judged.
     """
     cells: dict[str, dict[str, str]] = {}
     for verdict in verdicts:
@@ -196,7 +194,7 @@ def grid_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
 
 
 def grid_legend(rows: Sequence[Sequence[str]]) -> str:
-    """Return what the signs in the rows of a grid mean."""
+    """Return the meaning of the signs in the rows of a grid."""
     signs = {cell[:1] for row in rows for cell in row[1:]}
     return ", ".join(label(outcome) for outcome, look in OUTCOMES.items() if look.sign in signs)
 
@@ -208,7 +206,7 @@ def count_line(verdicts: Sequence[Verdict]) -> str:
 
 
 def seeds_in_words(seeds: Iterable[int]) -> str:
-    """Return seeds in words.
+    """Return seeds as text.
 
     >>> seeds_in_words([1, 2, 3]), seeds_in_words([4]), seeds_in_words([1, 5])
     ('seeds 1 to 3', 'seed 4', 'seeds 1, 5')
@@ -220,38 +218,33 @@ def seeds_in_words(seeds: Iterable[int]) -> str:
 
 
 def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
-    """Return what the verdicts of a run say together, in lines.
-
-    These are: claims over tasks, false alarms, what survives them, and that the data are made up, where they are.
-    """
+    """Return lines about a run as a whole: claims over tasks, false alarms, surviving deviations, synthetic data."""
     of_tasks = [_over_tasks_line(one, confidence) for one in over_tasks(verdicts, confidence)]
     return [*of_tasks, *_together_lines(together(verdicts, confidence)), *made_up_lines(verdicts)]
 
 
 def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return that verdicts come from the suite's own corpus, and what to run next; nothing where none do."""
+    """Return that verdicts rest on the suite's own corpus, and what to run next; nothing if none do."""
     measured = [one for verdict in verdicts for one in verdict.measurements]
     return [MADE_UP, NEXT] if any(one.provenance.made_up_data for one in measured) else []
 
 
 def _over_tasks_line(found: OverTasks, confidence: float) -> str:
     return (
-        f"{found.claim.name} on {found.words}: {found.outcome}; holds on at least {found.holds} of the {found.judged} "
-        f"tasks judged, fails on at least {found.fails} (at {_percent(confidence)})"
+        f"{found.claim.name} on {found.words}: {found.outcome}; holds on at least {found.holds} of {found.judged} "
+        f"judged tasks, fails on at least {found.fails} ({_percent(confidence)} confidence)"
     )
 
 
 def _together_lines(found: Together) -> Iterator[str]:
     if not found.judged:
         return
-    claims = "1 claim was" if found.judged == 1 else f"{found.judged} claims were"
-    yield (
-        f"{claims} judged at {_percent(1 - found.rate)}: if all are true, up to {format_number(found.false_alarms)} "
-        "of them deviate by chance"
-    )
+    claims = "1 claim" if found.judged == 1 else f"{found.judged} claims"
+    alarms = format_number(found.false_alarms)
+    yield f"expect up to {alarms} false alarms among {claims} judged at {_percent(1 - found.rate)} confidence"
     if found.survive or found.others:
         yield (
-            f"at a false discovery rate of {_percent(found.rate)} among so many, {len(found.survive)} of "
+            f"at a false discovery rate of {_percent(found.rate)}, {len(found.survive)} of "
             f"{len(found.survive) + len(found.others)} deviations survive: {', '.join(found.survive) or 'none'}"
             + (f"; not {', '.join(found.others)}" if found.others else "")
         )
@@ -262,7 +255,7 @@ def _percent(share: float) -> str:
 
 
 def last_ones(kept: Sequence[dict[str, Any]]) -> str:
-    """Return the number of a claim's last verdicts with each outcome, in words; empty if there are none."""
+    """Return how many of a claim's last verdicts have each outcome; empty if there are none."""
     outcomes = [f"{data['verdict']} (limited run)" if data["limited"] else data["verdict"] for data in kept]
     counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes))
     return f"last verdicts: {counts}" if counts else ""
@@ -282,16 +275,16 @@ def status(claim: Claim, model: str | None = None) -> str:
 
 
 def _readings(case: Case) -> str:
-    """Return under which readings of the paper's words a claim is judged; empty if it hangs on none."""
-    names = " and ".join(f"the reading {name}" for name in under_readings(case))
-    return f"{names} of what is vertical; where they part, it is inconclusive" if names else ""
+    """Return the readings of the paper's text that a claim is judged under; empty if it is unambiguous."""
+    names = " and ".join(under_readings(case))
+    return f'the readings {names} of "vertical"; inconclusive if they disagree' if names else ""
 
 
 def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
-    """Yield all lines about one claim: its statement, figures, bands, known outcomes and last verdicts.
+    """Yield lines about one claim: its statement, figures, bands, known outcomes and last verdicts.
 
     Args:
-        cases: of one claim; nothing is said of its other tasks.
+        cases: of one claim, on the tasks to report.
         kept: their verdicts in a store (`store.verdicts`).
     """
     claim, tasks = cases[0].claim, [case.task for case in cases]
@@ -323,7 +316,7 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[Mapping
 
 
 def kept_in_words(verdict: Mapping[str, Any]) -> str:
-    """Return a kept verdict (`store.verdicts`) in one line."""
+    """Return a stored verdict (`store.verdicts`) as one line."""
     ends = [float("nan") if end is None else end for end in verdict["interval"] or ()]
     interval = f" {format_interval((ends[0], ends[1]))}" if ends else ""
     seeds = ", ".join(str(seed) for seed in verdict["seeds"])

@@ -113,7 +113,7 @@ def test_a_run_writes_the_report_that_it_is_asked_for(first):
     room, _, output = first
     assert f"report: {room / 'report' / 'report.html'}" in output
     page = (room / "report" / "report.html").read_text()
-    assert "The verdicts say nothing of the paper" in page  # on the suite's own corpus
+    assert "The verdicts say nothing about the paper" in page  # on the suite's own corpus
     assert "tiny-bert on RTE, seed 1" in page  # in the attention viewer
     ids = [one["id"] for one in json.loads((room / "report" / "verdicts.json").read_text())["verdicts"]]
     assert ids

@@ -201,10 +201,12 @@ def test_explain_and_claims_show_the_last_verdicts(tmp_path, verdict, capsys):
 def test_explain_says_where_a_bands_width_comes_from():
     # 2.776 * 2.77 + .05 = 7.7
     assert width_in_words(of_id("D1-rte-pretrained"), 0.95) == (
-        "[56.9, 72.3] for very many seeds, wider for few: 64.6 +- a spread of 2.77 (P20, five seeds) and 0.05 rounding"
+        "[56.9, 72.3] with many seeds, wider with few: 64.6 +- a spread of 2.77 (P20, five seeds) and 0.05 rounding"
     )
     assert width_in_words(of_id("B5-all-l7h6"), 0.95) == "[0.865, 0.875]: 0.87 +- 0.005 rounding"
-    assert width_in_words(of_id("G5-qnli"), 0.95).startswith("a prediction interval by the spread of the seeds")
+    assert width_in_words(of_id("G5-qnli"), 0.95).startswith(
+        "a prediction interval from the spread of the measured seeds"
+    )
     assert width_in_words(of_id("G1-rte"), 0.95).startswith("> 0, an order")
 
 

@@ -55,7 +55,7 @@ def test_what_does_not_hold_comes_first_with_its_numbers():
     assert len(rest) == 7 * 8
     text = summarised(of_every_outcome())
     assert text.index("What does not hold") < text.index("Claims by tasks") < text.index("<details>")
-    assert "of them deviate by chance" in text
+    assert "false alarms among" in text
 
 
 def test_markup_in_words_is_shown_as_it_is():

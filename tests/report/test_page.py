@@ -110,11 +110,11 @@ def test_texts_that_are_markup_stay_texts():
 
 
 def test_data_that_are_not_glues_are_a_banner(shown):
-    assert "say nothing of the paper" not in shown
+    assert "say nothing about the paper" not in shown
     verdict = beats("D2-rte", 80, 20)
     made_up = tuple(replace(one, provenance=Provenance(official_data=False)) for one in verdict.measurements)
     told = page({MODEL: [replace(verdict, measurements=made_up)]}, SETTINGS)
-    assert "The verdicts say nothing of the paper" in told
+    assert "The verdicts say nothing about the paper" in told
 
 
 def test_an_incomplete_page_says_so():

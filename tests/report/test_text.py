@@ -44,12 +44,11 @@ def run():
 def test_a_run_ends_with_what_its_claims_say_together(run):
     over, chance, survive = run_lines(run, 0.95)
     assert over == (
-        "C1 on every task but QQP: deviates; holds on at least 3 of the 6 tasks judged, fails on at least 1 (at 95 %)"
+        "C1 on every task but QQP: deviates; holds on at least 3 of 6 judged tasks, fails on at least 1 "
+        "(95 % confidence)"
     )
-    assert chance == "6 claims were judged at 95 %: if all are true, up to 0.3 of them deviate by chance"
-    assert survive == (
-        "at a false discovery rate of 5 % among so many, 1 of 2 deviations survive: C1-mrpc; not C1-stsb"
-    )
+    assert chance == "expect up to 0.3 false alarms among 6 claims judged at 95 % confidence"
+    assert survive == ("at a false discovery rate of 5 %, 1 of 2 deviations survive: C1-mrpc; not C1-stsb")
 
 
 def test_a_run_in_which_nothing_was_judged_says_nothing_more():
@@ -58,7 +57,7 @@ def test_a_run_in_which_nothing_was_judged_says_nothing_more():
 
 def test_a_run_without_deviations_says_how_many_there_could_be():
     (line,) = run_lines([verdict("C2-rte", "reproduced", 1.0, 0.001)], 0.95)
-    assert line == "1 claim was judged at 95 %: if all are true, up to 0.05 of them deviate by chance"
+    assert line == "expect up to 0.05 false alarms among 1 claim judged at 95 % confidence"
 
 
 def test_made_up_data_are_named_last(run):

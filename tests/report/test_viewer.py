@@ -93,7 +93,7 @@ def test_the_page_says_whose_texts_it_shows(made_up):
     one = example_maps()
     one = replace(one, provenance=replace(one.provenance, made_up_data=made_up))
     shown = page({MODEL: of_every_outcome()}, SETTINGS, examples=Examples([one], rows=1))
-    assert ("mind its terms before you publish this page" in shown) is not made_up
+    assert ("check its terms before publishing this page" in shown) is not made_up
 
 
 def test_a_page_without_examples_has_no_viewer_and_says_why_where_it_should():
