@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
         Args:
             add_commands: adds this command's own commands when it is used, so that nothing is imported before.
         """
-        super().__init__(*args, formatter_class=argparse.RawDescriptionHelpFormatter, **named)
+        super().__init__(*args, **{"formatter_class": argparse.RawDescriptionHelpFormatter, **named})
         self._add_commands = add_commands
 
     def load_commands(self) -> None:

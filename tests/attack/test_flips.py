@@ -6,19 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from bench import Bench
 from faults import LONG, Ended, Fault, content
 from treebank_sample import HEADS, TREES
 
-from bertsecrets.ablation.grid import Grid
-from bertsecrets.ablation.head_sets import single_heads
-from bertsecrets.errors import UserError
-from bertsecrets.store.measurements import Shelf
-
 FLIPS = 10 if LONG else 1  # of each file, through commands
-SWEEP = 1 if LONG else 23  # of each file, through its reader, every so many bytes
 FEW = ("--limit", "6")
 GRID = ("measure", "head-ablation", "@subject", *FEW, "--json", "@now.json")
 FEATURES = ("measure", "features", "@subject", *FEW, "--spacy", "@pipeline", "--json", "@now.json")
@@ -162,55 +155,3 @@ def test_a_flipped_byte_in_any_file_is_noticed_or_harmless(filled, kind, tally):
 @pytest.mark.slow
 def test_a_flipped_byte_in_parses_is_noticed_or_harmless(parsed, tally):
     check_flips(parsed, "parsed", "parses", tally, everywhere=True)
-
-
-# ---------------------------------------------------------------------- whole files, through their readers
-
-
-def sweep(path: Path, read) -> Counter[str]:
-    """Change one byte after the other of a file, each time another way, and read it; what came of it, counted."""
-    whole, right, outcomes = path.read_bytes(), read(), Counter[str]()
-    draw = random.Random(path.name)
-    for place in range(draw.randrange(SWEEP), len(whole), SWEEP):
-        data = bytearray(whole)
-        data[place] ^= draw.randrange(1, 256)
-        path.write_bytes(data)
-        try:
-            outcomes["same" if read() == right else "silent"] += 1
-        except UserError as error:
-            outcomes["refused" if "\n" not in str(error) else "several lines"] += 1
-        except Exception as error:
-            outcomes[f"{type(error).__name__}: {error}"] += 1
-    path.write_bytes(whole)
-    return outcomes
-
-
-@pytest.mark.parametrize("name", ["measurement.json", "samples.npz"])
-def test_a_saved_measurement_is_read_as_it_was_or_not_at_all(filled, name, tally):
-    filled.put_back("all")
-    path = next((filled.work / "kept").glob(f"*/{name}"))
-
-    def read():
-        one = Shelf.read(filled.work / "kept").kept[0]
-        return one.as_json(), {key: (value.dtype, value.tobytes()) for key, value in one.samples.items()}
-
-    outcomes = sweep(path, read)
-    survived = outcomes["same"] + outcomes["refused"]
-    tally(f"flipped byte, reader: saved {name}", outcomes.total(), survived)
-    assert outcomes.total() == survived, outcomes
-
-
-@pytest.mark.parametrize("name", ["grid.json", "portion-0000/predicted.npz"])
-def test_a_grid_is_read_as_it_was_or_made_again(tmp_path, name, tally):
-    sets = single_heads(3, 4)
-
-    def compute(some, _progress):
-        return np.array([[layer * 4 + head for layer, head in heads] for heads in some])
-
-    def read():
-        return Grid.open(tmp_path, sets, layers=3, size=12, about={"model": "none"}).fill(compute).tolist()
-
-    read()
-    outcomes = sweep(tmp_path / name, read)
-    tally(f"flipped byte, reader: {name}", outcomes.total(), outcomes["same"])
-    assert outcomes.total() == outcomes["same"], outcomes

@@ -45,7 +45,6 @@ def check(bench: Bench, ended: list[Ended], outputs: list[str], checkpoints: int
 
 
 MEASURES = {
-    "same measure": ["special-tokens"] * PROCESSES,
     "grid": ["head-ablation"] * PROCESSES,
     "several measures": ["special-tokens", "scores", "attention-change", "head-ablation"] * (PROCESSES // 4),
 }

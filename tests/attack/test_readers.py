@@ -71,7 +71,7 @@ def changed(draw, good: bytes) -> bytes:
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.integers(0, max(len(data) - 1, 0)))
         stop = place + draw(st.integers(1, 12))
-        match draw(st.sampled_from(("byte", "insert", "replace", "remove", "double", "cut", "move"))):
+        match draw(st.sampled_from(("byte", "insert", "replace", "remove", "cut"))):
             case "byte":
                 data[place : place + 1] = bytes([draw(st.integers(0, 255))])
             case "insert":
@@ -80,16 +80,8 @@ def changed(draw, good: bytes) -> bytes:
                 data[place:stop] = draw(st.sampled_from(TOKENS))
             case "remove":
                 del data[place:stop]
-            case "double":
-                stop = draw(st.integers(place, len(data)))
-                data[place:place] = data[place:stop]
             case "cut":
                 del data[place:]
-            case "move":
-                part = data[place:stop]
-                del data[place:stop]
-                target = draw(st.integers(0, len(data)))
-                data[target:target] = part
     return bytes(data)
 
 
@@ -316,17 +308,13 @@ def manifest_of(model: ModelRef) -> Any:
 READERS = {
     "GLUE": glue("rte", "index\tsentence1\tsentence2\tlabel\n0\ta b\tc\tentailment\n1\td\t\"e\tnot_entailment\n"),
     "GLUE of one text": glue("sst2", "sentence\tlabel\na b \t1\nc\t0\n"),
-    "GLUE with short rows": glue("qqp", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\ta\tb\t1\n3\t4\n"),
     "STS-B": glue("stsb", "index\tsentence1\tsentence2\tscore\n0\ta\tb\t5.000\n1\tc\td\t0.8\n"),
     "frames": Reader("f.jsonl", RECORD * 2, lambda folder: open_frames(folder / "f.jsonl")),
     "FrameNet's frames": Reader("fn/frame/Humming.xml", FRAME, open_frames, files(FRAMENET[1])),
     "FrameNet's units": Reader("fn/lu/lu1.xml", UNIT, open_frames, files(FRAMENET[0])),
     "FrameNet's zip": Reader("fn.zip", zipped(*FRAMENET), lambda folder: open_frames(folder / "fn.zip")),
     "FrameNet's tar": Reader("fn.tar", tarred(*FRAMENET), lambda folder: open_frames(folder / "fn.tar")),
-    "FrameNet's tar, packed": Reader("t", tarred(*FRAMENET), lambda at: open_frames(at / "t"), pack=gzip.compress),
     "FrameNet's gz": Reader("fn.gz", gzip.compress(tarred(*FRAMENET)), lambda folder: open_frames(folder / "fn.gz")),
-    "FrameNet's bz2": Reader("fn.bz2", bz2.compress(tarred(*FRAMENET)), lambda folder: open_frames(folder / "fn.bz2")),
-    "FrameNet's xz": Reader("fn.xz", lzma.compress(tarred(*FRAMENET)), lambda folder: open_frames(folder / "fn.xz")),
     "trees": Reader("treebank/a.mrg", TREES.encode(), read_treebank, files(BANK[1])),
     "heads of words": Reader("dependency_treebank/a.dp", HEADS.encode(), read_treebank, files(BANK[0])),
     "zipped trees": Reader("treebank.zip", zipped(BANK[0]), read_treebank, files(BANK[1])),
@@ -336,8 +324,7 @@ READERS = {
     "an array": Reader("a.npy", SQUARE, array_of),
     "P20's labels": Reader("d/raw/labels.txt", P20[0][1], read_p20, files(*P20[1:])),
     "P20's maps": Reader("d/raw/0001.npy", SQUARE, read_p20, files(P20[0], P20[2])),
-    "P20's archive": Reader("p.tgz", gzip.compress(tarred(*P20)), lambda folder: read_p20(folder / "p.tgz")),
-    "P20's archive, packed": Reader("p", tarred(*P20), lambda folder: read_p20(folder / "p"), pack=gzip.compress),
+    "P20's archive": Reader("p", tarred(*P20), lambda folder: read_p20(folder / "p"), pack=gzip.compress),
     "annotations": Reader("annotations.tsv", b"", MapSet.load, pattern_files),
     "maps": Reader("maps-0001.npz", b"", MapSet.load, pattern_files),
     "what readers saw on maps": Reader("attributes.tsv", SEEN, read_attributes),
@@ -404,8 +391,7 @@ def test_the_good_input_is_read(name, tmp_path):
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
 @given(share=st.floats(0, 1))
-def test_a_tar_archive_that_was_cut_is_never_read(room, pack, share):
-    """Wherever it is cut: before the end of its last file, inside a header, between files, in the stream's own end."""
+def test_a_truncated_tar_archive_is_refused(room, pack, share):
     packed = pack(tarred(*FRAMENET, *((f"fn/lu/lu{number}.xml", UNIT) for number in range(2, 30))))
     whole = len(packed.rstrip(b"\0")) if pack is bytes else len(packed)
     path = room / "cut"

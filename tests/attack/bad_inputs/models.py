@@ -53,17 +53,11 @@ MODELS = [
              lambda room: (room.own_model() / "config.json").unlink()),
     config("num_attention_heads in config.json is 0", num_attention_heads=0),
     config("num_hidden_layers in config.json is 1000000", num_hidden_layers=10**6),
-    config("vocab_size in config.json is -1", vocab_size=-1),
-    config("num_attention_heads", num_attention_heads="3"),
     config("not a multiple", hidden_size=30),
     config("does not know 'nope'", hidden_act="nope"),
     config("", model_type="zzz"),
-    config("", pad_token_id=9999),
-    config("", id2label=[]),
     file("config.json", b""),
     file("config.json", b"[]"),
-    file("config.json", b"[" * 100_000),
-    file("tokenizer.json", b""),
     file("tokenizer.json", b"{}"),
     BadInput("a tokenizer that fails on a text", SCORES, "its tokenizer fails on a short text",
              spoilt("tokenizer.json", lambda data: data["model"].update(vocab=["a"]))),
@@ -77,7 +71,6 @@ MODELS = [
 ]  # fmt: skip
 
 OPTIONS = [
-    option("--model", "m" * 5000, "mmm"),
     option("--device", "c" * 5000, "is not available"),
     option("--task", "t" * 5000, "unknown task"),
     option("--option", "=", "NAME=VALUE"),
@@ -87,14 +80,11 @@ OPTIONS = [
 
 PLANS = [
     plan("plan", "--jobs", "0", says="--jobs 0 is out of range: give 1 to"),
-    plan("plan", "--jobs", "1000000", says="--jobs 1000000 is out of range"),
     plan("plan", "--threads", "0", says="--threads 0 is out of range: give 1 to"),
     plan("plan", "--task", "rtee", says=("unknown task 'rtee'", "did you mean rte?")),
     plan("plan", "--seeds", "0", says="--seeds 0 leaves no seeds"),
     plan("plan", "--shell", "--slurm", says="not allowed with"),
     plan("plan", "--shell", "--task", "rte", "--claim", "C1", "--store", "{glue}/RTE/dev.tsv", says="RTE/dev.tsv"),
-    plan("run", "--jobs", "-1", says="--jobs -1 is out of range"),
-    plan("run", "--threads", "1000000000", says="--threads 1000000000 is out of range"),
     plan("run", "--claim", "Z9", says="unknown claim 'Z9'"),
     plan("run", "--task", "rte", "--claim", "C1", "--gpus", "1", says="--gpus is for --ray"),
 ]
@@ -108,7 +98,7 @@ WRITING = {
     "report --html": (*CLAIM, "--html"),
     "report --metrics": (*CLAIM, "--metrics"),
 }
-PLACES = ("/proc/out", "/dev/full", "{glue}/RTE/dev.tsv/out", "/dev/null/out", f"{{room}}/{'x' * 300}")
+PLACES = ("/dev/full", "{glue}/RTE/dev.tsv/out", f"{{room}}/{'x' * 300}")
 OUTPUTS = [
     BadInput(f"{name} {place[:12]}", (*words, place), "")
     for name, words in WRITING.items()
