@@ -37,41 +37,31 @@ def attack(request, bench) -> Attack:
     return Attack.prepare(bench, request.param, *COMMANDS[request.param])
 
 
-def test_a_file_that_may_not_grow_is_one_line(attack, tally):
-    sizes = [3000, *((5000, 10_000, 30_000, 60_000, 90_000) if LONG else ())]  # of what is said, too
-    problems = [attack.problems(Fault(largest=size)) for size in sizes]
-    tally(f"files of limited size: {attack.name}", len(sizes), problems.count([]))
-    assert list(chain(*problems)) == []
+def test_a_file_that_may_not_grow_is_one_line(attack):
+    sizes = [3000, *((5000, 10_000, 30_000, 60_000, 90_000) if LONG else ())]
+    assert list(chain.from_iterable(attack.problems(Fault(largest=size)) for size in sizes)) == []
 
 
-def test_a_full_disk_is_one_line_and_with_room_again_all_is_well(attack, tally):
-    """The disk holds what was there before, and a little more."""
+def test_a_full_disk_is_one_line_and_the_same_command_succeeds_with_room_again(attack):
     bench = attack.bench
     before, full = bench.folder / attack.name, bench.folder / "full"
     used = sum(path.stat().st_size for path in before.rglob("*") if path.is_file())
-    room = [20_000, *((4_000, 60_000, 120_000, 250_000) if LONG else ())]
-    problems = []
-    for free in room:
-        shutil.rmtree(bench.work, ignore_errors=True)
-        bench.work.mkdir()
-        with mounted(bench.work, "-t", "tmpfs", "-o", f"size={2 * used + 1_000_000}", "tmpfs"):
-            shutil.copytree(before, bench.work, dirs_exist_ok=True)
-            state = os.statvfs(bench.work)
-            (bench.work / "filling").write_bytes(bytes(state.f_bavail * state.f_frsize - free))
-            ended = bench.run(attack.command)
-            if not (ended.refused or ended.code == 0):
-                problems.append(f"{free} bytes free: {ended}")
-            (bench.work / "filling").unlink()
-            shutil.copytree(bench.work, full)
-        bench.work.rmdir()
-        full.rename(bench.work)
-        problems += [f"{free} bytes free: {one}" for one in half(contents(bench.work), attack.before, attack.after)]
-        again = bench.run(attack.command)
-        now = contents(bench.work)
-        if again.code != 0 or different(now, attack.after) or leftovers(bench.work):
-            problems.append(f"{free}, run again: {again}, {different(now, attack.after)}, {leftovers(bench.work)}")
-    tally(f"full disk: {attack.name}", len(room), len(room) - len(problems))
-    assert problems == []
+    shutil.rmtree(bench.work, ignore_errors=True)
+    bench.work.mkdir()
+    with mounted(bench.work, "-t", "tmpfs", "-o", f"size={2 * used + 1_000_000}", "tmpfs"):
+        shutil.copytree(before, bench.work, dirs_exist_ok=True)
+        state = os.statvfs(bench.work)
+        (bench.work / "filling").write_bytes(bytes(state.f_bavail * state.f_frsize - 20_000))
+        ended = bench.run(attack.command)
+        assert ended.refused or ended.code == 0, str(ended)
+        (bench.work / "filling").unlink()
+        shutil.copytree(bench.work, full)
+    bench.work.rmdir()
+    full.rename(bench.work)
+    assert half(contents(bench.work), attack.before, attack.after) == []
+    bench.done(attack.command)
+    assert different(contents(bench.work), attack.after) == []
+    assert leftovers(bench.work) == []
 
 
 @contextmanager
@@ -107,7 +97,7 @@ READING = {
 
 
 @pytest.mark.parametrize("name", READING)
-def test_a_store_that_can_only_be_read_is_read(filled, name, tally):
+def test_a_store_that_can_only_be_read_is_read(filled, name):
     filled.put_back("filled")
     expected = filled.done(READING[name]).out
     before = contents(filled.work)
@@ -116,12 +106,10 @@ def test_a_store_that_can_only_be_read_is_read(filled, name, tally):
     assert ended.code == 0, str(ended)
     assert ended.out == expected
     assert contents(filled.work) == before
-    tally("store that can only be read", 1, 1)
 
 
-def test_what_such_a_store_lacks_is_one_line(filled, tally):
+def test_what_such_a_store_lacks_is_one_line(filled):
     filled.put_back("filled")
     with mounted(filled.work, "--bind", "-o", "ro", str(filled.work)):
         ended = filled.run(["measure", "scores", "@subject"])
     assert ended.refused, str(ended)
-    tally("store that can only be read", 1, 1)

@@ -1,6 +1,5 @@
-"""Killed at any moment, a command leaves nothing half and loses nothing; run again, it ends as if nothing had been."""
+"""A killed command leaves no partial file and loses nothing; run again, it ends as if it had never been killed."""
 
-import random
 import shutil
 from itertools import chain
 
@@ -57,40 +56,26 @@ def from_nothing(bench) -> Attack:
     return Attack.prepare(bench, "from-nothing", [], command, trained=False)
 
 
-def check(attack: Attack, kind: str, faults: list[Fault], tally) -> None:
-    problems = [attack.problems(fault) for fault in faults]
-    tally(f"{kind}: {attack.name}", len(faults), problems.count([]))
-    assert list(chain(*problems)) == []
-
-
-def test_a_command_killed_while_it_writes_loses_nothing(attack, tally):
+def test_a_command_killed_while_writing_loses_nothing(attack):
     """Killed when it has just opened its last file, which is still empty."""
-    check(attack, "killed while writing", [Fault(operation=attack.last_opened + 1)], tally)
+    assert attack.problems(Fault(operation=attack.last_opened + 1)) == []
 
 
 @pytest.mark.slow
-def test_a_command_killed_at_any_change_of_files_loses_nothing(attack, tally):
+@pytest.mark.parametrize("killed", ["between files", "within a file"])
+def test_a_command_killed_at_any_change_of_files_loses_nothing(attack, killed):
     places = some(range(attack.operations), 4, attack.name)
-    check(attack, "killed at a file operation", [Fault(operation=place) for place in places], tally)
-
-
-@pytest.mark.slow
-def test_a_command_killed_within_a_file_loses_nothing(attack, tally):
     sizes = [3000, *((100, 1000, 10_000, 30_000, 100_000) if LONG else ())]
-    check(attack, "killed within a file", [Fault(cut=size) for size in sizes], tally)
+    faults = (
+        [Fault(operation=place) for place in places] if killed == "between files" else [Fault(cut=n) for n in sizes]
+    )
+    assert list(chain.from_iterable(map(attack.problems, faults))) == []
 
 
 @pytest.mark.slow
-def test_a_report_killed_before_it_has_a_checkpoint_loses_nothing(from_nothing, tally):
+def test_a_report_killed_before_it_has_a_checkpoint_loses_nothing(from_nothing):
     places = some(range(from_nothing.operations), 4, from_nothing.name)
-    check(from_nothing, "killed at a file operation", [Fault(operation=place) for place in places], tally)
-
-
-@pytest.mark.skipif(not LONG, reason="another moment each time: for make attack")
-@pytest.mark.slow
-def test_a_command_killed_at_a_random_moment_loses_nothing(attack, tally):
-    draw = random.Random(attack.name)
-    check(attack, "killed at a random moment", [Fault(seconds=draw.uniform(0.02, 1.2)) for _ in range(24)], tally)
+    assert list(chain.from_iterable(from_nothing.problems(Fault(operation=place)) for place in places)) == []
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ MEASURES = {
 
 
 @pytest.mark.parametrize("kind", MEASURES)
-def test_many_processes_share_a_fresh_store(fresh, kind, tally):
+def test_many_processes_share_a_fresh_store(fresh, kind):
     for _ in range(ROUNDS):
         fresh.begin(trained=False)
         names = [f"{number}.json" for number in range(PROCESSES)]
@@ -63,10 +63,9 @@ def test_many_processes_share_a_fresh_store(fresh, kind, tally):
         for measure in set(MEASURES[kind]):
             same = [name for name, other in zip(names, MEASURES[kind], strict=True) if other == measure]
             check(fresh, ended, same, checkpoints=1)
-    tally(f"{PROCESSES} processes on one store: {kind}", ROUNDS * PROCESSES, ROUNDS * PROCESSES)
 
 
-def test_many_processes_write_the_same_files(fresh, tally):
+def test_many_processes_write_the_same_files(fresh):
     command = ["report", "@subject", *FEW, "--claim", "E1", "--json", "@now.json", "--plots", "@plots.json"]
     ended = at_once(fresh, [command] * PROCESSES)
     check(fresh, ended, ["now.json"], checkpoints=1)
@@ -75,10 +74,9 @@ def test_many_processes_write_the_same_files(fresh, tally):
     assert leftovers(fresh.work) == []
     names = sorted(path.name for path in (fresh.work / "model").iterdir() if not path.name.startswith("."))
     assert names == ["config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
-    tally(f"{PROCESSES} processes on the same outputs", 2 * PROCESSES, 2 * PROCESSES)
 
 
-def test_a_killed_lock_holder_is_followed_by_another(fresh, tally):
+def test_a_killed_lock_holder_is_followed_by_another(fresh):
     """All but the last process are killed when they are about to store the checkpoint."""
     lines = fresh.done(["measure", "special-tokens", "@subject", *FEW]).operations
     stored = next(place for place, line in enumerate(lines) if "os.rename" in line and "/runs/checkpoints/" in line)
@@ -88,10 +86,9 @@ def test_a_killed_lock_holder_is_followed_by_another(fresh, tally):
     ended = at_once(fresh, commands, [Fault(operation=stored)] * (PROCESSES - 1))
     check(fresh, ended, names[-1:], checkpoints=1)
     assert ended[-1].code == 0
-    tally("processes of several killed", PROCESSES, PROCESSES)
 
 
-def test_a_damaged_entry_is_made_again_once(fresh, tally):
+def test_a_damaged_entry_is_made_again_once(fresh):
     names = [f"{number}.json" for number in range(PROCESSES)]
     fresh.done(["measure", "special-tokens", "@subject", *FEW, "--json", "@right.json"])
     shutil.rmtree(fresh.work / "runs" / "measurements")
@@ -101,4 +98,3 @@ def test_a_damaged_entry_is_made_again_once(fresh, tally):
     weights.write_bytes(data)
     commands = [["measure", "special-tokens", "@subject", *FEW, "--json", f"@{name}"] for name in names]
     check(fresh, at_once(fresh, commands), ["right.json", *names], checkpoints=1)
-    tally("a damaged entry found by several processes", PROCESSES, PROCESSES)
