@@ -19,7 +19,8 @@ from bertsecrets import __version__
 from bertsecrets.errors import MissingError, NotApplicableError, UserError
 from bertsecrets.measures.base import Measure, Resources, Run
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.models import loading
+from bertsecrets.models import opening
+from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.memory import give_back
 from bertsecrets.models.retention import drop_weights
@@ -52,7 +53,7 @@ class CheckpointCache:
         Raises:
             UserError: the model or the data are not available.
         """
-        trained, ref = subject.initialisation != "untrained", self.ref(subject.model)
+        trained, ref = get_initialisation(subject.initialisation).trains, self.ref(subject.model)
         device = self.resources.device if trained else torch.device("cpu")
         inputs = {
             "model": ref.identity(),
@@ -68,7 +69,7 @@ class CheckpointCache:
 
     def training_facts(self, subject: Subject) -> dict[str, Any]:
         """Return the origin and limit of a subject's training rows, as a manifest records them."""
-        rows, trained = self.resources.rows, subject.initialisation != "untrained"
+        rows, trained = self.resources.rows, get_initialisation(subject.initialisation).trains
         return {
             "data": rows.facts(subject.task, ("train",)) if trained else None,
             "train_limit": rows.cut(subject.task, "train") if trained else None,
@@ -121,7 +122,7 @@ class CheckpointCache:
         """Train a subject's checkpoint into a folder, resuming from a saved state; return facts for its manifest."""
         from bertsecrets.models.training.finetune import make_checkpoint  # takes seconds to import
 
-        trained = subject.initialisation != "untrained"
+        trained = get_initialisation(subject.initialisation).trains
         facts = make_checkpoint(
             self.ref(subject.model),
             subject,
@@ -248,7 +249,7 @@ class MeasurementCache:
             self._check_possible(measure, ref)  # before anything is trained for it
             folder = self.checkpoints.get(subject)
         if checkpoint is not None or has_weights(folder):
-            loading.open_checkpoint_config(folder, task(subject.task))
+            opening.open_checkpoint_config(folder, task(subject.task))
         return Run(subject, options, self.resources, ref, folder)
 
     def _check_possible(self, measure: Measure, ref: ModelRef) -> None:
@@ -263,7 +264,7 @@ class MeasurementCache:
         if (ref.name, check) not in self._refused:
             refusal: str | None = None
             try:
-                measure.check_model(loading.open_classifier(ref, TASKS["rte"], "untrained"))
+                measure.check_model(opening.open_classifier(ref, TASKS["rte"], "untrained"))
             except NotApplicableError as error:
                 refusal = str(error)
             self._refused[ref.name, check] = refusal

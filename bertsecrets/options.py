@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bertsecrets.errors import UserError, near_matches, shortened
 from bertsecrets.reading import seconds
-from bertsecrets.types import AUTO, INITIALISATIONS, KEEPS, PRECISIONS, SEEDS, Initialisation, Keep
+from bertsecrets.types import AUTO, INITIALISATIONS, KEEPS, PRECISIONS, SEEDS, InitialisationName, Keep
 
 if TYPE_CHECKING:
     from bertsecrets.texts.glue import Source
@@ -280,7 +280,7 @@ def seed_range(count: int) -> range:
     return range(1, count + 1)
 
 
-def check_initialisation(name: str) -> Initialisation:
+def check_initialisation(name: str) -> InitialisationName:
     """Return the initialisation of this name.
 
     Raises:
@@ -288,7 +288,7 @@ def check_initialisation(name: str) -> Initialisation:
     """
     if name not in INITIALISATIONS:
         raise UserError(f"unknown initialisation {name!r}: {near_matches(name, INITIALISATIONS)}")
-    return cast(Initialisation, name)
+    return cast(InitialisationName, name)
 
 
 def check_seed(seed: int) -> None:

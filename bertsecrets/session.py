@@ -27,7 +27,8 @@ from bertsecrets.errors import MissingError, NotApplicableError, UserError, one_
 from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.models import loading
+from bertsecrets.models import configuration, opening
+from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import ModelRef, locator
 from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
 from bertsecrets.provenance import (
@@ -47,14 +48,6 @@ from bertsecrets.types import AUTO, Measurement, Request, Subject
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-OTHERWISE_TRAINED = {
-    "random": "a model trained from random weights",
-    "frozen": "a model trained on a frozen encoder",
-    "last-two-new": "a model trained with its last two layers drawn anew",
-    "last-two-trained": "a model of which the last two layers alone were trained",
-    "from-sep": "a model trained to classify from [SEP]",
-}
 
 show_in_notebooks()
 
@@ -153,10 +146,10 @@ class Session:
         """
         checkpoint, of_task = self.options.checkpoint, self.options.checkpoint_task
         if checkpoint is not None and of_task is not None and model is None:
-            loading.open_checkpoint_config(Path(checkpoint), task(of_task))
-            loading.open_checkpoint(Path(checkpoint), task(of_task), self.ref(self.model))  # reads all that it holds
+            opening.open_checkpoint_config(Path(checkpoint), task(of_task))
+            opening.open_checkpoint(Path(checkpoint), task(of_task), self.ref(self.model))  # reads all that it holds
             return
-        loading.open_config(self.ref(model or self.model))
+        configuration.open_config(self.ref(model or self.model))
 
     def speaks_of(self, case: Case) -> bool:
         """Return whether a case is about models of this one's architecture.
@@ -164,7 +157,9 @@ class Session:
         Raises:
             UserError: the case is about particular architectures, and the model is not available.
         """
-        return not case.claim.architectures or case.speaks_of(loading.open_config(self.ref(self.model)).model_type)
+        return not case.claim.architectures or case.speaks_of(
+            configuration.open_config(self.ref(self.model)).model_type
+        )
 
     # ------------------------------------------------------------------ in Python
 
@@ -175,10 +170,10 @@ class Session:
             UserError: the task or the initialisation is unknown, or the seed out of range.
         """
         check_seed(seed)
-        initialisation = check_initialisation(init)
+        name = check_initialisation(init)
         if task_name is None:
             return Subject(self.model, ALL_TASKS, "untrained", seed)
-        return Subject(self.model, task(task_name).name, initialisation, seed)
+        return Subject(self.model, task(task_name).name, name, seed)
 
     def measure(
         self,
@@ -219,7 +214,7 @@ class Session:
         with TemporaryDirectory() as place:
             folder = Path(place) / "in-memory"
             checkpoint.save_pretrained(folder)
-            loading.open_tokenizer(self.ref(self.model)).save_pretrained(folder)
+            configuration.open_tokenizer(self.ref(self.model)).save_pretrained(folder)
             yield folder
 
     def judge(self, claim: str, task: str | None = None, *, seeds: int | None = None) -> Verdict:
@@ -297,7 +292,7 @@ class Session:
         None where that is not available or does not say; whoever measures the model says why.
         """
         try:
-            config = loading.open_config(self.ref(model))
+            config = configuration.open_config(self.ref(model))
         except UserError:
             return None
         layers, heads = (getattr(config, name, None) for name in ("num_hidden_layers", "num_attention_heads"))
@@ -369,15 +364,16 @@ class Session:
         Raises:
             NotApplicableError: one checkpoint does not give this measurement.
         """
-        of_base = not measure.on_task or subject.initialisation == "untrained"
+        initial = get_initialisation(subject.initialisation)
+        of_base = not measure.on_task or not initial.trains
         if not measure.reads_model:
             return None
         if (of_base or measure.compares) and self.options.model is None:
             raise NotApplicableError("needs the pretrained model, which --model names beside --checkpoint")
         if measure.on_task and subject.task != self.options.checkpoint_task:
             raise NotApplicableError(f"needs a checkpoint of {task(subject.task).title} as well")
-        if subject.initialisation in OTHERWISE_TRAINED:
-            raise NotApplicableError(f"needs {OTHERWISE_TRAINED[subject.initialisation]}, not a single checkpoint")
+        if initial.trains and initial.name != "pretrained":
+            raise NotApplicableError(f"needs {initial.title}, not a single checkpoint")
         return None if of_base else checkpoint
 
 

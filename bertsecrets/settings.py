@@ -22,7 +22,7 @@ from pydantic import (
 
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml, seconds
-from bertsecrets.types import AUTO, SEEDS, Initialisation, Precision
+from bertsecrets.types import AUTO, SEEDS, InitialisationName, Precision
 
 Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
@@ -106,7 +106,7 @@ class GridParams(Section):
     """The subjects of a pipeline: every combination of these, by the names of the command line's options."""
 
     task: list[str] = Field(min_length=1)
-    init: list[Initialisation] = Field(min_length=1)
+    init: list[InitialisationName] = Field(min_length=1)
     seed: list[Seed] = Field(min_length=1)
 
 

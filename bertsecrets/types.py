@@ -12,8 +12,10 @@ from pydantic import Field
 
 from bertsecrets.errors import UserError
 
-Initialisation = Literal["pretrained", "random", "frozen", "untrained", "last-two-new", "last-two-trained", "from-sep"]
-INITIALISATIONS: tuple[str, ...] = get_args(Initialisation)
+InitialisationName = Literal[
+    "pretrained", "random", "frozen", "untrained", "last-two-new", "last-two-trained", "from-sep"
+]
+INITIALISATIONS: tuple[str, ...] = get_args(InitialisationName)
 Precision = Literal["auto", "float32", "bfloat16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 Keep = Literal["none", "full"]  # what a store keeps of a checkpoint's weights once everything is measured
@@ -38,7 +40,7 @@ class Subject:
 
     model: str
     task: str
-    initialisation: Initialisation = "pretrained"
+    initialisation: InitialisationName = "pretrained"
     seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 1
 
     def __str__(self) -> str:

@@ -54,7 +54,7 @@ def test_comments_docstrings_and_layout_do_not_change_a_digest(package):
 EDITS = {
     ("models/training/finetune.py",): (True, False),
     ("models/training/states.py",): (True, False),
-    ("models/loading.py",): (True, True),
+    ("models/opening.py",): (True, True),
     ("models/memory.py",): (True, True),
     ("measures/scores.py",): (False, True),
     ("measures/base/measure.py",): (False, True),

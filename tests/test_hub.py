@@ -17,8 +17,9 @@ from huggingface_hub import constants
 
 from bertsecrets.errors import UserError
 from bertsecrets.models import families, locations
-from bertsecrets.models.loading import open_classifier, open_config
+from bertsecrets.models.configuration import open_config
 from bertsecrets.models.locations import locate
+from bertsecrets.models.opening import open_classifier
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts import glue
 from bertsecrets.texts.glue import Source

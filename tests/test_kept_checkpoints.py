@@ -151,7 +151,7 @@ def test_a_report_keeps_what_it_is_told_and_gives_the_verdicts_that_it_gives_any
     assert len(sizes(rooms["full"])) == 2  # initialisations
     assert sizes(rooms["none"]) == []
     assert "bertsecrets: 2 checkpoints to train, " in said["full"][2].err
-    assert "; dropped once all is measured: " in said["none"][2].err
+    assert " at a time; " in said["none"][2].err
     again = reported(capsys, ["report"], shared, rooms["none"], "--keep-checkpoints", "none")
     assert again[1] == said["none"][1]
     assert again[2].err == ""  # nothing is trained, and nothing more is dropped

@@ -22,7 +22,7 @@ from tiny import save_bert, save_tokenizer, vocabulary
 
 from bertsecrets import provenance
 from bertsecrets.errors import UserError
-from bertsecrets.models import loading
+from bertsecrets.models import opening
 from bertsecrets.session import Session
 from bertsecrets.settings import Params, project_path
 from bertsecrets.texts.corpus import write_corpus
@@ -365,7 +365,7 @@ def test_weights_replaced_during_a_measurement_are_refused(world, monkeypatch):
 
 def _replacing(world: World, monkeypatch, folder: str = "model", reads: int = 1) -> None:
     """Replace a model's weights as soon as they have been read, once or so many times."""
-    read, left = loading._load_classifier, iter(range(reads - 1))
+    read, left = opening._load_classifier, iter(range(reads - 1))
 
     def replace(*arguments):
         loaded = read(*arguments)
@@ -375,7 +375,7 @@ def _replacing(world: World, monkeypatch, folder: str = "model", reads: int = 1)
         shutil.copy(other / "model.safetensors", world.path(folder, "model.safetensors"))
         return loaded
 
-    monkeypatch.setattr(loading, "_load_classifier", replace)
+    monkeypatch.setattr(opening, "_load_classifier", replace)
 
 
 def test_official_data_are_those_measured_and_trained_on(world):

@@ -24,7 +24,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.head_sets import single_heads
 from bertsecrets.models.encoding import Encoded
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.store.files import write_whole
 
 BASE = {"layers": 6, "heads": 6, "rows": 32, "tokens": 64}

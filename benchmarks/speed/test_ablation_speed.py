@@ -17,8 +17,8 @@ from tabulate import tabulate
 from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.head_sets import single_heads
 from bertsecrets.models.encoding import encode
-from bertsecrets.models.loading import OpenModel, open_classifier
 from bertsecrets.models.locations import locate
+from bertsecrets.models.opening import OpenModel, open_classifier
 from bertsecrets.texts.tasks import task
 
 ORDERS = {"file order": in_file_order, "similar length": by_length, "one length": of_one_length}

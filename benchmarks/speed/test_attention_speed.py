@@ -17,8 +17,8 @@ from bertsecrets.measures.attention_change import CosineObserver
 from bertsecrets.measures.features import FeatureObserver
 from bertsecrets.models.attention import Observer, Pass
 from bertsecrets.models.encoding import batches, collate, encode
-from bertsecrets.models.loading import open_classifier
 from bertsecrets.models.locations import locate
+from bertsecrets.models.opening import open_classifier
 from bertsecrets.texts.tasks import task
 
 KINDS = ("cls", "sep", "noun", "verb", "pronoun", "subject", "object", "negation")

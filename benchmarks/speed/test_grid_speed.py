@@ -16,7 +16,7 @@ from test_ablation_speed import bert_base, minilm
 from bertsecrets.ablation.head_sets import single_heads
 from bertsecrets.measures.base.ablation import set_ablation
 from bertsecrets.models.encoding import encode
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.provenance import native_bfloat16
 from bertsecrets.texts.tasks import task
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from bertsecrets.models.attention import Pass
-from bertsecrets.models.encoding import encode
-from bertsecrets.models.loading import open_classifier, special_ids
+from bertsecrets.models.encoding import encode, special_ids
 from bertsecrets.models.locations import locate
+from bertsecrets.models.opening import open_classifier
 from bertsecrets.patterns.classifier import FLOOR, LINEAR, SHIPPED, PatternClassifier
 from bertsecrets.patterns.features.table import features
 from bertsecrets.patterns.map_stack import MapStack, second_text

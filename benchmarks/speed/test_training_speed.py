@@ -15,8 +15,8 @@ import torch
 from trainings import bert_base, minilm, run_glue
 
 from bertsecrets.models.encoding import encode
-from bertsecrets.models.loading import OpenModel
 from bertsecrets.models.memory import large_blocks_apart
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.loop import Training
 from bertsecrets.provenance import native_bfloat16
 from bertsecrets.settings import load_settings

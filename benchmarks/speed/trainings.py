@@ -14,8 +14,8 @@ import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments, default_data_collator
 
 from bertsecrets.models.encoding import encode
-from bertsecrets.models.loading import OpenModel, open_classifier
 from bertsecrets.models.locations import locate
+from bertsecrets.models.opening import OpenModel, open_classifier
 from bertsecrets.models.training.loop import Training
 from bertsecrets.settings import load_settings
 from bertsecrets.texts.tasks import task

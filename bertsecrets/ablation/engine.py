@@ -22,8 +22,8 @@ from bertsecrets.ablation.kinds import UNIFORM, Ablation, Instead
 from bertsecrets.ablation.layers import Skeleton, Vectors, probe
 from bertsecrets.errors import MisreadError, UserError
 from bertsecrets.models.encoding import Encoded, check_finite, collate
-from bertsecrets.models.loading import OpenModel
 from bertsecrets.models.memory import Budget, ran_out, too_small
+from bertsecrets.models.opening import OpenModel
 
 Route = Literal["auto", "fast", "general"]
 TOLERANCE = 1e-4  # largest difference between two computations of the same logits, relative to the largest logit

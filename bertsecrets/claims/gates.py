@@ -7,6 +7,7 @@ import numpy as np
 
 from bertsecrets.claims.quantity import Needed, all_of
 from bertsecrets.measures.registry import get_measure
+from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.types import Measurement
 
 GIVEN = ("target", "errors", "cluster")  # samples that do not come from the subject
@@ -28,7 +29,7 @@ def degenerate(by_seed: Sequence[Mapping[str, Needed]]) -> str | None:
         for first, second in zip(all_of(one), all_of(other), strict=True):
             if first.examples != second.examples:
                 return f"{first.subject} and {second.subject} have {first.examples} and {second.examples} examples"
-            if first.subject.initialisation != "untrained" and _identical(first, second):
+            if get_initialisation(first.subject.initialisation).trains and _identical(first, second):
                 return f"{first.subject} and {second.subject} give the same numbers: the seed changes nothing"
     return None
 

@@ -13,7 +13,7 @@ from bertsecrets.errors import MissingError, NotApplicableError, RunError, UserE
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.settings import JudgeParams
 from bertsecrets.store.measurements import Shelf
-from bertsecrets.types import Initialisation, Measurement, Subject
+from bertsecrets.types import InitialisationName, Measurement, Subject
 
 
 @runtime_checkable
@@ -40,7 +40,7 @@ class Wanted:
     need: str
     measure: str
     task: str
-    initialisation: Initialisation
+    initialisation: InitialisationName
     options: dict[str, Any]
 
     def subject(self, model: str, seed: int) -> Subject:
@@ -72,7 +72,7 @@ def plan(bench: Bench, case: Case) -> list[Wanted]:
     return wanted
 
 
-def _initialisation(claim: Claim, need: Need) -> Initialisation:
+def _initialisation(claim: Claim, need: Need) -> InitialisationName:
     if need.whose == "own":
         return claim.initialisation
     if need.whose == "against":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from bertsecrets.claims.estimand import Estimand
-from bertsecrets.types import Initialisation, Measurement
+from bertsecrets.types import InitialisationName, Measurement
 
 Needed = Measurement | tuple[Measurement, ...]  # what one need gets: a tuple if it names several tasks
 Function = TypeVar("Function", bound=Callable[..., Estimand])
@@ -35,7 +35,7 @@ class Need:
     """
 
     measure: str
-    whose: Literal["own", "against"] | Initialisation = "own"
+    whose: Literal["own", "against"] | InitialisationName = "own"
     options: Mapping[str, Any] = field(default_factory=dict)
     task: str | None = None
     tasks: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from bertsecrets.claims.schema import Case, Claim, load_claims
 from bertsecrets.claims.spread import Spread, pooled
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError
+from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.reading import read_text
 from bertsecrets.settings import Section, in_words, project_path
 
@@ -129,5 +130,6 @@ def record(model: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 def _precision(verdicts: Sequence[Verdict]) -> str:
     """Return the precision in which all that verdicts rest on was trained; several where they differ."""
-    trained = [one for verdict in verdicts for one in verdict.measurements if one.subject.initialisation != "untrained"]
+    measured = [one for verdict in verdicts for one in verdict.measurements]
+    trained = [one for one in measured if get_initialisation(one.subject.initialisation).trains]
     return ", ".join(sorted({str(one.provenance.precision) for one in trained if one.provenance.precision}))

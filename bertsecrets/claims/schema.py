@@ -20,7 +20,7 @@ from bertsecrets.measures.registry import is_seedless, measure_names
 from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
 from bertsecrets.settings import Section, in_words, project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
-from bertsecrets.types import Initialisation
+from bertsecrets.types import InitialisationName
 
 ANY_MODEL = "any"  # a deviation that does not depend on the model, such as one of the suite's own classifier
 
@@ -80,8 +80,8 @@ class Claim(Section):
     variant: str = ""
     options: dict[str, Any] = Field(default_factory=dict)
     arguments: dict[str, Any] = Field(default_factory=dict)
-    initialisation: Initialisation = "pretrained"
-    against: Initialisation | None = None
+    initialisation: InitialisationName = "pretrained"
+    against: InitialisationName | None = None
     expect: Expectation | None = None
     published: str | None = None
     seeds_of: tuple[str, ...] = ()

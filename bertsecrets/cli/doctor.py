@@ -40,7 +40,7 @@ def add_parsers(commands) -> None:
 
 def doctor(options: argparse.Namespace) -> None:
     """Print what is available and what is missing, and what a named model allows."""
-    from bertsecrets.models.loading import open_config
+    from bertsecrets.models.configuration import open_config
     from bertsecrets.models.locations import locate
     from bertsecrets.models.packaged import INSTALL, NAMES
     from bertsecrets.provenance import software
@@ -75,8 +75,8 @@ def _or_missing(what: str) -> Iterator[None]:
 def _measures(name: str) -> None:
     """Print which measures are possible on a model, and why the others are not."""
     from bertsecrets.measures.registry import refusals
-    from bertsecrets.models.loading import open_classifier
     from bertsecrets.models.locations import locate
+    from bertsecrets.models.opening import open_classifier
 
     try:
         classifier = open_classifier(locate(name, offline=True), TASKS["rte"], "untrained")

@@ -107,7 +107,7 @@ def fetch(options: argparse.Namespace) -> None:
         return _fetch_tasks(options)
     if options.digests:
         return _fetch_digests(options)
-    from bertsecrets.models.loading import open_classifier
+    from bertsecrets.models.opening import open_classifier
     from bertsecrets.session import Session
 
     session = Session(RunOptions.of(options))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bertsecrets.errors import UserError, near_matches
-from bertsecrets.types import Initialisation
+from bertsecrets.types import InitialisationName
 
 if TYPE_CHECKING:
     from bertsecrets.compare.sides import Side, Wanted
@@ -24,7 +24,7 @@ class Choice:
 
     tasks: Sequence[str] = ()
     measures: Sequence[str] = ()
-    initialisation: Initialisation = "pretrained"
+    initialisation: InitialisationName = "pretrained"
 
     def __post_init__(self) -> None:
         from bertsecrets.compare.readings import MEASURES

@@ -15,7 +15,7 @@ from bertsecrets.errors import MisreadError, RunError, UserError, excerpt, near_
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.settings import Section
 from bertsecrets.texts.tasks import TASKS
-from bertsecrets.types import Initialisation, Measurement, Subject
+from bertsecrets.types import InitialisationName, Measurement, Subject
 
 DECIMALS = 6  # of all numbers that are compared or pinned; far below any effect of interest
 
@@ -83,7 +83,7 @@ class Wanted:
 
     measure: str
     task: str
-    initialisation: Initialisation = "pretrained"
+    initialisation: InitialisationName = "pretrained"
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -112,7 +112,7 @@ class Part(Section):
 
     measure: Annotated[str, _one_of(MEASURES)]
     task: Annotated[str, _one_of(TASKS)]
-    initialisation: Initialisation
+    initialisation: InitialisationName
     options: dict[str, Any] = Field(default_factory=dict)
     seeds: tuple[int, ...] = Field(min_length=1)
     examples: int = Field(ge=0)

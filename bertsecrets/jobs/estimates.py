@@ -14,7 +14,8 @@ from bertsecrets.errors import UserError
 from bertsecrets.jobs.plan import Plan, State, states
 from bertsecrets.measures.base import AblationMeasure
 from bertsecrets.measures.registry import get_measure, request
-from bertsecrets.models import loading
+from bertsecrets.models import configuration
+from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.memory import CPU_BYTES, training_bytes
 from bertsecrets.provenance import device_name
 from bertsecrets.session import Session
@@ -119,7 +120,8 @@ def _record(entry: Path) -> Record:
 
 def kind(one: Request) -> tuple[Any, ...]:
     """Return what two requests must have in common for the time of one to say something about that of the other."""
-    special = one.subject.initialisation if one.subject.initialisation in ("frozen", "untrained") else ""
+    ordinary = get_initialisation(one.subject.initialisation).trains_encoder
+    special = "" if ordinary else one.subject.initialisation
     return one.measure, one.options, special
 
 
@@ -183,7 +185,7 @@ class Costs:
             return None
         models = 2 if one.measure is not None and get_measure(one.measure).compares else 1
         more = CPU_BYTES
-        if one.measure is None and one.subject.initialisation not in ("frozen", "untrained"):
+        if one.measure is None and get_initialisation(one.subject.initialisation).trains_encoder:
             finetune, device = self.session.settings.finetune, self.session.resources.device.type
             about = (finetune.batch_size, finetune.max_length, finetune.precision, device)
             more = training_bytes(self.model, *about)
@@ -204,7 +206,7 @@ class Costs:
     def model(self) -> Any:
         """The session's model without weights; None if its configuration is not available."""
         try:
-            config = loading.open_config(self.session.ref(self.session.model))
+            config = configuration.open_config(self.session.ref(self.session.model))
             with torch.device("meta"):
                 return AutoModelForSequenceClassification.from_config(config)
         except Exception:  # of many kinds, raised by arithmetic on a configuration; whoever opens the model says which
@@ -216,7 +218,7 @@ class Costs:
 
     def _precision(self, one: Request) -> str:
         if one.measure is None:
-            trained = one.subject.initialisation != "untrained"
+            trained = get_initialisation(one.subject.initialisation).trains
             return self.session.settings.finetune.precision if trained else "float32"
         ablates = isinstance(get_measure(one.measure), AblationMeasure)
         return self.session.resources.grid_precision if ablates else "float32"
@@ -225,7 +227,7 @@ class Costs:
         """Return the number of examples that are trained on, in all epochs, or measured."""
         settings, rows = self.session.settings, self.session.resources.rows
         if one.measure is None:
-            if one.subject.initialisation == "untrained":
+            if not get_initialisation(one.subject.initialisation).trains:
                 return 1
             steps = -(-self._rows(one.subject.task, "train", rows.train_limit) // settings.finetune.batch_size)
             return steps * settings.finetune.epochs * settings.finetune.batch_size

@@ -20,7 +20,7 @@ from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.head_sets import Head, single_heads
 from bertsecrets.errors import NotApplicableError, UserError, one_line
 from bertsecrets.models.encoding import Batch, Encoded, collate
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.opening import OpenModel
 
 Outcome = Literal[
     "right", "acts after the output projection", "disables another head", "changes nothing", "something else"

@@ -8,7 +8,7 @@ from bertsecrets.errors import NotApplicableError
 from bertsecrets.lab.specifications import INPUTS, Choice, Way, combinations
 from bertsecrets.measures.base import AttentionMeasure, Resources, Run
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.models import loading
+from bertsecrets.models import configuration
 from bertsecrets.models.encoding import cased, encode
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.store.files import digest
@@ -48,7 +48,7 @@ class Inputs:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        return loading.open_tokenizer(self.model)
+        return configuration.open_tokenizer(self.model)
 
     def idle(self, choices: Sequence[Choice]) -> list[str]:
         """Return those choices that change no input of this task, however the others are made, or are impossible."""

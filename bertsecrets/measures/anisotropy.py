@@ -18,8 +18,8 @@ from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.base.observers import mean_over_present
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
-from bertsecrets.models.encoding import Batch, Encoded, batches, encode
-from bertsecrets.models.loading import OpenModel, special_ids
+from bertsecrets.models.encoding import Batch, Encoded, batches, encode, special_ids
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement

@@ -16,10 +16,9 @@ from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.base.observers import heads_without_numbers, mean_over_present
 from bertsecrets.measures.base.probe import check_attention, check_present
 from bertsecrets.measures.registry import measure
-from bertsecrets.models.attention import Maps, check_maps
-from bertsecrets.models.encoding import Batch, batches, check_finite, encode
-from bertsecrets.models.loading import OpenModel, attention_modules, special_ids, weights_in
-from bertsecrets.models.loss import Loss, loss_of
+from bertsecrets.models.attention import Maps, attention_modules, check_maps, weights_in
+from bertsecrets.models.encoding import Batch, Loss, batches, check_finite, encode, loss_of, special_ids
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
 from bertsecrets.settings import Params
 from bertsecrets.types import Measurement

@@ -9,7 +9,8 @@ from bertsecrets.measures.base.probe import SEES_NOTHING_LATER, Ahead, check_att
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, Marks, all_pairs, encode_words
 from bertsecrets.models.attention import Pass
-from bertsecrets.models.loading import OpenModel, special_ids
+from bertsecrets.models.encoding import special_ids
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.store.files import digest
 
 SENTENCE = "He was becoming agitated ."

@@ -149,7 +149,7 @@ def feature_marks(
 
     Args:
         token_ids: of each example (`Encoded.input_ids`).
-        special: token id of `cls` and `sep`, or None (`loading.special_ids`).
+        special: token id of `cls` and `sep`, or None (`encoding.special_ids`).
     """
     marks = {kind: mark_words(alignment, wanted, first, second) for kind, wanted in FEATURES.items()}
     return marks | {kind: alignment.tokens(token_ids, token) for kind, token in special.items()}

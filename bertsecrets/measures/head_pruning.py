@@ -22,9 +22,8 @@ from bertsecrets.measures.base.ablation import collapsed
 from bertsecrets.measures.base.figures import Figure, HeadMap, Lines
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
-from bertsecrets.models.encoding import Encoded, check_finite, collate, encode
-from bertsecrets.models.loading import OpenModel
-from bertsecrets.models.loss import Loss, loss_of
+from bertsecrets.models.encoding import Encoded, Loss, check_finite, collate, encode, loss_of
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.metrics import decide, score

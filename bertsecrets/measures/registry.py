@@ -11,7 +11,7 @@ from bertsecrets.types import ALL_TASKS, Request, Subject
 
 if TYPE_CHECKING:
     from bertsecrets.measures.base.measure import Measure
-    from bertsecrets.models.loading import OpenModel
+    from bertsecrets.models.opening import OpenModel
 
 M = TypeVar("M", bound="type[Measure]")
 _REGISTERED: dict[str, "Measure"] = {}

@@ -18,7 +18,7 @@ from bertsecrets.measures.base.measure import Result
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import Encoded, batches, cased, collate, encode, lower_cases, predict
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.texts.metrics import decide, is_constant
 from bertsecrets.texts.metrics import scores as all_scores
 from bertsecrets.texts.rows import shuffled

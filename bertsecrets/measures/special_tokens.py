@@ -16,8 +16,8 @@ from bertsecrets.measures.base.observers import max_over, mean_over_present, rec
 from bertsecrets.measures.base.probe import check_present
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
-from bertsecrets.models.encoding import Batch
-from bertsecrets.models.loading import OpenModel, special_ids
+from bertsecrets.models.encoding import Batch, special_ids
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.types import Measurement
 
 

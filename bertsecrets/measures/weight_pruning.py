@@ -18,7 +18,7 @@ from bertsecrets.measures.base.ablation import collapsed
 from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import encode, predict
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
 from bertsecrets.published import p20_pruned_scores
 from bertsecrets.texts.metrics import decide, score

@@ -11,10 +11,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 from jaxtyping import Float
+from torch import nn
 
 from bertsecrets.errors import MisreadError, UserError
 from bertsecrets.models.encoding import Batch, Encoded, batches
-from bertsecrets.models.loading import OpenModel, attention_modules, weights_in
+from bertsecrets.models.families import why_no_maps
+from bertsecrets.models.layers import attention_shape, layer_of, unreadable
+from bertsecrets.models.opening import OpenModel
 
 Maps = Float[torch.Tensor, "rows heads tokens tokens"]
 MAP_BYTES = 192 * 2**20  # largest size of the maps that a pass holds at a time: one batch, all layers of one model
@@ -170,3 +173,77 @@ def _bounded(encoded: Encoded, heads: int, held_layers: int, width: int | None):
     longest = max(int(encoded.lengths.max(initial=1)), width or 1)
     per_token_place = 4 * heads * held_layers * longest
     return batches(encoded, tokens=max(longest, min(4096, MAP_BYTES // per_token_place)), width=width)
+
+
+# ---------------------------------------------------------------------- finding the modules
+
+
+@torch.no_grad()
+def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
+    """Return the modules whose output contains attention weights, and whether the model must be asked for them.
+
+    They are found by a tiny forward pass: a module counts if it is the first to return a tuple with a
+    [1, heads, tokens, tokens] tensor. A module that all layers share (ALBERT) appears once.
+
+    Returns:
+        The modules in the order of their calls, and True if they return weights only with `output_attentions=True`.
+
+    Raises:
+        NotApplicableError: the architecture does not expose its attention weights.
+    """
+    config = model.config
+    if (why := why_no_maps(config)) is not None:
+        raise unreadable(config, why)
+    (layers, heads), tokens = attention_shape(model), 5
+    device = next(model.parameters()).device
+    ids = torch.full((1, tokens), 3, device=device)
+    for must_ask in (False, True):
+        modules: list[nn.Module] = []
+        seen: list[torch.Tensor] = []  # kept alive, so that a later tensor cannot be mistaken for an earlier one
+
+        def note(module, _, output, modules=modules, seen=seen):
+            weights = weights_in(output, (1, heads, tokens, tokens))
+            if weights is not None and not any(weights is earlier for earlier in seen):
+                seen.append(weights)
+                if module not in modules:
+                    modules.append(module)
+
+        handles = [module.register_forward_hook(note) for module in model.modules() if module is not model]
+        try:
+            model(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                **({"output_attentions": True} if must_ask else {}),
+            )
+        finally:
+            for handle in handles:
+                handle.remove()
+        if not modules:
+            continue
+        if len(seen) != layers:
+            raise unreadable(config, f"{len(seen)} of its {layers} layers have a map of every token to every token")
+        names = {module: name for name, module in model.named_modules()}
+        stacks = sorted({(layer_of(names[module]) or (names[module], 0))[0] for module in modules})
+        if len(stacks) > 1:
+            raise unreadable(config, f"its layers are of several kinds ({', '.join(stacks)})")
+        return modules, must_ask
+    kernel = config._attn_implementation
+    if kernel != "eager":
+        raise unreadable(config, f"it was opened with {kernel}, which gives out no maps: open it with eager attention")
+    raise unreadable(config, "it is no map of every token to every token")
+
+
+def weights_in(output: Any, shape: tuple[int, ...]) -> torch.Tensor | None:
+    """Return the attention weights among a module's outputs: the tensor of shape [rows, heads, tokens, tokens]."""
+    if isinstance(output, tuple):
+        for item in output[1:]:
+            if torch.is_tensor(item) and item.dtype.is_floating_point and tuple(item.shape) == shape:
+                return item
+    return None
+
+
+def same_shape(one: OpenModel, other: OpenModel) -> str | None:
+    """Return why two models' attention maps cannot be compared head by head; None where they can."""
+    if (one.layers, one.heads) != (other.layers, other.heads):
+        return f"{one.layers} layers x {one.heads} heads against {other.layers} x {other.heads}"
+    return None

@@ -6,20 +6,22 @@ not of rows, so memory does not depend on how long the texts are.
 
 import copy
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from tokenizers import Encoding, Tokenizer
+from torch.nn import functional
 
 from bertsecrets.errors import UserError
 from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import Split
 
 DEFAULT_TOKENS = 4096  # per batch, padding included
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 KEPT = 4  # encoded splits that a process keeps: the rows of a task for training, scores and attention
 
 
@@ -243,3 +245,32 @@ def check_finite(logits: torch.Tensor) -> None:
     infinite = logits[~torch.isfinite(logits)]
     if len(infinite):
         raise UserError(f"the model answers with {float(infinite[0])}: its training has diverged, so train it again")
+
+
+def special_ids(tokenizer: Any) -> dict[str, int | None]:
+    """Return the ids of the tokens in the roles of [CLS] and [SEP], such as RoBERTa's `<s>` and `</s>`, by role.
+
+    In GPT-2, `<|endoftext|>` has both roles; None where a tokenizer has no token for a role.
+    """
+    first = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
+    last = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+    return {"cls": first, "sep": last}
+
+
+def loss_of(regression: bool) -> Loss:
+    """Return the loss as a function of logits and targets, summed over the examples, so that none affects another.
+
+    >>> loss_of(regression=True)(torch.tensor([[1.0], [4.0]]), torch.tensor([2.0, 2.0])).item()
+    5.0
+    """
+    return _squares if regression else _entropy
+
+
+def _squares(logits: Float[torch.Tensor, "rows 1"], target: Shaped[torch.Tensor, " rows"]) -> Float[torch.Tensor, ""]:
+    return (logits[:, 0] - target.to(logits.dtype)).square().sum()
+
+
+def _entropy(
+    logits: Float[torch.Tensor, "rows classes"], target: Shaped[torch.Tensor, " rows"]
+) -> Float[torch.Tensor, ""]:
+    return functional.cross_entropy(logits, target.long(), reduction="sum")

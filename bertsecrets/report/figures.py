@@ -11,6 +11,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.extras import from_extra
 from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats
 from bertsecrets.measures.registry import get_measure
+from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.report.charts import Chart, draw
 from bertsecrets.report.text import seeds_in_words, task_title
 from bertsecrets.settings import JudgeParams
@@ -20,12 +21,7 @@ from bertsecrets.types import Measurement
 with from_extra("jinja2"):
     from markupsafe import Markup
 
-COLUMNS = {  # of table 1, by initialisation
-    "untrained": "not fine-tuned",
-    "frozen": "frozen encoder",
-    "random": "from random weights",
-    "pretrained": "fine-tuned",
-}
+COLUMNS = {name: get_initialisation(name).label for name in ("untrained", "frozen", "random", "pretrained")}  # table 1
 METRICS = {"accuracy": "accuracy", "pearson": "Pearson", "f1": "F1"}
 
 

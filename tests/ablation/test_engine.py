@@ -17,9 +17,9 @@ from bertsecrets.ablation.head_sets import BASELINE, head_pairs, nested, single_
 from bertsecrets.ablation.shared_prefix import plan
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import Encoded, encode, predict
-from bertsecrets.models.loading import OpenModel, open_classifier
 from bertsecrets.models.locations import locate
 from bertsecrets.models.memory import Budget
+from bertsecrets.models.opening import OpenModel, open_classifier
 from bertsecrets.texts.glue import Split, load_folder
 from bertsecrets.texts.tasks import task
 

@@ -35,8 +35,9 @@ from bertsecrets.lab.annotation.p20 import read_p20
 from bertsecrets.lab.annotation.writing import save_set
 from bertsecrets.lab.classify import GivenMaps
 from bertsecrets.lab.treebank import read_treebank
-from bertsecrets.models.loading import open_classifier, open_tokenizer
+from bertsecrets.models.configuration import open_tokenizer
 from bertsecrets.models.locations import ModelRef
+from bertsecrets.models.opening import open_classifier
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, PatternClassifier, held_out_errors, read_report
 from bertsecrets.patterns.features.table import feature_names

@@ -225,7 +225,7 @@ import numpy as np, torch
 from bertsecrets.measures.attention_entropy import EntropyObserver
 from bertsecrets.models.attention import Pass
 from bertsecrets.models.encoding import Encoded
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.opening import OpenModel
 from transformers import AutoModelForSequenceClassification
 model = AutoModelForSequenceClassification.from_pretrained({str(tiny_bert)!r}, attn_implementation="eager").eval()
 ids = [[2, 9, 8, 3], [2, 5, 3, 7, 30, 3]]

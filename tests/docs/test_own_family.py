@@ -13,7 +13,7 @@ from tiny import HEADS, LAYERS, save_bert
 
 from bertsecrets.errors import UserError
 from bertsecrets.models import families
-from bertsecrets.models.loading import open_config
+from bertsecrets.models.configuration import open_config
 from bertsecrets.models.locations import ModelRef
 
 pytestmark = pytest.mark.slow

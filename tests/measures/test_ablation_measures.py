@@ -12,7 +12,7 @@ from bertsecrets.ablation.head_sets import BASELINE, single_heads, whole_layers
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base.ablation import set_ablation
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Measurement, Subject
 

@@ -8,7 +8,7 @@ from tiny import CONFIGS, family, some_inputs
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.anisotropy import paired, random_pairs, row_directions
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.opening import OpenModel
 
 ENCODED = some_inputs(9)
 

@@ -14,8 +14,7 @@ from bertsecrets.measures.attention_gradients import attention_slopes, marked, m
 from bertsecrets.measures.head_statistics import HeadObserver, divergences, row_entropy
 from bertsecrets.measures.norm_attention import NormObserver, blocks_of
 from bertsecrets.models.attention import Pass
-from bertsecrets.models.encoding import Encoded, collate
-from bertsecrets.models.loss import loss_of
+from bertsecrets.models.encoding import Encoded, collate, loss_of
 from bertsecrets.report.figures import figures_of
 from bertsecrets.settings import load_settings
 

@@ -13,8 +13,7 @@ from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.head_pruning import gated, heads_left, prune_heads
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.measures.weight_pruning import layer_modules, prune_smallest
-from bertsecrets.models.encoding import predict
-from bertsecrets.models.loss import loss_of
+from bertsecrets.models.encoding import loss_of, predict
 from bertsecrets.published import p20, p20_heads_left
 from bertsecrets.report.figures import figures_of
 from bertsecrets.settings import JudgeParams

@@ -24,9 +24,9 @@ from bertsecrets.models.encoding import (
     encode,
     lower_cases,
     predict,
+    special_ids,
     without_lower_casing,
 )
-from bertsecrets.models.loading import special_ids
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.tasks import task
 

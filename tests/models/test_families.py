@@ -17,9 +17,10 @@ from bertsecrets.ablation.engine import ablate
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.special_tokens import SpecialTokenObserver
 from bertsecrets.models.attention import Pass
-from bertsecrets.models.encoding import Batch, Encoded, predict, tokenize
-from bertsecrets.models.loading import OpenModel, open_classifier, open_encoder, open_tokenizer, special_ids
+from bertsecrets.models.configuration import open_tokenizer
+from bertsecrets.models.encoding import Batch, Encoded, predict, special_ids, tokenize
 from bertsecrets.models.locations import locate
+from bertsecrets.models.opening import OpenModel, open_classifier, open_encoder
 from bertsecrets.models.training.finetune import finetune
 from bertsecrets.settings import load_settings
 from bertsecrets.texts.glue import load_folder

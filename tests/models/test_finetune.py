@@ -10,15 +10,17 @@ from zoo import save_family
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import encode, predict
-from bertsecrets.models.last_token import read_last_token
-from bertsecrets.models.loading import last_layers, open_checkpoint, open_classifier
+from bertsecrets.models.initialisations import get_initialisation
+from bertsecrets.models.layers import read_last_token
 from bertsecrets.models.locations import locate
+from bertsecrets.models.opening import open_checkpoint, open_classifier
 from bertsecrets.models.training.finetune import finetune
 from bertsecrets.provenance import best_device
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import Split, load_folder
 from bertsecrets.texts.tasks import task
+from bertsecrets.types import INITIALISATIONS
 
 CPU = torch.device("cpu")
 SETTINGS = FinetuneParams(
@@ -131,7 +133,11 @@ def test_models_that_cannot_read_sep_are_refused(tiny_bert, tmp_path):
     blind = open_classifier(locate(str(tiny_bert)), task("rte"))
     torch.nn.init.zeros_(blind.model.classifier.weight)
     with pytest.raises(UserError, match="it does not read the first token"):
-        read_last_token(blind.model, blind.tokenizer, last_layers(blind.model, 1)[0])
+        read_last_token(blind.model, blind.tokenizer)
+
+
+def test_every_initialisation_is_registered():
+    assert [get_initialisation(name).name for name in INITIALISATIONS] == list(INITIALISATIONS)
 
 
 def test_untrained_takes_no_step(tiny_bert, tiny_glue, tmp_path):

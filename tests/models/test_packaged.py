@@ -12,7 +12,7 @@ import pytest
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.models import packaged
-from bertsecrets.models.loading import open_config, open_tokenizer
+from bertsecrets.models.configuration import open_config, open_tokenizer
 from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, locate
 from bertsecrets.store.files import file_sha256
 

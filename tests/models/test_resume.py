@@ -14,8 +14,8 @@ import yaml
 from faults import LIMIT, PROCESSES
 
 from bertsecrets.errors import UserError
-from bertsecrets.models.loading import open_classifier
 from bertsecrets.models.locations import locate
+from bertsecrets.models.opening import open_classifier
 from bertsecrets.models.training import loop as module
 from bertsecrets.models.training.finetune import finetune
 from bertsecrets.models.training.states import keep, newest

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from bertsecrets.errors import UserError
-from bertsecrets.models.loading import open_checkpoint_config
 from bertsecrets.models.locations import ModelRef, locate
+from bertsecrets.models.opening import open_checkpoint_config
 from bertsecrets.session import Session
 from bertsecrets.store.entries import Key, checked_manifest, read_own_manifest, write_manifest
 from bertsecrets.texts.tasks import task

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from bertsecrets.models.encoding import Encoded
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.opening import OpenModel
 
 OUTPUTS = {"num_labels": 3, "pad_token_id": 0, "vocab_size": 100}
 SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48, **OUTPUTS}

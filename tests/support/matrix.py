@@ -12,8 +12,8 @@ from zoo import FAMILIES, save_family
 
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.registry import refusals
-from bertsecrets.models.loading import open_classifier
 from bertsecrets.models.locations import locate
+from bertsecrets.models.opening import open_classifier
 from bertsecrets.texts.tasks import task
 
 NAMES = {

@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from bertsecrets.models.encoding import Encoded
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.texts import corpus
 
 LAYERS, HEADS = 3, 4

@@ -14,9 +14,9 @@ import torch
 
 from bertsecrets.ablation.head_sets import check_sets
 from bertsecrets.errors import UserError
-from bertsecrets.models import loading
+from bertsecrets.models import opening
 from bertsecrets.models.attention import Maps, Pass
-from bertsecrets.models.encoding import Batch, Encoded, encode
+from bertsecrets.models.encoding import Batch, Encoded, encode, special_ids
 from bertsecrets.patterns.map_set import MapSet, PatternMap
 from bertsecrets.patterns.map_stack import second_text
 from bertsecrets.session import Session
@@ -83,7 +83,7 @@ def draw(
     for subject, count in plan.items():
         if count < 1:
             raise UserError(f"cannot draw {count} maps of {subject}: ask for 1 or more")
-        classifier = loading.open_checkpoint(
+        classifier = opening.open_checkpoint(
             session.checkpoint(subject), task(subject.task), session.ref(subject.model)
         )
         classifier.model.to(session.resources.device)
@@ -120,7 +120,7 @@ def _pair(
 
 def _kept_maps(
     subject: Subject,
-    classifier: loading.OpenModel,
+    classifier: opening.OpenModel,
     encoded: Encoded,
     *,
     examples: Sequence[int],
@@ -132,7 +132,7 @@ def _kept_maps(
         wanted[place].append((layer, head))
     keep = Keep(wanted)
     Pass(classifier).feed(encoded, [keep])
-    separator = loading.special_ids(classifier.tokenizer)["sep"]
+    separator = special_ids(classifier.tokenizer)["sep"]
 
     def boundary(place: int) -> int:
         ids = torch.tensor([list(encoded.input_ids[place])])
@@ -155,7 +155,7 @@ def _kept_maps(
 
 
 def draw_inputs(
-    split: Split, classifier: loading.OpenModel, *, count: int, rng: np.random.Generator, limit: int, max_tokens: int
+    split: Split, classifier: opening.OpenModel, *, count: int, rng: np.random.Generator, limit: int, max_tokens: int
 ) -> list[int]:
     """Return up to `count` rows of a split, drawn from those of at most `max_tokens` tokens.
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bertsecrets.claims.quantity import Needed
-from bertsecrets.types import Initialisation, Measurement, Subject
+from bertsecrets.types import InitialisationName, Measurement, Subject
 
 OWN = 0.5  # what a seed does to single examples, in standard deviations of the examples
 CHURN = (
@@ -77,7 +77,7 @@ def measured(
     task: str,
     seed: int,
     samples: dict[str, np.ndarray],
-    initialisation: Initialisation = "pretrained",
+    initialisation: InitialisationName = "pretrained",
     values: Mapping[str, object] | None = None,
 ) -> Measurement:
     """Return a measurement of a made-up model; of a sample [example, layer, head], the mean is a value, too."""

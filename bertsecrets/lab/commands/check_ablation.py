@@ -36,8 +36,8 @@ def check_ablation(options: argparse.Namespace) -> int:
     disable = _function(options.function)
     from bertsecrets.lab.ablation_check import AblationCheck, summary
     from bertsecrets.measures.base.probe import probe_inputs
-    from bertsecrets.models.loading import open_classifier
     from bertsecrets.models.locations import locate
+    from bertsecrets.models.opening import open_classifier
     from bertsecrets.settings import load_settings
     from bertsecrets.texts.tasks import TASKS
 

@@ -26,7 +26,7 @@ from bertsecrets.ablation.kinds import UNIFORM, Ablation, Kind
 from bertsecrets.measures.base.measure import Measure, MeasureOptions, Result, Results, Run, Section
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.models.encoding import Encoded, check_finite, encode
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
 from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import Split

@@ -16,12 +16,13 @@ from bertsecrets.measures.base.needs import Resources
 from bertsecrets.measures.base.observers import heads_without_numbers
 from bertsecrets.measures.base.probe import check_attention
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.models import loading
+from bertsecrets.models import attention, opening
 from bertsecrets.models.alignment import Alignment, encode_words
 from bertsecrets.models.attention import Observer, Pass
-from bertsecrets.models.encoding import Encoded, cased, encode
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.encoding import Encoded, cased, encode, special_ids
+from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import ModelRef
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
 from bertsecrets.settings import Params
 from bertsecrets.texts.glue import Split
@@ -55,7 +56,7 @@ class AttentionRun:
     @property
     def special_ids(self) -> dict[str, int | None]:
         """The ids of the tokens that serve as [CLS] and [SEP]."""
-        return loading.special_ids(self.tuned.tokenizer)
+        return special_ids(self.tuned.tokenizer)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -179,10 +180,10 @@ class AttentionMeasure(Measure):
         Raises:
             UserError: this measure needs it, but the shapes differ.
         """
-        if run.subject.initialisation == "untrained" and not self.compares:
+        if not self.compares and not get_initialisation(run.subject.initialisation).trains:
             return None
-        twin = loading.open_classifier(run.base, run.task, "untrained", run.subject.seed)
-        problem = loading.same_shape(tuned, twin)
+        twin = opening.open_classifier(run.base, run.task, "untrained", run.subject.seed)
+        problem = attention.same_shape(tuned, twin)
         if problem is None:
             return twin.to(run.resources.device)
         if self.compares:
@@ -227,7 +228,7 @@ class EncoderMeasure(Measure):
 
     def open_encoder(self, run: Run) -> OpenModel:
         """Open the encoder, on the device."""
-        return loading.open_encoder(ModelRef.in_folder(run.checkpoint)).to(run.resources.device)
+        return opening.open_encoder(ModelRef.in_folder(run.checkpoint)).to(run.resources.device)
 
 
 class SuiteMeasure(EncoderMeasure):

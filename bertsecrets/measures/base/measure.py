@@ -13,16 +13,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats
 from bertsecrets.measures.base.needs import Requirement, Resources
-from bertsecrets.models import loading
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models import opening
+from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import ModelRef
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.provenance import made_by
 from bertsecrets.settings import Params
 from bertsecrets.store.entries import Key
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.rows import public_origin, text_clusters
 from bertsecrets.texts.tasks import TASKS, Task, task
-from bertsecrets.types import Initialisation, Measurement, Subject
+from bertsecrets.types import InitialisationName, Measurement, Subject
 
 Result = tuple[dict[str, Any], dict[str, np.ndarray]]  # values and samples
 Section = Literal["attention", "scores"]
@@ -73,7 +74,7 @@ class Run:
 
     def open(self, attention: str) -> OpenModel:
         """Open the checkpoint, on the device, with the attention implementation named."""
-        opened = loading.open_checkpoint(self.checkpoint, self.task, self.base, attention)
+        opened = opening.open_checkpoint(self.checkpoint, self.task, self.base, attention)
         return opened.to(self.resources.device)
 
 
@@ -141,12 +142,12 @@ class Measure(ABC):
         """True if the measure compares the subject's checkpoint with the pretrained model."""
         return any(need.compares for need in self.needs)
 
-    def fits(self, initialisation: Initialisation) -> bool:
+    def fits(self, initialisation: InitialisationName) -> bool:
         """Return whether such a subject can be measured; an untrained one cannot be compared with itself."""
-        return not (self.compares and initialisation == "untrained")
+        return get_initialisation(initialisation).trains or not self.compares
 
     def check_request(
-        self, task_name: str | None, initialisation: Initialisation, seed: int, *, checkpoint: Path | None
+        self, task_name: str | None, initialisation: InitialisationName, seed: int, *, checkpoint: Path | None
     ) -> None:
         """Make sure that task, initialisation, seed and checkpoint make sense for this measure.
 

@@ -8,7 +8,7 @@ import torch
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.models.attention import Maps, Pass
 from bertsecrets.models.encoding import Batch, Encoded, tokenize
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.opening import OpenModel
 
 FIRST = ("A few words.", "He was becoming agitated, and she asked him to wait for a while.")
 SECOND = ("They are few.", "No.")

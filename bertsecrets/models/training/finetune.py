@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from bertsecrets.models.encoding import encode, predict
-from bertsecrets.models.loading import OpenModel, freeze_but_last_layers, freeze_encoder, open_classifier
+from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.memory import (
     check_memory,
@@ -19,14 +19,13 @@ from bertsecrets.models.memory import (
     memory_errors_in_words,
     training_bytes,
 )
+from bertsecrets.models.opening import OpenModel, open_classifier
 from bertsecrets.models.training.loop import Training
 from bertsecrets.provenance import best_precision
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.tasks import task
-from bertsecrets.types import Initialisation, Subject
-
-FREEZING = {"frozen": freeze_encoder, "last-two-trained": freeze_but_last_layers}
+from bertsecrets.types import InitialisationName, Subject
 
 
 def make_checkpoint(
@@ -75,7 +74,7 @@ def finetune(
     folder: Path,
     *,
     settings: FinetuneParams,
-    initialisation: Initialisation,
+    initialisation: InitialisationName,
     seed: int,
     device: torch.device,
     title: str = "fine-tuning",
@@ -102,8 +101,7 @@ def finetune(
         "steps": 0, "loss": [], "device": str(device), "precision": "float32",
         "attention": getattr(model.config, "_attn_implementation", None),
     }  # fmt: skip
-    if initialisation in FREEZING:
-        FREEZING[initialisation](model)
+    get_initialisation(initialisation).freeze(model)
     if train is not None:
         encoded = encode(train, classifier.tokenizer, classifier.fit(settings.max_length))
         needed = training_bytes(

@@ -17,7 +17,7 @@ from transformers.trainer_utils import align_special_tokens, set_seed
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import Encoded
-from bertsecrets.models.loading import OpenModel
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.states import State, keep, newest, random_state, set_random_state
 from bertsecrets.models.training.texts import EncodedTexts, TrainingTexts, moved
 from bertsecrets.progress import progress, tell

@@ -14,19 +14,13 @@ from tiny import CONFIGS, HEADS, LAYERS, family, save_bert
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig
 
 from bertsecrets.errors import UserError
-from bertsecrets.models import families, loading, memory
-from bertsecrets.models.encoding import encode, predict
+from bertsecrets.models import configuration, families, layers, memory, opening
+from bertsecrets.models.attention import attention_modules, same_shape
+from bertsecrets.models.configuration import open_tokenizer
+from bertsecrets.models.encoding import encode, predict, special_ids
 from bertsecrets.models.families import PINNED
-from bertsecrets.models.loading import (
-    attention_modules,
-    open_checkpoint,
-    open_classifier,
-    open_encoder,
-    open_tokenizer,
-    same_shape,
-    special_ids,
-)
 from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, ModelRef, locate
+from bertsecrets.models.opening import open_checkpoint, open_classifier, open_encoder
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
@@ -200,7 +194,7 @@ def test_the_fresh_classifier_follows_the_seed_and_the_encoder_does_not(tiny_ber
 
 def test_a_frozen_encoder_leaves_only_the_classifier_to_train(tiny_bert):
     model = open_classifier(locate(str(tiny_bert)), task("rte"), "frozen").model
-    loading.freeze_encoder(model)
+    layers.freeze_encoder(model)
     assert {name for name, p in model.named_parameters() if p.requires_grad} == {"classifier.weight", "classifier.bias"}
 
 
@@ -219,7 +213,7 @@ def test_where_no_fused_attention_exists_the_plain_one_is_taken(tiny_bert, tmp_p
     model.resize_token_embeddings(len(tokenizer))
     model.save_pretrained(tmp_path)
     for attention, expected in (("sdpa", kernel), ("eager", "eager")):
-        found = loading.open_checkpoint(tmp_path, task("rte"), attention=attention)
+        found = opening.open_checkpoint(tmp_path, task("rte"), attention=attention)
         assert found.model.config._attn_implementation == expected
 
 
@@ -262,7 +256,7 @@ def test_an_unknown_model_gets_near_matches_and_ways_on(name, hint):
 
 def test_the_default_model_out_of_reach_names_the_ways_on():
     with pytest.raises(UserError, match="google-bert/bert-base-uncased at revision 86b5e0934494bd15") as error:
-        loading.open_config(locate("bert-base-uncased"))  # the hub library itself is offline here
+        configuration.open_config(locate("bert-base-uncased"))  # the hub library itself is offline here
     assert "--model minilm" in one_line(error)
     assert "FOLDER" in one_line(error)
 

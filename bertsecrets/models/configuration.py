@@ -1,0 +1,126 @@
+"""Opening what is small of a model: its configuration and its tokenizer. Nothing here imports torch."""
+
+import os
+from typing import Any
+
+from tokenizers.processors import Sequence, TemplateProcessing
+
+from bertsecrets.errors import RunError, UserError, first_line, shortened
+from bertsecrets.models.families import own_family
+from bertsecrets.models.locations import ModelRef
+
+os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # pickled weights are refused, never silently converted
+
+# Sizes in a configuration with the largest that are plausible, each some ten times that of any published model.
+LARGEST = {
+    "num_hidden_layers": 2000,
+    "num_attention_heads": 2000,
+    "hidden_size": 2**18,
+    "intermediate_size": 2**21,
+    "vocab_size": 2**23,
+    "max_position_embeddings": 2**27,
+    "type_vocab_size": 2**16,
+    "num_labels": 2**20,
+}
+UNBOUNDED, NONE = ("max_position_embeddings", "type_vocab_size"), (0, -1)  # some architectures do without
+
+
+def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
+    """Return what `cls.from_pretrained` returns, without remote code and from local files alone.
+
+    Raises:
+        UserError: it fails, for whatever reason.
+    """
+    from safetensors import SafetensorError
+
+    folder = ref.folder(weights=cls.__name__ not in ("AutoConfig", "AutoTokenizer"))
+    try:
+        return cls.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
+    except SafetensorError as error:
+        raise RunError(f"{ref.path}: model.safetensors is damaged ({error}): download or save it again") from error
+    except (UserError, MemoryError):
+        raise
+    except KeyError as error:
+        raise UserError(f"{ref.path} cannot be opened as a model: transformers does not know {error}") from error
+    except Exception as error:  # tokenizers raises bare ones, transformers those of any arithmetic on a config
+        raise UserError(f"{ref.path} cannot be opened as a model: {first_line(error)}") from error
+
+
+def open_config(ref: ModelRef) -> Any:
+    """Return a model's configuration, which is also a quick way to see whether the model is available.
+
+    Raises:
+        UserError: it is not available.
+    """
+    import transformers
+    from transformers import AutoConfig
+
+    transformers.logging.set_verbosity_error()  # what matters in its warnings is checked here and reported in one line
+    transformers.logging.disable_progress_bar()
+
+    own_family(ref.model_type())
+    config = load(ref, AutoConfig)
+    _check_sizes(config, ref)
+    config.return_dict = True
+    if getattr(config, "chunk_size_feed_forward", 0):
+        config.chunk_size_feed_forward = 0  # saves memory, changes no result, and refuses most lengths
+    return config
+
+
+def _check_sizes(config: Any, ref: ModelRef) -> None:
+    """Make sure that a configuration describes a model of possible size, before anything of that size is made.
+
+    Raises:
+        UserError: a size is not a whole number, or not one that any model has.
+    """
+    for name, most in LARGEST.items():
+        size = getattr(config, name, None)
+        if size is None:
+            continue
+        whole = isinstance(size, int) and not isinstance(size, bool)
+        if not whole or not (1 <= size <= most or (size in NONE and name in UNBOUNDED)):
+            raise UserError(
+                f"{ref.path}: {name} in config.json is {shortened(repr(size), 50)}, not a whole number from 1 to {most}"
+            )
+
+
+def open_tokenizer(ref: ModelRef) -> Any:
+    """Return a model's own fast tokenizer.
+
+    Raises:
+        UserError: it is not available, or only in the slow form.
+    """
+    from transformers import AutoTokenizer
+
+    if ref.local and ref.tokenizer() is None:  # transformers would make an empty one
+        raise UserError(f"{ref.path} holds no tokenizer: save one beside the weights")
+    tokenizer = load(ref, AutoTokenizer)
+    longest = tokenizer.model_max_length
+    if isinstance(longest, bool) or not isinstance(longest, int | float) or not longest >= 1:
+        raise UserError(
+            f"{ref.path}: model_max_length in tokenizer_config.json is {shortened(repr(longest), 50)}, "
+            "not a number of tokens"
+        )
+    if tokenizer.pad_token_id is None:  # GPT-2, Llama: padding is masked, so that any token will do
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    _separate_texts(tokenizer)
+    try:
+        tokenizer("A few words.", "And 2 more!")
+    except Exception as error:  # tokenizers raises bare ones, such as for a vocabulary without the unknown token
+        raise UserError(f"{ref.path}: its tokenizer fails on a short text: {first_line(error)}") from error
+    if not tokenizer.is_fast:
+        raise UserError(f"{ref.name} has no fast tokenizer, which is needed to align words: save one as tokenizer.json")
+    return tokenizer
+
+
+def _separate_texts(tokenizer: Any) -> None:
+    """Let a fast tokenizer that adds nothing to its texts put the token that ends a text before and between them.
+
+    So `<|endoftext|>` stands in GPT-2's inputs, which it has seen there in training; two texts would otherwise run on.
+    """
+    end, backend = tokenizer.eos_token, getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None or end is None or tokenizer.num_special_tokens_to_add(True):
+        return
+    template = TemplateProcessing(f"{end} $A", f"{end} $A {end} $B:1", [(end, tokenizer.eos_token_id)])
+    own = backend.post_processor
+    backend.post_processor = template if own is None else Sequence([own, template])

@@ -1,0 +1,138 @@
+"""The layers of a model: their number and heads, the last ones, freezing them, and the token that the classifier reads.
+
+Layers are found by observing the model, never by the names of an architecture.
+"""
+
+import re
+from typing import Any
+
+import torch
+from torch import nn
+
+from bertsecrets.errors import NotApplicableError
+from bertsecrets.models.families import why_no_maps
+
+SETTING, LAST = "classifies_from", "sep"  # in config.json
+
+
+def architecture(config: Any) -> str:
+    """Return an architecture's name.
+
+    >>> from transformers import BertConfig
+    >>> architecture(BertConfig())
+    'Bert'
+    """
+    return type(config).__name__.removesuffix("Config")
+
+
+def unreadable(config: Any, why: str) -> NotApplicableError:
+    """Return the error for an architecture whose attention maps cannot be read."""
+    return NotApplicableError(f"the attention of {architecture(config)} cannot be read: {why}")
+
+
+def attention_shape(model: Any) -> tuple[int, int]:
+    """Return the numbers of a model's layers and of the heads in each.
+
+    Raises:
+        NotApplicableError: its configuration does not say, as that of a model without attention.
+    """
+    layers, heads = (getattr(model.config, name, None) for name in ("num_hidden_layers", "num_attention_heads"))
+    if layers is None or heads is None:
+        why = why_no_maps(model.config) or "its configuration gives no numbers of layers and heads"
+        raise unreadable(model.config, why)
+    return int(layers), int(heads)
+
+
+def layer_of(name: str) -> tuple[str, int] | None:
+    """Return the place of a weight in its layer, and the layer's number (from 0); None if it is in no layer.
+
+    >>> layer_of("encoder.layer.11.output.dense.bias")
+    ('encoder.layer.*.output.dense.bias', 11)
+    """
+    match = re.search(r"\.(\d+)\.", f".{name}")
+    return (f".{name}"[1 : match.start()] + ".*." + f".{name}"[match.end() :], int(match[1])) if match else None
+
+
+def last_layers(model: Any, number: int = 2) -> list[nn.Module]:
+    """Return a model's last layers.
+
+    Raises:
+        NotApplicableError: it has fewer, or its layers share their weights.
+    """
+    depth = model.config.num_hidden_layers
+    stacks = (m for m in model.base_model.modules() if isinstance(m, nn.ModuleList) and len(m) == depth)
+    stack = next(stacks, None)
+    if stack is None or depth < number:
+        raise NotApplicableError(f"{architecture(model.config)} has no last {number} layers with weights of their own")
+    return list(stack)[-number:]
+
+
+def freeze_encoder(model: Any) -> None:
+    """Make only the classifier trainable."""
+    model.base_model.requires_grad_(False)
+
+
+def freeze_but_last_layers(model: Any) -> None:
+    """Make nothing of the encoder trainable except its last two layers and its pooler.
+
+    Raises:
+        NotApplicableError: it has no last two layers.
+    """
+    layers = last_layers(model)
+    freeze_encoder(model)
+    for module in (*layers, getattr(model.base_model, "pooler", None)):
+        if module is not None:
+            module.requires_grad_(True)
+
+
+# ---------------------------------------------------------------------- classifying from [SEP]
+
+
+class _Move:
+    """Hooks that replace the first token's hidden vector by the last token's after the last layer."""
+
+    def __init__(self) -> None:
+        self.at: torch.Tensor | None = None
+
+    def note(self, _encoder: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        ids = kwargs["input_ids"] if kwargs.get("input_ids") is not None else args[0]
+        mask = kwargs.get("attention_mask")
+        places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+        self.at = places.amax(1) if mask is None else (places * (mask != 0)).amax(1)
+
+    def move(self, _layer: nn.Module, _args: Any, output: Any) -> Any:
+        if self.at is None:  # the layer is called by itself
+            return None
+        hidden = output[0] if isinstance(output, tuple) else output
+        last = hidden[torch.arange(len(hidden), device=hidden.device), self.at]
+        moved = torch.cat([last[:, None], hidden[:, 1:]], dim=1)
+        return (moved, *output[1:]) if isinstance(output, tuple) else moved
+
+    def forget(self, *_: Any) -> None:
+        self.at = None
+
+
+def read_last_token(model: Any, tokenizer: Any) -> None:
+    """Make a classifier read the [SEP] that ends an input instead of [CLS], and note it in the configuration.
+
+    Whatever follows the last layer (a norm, a pooler, the classifier) reads [SEP] then. Opened by transformers without
+    this suite, such a checkpoint reads [CLS].
+
+    Raises:
+        NotApplicableError: inputs do not end with [SEP], or the classifier does not read the first token.
+    """
+    name = type(model).__name__
+    example = tokenizer("one two three", "four five", return_tensors="pt")
+    if tokenizer.sep_token_id is None or int(example["input_ids"][0, -1]) != tokenizer.sep_token_id:
+        raise NotApplicableError(f"{name} cannot classify from [SEP]: its inputs do not end with it")
+    with torch.inference_mode():
+        before = model.eval()(**example).logits
+    hooks = _Move()
+    encoder = model.base_model
+    encoder.register_forward_pre_hook(hooks.note, with_kwargs=True)
+    last_layers(model, 1)[0].register_forward_hook(hooks.move)
+    encoder.register_forward_hook(hooks.forget)
+    with torch.inference_mode():
+        if torch.equal(before, model(**example).logits):
+            raise NotApplicableError(f"{name} cannot classify from [SEP]: it does not read the first token")
+    setattr(model.config, SETTING, LAST)

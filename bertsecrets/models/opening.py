@@ -1,0 +1,326 @@
+"""Opening models: as an encoder without a classifier, with a new classifier, or as a fine-tuned checkpoint."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from bertsecrets.errors import NotApplicableError, RunError, UserError
+from bertsecrets.models.configuration import load, open_config, open_tokenizer
+from bertsecrets.models.families import NO_ANSWERS, READS_NEIGHBOURS, counts_after_padding, why_no_maps
+from bertsecrets.models.initialisations import get_initialisation
+from bertsecrets.models.layers import (
+    LAST,
+    SETTING,
+    architecture,
+    attention_shape,
+    layer_of,
+    read_last_token,
+    unreadable,
+)
+from bertsecrets.models.locations import ModelRef, check_folder
+from bertsecrets.models.memory import MORE_MEMORY, check_memory, memory_errors_in_words
+from bertsecrets.texts.tasks import Task
+from bertsecrets.types import InitialisationName
+
+
+@dataclass(frozen=True)
+class OpenModel:
+    """An encoder or sequence classifier, ready to run: the model (in eval mode) and its tokenizer.
+
+    `fingerprint` identifies the weights: a digest of local files, or the hub name and commit.
+    """
+
+    model: Any
+    tokenizer: Any
+    fingerprint: str
+
+    def fit(self, tokens: int) -> int:
+        """Return a number of tokens, reduced to the number of positions that the model has."""
+        config = self.model.config
+        positions = getattr(config, "max_position_embeddings", None) or tokens
+        positions = positions if positions > 0 else tokens  # -1 stands for any number (XLNet)
+        if counts_after_padding(config.model_type):
+            positions -= config.pad_token_id + 1
+        return int(min(tokens, positions, self.tokenizer.model_max_length))
+
+    @property
+    def layers(self) -> int:
+        """Number of attention layers."""
+        return attention_shape(self.model)[0]
+
+    @property
+    def heads(self) -> int:
+        """Number of attention heads per layer."""
+        return attention_shape(self.model)[1]
+
+    def to(self, device: torch.device | str) -> "OpenModel":
+        """Move the model to a device, in place, and return it."""
+        self.model.to(device)
+        return self
+
+
+def open_classifier(
+    ref: ModelRef,
+    task: Task,
+    initialisation: InitialisationName = "pretrained",
+    seed: int = 1,
+    *,
+    attention: str = "eager",
+) -> OpenModel:
+    """Return a model with a new classifier for `task`, before any training (K19 section 3, table 1).
+
+    All weights that are not loaded are drawn with this seed in the way that the architecture initialises them (from a
+    normal distribution with the config's `initializer_range`).
+
+    Args:
+        attention: the implementation, `eager` or `sdpa`; only `eager` exposes attention weights.
+
+    Raises:
+        NotApplicableError: the initialisation is impossible for the architecture.
+        UserError: the model is not available, has pickled weights, or cannot classify sequences.
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    config = open_config(ref)
+    config.num_labels = task.outputs
+    config.problem_type = "regression" if task.regression else "single_label_classification"
+    if not task.regression:
+        config.id2label = dict(enumerate(task.labels))
+        config.label2id = {label: i for i, label in enumerate(task.labels)}
+    tokenizer = open_tokenizer(ref)
+    _prepare_to_classify(config, tokenizer)
+
+    def new_model() -> Any:
+        torch.manual_seed(seed)
+        with memory_errors_in_words(f"opening {ref.name}", None):
+            return AutoModelForSequenceClassification.from_config(
+                config, attn_implementation=_kernel(config, attention), dtype=torch.float32
+            )
+
+    chosen = get_initialisation(initialisation)
+    if chosen.loads:
+        torch.manual_seed(seed)
+        model, drawn = _load_classifier(ref, config, attention)  # a saved classifier may have another size
+        encoder = f"{model.base_model_prefix}."
+        _refuse_drawn(ref.path, [key for key in drawn if key.startswith(encoder) and ".pooler." not in key])
+        head = [key for key in model.state_dict() if not key.startswith(encoder)]
+        if not drawn.issuperset(head):  # the folder has a classifier of its own, which the new one replaces
+            weights = new_model().state_dict()
+            model.load_state_dict({key: weights[key] for key in head}, strict=False)
+    else:
+        model = new_model()
+    chosen.prepare(model, tokenizer, new_model)
+    return OpenModel(model.eval(), tokenizer, ref.identity())
+
+
+def _kernel(config: Any, attention: str) -> str:
+    """Return the wanted attention implementation, or `eager` if the architecture does not support `sdpa`."""
+    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING as CLASSIFIERS
+
+    known = CLASSIFIERS.get(type(config), None)
+    return "eager" if attention == "sdpa" and not getattr(known, "_supports_sdpa", True) else attention
+
+
+def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
+    """Let a model without a padding token pad as its tokenizer does; it finds an input's last token by it.
+
+    Raises:
+        NotApplicableError: the architecture cannot classify padded inputs.
+    """
+    if (why := NO_ANSWERS.get(config.model_type)) is not None:
+        raise NotApplicableError(f"{architecture(config)} cannot be measured: {why}")
+    if getattr(config, "pad_token_id", None) is None:
+        config.pad_token_id = tokenizer.pad_token_id
+
+
+def _load_classifier(ref: ModelRef, config: Any, attention: str) -> tuple[Any, set[str]]:
+    """Return a classifier from a model's files, and the names of the weights that transformers had to draw."""
+    from transformers import AutoModelForSequenceClassification
+
+    return _load_weights(
+        ref,
+        AutoModelForSequenceClassification,
+        config=config,
+        attn_implementation=_kernel(config, attention),
+        dtype=torch.float32,
+    )
+
+
+def _load_weights(ref: ModelRef, cls: Any, **options: Any) -> tuple[Any, set[str]]:
+    """Return a model from its files, and the names of the weights that the files lack or have in another shape.
+
+    Raises:
+        UserError: it cannot be opened, memory is too small, a weight is not finite, or the files hold more layers.
+    """
+    needed = sum(file.stat().st_size for file in Path(ref.path).glob("*.safetensors")) if ref.local else None
+    what = f"opening {ref.name}"
+    check_memory(what, needed or 0, torch.device("cpu"), MORE_MEMORY)
+    with memory_errors_in_words(what, needed):
+        model, info = load(
+            ref,
+            cls,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # the caller refuses them, with their names
+            **options,
+        )
+    drawn = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
+    _refuse_more_layers(ref.path, model, info["unexpected_keys"])
+    spoilt = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
+    if spoilt:
+        raise UserError(
+            f"{ref.path}: {spoilt[0]} is not finite ({len(spoilt)} tensors in all): its training has diverged, "
+            "or the file is damaged: train or save the model again"
+        )
+    if model.config.model_type in READS_NEIGHBOURS:
+        with torch.no_grad():
+            model.get_input_embeddings().weight[model.config.pad_token_id] = 0
+    return model, drawn
+
+
+def _refuse_more_layers(path: str, model: Any, unexpected: Iterable[str]) -> None:
+    """Refuse weights of more layers than config.json says, since transformers silently leaves out the rest.
+
+    Other weights that the model has no use for, such as the heads of pretraining, do no harm.
+
+    Raises:
+        UserError: there are such weights.
+    """
+    held: dict[str, int] = {}
+    for place, index in filter(None, map(layer_of, model.base_model.state_dict())):
+        held[place] = max(index, held.get(place, 0))
+    prefix = f"{model.base_model_prefix}."
+    others = filter(None, (layer_of(name.removeprefix(prefix)) for name in unexpected))
+    more = max(((index, place) for place, index in others if index > held.get(place, index)), default=None)
+    if more is not None:
+        raise UserError(
+            f"{path}: config.json says {held[more[1]] + 1} layers, but the weights hold {more[0] + 1}: "
+            "correct num_hidden_layers, or save the model again"
+        )
+
+
+def _refuse_drawn(path: str, names: list[str]) -> None:
+    """Refuse weights that the file lacks or has in another shape, since transformers silently draws random ones.
+
+    Raises:
+        UserError: there are such weights.
+    """
+    if names:
+        first = sorted(names)[0]
+        raise RunError(
+            f"{path}: {first} is missing from model.safetensors or has another shape there "
+            f"({len(names)} tensors in all): download or save the model again"
+        )
+
+
+def open_encoder(ref: ModelRef) -> OpenModel:
+    """Return an encoder without a classifier, with eager attention.
+
+    Raises:
+        UserError: the model is not available, or has pickled weights.
+    """
+    from transformers import AutoModel
+
+    if ref.local:
+        check_folder(Path(ref.path))
+    config = open_config(ref)
+    if (why := why_no_maps(config)) is not None:
+        raise unreadable(config, why)
+    model, drawn = _load_weights(ref, AutoModel, config=config, attn_implementation="eager")
+    _refuse_drawn(ref.path, [key for key in drawn if not key.startswith("pooler.")])
+    return OpenModel(model.eval(), open_tokenizer(ref), ref.identity())
+
+
+def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, attention: str = "eager") -> OpenModel:
+    """Return a fine-tuned classifier from any local folder that transformers can open.
+
+    If the checkpoint's classes are in another order than the task's, its outputs are reordered; if it has no
+    tokenizer, the base model's is used.
+
+    Raises:
+        UserError: it has pickled weights, another number of classes, other class names, or another vocabulary than
+            the base model.
+    """
+    config = open_checkpoint_config(folder, task)
+    ref = ModelRef.in_folder(folder)
+    tokenizer = _checkpoint_tokenizer(ref, base, config)
+    _prepare_to_classify(config, tokenizer)
+    model, drawn = _load_classifier(ref, config, attention)
+    if drawn and not any(name.startswith(f"{model.base_model_prefix}.") and ".pooler." not in name for name in drawn):
+        raise UserError(
+            f"{folder} is an encoder without a trained classifier ({sorted(drawn)[0]} is not among its weights): "
+            "name it with --model instead of --checkpoint"
+        )
+    _refuse_drawn(ref.path, sorted(drawn))
+    _order_classes(model, task, folder)
+    if getattr(config, SETTING, None) == LAST:
+        read_last_token(model, tokenizer)
+    return OpenModel(model.eval(), tokenizer, ref.identity())
+
+
+def open_checkpoint_config(folder: Path, task: Task) -> Any:
+    """Return a checkpoint's configuration, checked for the task before any weights are read.
+
+    Raises:
+        UserError: the folder does not exist, or has pickled weights or another number of classes.
+    """
+    if not folder.is_dir():
+        raise UserError(f"no checkpoint folder at {folder}: give a folder that save_pretrained has written")
+    check_folder(folder)
+    config = open_config(ModelRef.in_folder(folder))
+    if config.num_labels != task.outputs:
+        kind = "one score" if task.regression else f"{task.outputs} classes"
+        raise UserError(
+            f"checkpoint {folder} has {config.num_labels} outputs, but {task.title} needs {kind}: "
+            f"give one that was trained on {task.title}"
+        )
+    return config
+
+
+def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> Any:
+    folder = Path(ref.path)
+    own = open_tokenizer(ref) if ref.tokenizer() else None
+    of_base = open_tokenizer(base) if base is not None else None
+    if own is None and of_base is None:
+        raise UserError(f"checkpoint {folder} holds no tokenizer: save one beside the weights")
+    if own is not None and of_base is not None and own.get_vocab() != of_base.get_vocab():
+        raise UserError(
+            f"checkpoint {folder} has another vocabulary ({len(own)} entries) than {base.name if base else ''} "
+            f"({len(of_base)}): name the model that it was trained from with --model"
+        )
+    tokenizer: Any = own if own is not None else of_base
+    if max(tokenizer.get_vocab().values()) >= config.vocab_size:
+        raise UserError(
+            f"checkpoint {folder} embeds {config.vocab_size} tokens, but the vocabulary has {len(tokenizer)}: "
+            "name the model that it was trained from with --model"
+        )
+    return tokenizer
+
+
+def _order_classes(model: Any, task: Task, folder: Path) -> None:
+    """Put the classifier's outputs in the task's order, if the checkpoint names its classes in another order.
+
+    Raises:
+        UserError: its classes have other names.
+    """
+    if task.regression:
+        return
+    names = [str(model.config.id2label[i]).lower().replace("-", "_") for i in range(task.outputs)]
+    if all(re.fullmatch(r"label_\d+", name) for name in names) or names == list(task.labels):
+        return
+    if set(names) != set(task.labels):
+        raise UserError(
+            f"checkpoint {folder} has the classes {names}, but {task.title} has {list(task.labels)}: "
+            f"give one that was trained on {task.title}"
+        )
+    last: Any = [m for m in model.modules() if isinstance(m, nn.Linear) and m.out_features == task.outputs][-1]
+    order = torch.tensor([names.index(label) for label in task.labels])
+    with torch.no_grad():
+        last.weight.copy_(last.weight[order])
+        if last.bias is not None:
+            last.bias.copy_(last.bias[order])
