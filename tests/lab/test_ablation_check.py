@@ -1,12 +1,13 @@
-"""Ablations of somebody else's making are told apart: those before the output projection, and the faults of others."""
+"""Correct ablations of a head are told from faulty ones, by the check and by its command."""
 
 from contextlib import contextmanager
 
-import numpy as np
 import pytest
 import torch
 from ablation_models import tiny, tokens
+from pages import titled
 
+from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.lab.ablation_check import AblationCheck, summary
 
@@ -47,17 +48,11 @@ def zeroed_columns(model, layer, head):
     attention(model, layer).output.dense.weight.data[:, part(head)] = 0
 
 
-def zeroed_values(model, layer, head):
-    value = attention(model, layer).self.value
-    value.weight.data[part(head)] = 0
-    value.bias.data[part(head)] = 0
-    return model
-
-
 def zeroed_queries(model, layer, head):
     query = attention(model, layer).self.query
     query.weight.data[part(head)] = 0
     query.bias.data[part(head)] = 0
+    return model
 
 
 def one_vector(model, layer, head):
@@ -87,21 +82,8 @@ def sliced_output(model, layer, head):
     return hooked(dense.register_forward_hook(lambda _m, _i, output: without(output, head)))
 
 
-def zeroed_rows(model, layer, head):
-    dense = attention(model, layer).output.dense
-    dense.weight.data[part(head)] = 0
-    dense.bias.data[part(head)] = 0
-
-
 def sliced_after_the_norm(model, layer, head):
     return hooked(attention(model, layer).output.register_forward_hook(lambda _m, _i, output: without(output, head)))
-
-
-def sliced_layer(model, layer, head):
-    def fill(_m, _i, output):
-        return (without(output[0], head), *output[1:]) if isinstance(output, tuple) else without(output, head)
-
-    return hooked(model.bert.encoder.layer[layer].register_forward_hook(fill))
 
 
 def next_head(model, layer, head):
@@ -133,7 +115,6 @@ def the_classifier(model, layer, head):
 RIGHT = {
     zeroed_input: "zero vectors",
     zeroed_columns: "zero vectors",
-    zeroed_values: "zero vectors",
     zeroed_queries: "uniform weights over the real tokens",
     one_vector: "one vector for all tokens of all texts, such as a mean",
     mean_with_padding: "one vector for all tokens of a text, but not that of weights 1/L over its real tokens",
@@ -142,9 +123,7 @@ RIGHT = {
 AFTER = "acts after the output projection"
 WRONG = {
     sliced_output: (AFTER, "100.0 % of the change lies in numbers 17 to 24 of what the projection of layer 2 returns"),
-    zeroed_rows: (AFTER, "100.0 % of the change lies in numbers 17 to 24"),
     sliced_after_the_norm: (AFTER, "what the output projection of layer 2 returns stays the same"),
-    sliced_layer: (AFTER, "what the output projection of layer 2 returns stays the same"),
     next_head: ("disables another head", "layer 2 head 4 instead of layer 2 head 3"),
     next_layer: ("disables another head", "layer 3 head 3 instead of layer 2 head 3"),
     nothing: ("changes nothing", "every logit stays the same"),
@@ -160,21 +139,21 @@ def check() -> AblationCheck:
 
 
 @pytest.mark.parametrize("function", RIGHT, ids=lambda function: function.__name__)
-def test_whatever_acts_on_the_head_alone_is_right(check, function):
+def test_an_ablation_of_the_head_alone_is_right(check, function):
     for head in ((0, 0), (1, 2), (2, 3)):
         found = check.check(function, head)
         assert (found.outcome, found.does) == ("right", RIGHT[function])
 
 
 @pytest.mark.parametrize("function", WRONG, ids=lambda function: function.__name__)
-def test_the_faults_of_others_are_named_with_numbers(check, function):
+def test_each_fault_is_named_with_numbers(check, function):
     outcome, words = WRONG[function]
     found = check.check(function, (1, 2))
     assert found.outcome == outcome
     assert words in found.does
 
 
-def test_a_slice_of_the_output_is_hardly_the_heads(check):
+def test_most_of_a_slice_of_the_output_is_not_the_heads(check):
     """A head can write a quarter of all directions; of any slice about a quarter lies there by chance."""
     share = float(check.check(sliced_output, (1, 2)).does.rpartition("returns, ")[2].split()[0])
     assert share < 60
@@ -231,10 +210,50 @@ def test_the_summary_counts_heads_and_shows_the_first(check):
         ),
     ],
 )
-def test_a_function_that_fails_is_said_to(check, function, message):
+def test_a_function_that_fails_is_reported(check, function, message):
     with pytest.raises(UserError, match=message):
         check.check(function, (1, 2))
 
 
-def test_padding_is_part_of_the_check(check):
-    assert len(np.unique(check.encoded.lengths)) == 3
+# ---------------------------------------------------------------------- the command
+
+
+@pytest.fixture
+def command(tmp_path, tiny_bert, monkeypatch, capsys):
+    """The command on a tiny model, in a folder with the page's module; returns exit code, output and errors."""
+    (tmp_path / "my_ablation.py").write_text(titled("lab/check-ablation.md", "my_ablation.py"), encoding="utf-8")
+    (tmp_path / "broken_ablation.py").write_text("import nothing_of_this_name")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+
+    def run(function: str) -> tuple[int, str, str]:
+        code = main(["lab", "check-ablation", function, "--model", str(tiny_bert), "--offline"])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_the_command_tells_the_functions_of_its_page_apart(command):
+    code, out, _ = command("my_ablation:without_head")
+    assert (code, out.split(" (")[0]) == (0, "right: 12 of 12 heads")
+    assert "with zero vectors)" in out
+    code, out, _ = command("my_ablation:a_slice_of_the_output")
+    assert (code, out.split(" (")[0]) == (1, "acts after the output projection: 12 of 12 heads")
+    assert "of the change lies in numbers 1 to 8 of what the projection of layer 1 returns" in out
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("my_ablation", "my_ablation is not of the form MODULE:FUNCTION, such as my_ablation:without_head"),
+        ("my_ablation:missing", "module my_ablation has no function missing"),
+        ("no_such_module_here:f", "cannot import no_such_module_here: ModuleNotFoundError"),
+        ("broken_ablation:f", "cannot import broken_ablation: ModuleNotFoundError: No module named 'nothing_of"),
+        ("os:getpid", "the function fails on layer 1 head 1: TypeError"),
+    ],
+)
+def test_a_missing_function_is_one_line(command, function, said):
+    code, out, err = command(function)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"bertsecrets: {said}")
+    assert err.count("\n") == 1

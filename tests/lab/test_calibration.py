@@ -23,7 +23,7 @@ def cell(kind, effect="none", *, examples=100, seeds=1, ratio=0.5, known=True):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_worlds_have_the_truth_that_they_say(name):
+def test_measurements_of_a_world_approach_its_truth(name):
     """With many examples and seeds, what is measured comes to the truth; a figure's is that on its own rows."""
     kind, rng = kinds()[name], np.random.default_rng(3)
     for effect in kind.effects:
@@ -53,16 +53,12 @@ def test_a_world_without_an_effect_lies_on_the_limit(name):
 def test_the_judge_keeps_within_its_bounds():
     """In short; `bertsecrets lab calibrate` does it at length."""
     assert rates(cell("attention", "none", seeds=1), 40, FEW).wrong == []
+    assert rates(cell("attention", "published", known=False), 10, FEW).outcomes == {"inconclusive": 1.0}
+    assert {each.world.seeds for each in cells(kinds()["order of frame heads"], [100], [1, 3, 5])} == {1}
     assert rates(cell("score difference", "published", seeds=5), 30, FEW).wrong == []
 
 
-def test_one_seed_of_which_nothing_is_known_decides_nothing():
-    found = rates(cell("attention", "published", known=False), 10, FEW)
-    assert found.outcomes == {"inconclusive": 1.0}
-    assert found.wrong == []
-
-
-def test_a_judge_that_takes_one_seed_for_all_is_out_of_bounds(monkeypatch):
+def test_a_judge_that_ignores_seed_variance_is_out_of_bounds(monkeypatch):
     """The rule of old: the spread over seeds counts for nothing."""
     monkeypatch.setattr(counted, "spread_beforehand", lambda *_: Spread(1e-9, 8, "nobody"))
     found = rates(cell("attention"), 40, FEW)
@@ -87,19 +83,15 @@ def test_a_judge_that_always_says_the_same_is_out_of_bounds(monkeypatch, kind, e
     assert wrong in rates(cell(kind, effect, seeds=5), 12, FEW).wrong
 
 
-def test_what_is_decided_without_any_knowledge_is_out_of_bounds(monkeypatch):
+def test_a_decision_without_enough_data_is_out_of_bounds(monkeypatch):
     judge = counted.judge
     monkeypatch.setattr(counted, "judge", lambda *given, **more: replace(judge(*given, **more), outcome="reproduced"))
     assert "100.0% reproduced" in rates(cell("attention", "published", known=False), 5, FEW).wrong
     assert "100.0% reproduced" in rates(cell("attention", "published", examples=20), 5, FEW).wrong
 
 
-def test_the_same_worlds_come_again():
+def test_worlds_are_seeded():
     assert rates(cell("ratio"), 5, FEW) == rates(cell("ratio"), 5, FEW)
-
-
-def test_what_has_no_seeds_is_judged_once():
-    assert {one.world.seeds for one in cells(kinds()["order of frame heads"], [100], [1, 3, 5])} == {1}
 
 
 # ---------------------------------------------------------------------- the command
@@ -123,7 +115,7 @@ def test_the_command_prints_a_table_and_every_cell(capsys, tmp_path):
     assert data[0]["coverage"] is not None
 
 
-def test_the_command_fails_where_a_rate_is_out_of_bounds(capsys, monkeypatch):
+def test_the_command_fails_if_a_rate_is_out_of_bounds(capsys, monkeypatch):
     monkeypatch.setattr(counted, "spread_beforehand", lambda *_: Spread(1e-9, 8, "nobody"))
     out = run(capsys, "lab", "calibrate", "--kind", "attention", "--seeds", 1, "--worlds", 20, *SHORT[2:], code=1)
     assert "attention (100 examples, 1 seeds, spread 0.5, effect none): " in out
@@ -145,5 +137,5 @@ def test_several_processes_count_the_same(capsys):
         (["--spread", 0.3], "--spread 0.3 is none of the spreads of the worlds: give 0, 0.5 or 1"),
     ],
 )
-def test_what_cannot_be_counted_is_refused(capsys, options, line):
+def test_numbers_out_of_range_are_refused(capsys, options, line):
     assert line in told(capsys, "lab", "calibrate", *options)

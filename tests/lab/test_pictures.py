@@ -17,13 +17,10 @@ from bertsecrets.lab.annotation.pictures import (
     IN_A_ROW,
     LINE,
     STRONG,
-    colours,
     column_shares,
     hard_cases,
-    palette,
     panel,
     save_image,
-    separators,
     shades,
     sheet,
     write_gallery,
@@ -36,11 +33,6 @@ from bertsecrets.patterns.map_set import MapSet, own_maps
 from bertsecrets.patterns.readings import READINGS
 
 
-def test_separators_follow_from_the_boundary():
-    assert separators(pattern_map(0, tokens=12, boundary=7)) == (6, 11)
-    assert separators(pattern_map(0, tokens=12, boundary=12)) == (11,)
-
-
 def test_a_faint_diagonal_is_seen_beside_a_strong_column():
     tokens = 20
     weights = np.full((tokens, tokens), 0.001)
@@ -50,19 +42,6 @@ def test_a_faint_diagonal_is_seen_beside_a_strong_column():
     assert found[:, 0].min() > 240
     assert 30 < found[5, 5] < 60
     assert found[5, 9] < 12
-
-
-def test_shades_do_not_depend_on_the_overall_level():
-    weights = pattern_map(0, "heterogeneous").values.astype(float)
-    np.testing.assert_array_equal(shades(weights), shades(weights / 7))
-    assert shades(np.zeros((3, 3))).max() == 0
-
-
-def test_colours_are_the_palettes():
-    each = pattern_map(0)
-    image = colours(each.values)
-    assert image.shape == (12, 12, 3)
-    assert tuple(image[5, 0]) in palette()[240:]
 
 
 def test_a_panel_has_its_map_and_its_ticks():
@@ -100,11 +79,6 @@ def test_special_columns_are_stacked_right_of_the_others():
         foot = np.array(panel(each).convert("RGB"))[-BARS:, -6].astype(int)
         assert (foot == ImageColor.getrgb(STRONG)).all(-1).sum() == high - 1  # the line runs across
         assert (foot == ImageColor.getrgb(LINE)).all(-1).sum() == 1
-
-
-def test_panels_are_alike_whatever_the_label_or_the_head():
-    one, other = pattern_map(3), pattern_map(3, task="sst2", layer=9, head=9)
-    assert panel(one, "1").tobytes() == panel(other, "1").tobytes()
 
 
 def test_sheets_hold_every_map_once_in_shuffled_order(tmp_path):
@@ -145,6 +119,8 @@ def test_a_subset_is_drawn_by_its_seed(tmp_path):
     index = {name: (tmp_path / name / "index.tsv").read_text() for name in "abc"}
     assert index["a"] == index["b"] != index["c"]
     assert len(set(index["a"].splitlines())) == 13
+    with pytest.raises(UserError, match="--count 4 is out of range: give 1 to 3"):
+        write_sheets(pattern_set(3), tmp_path / "new", 1, count=4)
 
 
 @pytest.mark.parametrize("mode", [[], ["--by-class"], ["--predicted", "special"], ["--parted"]])
@@ -157,11 +133,6 @@ def test_no_sheets_go_where_files_are(tmp_path, capsys, mode):
         assert main(["lab", "sheets", str(tmp_path / "set"), str(output), *mode]) == 2
         assert message in capsys.readouterr().err
     assert mine.read_text() == "mine"
-
-
-def test_no_more_sheets_than_maps(tmp_path):
-    with pytest.raises(UserError, match="--count 4 is out of range: give 1 to 3"):
-        write_sheets(pattern_set(3), tmp_path / "new", 1, count=4)
 
 
 # ---------------------------------------------------------------------- pictures by class

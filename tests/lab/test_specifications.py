@@ -1,8 +1,13 @@
 """Specification curves: which choices a claim has, every combination once, what each of them changes."""
 
+import json
+import xml.etree.ElementTree as ET
+
 import pytest
+from calls import run, told
 from measurements import of_id
 
+from bertsecrets.caches import MeasurementCache
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.claims.verdict import Verdict
@@ -20,7 +25,6 @@ from bertsecrets.lab.specifications import (
     specification,
     specified,
 )
-from bertsecrets.measures.registry import get_measure
 from bertsecrets.session import Session
 from bertsecrets.settings import JudgeParams
 from bertsecrets.texts.corpus import write_corpus
@@ -50,13 +54,6 @@ def test_every_choice_of_a_claim_changes_how_it_is_measured_or_computed():
                 quantity.check_arguments({**claim.arguments, **way.arguments})
 
 
-def test_every_measure_takes_the_options_of_a_choice():
-    for choice in CHOICES.values():
-        for way in choice.ways:
-            for name in ("attention-change", "special-tokens", "features", "relations", "patterns"):
-                get_measure(name).check_options(options_for(name, {choice.name: way}))
-
-
 def test_this_suites_way_is_its_default():
     for choice in CHOICES.values():
         assert not choice.ours.options
@@ -74,10 +71,6 @@ def test_all_combinations_come_once_and_those_nearest_to_this_suite_first():
     changes = [sum(way is CHOICES[name].other for name, way in ways.items()) for ways in every]
     assert changes == sorted(changes)
     assert changes[0] == 0
-
-
-def test_choices_that_are_not_asked_for_are_made_as_by_this_suite():
-    assert [choice.name for choice in choices_of(of_id("C1-rte"), ["length", "padding"])] == ["padding", "length"]
 
 
 def test_unknown_choices_and_claims_without_any_are_told():
@@ -181,10 +174,29 @@ def test_inputs_that_a_choice_leaves_alone_make_it_idle(session):
     assert inputs.digest(switched()) != inputs.digest(switched("quoting"))
 
 
-def test_one_pass_brings_the_other_measures_of_the_same_inputs(session):
-    subject = session.subject("rte")
-    first = session.measurement("attention-change", subject, quoted=True)
-    second = session.measurement("special-tokens", subject, quoted=True)
-    assert (first.reused, second.reused) == (False, True) or (first.reused and second.reused)
-    assert second.options == {"quoted": True}
-    assert second.examples == first.examples < 40
+# ---------------------------------------------------------------------- the command
+
+FEW = ("lab", "specifications", "--task", "rte", "--claim", "C1", "E1", "--choices", "padding,casing")
+
+
+def test_a_run_says_how_often_claims_hold_and_what_each_choice_changes(quick, capsys, shared, tmp_path):
+    out = run(capsys, *FEW, *shared, "--json", tmp_path / "curves.json", "--figures", tmp_path / "drawn")
+    curves = {curve["id"]: curve for curve in json.loads((tmp_path / "curves.json").read_text())}
+    assert {name: curve["specifications"] for name, curve in curves.items()} == {"C1-rte": 4, "E1-rte": 2}
+    assert "E1-rte: reproduced in 0 %, of its sign in " in out
+    assert "casing (how the uncased model's inputs are written): median lower" in out
+    drawn = ET.parse(tmp_path / "drawn" / "C1-rte.svg").getroot()
+    assert drawn.tag.endswith("svg")
+    assert len(list(drawn.iter())) > 20
+
+
+def test_what_is_in_the_store_is_not_measured_again(quick, capsys, shared, monkeypatch):
+    first = run(capsys, *FEW, *shared)
+    monkeypatch.setattr(MeasurementCache, "_made", None)
+    assert run(capsys, *FEW, *shared) == first
+
+
+def test_bad_input_is_told_in_one_line(quick, capsys, shared):
+    assert "unknown choice 'pading'" in told(capsys, *FEW[:-1], "pading", *shared)
+    assert "unknown claim 'C99'" in told(capsys, "lab", "specifications", "--task", "rte", "--claim", "C99", *shared)
+    assert "unknown task 'rtee'" in told(capsys, "lab", "specifications", "--task", "rtee", *shared)

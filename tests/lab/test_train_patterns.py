@@ -46,7 +46,7 @@ def trained(tmp_path_factory):
     return room
 
 
-def test_whoever_reads_any_map_again_changes_the_fingerprint(trained, tmp_path):
+def test_another_reading_of_a_map_changes_the_fingerprint(trained, tmp_path):
     """Also where settled classes stay as they are: it decides what is agreed on."""
     save_read(pattern_set(40), tmp_path / "data", times=3)
     assert annotations_fingerprint(tmp_path / "data") != annotations_fingerprint(trained / "data")
@@ -63,7 +63,7 @@ def test_training_twice_gives_the_same_file(trained, brief, tmp_path):
 
 
 @pytest.mark.parametrize("reading", READINGS)
-def test_saved_weights_say_the_same(trained, reading):
+def test_saved_weights_predict_the_same(trained, reading):
     made = pattern_set(20)
     maps = LabelledMaps.of(made)
     classifier = PatternClassifier.load(trained / "made", reading)
@@ -74,22 +74,18 @@ def test_saved_weights_say_the_same(trained, reading):
 
 
 @pytest.mark.parametrize("reading", READINGS)
-def test_the_report_has_the_confusions(trained, reading):
+def test_the_report_counts_every_map(trained, reading):
     report = report_of(read_report(trained / "made"), reading)
     assert np.sum(report["classifiers"]["bertsecrets"]["confusion"]) == report["maps"] == len(report["held_out"]) == 40
     assert sum(report["classes"].values()) == 40
     assert report["models"] == {"tiny": report["models"]["tiny"]}
     assert report["models"]["tiny"]["maps"] == 40
     assert report["models"]["tiny"]["macro_f1"] == report["classifiers"]["bertsecrets"]["macro_f1"]
+    assert (report["shares"]["heads"], report["shares"]["models"]) == (8, 40)  # a fifth of 40
+    assert all(0 <= share <= 1 for share in report["shares"]["covers"].values())
 
 
-def test_the_report_says_what_shares_are_worth(trained):
-    shares = report_of(read_report(trained / "made"), "special")["shares"]
-    assert (shares["heads"], shares["models"]) == (8, 40)  # a fifth of 40
-    assert all(0 <= share <= 1 for share in shares["covers"].values())
-
-
-def test_every_head_weighs_alike_in_the_errors():
+def test_every_head_has_the_same_weight_in_the_errors():
     """However many of its maps were annotated: three of the first head, one of the second."""
     block = np.eye(5)[CLASSES.index("block")]
     rows = [("m/1/1", block), ("m/1/1", np.full(5, 0.2)), ("m/1/1", np.full(5, 0.2)), ("m/1/2", block)]
@@ -98,7 +94,7 @@ def test_every_head_weighs_alike_in_the_errors():
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "gone", "no report", "other report", "json"])
-def test_weights_that_were_tampered_with_are_one_line(trained, tmp_path, harm):
+def test_damaged_weights_are_refused_in_one_line(trained, tmp_path, harm):
     folder = tmp_path / "weights"
     folder.mkdir()
     weights = weights_path(folder, "special")
@@ -154,17 +150,17 @@ def of_rows(rows):
     return {"readings": {"special": {"held_out": rows}}}
 
 
-@pytest.mark.parametrize("said", [[0.5] * 4, [None] * 5, 1.0])
-def test_a_report_whose_probabilities_are_none_is_refused(said):
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [{"label": "block", "predicted": "block"}],
+        *([{"head": "m/1/1", "label": "block", "probabilities": wrong}] for wrong in ([0.5] * 4, [None] * 5, 1.0)),
+    ],
+)
+def test_a_report_without_head_class_or_probabilities_is_refused(rows):
     with pytest.raises(UserError, match="without head, class or probabilities"):
-        held_out_errors(of_rows([{"head": "m/1/1", "label": "block", "probabilities": said}]), "special")
-    with pytest.raises(UserError, match="without head, class or probabilities"):
-        held_out_errors(of_rows([]), "special")
-
-
-def test_a_report_without_heads_is_refused():
-    with pytest.raises(UserError, match="without head, class or probabilities"):
-        held_out_errors(of_rows([{"label": "block", "predicted": "block"}]), "special")
+        held_out_errors(of_rows(rows), "special")
 
 
 @pytest.mark.slow
@@ -195,6 +191,8 @@ def test_the_command_writes_weights_and_shows_the_table(trained, brief, tmp_path
     assert "macro-F1" in shown
     assert "features-logistic" in shown
     assert json.loads((output / REPORT).read_text())["cnn"] is None
+    assert main([*argv[:-1], "-1"]) == 2
+    assert "--cnn-epochs -1" in capsys.readouterr().err
 
 
 def test_a_folder_with_other_files_is_not_overwritten(trained, brief, tmp_path, capsys):
@@ -207,7 +205,7 @@ def test_a_folder_with_other_files_is_not_overwritten(trained, brief, tmp_path, 
         assert mine.read_text() == "mine"
 
 
-def test_nothing_labelled_is_said(tmp_path, capsys):
+def test_a_set_without_attributes_or_labels_is_refused(tmp_path, capsys):
     save_set(pattern_set(10, labelled=False), tmp_path / "data")
     argv = ["lab", "train-patterns", "--output", str(tmp_path / "made")]
     assert main([*argv, "--data", str(tmp_path / "data")]) == 2
@@ -215,8 +213,3 @@ def test_nothing_labelled_is_said(tmp_path, capsys):
     save_read(pattern_set(40), tmp_path / "read")
     assert main([*argv, "--data", str(tmp_path / "read"), "--outside", f"mine={tmp_path / 'data'}"]) == 2
     assert "no map is labelled" in capsys.readouterr().err
-
-
-def test_an_impossible_number_of_epochs_is_said(capsys):
-    assert main(["lab", "train-patterns", "--cnn-epochs", "-1"]) == 2
-    assert "--cnn-epochs -1" in capsys.readouterr().err

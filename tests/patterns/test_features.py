@@ -318,10 +318,5 @@ def test_every_class_of_plain_maps_stands_out_in_its_own_feature():
     assert found["vertical-diagonal"]["line_unbroken"] > 0.8 > found["vertical"]["line_unbroken"]
 
 
-def test_short_floats_make_rows_that_sum_to_one():
-    one = random_map(12, 3).astype(np.float16)
-    torch.testing.assert_close(MapStack.of([one], [12]).maps.sum(2), torch.ones(1, 12))
-
-
 def test_no_maps_have_no_features():
     assert features(MapStack.of([], [])).shape == (0, len(feature_names()))

@@ -14,7 +14,6 @@ from bertsecrets.errors import UserError
 from bertsecrets.lab.training.audit import audit_shares, share_interval
 from bertsecrets.measures.patterns import PatternObserver
 from bertsecrets.models.attention import Pass
-from bertsecrets.models.encoding import Encoded, collate
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier
 from bertsecrets.patterns.crossval import LabelledMaps
@@ -48,12 +47,6 @@ def test_the_correction_adds_the_mean_error():
     expected, errors = np.array([0.5, 0.1, 0.1, 0.1, 0.2]), np.array([0.1, 0.0, 0.0, -0.05, -0.05])
     np.testing.assert_allclose(corrected(expected, errors), [0.6, 0.1, 0.1, 0.05, 0.15])
     np.testing.assert_allclose(corrected(expected, np.zeros(5)), expected)
-
-
-def test_shares_never_leave_the_simplex():
-    found = corrected(np.array([0.9, 0.1, 0, 0, 0]), np.array([0.2, 0, 0, 0, -0.2]))
-    assert found.min() == 0
-    assert found.sum() == pytest.approx(1)
 
 
 def test_the_nearest_point_of_the_simplex_by_hand():
@@ -119,13 +112,6 @@ def behind_separator(ids: list[int], separator: int) -> int:
     while place < len(ids) and ids[place] == separator:
         place += 1
     return place
-
-
-def test_the_second_text_begins_after_the_first_separator():
-    ids = [[2, 7, 7, 3, 8, 3], [2, 7, 7, 3], [2, 7, 3, 3, 8, 3]]  # a pair, one text, a pair with a doubled separator
-    batch = collate(Encoded(ids, None, 0), np.arange(3))
-    assert second_text(batch.input_ids, batch.lengths, 3).tolist() == [4, 4, 4]
-    assert second_text(batch.input_ids, batch.lengths, None).tolist() == [6, 4, 6]
 
 
 def test_the_second_text_begins_after_the_first_separators_of_a_single_row():
