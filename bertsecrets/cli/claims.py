@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-from dataclasses import asdict
 
 from bertsecrets.cli.parsing import add_command
 from bertsecrets.errors import UserError
@@ -73,8 +72,8 @@ def history(options: argparse.Namespace) -> None:
         UserError: there is no such claim, or no verdict on it.
     """
     from bertsecrets.claims.schema import find_cases
-    from bertsecrets.compare.history import steps
-    from bertsecrets.report.history import LEGEND, history_lines
+    from bertsecrets.compare.history import moves
+    from bertsecrets.report.comparison import history_findings
     from bertsecrets.store.verdicts import read_history
 
     root, name = RunOptions.of(options).store_folder, options.task
@@ -82,17 +81,18 @@ def history(options: argparse.Namespace) -> None:
     all_series = read_history(
         root, {str(case): case.task for case in find_cases(options.claim) if only in (None, case.task)}
     )
-    chosen = [series for series in all_series if options.model in (None, series[0]["model"])]
+    chosen = [series for series in all_series if options.model in (None, series[0].model)]
     if not chosen:
         what = f"no verdict on {options.claim}" + (f" on {only}" if only else "")
         if all_series:
-            models = ", ".join(dict.fromkeys(series[0]["model"] for series in all_series))
+            models = ", ".join(dict.fromkeys(series[0].model for series in all_series))
             raise UserError(f"{what} by {options.model} in {root}: it has those of {models}")
         raise UserError(f"{what} in {root}: judge it first, or name another store with --store")
     if options.json:
-        data = [{"verdicts": series, "steps": [asdict(step) for step in steps(series)]} for series in chosen]
+        data = [
+            {"verdicts": [verdict.model_dump() for verdict in series], "moves": [move.data for move in moves(series)]}
+            for series in chosen
+        ]
         print(json.dumps(data, indent=1))
         return
-    for series in chosen:
-        print("\n".join(history_lines(series)), end="\n\n")
-    print(LEGEND)
+    print("\n\n".join(history_findings(series).text() for series in chosen))

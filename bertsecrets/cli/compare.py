@@ -2,12 +2,16 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bertsecrets.cli.parsing import add_command, refuse
 from bertsecrets.cli.sides import Choice, model_side, open_sides, wanted_of
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, check_initialisation, path
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import INITIALISATIONS
+
+if TYPE_CHECKING:
+    from bertsecrets.report.comparison import Findings
 
 SIDE = (
     "a pin (a file), MODEL@STORE or a folder of measurements, a folder with a classifier (measured as it is), or "
@@ -26,6 +30,7 @@ def add_parsers(commands) -> None:
     )
     comparing.add_argument("before", metavar="A", help=f"the reference: {SIDE}")
     comparing.add_argument("after", metavar="B", help="what may have drifted from it, named in the same way")
+    comparing.add_argument("--fail-on", choices=("worse",), help="of two runs: exit with code 1 if a verdict is worse")
     comparing.add_argument("--json", type=path, metavar="FILE", help="write the comparison as data to this file")
     comparing.add_argument("--html", type=path, metavar="FILE", help="write it as a page to this file")
     comparing.add_argument("--markdown", type=path, metavar="FILE", help="write it as Markdown to this file")
@@ -53,48 +58,47 @@ def _choice(options: argparse.Namespace) -> Choice:
 
 
 def compare(options: argparse.Namespace) -> int:
-    """Print and write how far one side has drifted from the other; returns 1 if it has.
-
-    Two files of verdicts are compared verdict by verdict, which always returns 0.
+    """Print and write how two sides differ; returns 1 for drift, or for a worse verdict with `--fail-on worse`.
 
     Raises:
         UserError: a side cannot be read or measured, or they have nothing in common.
     """
-    if options.before.endswith(".json") and options.after.endswith(".json"):
-        return _compare_verdicts(options)
-    from bertsecrets.compare.comparison import compare as compared
-    from bertsecrets.report.comparison import drift_findings
-    from bertsecrets.session import Session
-    from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import write_whole
 
-    session = Session(RunOptions.of(options))
-    before, after = open_sides([options.before, options.after], session, _choice(options))
-    comparison = compared(before, after, session.settings.judge)
-    findings = drift_findings(comparison)
+    of_runs = options.before.endswith(".json") and options.after.endswith(".json")
+    findings, failed = _compare_verdicts(options) if of_runs else _compare_models(options)
     print(findings.text())
-    if options.json:
-        write_json(options.json, comparison.data)
     if options.markdown:
         write_whole(options.markdown, findings.markdown())
     if options.html:
         from bertsecrets.report.html import comparison_page  # needs an extra
 
         write_whole(options.html, comparison_page(findings))
-    return int(comparison.drifted)
+    return int(failed)
 
 
-def _compare_verdicts(options: argparse.Namespace) -> int:
-    from bertsecrets.report import changes
-    from bertsecrets.store.files import write_whole
+def _compare_models(options: argparse.Namespace) -> tuple["Findings", bool]:
+    from bertsecrets.compare.comparison import compare as compared
+    from bertsecrets.report.comparison import drift_findings
+    from bertsecrets.session import Session
+    from bertsecrets.store.entries import write_json
 
-    refuse(options, ("html", "json", "task", "measure"), "has no effect on files of verdicts")
-    old, new = (changes.read_verdicts_file(Path(name)) for name in (options.before, options.after))
-    changed = changes.changes(old, new)
-    print("\n".join(changes.as_lines(changed)))
-    if options.markdown:
-        write_whole(options.markdown, changes.as_markdown(changed))
-    return 0
+    refuse(options, ["fail_on"], "is about files of verdicts")
+    session = Session(RunOptions.of(options))
+    before, after = open_sides([options.before, options.after], session, _choice(options))
+    comparison = compared(before, after, session.settings.judge)
+    if options.json:
+        write_json(options.json, comparison.data)
+    return drift_findings(comparison), comparison.drifted
+
+
+def _compare_verdicts(options: argparse.Namespace) -> tuple["Findings", bool]:
+    from bertsecrets.compare.changes import Changes, read_verdicts_file
+    from bertsecrets.report.comparison import change_findings
+
+    refuse(options, ["json", "task", "measure"], "has no effect on files of verdicts")
+    changes = Changes(*(read_verdicts_file(Path(name)) for name in (options.before, options.after)))
+    return change_findings(changes), options.fail_on == "worse" and bool(changes.of_kind("worse"))
 
 
 def pin(options: argparse.Namespace) -> None:

@@ -1,17 +1,22 @@
 """The wording of comparisons, and their one form: a title, tables and lines, as text, Markdown or a page."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 
-from bertsecrets.claims.band import format_number
+from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.units import smallest
+from bertsecrets.compare.changes import KINDS, Change, Changes, Judged, ends
 from bertsecrets.compare.comparison import Compared, Comparison, Difference
-from bertsecrets.errors import one_line
+from bertsecrets.compare.history import Move, moves
+from bertsecrets.errors import excerpt, one_line
+from bertsecrets.formats import ERROR, VerdictsFile
 from bertsecrets.report.markdown import bounded, code, prose
 from bertsecrets.report.tables import fold, table
 from bertsecrets.report.text import task_title
+from bertsecrets.store.verdicts import KeptVerdict
 
 COMMENT = 40_000  # bytes of all tables in Markdown; a comment on GitHub has at most 65,536 characters
 NAMED = 5  # cells of a quantity that a message names
@@ -57,7 +62,7 @@ class Findings:
             for found in self.tables
         ]
         lines = "\n".join(f"- {prose(line, 4000)}" for line in self.lines)
-        return "\n\n".join(filter(None, [f"### {prose(self.title)}", prose(self.about), lines, *tables])) + "\n"
+        return "\n\n".join(filter(None, [f"### {prose(self.title)}", code(self.about, 300), lines, *tables])) + "\n"
 
 
 # ---------------------------------------------------------------------- two models
@@ -162,3 +167,108 @@ def verdict_line(comparison: Comparison) -> str:
         f"no drift in {count}, {rate}; {shown.sum()} of {len(shown)} numbers are shown to be the same, up to the "
         f"smallest effects of interest{rest}"
     )
+
+
+# ---------------------------------------------------------------------- two runs
+
+
+def change_findings(changes: Changes) -> Findings:
+    """Return how the verdicts changed from one run to another."""
+    counts = {kind: len(changes.of_kind(kind)) for kind in KINDS}
+    said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    rows = [_change_row(change) for kind in KINDS for change in changes.of_kind(kind)]
+    facts = [[excerpt(text, 80) for text in (of.name, of.before, of.after)] for of in changes.different_conditions]
+    tables = [
+        Table(("change", "claim", "was", "is", "observed", "why"), rows, {"observed": 40, "why": 40}),
+        Table(("condition", "was", "is"), facts, {"was": 50, "is": 50}),
+    ]
+    return Findings(
+        title=f"K19 claims: {said}" if said else f"K19 claims: no change in {len(changes.after.verdicts)} verdicts",
+        about=f"{excerpt(changes.after.model, 80)}, from {_run(changes.before)} to {_run(changes.after)}",
+        tables=[found for found in tables if found.rows],
+        lines=["the runs differ in other ways too, which may explain the changes"] if facts and said else [],
+    )
+
+
+def _change_row(change: Change) -> list[str]:
+    old, new = change.before, change.after
+    known = new or old
+    assert known is not None
+    outcomes = ["-" if verdict is None else verdict.verdict or ERROR for verdict in (old, new)]
+    observed = " -> ".join(observed_value(verdict) for verdict in (old, new) if verdict is not None)
+    return [
+        change.kind,
+        excerpt(known.id, 60),
+        *outcomes,
+        excerpt(f"{observed} {known.unit}", 80),
+        excerpt(known.reason, 200),
+    ]
+
+
+def observed_value(verdict: Judged) -> str:
+    """Return the observed value of a verdict with its interval."""
+    interval = ends(verdict.interval)
+    return format_number(verdict.observed) + (f" {format_interval(interval)}" if interval else "")
+
+
+def _run(run: VerdictsFile) -> str:
+    commit = f"{run.commit[:12]}{', modified' if run.modified else ''}, " if run.commit else ""
+    return excerpt(f"{commit}{run.made}", 80)
+
+
+# ---------------------------------------------------------------------- one claim over time
+
+
+def history_findings(series: Sequence[KeptVerdict]) -> Findings:
+    """Return a series of verdicts as a table, and where the observed value moved."""
+    first, moved = series[0], moves(series)
+    after = [move.after for move in moved]
+    header = ("date", "commit", "seeds", "observed", "band", "verdict")
+    rows = [
+        [
+            _moment(verdict),
+            _commit(verdict),
+            seed_ranges(verdict.seeds),
+            observed_value(verdict),
+            format_interval(ends(verdict.band)),
+            ", ".join(filter(None, (verdict.verdict, "moved" if verdict in after else "", _times(verdict)))),
+        ]
+        for verdict in series
+    ]
+    rows_read = ", on part of the rows" if first.limited else ""
+    return Findings(
+        title=f"{first.id} on {task_title(first.task)}, {first.model}{rows_read}",
+        about=f"{len(series)} verdict{'s' if len(series) > 1 else ''}, in {first.unit}",
+        tables=[Table(header, rows)],
+        lines=list(map(_move_line, moved)),
+    )
+
+
+def _moment(verdict: KeptVerdict) -> str:
+    return verdict.made[:16].replace("T", " ")
+
+
+def _commit(verdict: KeptVerdict) -> str:
+    return verdict.commit[:7] + ("+" if verdict.modified else "") if verdict.commit else "-"
+
+
+def _times(verdict: KeptVerdict) -> str:
+    return f"{verdict.times} times, last {verdict.last[:10]}" if verdict.times > 1 else ""
+
+
+def seed_ranges(seeds: Iterable[int]) -> str:
+    """Return seeds in short.
+
+    >>> seed_ranges([1, 2, 3, 7])
+    '1-3, 7'
+    """
+    runs = [[seed for _, seed in run] for _, run in groupby(enumerate(sorted(seeds)), lambda pair: pair[1] - pair[0])]
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs) or "-"
+
+
+def _move_line(move: Move) -> str:
+    before, after = (f"{_moment(verdict)} ({_commit(verdict)})" for verdict in (move.before, move.after))
+    values = f"{format_number(move.before.observed)} -> {format_number(move.after.observed)}"
+    judge = "the measurements are the same, so the judge made the difference; " if move.same_measurements else ""
+    known = ", ".join(map(str, move.differing)) or "no recorded difference"
+    return f"moved between {before} and {after}: {values}; {judge}{known}"

@@ -29,6 +29,7 @@ from bertsecrets.report.text import (
     status,
     task_title,
 )
+from bertsecrets.store.verdicts import KeptVerdict
 from bertsecrets.texts.tasks import TASKS
 
 HEADER = ("id", "task", "published", "observed", "verdict")
@@ -90,7 +91,7 @@ def claim_table(
     screen: Screen | None = None,
     *,
     model: str | None = None,
-    kept: Sequence[Sequence[dict[str, Any]]] = (),
+    kept: Sequence[Sequence[KeptVerdict]] = (),
     verbose: bool = False,
 ) -> str:
     """Return a table of claims by section of the paper: tasks, statement and what is known about each.
@@ -113,7 +114,7 @@ def claim_table(
     return screen.sections(("id", "tasks", "claim"), rows)
 
 
-def _claim_cells(claim: Claim, model: str | None, kept: Sequence[dict[str, Any]], *, verbose: bool) -> tuple[str, ...]:
+def _claim_cells(claim: Claim, model: str | None, kept: Sequence[KeptVerdict], *, verbose: bool) -> tuple[str, ...]:
     """Return a claim's name, tasks and statement, and more about it in lines."""
     tasks = ", ".join(task_title(name) for name in claim.tasks)
     known = status(claim, model)

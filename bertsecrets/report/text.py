@@ -1,7 +1,6 @@
 """The wording of verdicts and claims, shared by all reports, and the message of a failing benchmark."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import FAILURES
 from bertsecrets.report.outcomes import OUTCOMES, counted, label
+from bertsecrets.store.verdicts import KeptVerdict
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 SECTIONS = {  # of K19, and what goes beyond it, by the letters of claims' ids
@@ -254,9 +254,9 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def last_ones(kept: Sequence[dict[str, Any]]) -> str:
-    """Return how many of a claim's last verdicts have each outcome; empty if there are none."""
-    outcomes = [f"{data['verdict']} (limited run)" if data["limited"] else data["verdict"] for data in kept]
+def last_ones(kept: Sequence[KeptVerdict]) -> str:
+    """Return how many of a claim's last verdicts have each outcome; "" if there are none."""
+    outcomes = [f"{verdict.verdict}{' (limited run)' if verdict.limited else ''}" for verdict in kept]
     counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes))
     return f"last verdicts: {counts}" if counts else ""
 
@@ -280,8 +280,8 @@ def _readings(case: Case) -> str:
     return f'the readings {names} of "vertical"; inconclusive if they disagree' if names else ""
 
 
-def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
-    """Yield lines about one claim: its statement, figures, bands, known outcomes and last verdicts.
+def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVerdict] = ()) -> Iterator[str]:
+    """Yield all lines about one claim: its statement, figures, bands, known outcomes and last verdicts.
 
     Args:
         cases: of one claim, on the tasks to report.
@@ -312,20 +312,20 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[Mapping
         outcome = {"deviates": "known to deviate", "reproduces": "known to reproduce"}[known.status]
         yield f"  {outcome}: {known.model} on {task_title(known.task)}: {known.evidence}"
     for verdict in kept:
-        yield f"  last verdict{' of a limited run' if verdict['limited'] else ''}: {kept_in_words(verdict)}"
+        yield f"  last verdict{' of a limited run' if verdict.limited else ''}: {kept_in_words(verdict)}"
 
 
-def kept_in_words(verdict: Mapping[str, Any]) -> str:
-    """Return a stored verdict (`store.verdicts`) as one line."""
-    ends = [float("nan") if end is None else end for end in verdict["interval"] or ()]
+def kept_in_words(verdict: KeptVerdict) -> str:
+    """Return a kept verdict in one line."""
+    ends = [float("nan") if end is None else end for end in verdict.interval or ()]
     interval = f" {format_interval((ends[0], ends[1]))}" if ends else ""
-    seeds = ", ".join(str(seed) for seed in verdict["seeds"])
-    outcome = outcome_in_words(verdict["verdict"], verdict["against"])
+    seeds = ", ".join(str(seed) for seed in verdict.seeds)
+    outcome = outcome_in_words(verdict.verdict, verdict.against)
     parts = [
-        f"{verdict['model']} on {task_title(verdict['task'])}, {verdict['last'][:10]}, seeds {seeds}: "
-        f"{outcome}, observed {format_number(verdict['observed'])}{interval} {verdict['unit']}",
-        verdict["reason"],
-        verdict["power"],
-        *(remark for remark in verdict["remarks"] if remark != "stored"),
+        f"{verdict.model} on {task_title(verdict.task)}, {verdict.last[:10]}, seeds {seeds}: "
+        f"{outcome}, observed {format_number(verdict.observed)}{interval} {verdict.unit}",
+        verdict.reason,
+        verdict.power,
+        *(remark for remark in verdict.remarks if remark != "stored"),
     ]
     return "; ".join(part for part in parts if part)

@@ -15,10 +15,10 @@ from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need
 from bertsecrets.claims.schema import Claim, cases, load_claims
 from bertsecrets.cli.main import build_parser
+from bertsecrets.compare.changes import read_verdicts_file
 from bertsecrets.formats import ReadingData, VerdictData
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.options import PARSING
-from bertsecrets.report.changes import read_verdicts_file
 from bertsecrets.report.tables import table
 from bertsecrets.settings import project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS

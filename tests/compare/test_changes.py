@@ -1,4 +1,4 @@
-"""What changed between two runs: worst first, nothing else, and nothing in a file comes alive on the page."""
+"""Changes between two runs' verdicts: the most harmful first, and nothing in a file is active in a comment."""
 
 import json
 
@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from verdicts import beats, filed
 
+from bertsecrets.compare.changes import Changes, read_verdicts_file
 from bertsecrets.formats import VerdictData, VerdictsFile
-from bertsecrets.report.changes import MOST_ROWS, as_lines, as_markdown, changes, read_verdicts_file
-from bertsecrets.report.markdown import code, prose, table
+from bertsecrets.report.comparison import change_findings
+from bertsecrets.report.markdown import code, prose
+from bertsecrets.report.tables import table
 from bertsecrets.store.entries import write_json
 
 COMMENT = 65_536  # characters that GitHub takes
@@ -29,61 +31,67 @@ def value(observed, low, high):
     return {"observed": observed, "interval": (low, high)}
 
 
-def test_equal_runs_changed_in_nothing():
-    run = filed()
-    found = changes(run, run)
-    assert list(as_lines(found)) == ["nothing changed in 7 verdicts"]
-    assert "nothing changed in 7 verdicts" in as_markdown(found)
+def kinds(old: VerdictsFile, new: VerdictsFile) -> dict[str, str]:
+    return {(change.before or change.after).id: change.kind for change in Changes(old, new).verdicts}
 
 
-def test_outcomes_come_worst_first():
+def test_equal_runs_have_no_change():
+    findings = change_findings(Changes(filed(), filed()))
+    assert (findings.title, findings.tables) == ("K19 claims: no change in 7 verdicts", [])
+
+
+def test_changes_are_listed_with_the_most_harmful_first():
     before = {"A": "deviates", "B": "reproduced", "C": "inconclusive", "D": "reproduced", "E": "reproduced"}
     after = {"A": "reproduced", "B": "inconclusive", "C": "deviates", "D": "deviates", "E": "reproduced"}
     old, new = (of(*((name, {"verdict": outcome}) for name, outcome in side.items())) for side in (before, after))
-    found = changes(old, new)
-    assert [pair[1].id for pair in found.outcomes] == ["D", "C", "B", "A"]
-    assert found.headline == "4 outcomes changed (3 for the worse)"
+    findings = change_findings(Changes(old, new))
+    assert [row[:4] for row in findings.tables[0].rows] == [
+        ["worse", "D", "reproduced", "deviates"],
+        ["worse", "C", "inconclusive", "deviates"],
+        ["worse", "B", "reproduced", "inconclusive"],
+        ["better", "A", "deviates", "reproduced"],
+    ]
+    assert findings.title == "K19 claims: 3 worse, 1 better"
 
 
-def test_a_value_moved_only_if_each_lies_outside_the_others_interval():
+def test_a_value_moves_if_it_changes_beyond_both_intervals():
     old = of(("A", value(1, 0, 2)), ("B", value(1, 0, 2)), ("C", value(1, 0, 2)), ("D", value(1, None, 2)))
     new = of(("A", value(5, 4, 6)), ("B", value(2.5, 0.5, 4)), ("C", value(1.5, 1, 2)), ("D", value(-9, -9, None)))
-    assert [pair[0].id for pair in changes(old, new).moved] == ["A"]
+    assert kinds(old, new) == {"A": "moved", "B": "same", "C": "same", "D": "same"}
 
 
-def test_claims_that_appear_or_go_are_named():
-    found = changes(of(("A", {}), ("B", {})), of(("B", {}), ("C", {})))
-    assert ([one.id for one in found.appeared], [one.id for one in found.gone]) == (["C"], ["A"])
-    assert found.headline == "1 claim appeared, 1 claim went"
+def test_claims_of_one_run_only_are_new_or_gone():
+    old, new = of(("A", {}), ("B", {})), of(("B", {}), ("C", {}))
+    assert kinds(old, new) == {"A": "gone", "B": "same", "C": "new"}
 
 
-def test_what_is_not_like_with_like_is_said():
+def test_different_conditions_of_the_runs_are_listed():
     old = of(("A", {"models": ["m"]}), ("B", {}))
     settings = {**old.settings, "judge": {**old.settings["judge"], "resamples": 100}}
     new = of(
         ("A", {"seeds": [1, 2, 3], "limits": {"limit": 48}, "data": ["abc"], "published": 3.0}), ("B", {}),
         model="other", settings=settings, software={**old.software, "torch": "0.1"}, incomplete="it was interrupted",
     )  # fmt: skip
-    unlike = {name: (was, now) for name, was, now in changes(old, new).unlike}
-    assert unlike["model"] == ("m", "other")
-    assert unlike["seeds of 1 claim"] == ("seed 1", "seeds 1 to 3")
-    assert unlike["limits of 1 claim"] == ("all rows", "limit 48")
-    assert unlike["data of 1 claim"] == ("none", "abc")
-    assert unlike["published of 1 claim"][1] == "3"
-    assert unlike["setting judge.resamples"][1] == "100"
-    assert unlike["version of torch"][1] == "0.1"
-    assert unlike["incomplete"] == ("no", "it was interrupted")
-    assert "**Not like with like**" in as_markdown(changes(old, new))
-    assert "not like with like:" in list(as_lines(changes(old, new)))
+    changes = Changes(old, new)
+    listed = {fact.name: (fact.before, fact.after) for fact in changes.different_conditions}
+    assert listed["model"] == ("m", "other")
+    assert listed["seeds of 1 claim"] == ("1", "1, 2, 3")
+    assert listed["limits of 1 claim"] == ("all rows", "limit 48")
+    assert listed["data of 1 claim"] == ("none", "abc")
+    assert listed["published figure of 1 claim"][1] == "3"
+    assert listed["setting judge.resamples"][1] == "100"
+    assert listed["version of torch"][1] == "0.1"
+    assert listed["incomplete"] == ("no", "it was interrupted")
+    assert [row[0] for row in change_findings(changes).tables[-1].rows] == list(listed)
 
 
-# ---------------------------------------------------------------------- nothing comes alive
+# ---------------------------------------------------------------------- a comment
 
 
 def alive(markdown: str) -> list[str]:
     """What a page has besides text, code spans, tables, headings, bold words and folds."""
     harmless = ("paragraph", "inline", "heading", "table", "thead", "tbody", "tr", "th", "td", "text", "code_inline")
-    harmless += ("strong", "softbreak")
+    harmless += ("strong", "softbreak", "bullet_list", "list_item")
     tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(markdown)
     tokens += [inner for token in tokens for inner in token.children or ()]
     named = [token.type.removesuffix("_open").removesuffix("_close") for token in tokens]
@@ -106,23 +114,22 @@ def hostile(words: str) -> VerdictsFile:
 
 
 @pytest.mark.parametrize("words", [HOSTILE, "`", "``", "|", "\\", "\\|`", "", " ", "x" * 10_000, "<!--", "\0"])
-def test_nothing_from_a_file_comes_alive_in_a_comment(words):
+def test_nothing_in_a_file_is_active_in_a_comment(words):
     old = hostile(words)
     worse = [one.model_copy(update={"verdict": "reproduced", "seeds": [7], "data": []}) for one in old.verdicts]
-    for found in (
-        changes(old.model_copy(update={"verdicts": worse, "model": "m", "settings": {}}), old),
-        changes(of(), old),
-        changes(old, of()),
+    for changes in (
+        Changes(old.model_copy(update={"verdicts": worse, "model": "m", "settings": {}}), old),
+        Changes(of(), old),
+        Changes(old, of()),
     ):
-        page = as_markdown(found)
+        page = change_findings(changes).markdown()
         assert alive(page) == [], page
         assert len(page) < COMMENT
-        assert all(line.isprintable() for line in as_lines(found))
-    assert f"and {99 - MOST_ROWS} more" in page
+        assert all(line.isprintable() for line in change_findings(changes).text().splitlines())
 
 
 @given(st.text(alphabet=st.sampled_from("`|\\@#<>[]()!*_~:/w.\n\t a&;$-"), max_size=30))
-def test_words_stay_words(words):
+def test_escaped_text_is_never_markup(words):
     assert alive(table(("a", "b"), [(code(words), f"x {code(words)} y")])) == []
     assert [token for token in alive(f"so {prose(words)}") if len(token) > 4 and token != "www."] == []
 
@@ -130,33 +137,46 @@ def test_words_stay_words(words):
 # ---------------------------------------------------------------------- the command
 
 
-def test_two_files_are_compared(capsys, tmp_path):
+def test_two_files_of_verdicts_are_compared(capsys, tmp_path):
+    old, new, page, comment = (str(tmp_path / name) for name in ("old.json", "new.json", "c.html", "c.md"))
     write_json(tmp_path / "old.json", filed([beats("D2-rte", 80, 20)]).model_dump(mode="json"))
     worse = filed([beats("D2-rte", 20, 80)]).model_dump(mode="json")
-    write_json(tmp_path / "new.json", {"benchmarks": [], "bertsecrets": {**worse, "format_version": "2.7", "later": 1}})
-    out = run(capsys, "compare", tmp_path / "old.json", tmp_path / "new.json", "--markdown", tmp_path / "c.md")
-    assert "D2-rte: reproduced, now deviates; 60.0 [" in out
-    assert "| `D2-rte` | reproduced | **deviates** | `60.0 [" in (tmp_path / "c.md").read_text()
+    version = f"{worse['format_version'].partition('.')[0]}.7"
+    write_json(tmp_path / "new.json", {"bertsecrets": {**worse, "format_version": version, "later": 1}})
+    out = run(capsys, "compare", old, new, "--markdown", comment, "--html", page)
+    assert out.startswith("K19 claims: 1 worse\n")
+    assert "worse   D2-rte  reproduced  deviates  60.0 [" in out
+    assert "| `worse` | `D2-rte` | `reproduced` | `deviates` | `60.0 [" in (tmp_path / "c.md").read_text()
+    assert "60.0 [" in (tmp_path / "c.html").read_text()
+
+
+def test_a_worse_verdict_fails_on_request(capsys, tmp_path):
+    for name, right in (("good.json", 80), ("bad.json", 20)):
+        write_json(tmp_path / name, filed([beats("D2-rte", right, 100 - right)]).model_dump(mode="json"))
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    run(capsys, "compare", good, bad, "--fail-on", "worse", code=1)
+    run(capsys, "compare", bad, good, "--fail-on", "worse", code=0)
+    assert "--fail-on is about files of verdicts" in told(capsys, "compare", "m", "n", "--fail-on", "worse")
 
 
 def test_a_file_of_version_1_is_read_with_the_outcomes_of_version_2(tmp_path):
     old = filed([beats("D2-rte", 20, 80), beats("D2-sst2", 20, 80), beats("D2-qnli", 80, 20)]).model_dump(mode="json")
-    for one, outcome in zip(old["verdicts"], ("negligible", "not measured", "reproduced"), strict=True):
-        one["verdict"] = outcome
-        del one["error"]
+    for verdict, outcome in zip(old["verdicts"], ("negligible", "not measured", "reproduced"), strict=True):
+        verdict["verdict"] = outcome
+        del verdict["error"]
     write_json(tmp_path / "old.json", {**old, "format_version": "1.1"})
-    run_ = read_verdicts_file(tmp_path / "old.json")
-    assert [one.verdict for one in run_.verdicts] == ["deviates", None, "reproduced"]
-    assert [one.error for one in run_.verdicts] == [None, old["verdicts"][1]["reason"], None]
+    read = read_verdicts_file(tmp_path / "old.json").verdicts
+    assert [verdict.verdict for verdict in read] == ["deviates", None, "reproduced"]
+    assert [verdict.error for verdict in read] == [None, old["verdicts"][1]["reason"], None]
 
 
-def test_what_is_no_file_of_verdicts_is_refused_in_one_line(capsys, tmp_path):
+def test_other_files_are_refused_in_one_line(capsys, tmp_path):
     good = filed([beats("D2-rte", 80, 20)]).model_dump(mode="json")
     write_json(tmp_path / "good.json", good)
     files = {
         "{": "is not valid JSON",
-        "[]": "holds no verdicts",
-        '{"verdicts": []}': "holds no verdicts",
+        "[]": "has no verdicts",
+        '{"verdicts": []}': "has no verdicts",
         "[" * 100_000: "is not valid JSON",
         json.dumps(
             {**good, "format_version": "3.0"}
@@ -175,7 +195,7 @@ def test_what_is_no_file_of_verdicts_is_refused_in_one_line(capsys, tmp_path):
     assert "No such file" in told(capsys, "compare", tmp_path / "none.json", tmp_path / "good.json")
 
 
-def test_a_file_read_is_the_run_that_was_written(tmp_path):
+def test_a_file_is_read_as_it_was_written(tmp_path):
     run = filed()
     write_json(tmp_path / "v.json", run.model_dump(mode="json"))
     assert read_verdicts_file(tmp_path / "v.json") == VerdictsFile.model_validate(run.model_dump(mode="json"))

@@ -208,7 +208,7 @@ def test_a_comparison_is_written_as_text_markdown_page_and_data():
     comparison = compare(side("a<b>", before), side("b", after), SETTINGS)
     assert comparison.drifted
     assert "1.1: " in drift_findings(comparison).text()
-    assert "from a\\<b\\> (5 seeds) to b" in drift_findings(comparison).markdown()
+    assert "`from a<b> (5 seeds) to b" in drift_findings(comparison).markdown()
     assert "a&lt;b&gt;" in comparison_page(drift_findings(comparison))
     (quantity, _) = comparison.data["measures"][0]["quantities"]
     assert np.shape(quantity["deviations"]) == (LAYERS, HEADS)

@@ -5,12 +5,12 @@ import re
 from dataclasses import replace
 
 import pytest
-from measurements import of_id, scored
+from measurements import judged, of_id, scored
 
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.outcomes import OUTCOMES, label
-from bertsecrets.report.terminal import Screen, claim_table, verdict_line, verdict_table
+from bertsecrets.report.terminal import Screen, claim_table, task_grid, verdict_line, verdict_table
 from bertsecrets.report.text import SECTIONS, describe
 from bertsecrets.types import Provenance
 
@@ -156,3 +156,17 @@ def test_a_verdict_in_one_line(verdicts):
     lines = [verdict_line(one) for one in verdicts]
     assert lines[1] == "B1-all: – not applicable"
     assert lines[2] == "D1-mrpc-untrained-f1: ✗ deviates, 52.7 [-104.6, 104.6] points, 1 seed"
+
+
+def test_several_tasks_have_a_table_of_claims_by_tasks():
+    right, wrong = [1] * 100, [0] * 100
+    tuned, plain = (scored(said, right, name) for said, name in ((right, "rte"), (wrong, "rte")))
+    other = [scored(said, right, "sst2") for said in (wrong, right)]
+    verdicts = [judged(of_id("D2-rte"), tuned, plain), judged(of_id("D2-sst2"), *other)]
+    grid = task_grid(verdicts).splitlines()
+    assert grid[0].split() == ["id", "SST-2", "RTE"]
+    assert grid[2].split() == ["D2", "✗", "-100.0", "✓", "100.0"]
+    assert grid[-1] == "✓ reproduced, ✗ deviates"
+    assert "\n".join(grid) in verdict_table(verdicts)
+    assert all(len(line) <= 80 for line in grid)
+    assert task_grid(verdicts[:1]) == ""  # one task has its table

@@ -5,14 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from measurements import SETTINGS, of_id
+from measurements import SETTINGS, judged, of_id, scored
 
 from bertsecrets.claims.against import against
-from bertsecrets.claims.schema import Case
+from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.cli.main import main
 from bertsecrets.report.html import page
 from bertsecrets.report.json import as_file, metrics
-from bertsecrets.report.text import MADE_UP, NEXT, count_line, describe, run_lines, verdict_row
+from bertsecrets.report.terminal import claim_table
+from bertsecrets.report.text import MADE_UP, NEXT, count_line, describe, run_lines, status, verdict_row, width_in_words
 from bertsecrets.settings import load_settings
 from bertsecrets.types import Measurement, Provenance, Subject
 
@@ -146,3 +148,47 @@ def test_the_reason_is_shown_where_the_interval_does_not_decide():
     assert ": why" not in verdict_row(beyond)[-1]
     assert ": why" in verdict_row(across)[-1]
     assert verdict_row(verdict("C2-rte", "degenerate"))[-1].startswith("degenerate: why")
+
+
+def test_the_width_of_a_band_is_explained():
+    # 2.776 * 2.77 + .05 = 7.7
+    assert width_in_words(of_id("D1-rte-pretrained"), 0.95) == (
+        "[56.9, 72.3] with many seeds, wider with few: 64.6 +- a spread of 2.77 (P20, five seeds) and 0.05 rounding"
+    )
+    assert width_in_words(of_id("B5-all-l7h6"), 0.95) == "[0.865, 0.875]: 0.87 +- 0.005 rounding"
+    assert width_in_words(of_id("G5-qnli"), 0.95).startswith(
+        "a prediction interval from the spread of the measured seeds"
+    )
+    assert width_in_words(of_id("G1-rte"), 0.95).startswith("> 0, an order")
+
+
+def test_a_band_with_nearly_all_values_is_not_shown(capsys):
+    assert width_in_words(of_id("D1-mrpc-untrained-f1"), 0.95) == "not decidable"
+    verdict = judged(of_id("D1-qqp-untrained-f1"), scored([1, 0] * 50, [1] * 100, "qqp"))
+    assert (verdict.outcome, verdict.power) == ("inconclusive", "")
+    assert verdict.reason.startswith("not decidable: ")
+    assert verdict_row(verdict)[4] == "not decidable"
+    assert main(["explain", "D1"]) == 0
+    assert "-112.8" not in capsys.readouterr().out
+
+
+def test_the_status_of_a_claim_lists_its_known_outcomes():
+    claim = of_id("D2-rte").claim
+    seen = (
+        Known(model="m", task="rte", evidence="seen in ten runs", status="reproduces"),
+        Known(model="m", task="mrpc", evidence="seen in ten runs"),
+    )
+    known = claim.model_copy(update={"known": seen})
+    assert status(claim) == "unknown"
+    assert status(known) == "reproduces: m on RTE; deviates: m on MRPC"
+    assert Case(known, "mrpc").known_deviation("m") is not None
+    assert Case(known, "rte").known_deviation("m") is None  # what reproduces is not expected to fail
+    assert "reproduces: m on RTE" in " ".join(claim_table([known]).split())
+
+
+def test_a_published_constant_answer_is_marked():
+    case = of_id("D1-rte-untrained")
+    verdict = judged(case, scored([1] * 53 + [0] * 47, [1] * 100))
+    assert verdict_row(verdict)[3] == "52.7 points (a constant answer)"
+    assert verdict.as_json()["published_constant_answer"] is True
+    assert "(a constant answer)" not in verdict_row(judged(of_id("D1-rte-pretrained"), scored([1], [1])))[3]

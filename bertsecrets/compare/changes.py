@@ -1,0 +1,210 @@
+"""Changes of verdicts: from one verdict on a case to the next, and from one run to another.
+
+Files of verdicts may come from anyone, such as the author of a pull request, so they are read within limits.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from pydantic import ValidationError
+from pydantic_core import from_json, to_json
+
+from bertsecrets.compare import aligned
+from bertsecrets.errors import UserError, excerpt
+from bertsecrets.formats import ERROR, FORMAT, READS, VERSION, VerdictData, VerdictsFile
+from bertsecrets.reading import read_bytes
+from bertsecrets.settings import in_words
+
+LIMIT = 16 * 2**20  # bytes of a file: several times the size of all claims
+EQUAL = 1e-9  # relative difference below which two observed values are equal
+BY_HARM = ("reproduced", "not applicable", "inconclusive", ERROR, "degenerate", "deviates")
+
+Kind = Literal["worse", "better", "moved", "new", "gone", "same"]
+KINDS: tuple[Kind, ...] = ("worse", "better", "moved", "new", "gone")
+
+
+class Judged(Protocol):
+    """A verdict of a file or of the history in a store."""
+
+    @property
+    def verdict(self) -> Any: ...
+    @property
+    def observed(self) -> float | None: ...
+    @property
+    def interval(self) -> tuple[float | None, float | None] | None: ...
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A fact that differs between two runs or verdicts, as text."""
+
+    name: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.before} -> {self.after}"
+
+
+def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
+    """Return the facts that differ, without those that only one side knows.
+
+    >>> [str(fact) for fact in differing({"numpy": "2.3", "seeds": [1]}, {"numpy": "2.4", "seeds": [1], "scipy": "1"})]
+    ['numpy 2.3 -> 2.4']
+    """
+    both = [name for name in before if name in after and before[name] != after[name]]
+    return [Difference(name, as_text(before[name]), as_text(after[name])) for name in both]
+
+
+def as_text(value: Any) -> str:
+    """Return a fact as text.
+
+    >>> as_text([1, 2]), as_text(0.00002)
+    ('1, 2', '2e-05')
+    """
+    if isinstance(value, list | tuple):
+        return ", ".join(map(as_text, value)) or "none"
+    if value is None:
+        return "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def ends(interval: Sequence[float | None] | None) -> tuple[float, float] | None:
+    """Return an interval or band as numbers; JSON has null for infinity."""
+    if interval is None:
+        return None
+    low, high = interval
+    return (-math.inf if low is None else low, math.inf if high is None else high)
+
+
+def moved(before: Judged, after: Judged, *, same_measurements: bool = False) -> bool:
+    """Return whether an observed value moved by more than the confidence intervals explain.
+
+    The threshold is the root of the sum of squares of two distances, each from an observed value to the end of its
+    interval that faces the other value (Zou & Donner 2008). This takes the intervals for independent; for verdicts that
+    share examples or seeds it is conservative. On the same measurements, any change is a move.
+    """
+    if before.observed is None or after.observed is None:
+        return False
+    change = after.observed - before.observed
+    noise = 0.0 if same_measurements else math.hypot(_reach(before, change), _reach(after, -change))
+    return abs(change) > max(noise, EQUAL * abs(before.observed))
+
+
+def _reach(verdict: Judged, direction: float) -> float:
+    """Return how far the interval reaches from the observed value up or down; 0 if there is no interval."""
+    interval = ends(verdict.interval)
+    return 0.0 if interval is None or verdict.observed is None else abs(interval[direction > 0] - verdict.observed)
+
+
+# ---------------------------------------------------------------------- two runs
+
+
+@dataclass(frozen=True)
+class Change:
+    """The verdicts of two runs on one case; None if a run has no verdict on it."""
+
+    before: VerdictData | None
+    after: VerdictData | None
+
+    @property
+    def harm(self) -> int:
+        """How much worse the new outcome is; negative if it is better, 0 if it is the same or one is missing."""
+        if self.before is None or self.after is None:
+            return 0
+        before, after = (BY_HARM.index(verdict.verdict or ERROR) for verdict in (self.before, self.after))
+        return after - before
+
+    @property
+    def kind(self) -> Kind:
+        """How the verdict changed."""
+        if self.before is None or self.after is None:
+            return "new" if self.before is None else "gone"
+        if self.harm:
+            return "worse" if self.harm > 0 else "better"
+        return "moved" if moved(self.before, self.after) else "same"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes from one run's verdicts to another's."""
+
+    before: VerdictsFile
+    after: VerdictsFile
+
+    @cached_property
+    def verdicts(self) -> list[Change]:
+        """The verdicts of both runs on every case that either has."""
+        sides = [{verdict.id: verdict for verdict in run.verdicts} for run in (self.before, self.after)]
+        return [Change(*pair) for pair in aligned(*sides)]
+
+    def of_kind(self, kind: Kind) -> list[Change]:
+        """Return the changes of one kind, the most harmful first."""
+        return sorted((change for change in self.verdicts if change.kind == kind), key=lambda change: -change.harm)
+
+    @property
+    def different_conditions(self) -> list[Difference]:
+        """What else differs between the runs, so that their verdicts may differ for that reason alone."""
+        pairs = [(of.before, of.after) for of in self.verdicts if of.before and of.after]
+        measured = [(old, new) for old, new in pairs if old.models and new.models]
+        by_claim = Counter(fact for old, new in measured for fact in differing(_conditions(old), _conditions(new)))
+        return differing(_facts(self.before), _facts(self.after)) + [
+            Difference(f"{fact.name} of {count} claim{'s' if count > 1 else ''}", fact.before, fact.after)
+            for fact, count in by_claim.items()
+        ]
+
+
+def _conditions(verdict: VerdictData) -> dict[str, Any]:
+    limits = [f"{name} {rows}" for name, rows in verdict.limits.items()]
+    return {
+        "seeds": verdict.seeds,
+        "data": verdict.data,
+        "limits": limits or "all rows",
+        "published figure": verdict.published,
+    }
+
+
+def _facts(run: VerdictsFile) -> dict[str, Any]:
+    settings = {
+        f"setting {section}.{name}": value
+        for section, inner in run.settings.items()
+        for name, value in (inner.items() if isinstance(inner, dict) else [("", inner)])
+    }
+    versions = {f"version of {name}": version for name, version in run.software.items()}
+    return {"model": run.model, **settings, **versions, "incomplete": run.incomplete or "no"}
+
+
+def read_verdicts_file(path: Path) -> VerdictsFile:
+    """Return the verdicts of a run from a file of `report --json` or `--benchmark-json`.
+
+    Raises:
+        UserError: it is another kind of file, too large, or in another major version of the format.
+    """
+    try:
+        data = from_json(read_bytes(path, LIMIT))
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON ({excerpt(error, 100)}): name a file of report --json") from error
+    if isinstance(data, dict) and "bertsecrets" in data:  # of pytest-benchmark
+        data = data["bertsecrets"]
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise UserError(f"{path} has no verdicts: name a file that bertsecrets report --json wrote")
+    version = data.get("format_version")
+    if not isinstance(version, str) or version.partition(".")[0] not in READS:
+        raise UserError(
+            f"{path} is in version {excerpt(version, 40)} of the format, and this bertsecrets reads {VERSION}: "
+            "compare files that the same version wrote"
+        )
+    try:
+        run = VerdictsFile.model_validate_json(to_json(data), strict=True)
+    except ValidationError as error:
+        raise UserError(f"{path}: {in_words(error)}: name a file that bertsecrets report --json wrote") from error
+    ids = [verdict.id for verdict in run.verdicts]
+    if len(set(ids)) < len(ids):
+        [(twice, _)] = Counter(ids).most_common(1)
+        raise UserError(f"{path} has two verdicts on {excerpt(twice, 60)}: name a file of a single run")
+    return run
