@@ -99,6 +99,8 @@ def test_reading_files_and_starting_a_command_import_no_heavy_library(tmp_path):
         for command in (["claims"], ["explain", "C1"]):
             assert main([*command, "--store", os.environ["STORE"]]) == 0
             check(command[0], "torch transformers scipy sklearn spacy altair")
+        import bertsecrets.session
+        check("bertsecrets.session", "transformers scipy sympy datasets pyarrow sklearn spacy")
         """,
         STORE=str(tmp_path),
     )

@@ -33,13 +33,6 @@ def test_unknown_names_come_with_near_matches(capsys, shared):
     assert "did you mean minilm" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--model", "minilmm")
 
 
-def test_a_default_model_out_of_reach_comes_with_alternatives(capsys, shared):
-    line = told(capsys, "report", "--task", "rte", *shared[2:])
-    assert "google-bert/bert-base-uncased" in line
-    assert "--model minilm" in line
-    assert "FOLDER" in line
-
-
 def test_a_name_that_no_model_can_have_is_named(capsys, shared):
     for name in ("foo bar", "a--b", "minilm/", "x" * 300, f"./{'x' * 300}", "@abc"):
         line = told(capsys, "measure", "scores", "--task", "rte", *shared, "--model", name)
@@ -113,10 +106,13 @@ def test_a_seed_out_of_range_is_refused_by_every_command(capsys, shared, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_the_first_rows_are_read_if_asked_for(capsys, shared, tmp_path):
-    call = ["measure", "special-tokens", "--task", "rte", "--init", "untrained", *shared]
-    run(capsys, *call, "--rows", "first", "--json", tmp_path / "first.json")
-    assert json.loads((tmp_path / "first.json").read_text())["options"] == {"rows": "first"}
+@pytest.mark.parametrize(
+    ("measure", "words", "options"),
+    [("special-tokens", ["--rows", "first"], {"rows": "first"}), ("scores", ["--cased"], {"cased": True})],
+)
+def test_options_of_a_measure_reach_it(capsys, shared, measure, words, options):
+    call = ["measure", measure, "--task", "rte", "--init", "untrained", *shared, *words]
+    assert json.loads(run(capsys, *call))["options"] == options
 
 
 def test_chosen_sets_of_heads_are_scored_by_name(capsys, shared, tmp_path):
@@ -132,19 +128,11 @@ def test_chosen_sets_of_heads_are_scored_by_name(capsys, shared, tmp_path):
     assert whole["values"]["baseline"] == found["values"]["baseline"]
 
 
-def test_cased_scores_are_a_measurement_of_their_own(capsys, shared, tmp_path):
-    run(capsys, "measure", "scores", "--task", "rte", *shared, "--cased", "--json", tmp_path / "cased.json")
-    data = json.loads((tmp_path / "cased.json").read_text())
-    assert data["options"] == {"cased": True}
-    assert data["values"]["lower_cases"] is True
-
-
 def test_a_place_that_cannot_be_written_is_one_line_and_nothing_is_lost(capsys, shared, tmp_path):
     (tmp_path / "file").write_text("mine")
     line = told(capsys, "measure", "scores", "--task", "rte", *shared, "--store", tmp_path / "file")
     assert "a file stands where a folder is needed" in line
     assert (tmp_path / "file").read_text() == "mine"
-    assert "cannot write" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--json", tmp_path)
 
 
 def test_an_export_never_replaces_what_is_a_users(capsys, shared, tmp_path, monkeypatch):
@@ -164,11 +152,8 @@ def test_another_corpus_is_neither_replaced_nor_taken_for_the_one_asked_for(caps
     assert "already holds 5 and 3 pairs, not 50 training and 30 validation pairs: name a new folder" in line
     assert run(capsys, *call) == first
     assert (tmp_path / "glue" / "RTE" / "dev.tsv").read_bytes() == before
-
-
-def test_a_corpus_has_a_largest_size(capsys, tmp_path):
-    assert "at most 1000000" in told(capsys, "corpus", tmp_path / "glue", "--train-rows", 100_000_000)
-    assert not (tmp_path / "glue").exists()
+    assert "at most 1000000" in told(capsys, "corpus", tmp_path / "other", "--train-rows", 100_000_000)
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("classes", [1, 5])
@@ -192,15 +177,3 @@ def test_output_that_cannot_be_written_is_one_line(unbuffered):
         )
     line = "bertsecrets: cannot write the output (No space left on device): redirect it to another place\n"
     assert (done.returncode, done.stderr) == (2, line)
-
-
-def test_the_module_runs_as_a_program_and_ends_with_two():
-    done = subprocess.run(
-        [sys.executable, "-m", "bertsecrets", "explain", "Z1"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1
-    assert "Traceback" not in done.stderr

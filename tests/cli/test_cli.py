@@ -1,17 +1,12 @@
 """The command line: what each command does, and the fixed names in its JSON."""
 
 import json
-import os
 import shlex
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 from calls import run, told
-from tiny import HEADS, LAYERS
 from zoo import save_family
 
 from bertsecrets.cli.main import GROUPS, RENAMED, build_parser, main
@@ -21,27 +16,6 @@ from bertsecrets.measures.registry import get_measure, measure_names
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("quick")
-
-
-def test_help_imports_nothing_heavy():
-    code = """
-import sys
-import bertsecrets
-from bertsecrets.cli.main import main
-from bertsecrets.measures.registry import get_measure, measure_names
-try:
-    main(["--help"])
-except SystemExit as stop:
-    assert stop.code == 0
-heavy = {"torch", "transformers", "scipy", "datasets", "pydantic", "altair"} & set(sys.modules)
-assert not heavy, heavy
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    for command in ("claims", "fetch", "finetune", "measure", "report", "doctor"):
-        assert command in done.stdout
 
 
 def test_help_groups_all_commands_and_each_shows_an_example_that_parses(capsys):
@@ -76,19 +50,6 @@ def test_measure_writes_json_with_fixed_names(capsys, shared, tmp_path, tiny_ber
     assert 0 <= data["values"]["accuracy"] <= 1
     assert data["provenance"]["limit"] == 5
     assert data["provenance"]["official_data"] is False
-
-
-def test_measures_by_layer_and_head(capsys, shared, tmp_path):
-    for measure, names in {"attention-change": ["cosine"], "special-tokens": ["cls", "sep"]}.items():
-        run(capsys, "measure", measure, "--task", "RTE", *shared, "--json", tmp_path / "x.json")
-        values = json.loads((tmp_path / "x.json").read_text())["values"]
-        for name in names:
-            assert [len(row) for row in values[name]] == [HEADS] * LAYERS
-
-
-def test_without_a_file_the_json_is_printed(capsys, shared):
-    data = json.loads(run(capsys, "measure", "scores", "--task", "rte", *shared))
-    assert data["measure"] == "scores"
 
 
 def test_a_checkpoint_that_is_compared_with_nothing_needs_no_model(capsys, shared, tmp_path):
@@ -155,20 +116,9 @@ def test_claims_lists_all_and_says_what_is_not_implemented(capsys):
     assert "reproduced" not in out
 
 
-def test_explain_says_which_claims_hang_on_a_word(capsys):
-    assert "judged under: the reading special and the reading stripes" in run(capsys, "explain", "A4-rte-half")
+def test_explain_lists_the_readings_of_an_ambiguous_word(capsys):
+    assert "judged under: the readings special and stripes" in run(capsys, "explain", "A4-rte-half")
     assert "judged under" not in run(capsys, "explain", "C1-rte")
-
-
-def test_explaining_a_claim_and_listing_all_needs_no_torch(tmp_path):
-    code = (
-        f"import sys; from bertsecrets.cli.main import main; main(['explain', 'D1', '--store', {str(tmp_path)!r}]);"
-        f"main(['explain', 'B1', '--store', {str(tmp_path)!r}]); main(['claims', '--store', {str(tmp_path)!r}]);"
-        "heavy = {'torch', 'transformers', 'matplotlib', 'datasets'} & sys.modules.keys();"
-        "sys.exit(f'imported {sorted(heavy)}' if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_explain_prints_a_claim_whole(capsys):
@@ -240,12 +190,3 @@ def test_corpus_writes_a_glue_folder(capsys, tmp_path):
     out = run(capsys, "corpus", tmp_path / "glue", "--train-rows", 12, "--dev-rows", 6)
     assert "12 training and 6 validation pairs" in out
     assert (tmp_path / "glue" / "RTE" / "dev.tsv").read_text().count("\n") == 7
-
-
-def test_offline_opens_no_connection(capsys, monkeypatch, shared):
-    def refuse(*_):
-        raise AssertionError("the network was touched")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    assert '"accuracy"' in run(capsys, "measure", "scores", "--task", "rte", *shared)

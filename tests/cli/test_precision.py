@@ -14,7 +14,6 @@ from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.provenance import SlowPrecisionWarning, best_precision
 from bertsecrets.session import Session
-from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import read_manifest
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -82,10 +81,6 @@ def test_the_option_goes_before_the_settings(native, quick, tmp_path, tiny_glue,
     monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "params.yaml"))
     assert session(tmp_path, tiny_glue, tiny_bert).settings.finetune.precision == "bfloat16"
     assert session(tmp_path, tiny_glue, tiny_bert, precision="float32").settings.finetune.precision == "float32"
-
-
-def test_the_project_trains_in_float32():
-    assert load_settings().finetune.precision == "float32"
 
 
 @pytest.mark.slow
