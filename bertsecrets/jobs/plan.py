@@ -1,7 +1,9 @@
 """The plan of a run: the checkpoints to train and the measurements to make for some claims, each once, in order."""
 
+import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +27,10 @@ class PlanningSession(Session):
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return what a measure needs besides data and lacks; None if nothing."""
+        return self._missing(measure)
+
+    @functools.cache  # noqa: B019  # lives as long as the command
+    def _missing(self, measure: str) -> str | None:
         return next(filter(None, (need.missing(self.resources) for need in get_measure(measure).needs)), None)
 
 
@@ -86,9 +92,8 @@ def states(session: Session, planned: Plan) -> dict[Request, State]:
             known[one] = "not yet"
         elif (one.measure, *_subject_key(one)) in held and _stored(session, one) is not None:
             known[one] = "stored"
-    for one in planned:
-        if one.training is not None and known[one] != "stored" and not _has_weights(session, one.subject):
-            known[one.training] = "to do"
+    needed = dict.fromkeys(one.training for one in planned if one.training is not None and known[one] != "stored")
+    known |= {one: "to do" for one in needed if known[one] == "stored" and not _has_weights(session, one.subject)}
     return known
 
 
@@ -99,15 +104,13 @@ def left_of(session: Session, planned: Plan) -> Plan:
 
 
 def _held(root: Path) -> set[tuple[str | None, str, str, int]]:
-    """Return what the store's entries are about: if none is about a request, its key need not be computed."""
+    """Return what the store's entries are about. Keys of anything else are not computed, since that may fetch data."""
     held = set()
     for entry in entries(root):
-        try:
+        with suppress(UserError, KeyError, TypeError):  # damaged, or of an earlier version
             manifest = read_manifest(entry)
             subject = manifest["subject"]
             held.add((manifest.get("measure"), subject["task"], subject["initialisation"], subject["seed"]))
-        except (UserError, KeyError, TypeError):  # damaged, or of an earlier version
-            continue
     return held
 
 

@@ -8,6 +8,7 @@ from bertsecrets.jobs.estimates import Estimate, total, total_seconds
 from bertsecrets.jobs.scripts import command
 from bertsecrets.options import RunOptions
 from bertsecrets.progress import in_bytes, in_time
+from bertsecrets.report.comparison import seed_ranges
 
 COLUMNS = ("job", "task", "initialisation", "options", "seeds", "stored", "to do", "time", "by", "memory", "disk")
 
@@ -73,7 +74,7 @@ def _row(group: Sequence[Estimate]) -> tuple[str, ...]:
         request.subject.task,
         request.subject.initialisation,
         " ".join(f"{name}={value}" for name, value in request.options),
-        in_ranges([one.request.subject.seed for one in group]),
+        seed_ranges([one.request.subject.seed for one in group]),
         str(len(group) - len(left)),
         str(len(left)),
         in_time(total_seconds(left)) if left else "-",
@@ -86,18 +87,3 @@ def _row(group: Sequence[Estimate]) -> tuple[str, ...]:
 def size_or_unknown(size: float | None) -> str:
     """Return a number of bytes as text."""
     return "unknown" if size is None else in_bytes(size)
-
-
-def in_ranges(numbers: Sequence[int]) -> str:
-    """Return whole numbers as ranges.
-
-    >>> in_ranges([1, 2, 3, 7])
-    '1-3 7'
-    """
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

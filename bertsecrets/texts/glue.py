@@ -110,11 +110,12 @@ class Split:
         """Return the rows with these numbers, counted from 0."""
         numbers = list(rows)
         second = self.sentence2
+        labels: list[Any] = [self.labels[i] for i in numbers]
         return replace(
             self,
             sentence1=[self.sentence1[i] for i in numbers],
             sentence2=None if second is None else [second[i] for i in numbers],
-            labels=[self.labels[i] for i in numbers],
+            labels=labels,
         )
 
     def head(self, limit: int | None) -> "Split":
