@@ -181,8 +181,8 @@ class MeasurementCache:
         """Data, settings and device."""
         return self.checkpoints.resources
 
-    def stored(self, request: Request) -> Path | None:
-        """Return the entry of a measurement, its files unread; None if there is none.
+    def key(self, request: Request) -> Key:
+        """Return the key of a measurement, without reading or making it.
 
         Raises:
             MissingError: its checkpoint is not in the store, so that its key is not known yet.
@@ -195,8 +195,15 @@ class MeasurementCache:
             folder = self.checkpoints.stored(subject) if measure.on_task else ref.folder()
             if folder is None:
                 raise MissingError(f"the checkpoint {subject} is not in the store yet")
-        run = Run(subject, measure.check_options(dict(request.options)), self.resources, ref, folder)
-        return self.store.named(MEASUREMENTS, measure.key(run))
+        return measure.key(Run(subject, measure.check_options(dict(request.options)), self.resources, ref, folder))
+
+    def stored(self, request: Request) -> Path | None:
+        """Return the entry of a measurement, its files unread; None if there is none.
+
+        Raises:
+            UserError: as `key`.
+        """
+        return self.store.named(MEASUREMENTS, self.key(request))
 
     def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
         """Return a measurement, made now unless it is in the store.
