@@ -160,7 +160,7 @@ class Store:
         """Rename a damaged entry, and warn."""
         for folder in self._named(kind, key.marks):
             problem = damage(folder, key)
-            if problem is None or not folder.is_dir():  # replaced or deleted just now
+            if not folder.is_dir():  # deleted just now
                 continue
             aside = folder.with_name(f"{folder.name}.damaged")
             remove(aside)
