@@ -1,4 +1,4 @@
-"""From data to stored measurements: what is made once, what changes a key, what is marked."""
+"""Measurements are made once per key, and record what they were made from."""
 
 import json
 import shutil
@@ -80,7 +80,7 @@ def test_a_measurement_is_made_once_and_then_stored(bench, subject):
     assert first.values["accuracy"] == pytest.approx(accuracy)
 
 
-def test_one_pass_keeps_what_its_siblings_need(bench, subject, runs):
+def test_companions_of_a_measure_are_stored_in_the_same_pass(bench, subject, runs):
     for folder in [*runs.glob("measurements/attention-change-*"), *runs.glob("measurements/special-tokens-*")]:
         shutil.rmtree(folder)
     change = bench.measurement("attention-change", subject)
@@ -89,12 +89,14 @@ def test_one_pass_keeps_what_its_siblings_need(bench, subject, runs):
     assert change.samples["cosine"].shape == (24, LAYERS, HEADS)
     assert 0 < np.min(change.values["cosine"]) < 1
     assert sum(name.startswith("special-tokens-tiny-bert-rte-pretrained") for name in entries(runs)) == 1
+    again = bench.measurement("attention-change", subject)
+    assert (again.reused, again.provenance) == (True, change.provenance)
     special = bench.measurement("special-tokens", subject)
     assert special.reused
     assert np.min(special.values["sep_sum"] - special.values["sep"]) >= 0
 
 
-def test_the_padded_form_is_a_measurement_of_its_own(bench, subject):
+def test_padded_maps_are_a_separate_measurement(bench, subject):
     cropped = bench.measurement("attention-change", subject)
     padded = bench.measurement("attention-change", subject, padded_to=60)
     assert padded.options == {"padded_to": 60}
@@ -102,7 +104,7 @@ def test_the_padded_form_is_a_measurement_of_its_own(bench, subject):
     assert bench.measurement("attention-change", subject, padded_to=60).reused
 
 
-def test_a_limit_changes_key_and_mark(bench, subject, runs, tiny_glue):
+def test_a_limit_changes_key_and_provenance(bench, subject, runs, tiny_glue):
     whole = bench.measurement("scores", subject)
     few = opened(runs, tiny_glue, limit=10)
     cut = few.measurement("scores", subject)
@@ -112,7 +114,7 @@ def test_a_limit_changes_key_and_mark(bench, subject, runs, tiny_glue):
     assert not whole.provenance.official_data
 
 
-def test_smaller_limits_keep_some_of_the_rows_of_larger_ones(bench, subject, runs, tiny_glue, with_six_examples):
+def test_rows_of_a_smaller_limit_are_among_those_of_a_larger_one(bench, subject, runs, tiny_glue, with_six_examples):
     """The rows that `attention.examples` and the limits take are the first of one order."""
     every = bench.measurement("special-tokens", subject).samples["cls"]
     for options, rows in ({}, 6), ({"limit": 10}, 6), ({"limit": 4}, 4):
@@ -121,8 +123,8 @@ def test_smaller_limits_keep_some_of_the_rows_of_larger_ones(bench, subject, run
         assert found.provenance.limit == (4 if rows == 4 else None)  # 10 rows would leave none of the six out
 
 
-def test_the_first_rows_are_read_where_they_are_asked_for(bench, subject, runs, tiny_glue, with_six_examples):
-    """They are a measurement of their own, and what comes along in the same pass is not taken for one of drawn rows."""
+def test_rows_first_reads_the_first_rows(bench, subject, runs, tiny_glue, with_six_examples):
+    """As a separate measurement; its companions are not stored as those of drawn rows."""
     six = opened(runs, tiny_glue, settings=with_six_examples)
     other = Subject(subject.model, "rte", "untrained", 4)
     before = len(entries(runs))
@@ -139,8 +141,7 @@ def test_the_first_rows_are_read_where_they_are_asked_for(bench, subject, runs, 
 @pytest.mark.parametrize(
     "measure", ["scores", "special-tokens", "attention-change", "patterns", "head-ablation", "layer-ablation"]
 )
-def test_measurements_say_which_of_their_rows_share_a_text(measure, runs, tiny_bert, shared_texts):
-    """Also on some of the rows, and after they were stored."""
+def test_samples_have_a_cluster_for_rows_that_share_a_text(measure, runs, tiny_bert, shared_texts):
     few = opened(runs, shared_texts, limit=4)
     init = "pretrained" if measure == "attention-change" else "untrained"
     found = few.measurement(measure, Subject(str(tiny_bert), "rte", init))
@@ -150,7 +151,7 @@ def test_measurements_say_which_of_their_rows_share_a_text(measure, runs, tiny_b
     np.testing.assert_array_equal(found.samples["cluster"], text_clusters(rows))
 
 
-def test_a_limit_that_leaves_nothing_out_is_no_limit(bench, subject, runs, tiny_glue):
+def test_a_limit_above_the_number_of_rows_is_ignored(bench, subject, runs, tiny_glue):
     bench.measurement("scores", subject)
     high = opened(runs, tiny_glue, limit=24, train_limit=500)
     found = high.measurement("scores", subject)
@@ -158,7 +159,7 @@ def test_a_limit_that_leaves_nothing_out_is_no_limit(bench, subject, runs, tiny_
     assert (found.provenance.limit, found.provenance.train_limit) == (None, None)
 
 
-def test_a_training_limit_is_marked_wherever_its_checkpoint_goes(bench, subject, runs, tiny_glue, tmp_path):
+def test_a_training_limit_is_recorded_also_for_exported_checkpoints(bench, subject, runs, tiny_glue, tmp_path):
     less = opened(runs, tiny_glue, train_limit=16)
     found = less.measurement("scores", subject)
     assert found.provenance.train_limit == 16
@@ -175,18 +176,18 @@ def test_settings_are_part_of_the_key(bench, subject, runs, tiny_glue, quick, mo
     monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "p.yaml"))
     shorter = opened(runs, tiny_glue).measurement("scores", subject)
     assert shorter.settings == {"max_length": 20}
-    assert shorter.provenance.checkpoint == before  # scoring settings do not train anew
+    assert shorter.provenance.checkpoint == before  # scoring settings need no other training
     data["finetune"]["learning_rate"] = 2e-3
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(data))
     assert opened(runs, tiny_glue).checkpoint(subject).name != before
 
 
-def test_every_initialisation_and_seed_has_a_checkpoint_of_its_own(bench, subject):
+def test_every_initialisation_and_seed_has_its_own_checkpoint(bench, subject):
     starts = [(init, seed) for init in ("pretrained", "random", "untrained") for seed in (1, 2)]
     assert len({bench.checkpoint(Subject(subject.model, "rte", *start)).name for start in starts}) == 6
 
 
-def test_any_folder_that_classifies_is_a_checkpoint(bench, subject, tmp_path):
+def test_an_exported_checkpoint_without_manifest_gives_the_same_values(bench, subject, tmp_path):
     own = bench.measurement("scores", subject)
     folder = bench.export_checkpoint(subject, tmp_path / "mine")
     (folder / "manifest.json").unlink()
@@ -197,13 +198,13 @@ def test_any_folder_that_classifies_is_a_checkpoint(bench, subject, tmp_path):
     np.testing.assert_allclose(change.values["cosine"], bench.measurement("attention-change", subject).values["cosine"])
 
 
-def test_a_checkpoint_of_another_shape_is_not_compared(bench, subject, tmp_path, tiny_bert):
+def test_a_checkpoint_of_another_shape_is_refused(bench, subject, tmp_path, tiny_bert):
     deep = save_bert(tmp_path / "deep", num_hidden_layers=5)
     with pytest.raises(UserError, match="5 layers x 4 heads against 3 x 4"):
         bench.measurement("attention-change", subject, deep)
 
 
-def test_a_damaged_measurement_is_remade(bench, subject, runs):
+def test_a_damaged_measurement_is_made_again(bench, subject, runs):
     bench.measurement("scores", subject)
     for file in (runs / "measurements").glob("scores-tiny-bert-rte-pretrained-s1-*/measurement.json"):
         file.write_text(file.read_text() + " ")
@@ -215,7 +216,7 @@ def test_a_damaged_measurement_is_remade(bench, subject, runs):
         assert bench.measurement("scores", subject).reused
 
 
-def test_a_measurement_survives_its_json(bench, subject):
+def test_a_measurement_is_restored_from_its_json(bench, subject):
     found = bench.measurement("special-tokens", subject)
     data = json.loads(json.dumps(found.as_json()))
     back = measurement_of(data, found.samples)
@@ -224,7 +225,7 @@ def test_a_measurement_survives_its_json(bench, subject):
     assert list(data)[:5] == ["measure", "model", "task", "examples", "values"]
 
 
-def test_kept_measurements_are_judged_without_model_or_data(bench, subject, tmp_path):
+def test_saved_measurements_are_read_without_model_or_data(bench, subject, tmp_path):
     one = bench.measurement("scores", subject)
     kept = keep(one, tmp_path / "kept" / "a")
     assert keep(one, tmp_path / "kept" / "a") == kept
@@ -244,7 +245,7 @@ def test_kept_measurements_are_judged_without_model_or_data(bench, subject, tmp_
         Shelf.read(tmp_path / "none")
 
 
-def test_a_folder_without_a_measurement_is_named(tmp_path):
+def test_a_folder_without_a_measurement_gives_one_line(tmp_path):
     with pytest.raises(UserError, match="is incomplete or from another version"):
         load(tmp_path)
 
@@ -255,7 +256,7 @@ def test_an_impossible_limit_is_refused(tmp_path, name, value):
         opened(tmp_path, None, **{name: value})
 
 
-def test_a_grid_limit_cuts_ablations_alone_and_is_part_of_the_key(runs, tiny_glue, tiny_bert):
+def test_a_grid_limit_applies_only_to_ablations_and_changes_their_key(runs, tiny_glue, tiny_bert):
     few = opened(runs, tiny_glue, grid_limit=6)
     subject = Subject(str(tiny_bert), "rte", "untrained")
     grid = few.measurement("layer-ablation", subject)
@@ -266,7 +267,7 @@ def test_a_grid_limit_cuts_ablations_alone_and_is_part_of_the_key(runs, tiny_glu
     assert all_rows.measurement("layer-ablation", subject).examples == 24
 
 
-def test_nothing_is_trained_for_measures_that_a_model_does_not_allow(tmp_path, tiny_glue):
+def test_an_impossible_measure_is_refused_before_training(tmp_path, tiny_glue):
     model = save_family("longformer", tmp_path / "longformer")
     bench = opened(tmp_path / "store", tiny_glue, model=str(model))
     for measure in ("special-tokens", "attention-change", "head-ablation"):
@@ -277,8 +278,7 @@ def test_nothing_is_trained_for_measures_that_a_model_does_not_allow(tmp_path, t
 
 
 @pytest.mark.slow
-def test_kinds_of_ablation_and_shuffled_words_are_measurements_of_their_own(bench, subject):
-    """Each is made once and stored under its own key; another kind never stands in for it."""
+def test_kinds_of_ablation_and_shuffled_words_are_separate_measurements(bench, subject):
     kinds = [{}, {"kind": "zero"}, {"kind": "mean"}, {"kind": "resampled"}, {"kind": "resampled", "draw": 2}]
     made = [bench.measurement("layer-ablation", subject, **options) for options in kinds]
     assert [one.options for one in made] == kinds
@@ -293,7 +293,7 @@ def test_kinds_of_ablation_and_shuffled_words_are_measurements_of_their_own(benc
     np.testing.assert_array_equal(plain.sample("target"), mixed.sample("target"))
 
 
-def test_baselines_of_words_are_the_same_for_every_model_and_seed(bench, subject):
+def test_word_baselines_are_shared_by_all_models_and_seeds(bench, subject):
     one = bench.measurement("word-baselines", subject)
     other = bench.measurement("word-baselines", Subject(subject.model, "rte", seed=3))
     assert (one.reused, other.reused) == (False, True)
