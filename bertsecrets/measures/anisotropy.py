@@ -1,8 +1,8 @@
-"""How alike the vectors of random words are, layer by layer (Ethayarajh 2019; claims I2).
+"""Anisotropy: the cosine similarity of random words' vectors, by layer (Ethayarajh 2019; claims I2).
 
-Rows are paired at random, each once. A pair's number is the mean cosine of every word-piece of one row with every one
-of the other, special tokens left out. Where vectors point in all directions it is 0. It is given for them as they are,
-and `centred`, with the mean of all word-pieces of all rows taken away.
+Rows are paired at random, each once. The value of a pair is the mean cosine over all pairs of word-pieces, one from
+each row, without special tokens; 0 if vectors point in all directions equally. `centred` is the same after subtracting
+the mean of all word-pieces of all rows.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,13 +43,13 @@ class Anisotropy(Measure):
         return settings.attention.examples
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Make sure that the model gives out the vectors of every layer."""
+        """Check that the model returns the vectors of every layer."""
         batch = next(batches(probe_inputs(classifier)))
         with torch.no_grad():
             hidden_states(classifier, batch)
 
     def run(self, run: Run) -> Results:
-        """Read all vectors twice: for their mean, then without it."""
+        """Read all vectors twice: first for their mean, then centred."""
         opened, rows = run.open("sdpa"), self.rows(run)
         encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.attention.max_length))
         with progress(f"vectors of {run.subject}", 2 * len(encoded), "example") as shown:
@@ -61,16 +61,16 @@ class Anisotropy(Measure):
         return {self.name: ({name: means[name] for name in samples}, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield both by layer, without the embeddings."""
+        """Yield both cosines by layer, without the embeddings."""
         curves = {
-            "as they are": np.asarray(measurement.value("cosine"))[1:],
-            "without their mean": np.asarray(measurement.value("centred"))[1:],
+            "not centred": np.asarray(measurement.value("cosine"))[1:],
+            "centred": np.asarray(measurement.value("centred"))[1:],
         }
         yield Lines("Mean cosine of random words' vectors by layer: {who}", curves, unit="cosine")
 
 
 def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
-    """Return the rows in random pairs, each row in one at most.
+    """Return random pairs of rows; each row is in at most one.
 
     Raises:
         UserError: there is only one row.
@@ -100,7 +100,7 @@ def row_directions(
     The product of two rows' means is the mean cosine of all their pairs of word-pieces.
 
     Args:
-        less: what is taken away from every vector first.
+        less: subtracted from every vector first.
         advance: called with the number of examples done since the last call.
     """
     device = next(opened.model.parameters()).device
@@ -130,10 +130,10 @@ def row_directions(
 
 
 def hidden_states(opened: OpenModel, batch: Batch) -> States:
-    """Return the vectors that enter the first layer, and those that leave each.
+    """Return the input vectors of the first layer and the output vectors of every layer.
 
     Raises:
-        NotApplicableError: the model does not give them out.
+        NotApplicableError: the model does not return them.
         UserError: one is not finite.
     """
     if getattr(opened.model.config, "is_encoder_decoder", False):

@@ -1,7 +1,7 @@
-"""The change of each head's attention by fine-tuning (K19, Kovaleva et al. 2019, section 4.3, figure 5).
+"""How fine-tuning changes each head's attention (K19, Kovaleva et al. 2019, section 4.3, figure 5).
 
-It is measured by the cosine similarity of the flattened maps of the pretrained and of the fine-tuned model on the same
-input, for each head, averaged over examples. Maps are cropped to the real tokens; `padded_to` gives K19's padded form.
+The measure is the cosine similarity of the flattened maps of the pretrained and the fine-tuned model on the same input,
+per head, averaged over examples. Maps are cropped to the real tokens; `padded_to` gives K19's padded form.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ SAME = 1 - 1e-7  # a cosine above cannot be told from 1 in float32: the weights 
 def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
     """Return the cosine similarity of two sets of maps, head by head; entries that are 0 in both have no effect.
 
-    It comes from the maps' difference, so that equal maps have exactly 1 and slight changes are not lost in rounding.
+    It is computed from the maps' difference, so that equal maps give exactly 1 and small changes survive rounding.
 
     >>> map_cosine(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2))
     tensor([[1.]])
@@ -40,7 +40,7 @@ def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
 
 
 class CosineObserver:
-    """Observer of two models side by side: the cosine of every example's maps, [example, layer, head]."""
+    """Observer of two models: the cosine of every example's maps, [example, layer, head]."""
 
     pairs = True
 
@@ -83,14 +83,14 @@ class AttentionChange(AttentionMeasure):
         return [{}, {"padded_to": settings.attention.max_length}]
 
     def joins(self, view: AttentionRun) -> bool:
-        """Return whether the pass has the pretrained model beside the checkpoint."""
+        """Return whether the pass also runs the pretrained model."""
         return view.twin is not None
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that heads have no numbers, or that training has changed no map: a claim about change needs some.
+        """Return that heads have no numbers, or that training has changed no map.
 
-        Nothing then speaks of where or how much attention changes, and that every map is alike would pass for the claim
-        that most maps hardly change (C2). A frozen encoder is such a case by its making.
+        Unchanged maps are no evidence about where attention changes, and would trivially satisfy C2 (most maps change
+        little). A frozen encoder is such a case by construction.
         """
         cosine = np.asarray(measurement.value("cosine"))
         if not np.isfinite(cosine).all():

@@ -1,7 +1,7 @@
 """How much the loss depends on attention to [SEP] and to other tokens (Clark et al. 2019).
 
-A weight that the loss hardly depends on does nothing: if that is so of the weights on [SEP], a head that attends there
-has nothing to do. The loss is that of fine-tuning, of one example.
+A weight that the loss does not depend on has no effect: if this is true of the weights on [SEP], attending to [SEP] is
+a no-op. The loss is the fine-tuning loss of one example.
 """
 
 from collections.abc import Iterator
@@ -29,9 +29,9 @@ TOKENS = 1024  # in a batch; what gradients need of it is kept until they are co
 
 @measure("attention-gradients", title="gradients with respect to attention to [SEP]", source="Clark et al. 2019")
 class AttentionGradients(Measure):
-    """Values: `sep`, `cls`, `other`, each [layer, head]: mean absolute gradients of the loss by a weight on one.
+    """Values: `sep`, `cls`, `other`, each [layer, head]: mean absolute gradients of the loss by weights on them.
 
-    `other` are all real tokens but these two. Samples: the same, [example, layer, head], NaN where there is none.
+    `other` are all other real tokens. Samples: the same, [example, layer, head], NaN for examples without such tokens.
     """
 
     section = "attention"
@@ -44,7 +44,7 @@ class AttentionGradients(Measure):
         return settings.attention.examples
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Make sure that maps can be read, and that a special token stands in the inputs."""
+        """Check that maps can be read and that inputs contain a special token."""
         check_present(classifier, special_ids(classifier.tokenizer).values(), "[CLS] or [SEP]")
         check_attention(classifier)
 
@@ -68,7 +68,7 @@ class AttentionGradients(Measure):
         return {self.name: ({kind: means[kind] for kind in KINDS}, dict(samples))}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that some heads have no numbers where others have."""
+        """Return that some heads have no numbers on examples on which others have some."""
         return heads_without_numbers(measurement)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
@@ -79,12 +79,12 @@ class AttentionGradients(Measure):
             for kind in KINDS
             if not np.isnan(measurement.value(kind)).all()
         }
-        caption = "How much the loss changes with a weight of attention, by layer, mean over heads: {who}"
+        caption = "Gradient of the loss with respect to attention weights by layer, mean over heads: {who}"
         yield Lines(caption, curves, unit="absolute gradient")
 
 
 def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss) -> list[Maps]:
-    """Return the absolute gradient of each example's loss by each of its attention weights, layer by layer.
+    """Return the absolute gradient of each example's loss with respect to its attention weights, by layer.
 
     Raises:
         UserError: a logit is not finite.
@@ -127,4 +127,4 @@ def mean_slope(
 ) -> Float[torch.Tensor, "rows heads"]:
     """Return the mean over all weights from a real token to a marked one; NaN for a row without marked tokens."""
     chosen = (real[:, :, None] & marks[:, None, :])[:, None]
-    return (slopes * chosen).sum((2, 3)) / chosen.sum((2, 3))  # 0 / 0 where there is none
+    return (slopes * chosen).sum((2, 3)) / chosen.sum((2, 3))  # 0 / 0 for rows without

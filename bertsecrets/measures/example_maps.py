@@ -1,6 +1,6 @@
 """Maps of a few short examples before and after fine-tuning, and where each head's attention goes on average.
 
-The report's attention viewer shows them. No claim rests on this measure.
+The report's attention viewer shows them. No claim uses this measure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ class ExampleMaps(AttentionMeasure):
     shown, `shown`, their places, `lengths`, and `maps_before` and `maps_after` [shown, layer, head, token, token].
 
     Shown are the shortest inputs of 8 to 40 word-pieces among those read, one of each label in turn. At most 100 inputs
-    are read. The texts are those of the data set: mind its terms before you publish them.
+    are read. The texts come from the data set: check its terms before publishing them.
     """
 
     needs = (PretrainedTwin(),)
@@ -65,7 +65,7 @@ class ExampleMaps(AttentionMeasure):
         return ExampleObserver(view, shown)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of similarities; the examples' own maps are for the page's viewer."""
+        """Yield the map of similarities; the maps of the examples are for the viewer on the page."""
         cosine = np.asarray(measurement.value("cosine"))
         caption = f"Similarity of each head's maps before and after fine-tuning, {measurement.examples} inputs: {{who}}"
         yield HeadMap(caption, cosine, unit="cosine similarity", low=float(np.nanmin(cosine)))
@@ -74,7 +74,7 @@ class ExampleMaps(AttentionMeasure):
 def short_examples(
     lengths: Int[np.ndarray, " examples"], labels: Sequence[Any], names: Sequence[str], most: int = SHOWN
 ) -> list[int]:
-    """Return the shortest examples of a usual length, one of each label in turn, as places.
+    """Return the indices of the shortest examples of a suitable length, alternating between labels.
 
     >>> short_examples(np.array([9, 3, 8, 12, 10]), ["yes", "no", "yes", "no", "yes"], ["yes", "no"], 3)
     [2, 3, 0]
@@ -85,7 +85,7 @@ def short_examples(
 
 
 class ExampleObserver:
-    """Observer of two models side by side: whole maps of some examples, and means over all."""
+    """Observer of two models: whole maps of some examples, and means over all."""
 
     pairs = True
 
@@ -118,7 +118,7 @@ class ExampleObserver:
                     self.maps[side][place, layer, :, :length, :length] = whole.cpu().numpy()
 
     def _kinds(self, batch: Batch) -> Iterator[Bool[torch.Tensor, "rows tokens tokens"]]:
-        """Yield which tokens are of each kind for which others; each is of the first kind that fits."""
+        """Yield which pairs of tokens are of each kind; the first kind that applies counts."""
         device, size = batch.mask.device, batch.input_ids.shape[1]
         cls, second = (of_batch(marks[None], batch)[0].to(device) for marks in (self.cls, self.second))
         sep = torch.zeros_like(cls) if self.sep is None else (batch.input_ids == self.sep) & batch.mask & ~cls
@@ -153,7 +153,7 @@ class ExampleObserver:
         return {**means, **words}, samples
 
     def _words(self, example: int) -> Iterator[str]:
-        """Yield the tokens of an example as its texts have them; one that goes on with a word begins with `##`."""
+        """Yield the tokens of an example as spelled in its texts; a continuation of a word begins with `##`."""
         rows, alignment = self.view.rows, self.view.alignment
         texts = (rows.sentence1[example], "" if rows.sentence2 is None else rows.sentence2[example])
         ids = self.view.encoded.input_ids[example]

@@ -29,7 +29,7 @@ class ExampleSentence(EncoderMeasure):
         return digest(SENTENCE)
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Make sure that maps can be read, and that a word can attend to later ones."""
+        """Check that maps can be read, and that a word can attend to later ones."""
         if not check_attention(classifier):
             raise NotApplicableError(SEES_NOTHING_LATER)
 

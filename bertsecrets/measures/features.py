@@ -41,9 +41,9 @@ class Features(AttentionMeasure):
     """
 
     class Options(AttentionMeasure.Options):
-        """What K19's code does otherwise.
+        """Differences in K19's code.
 
-        `substrings`: a word that contains a negation is one, such as "another". `absent`: inputs without the feature
+        `substrings`: words that contain a negation count, such as "another". `absent`: inputs without the feature
         are `left out`, or count as `zero`.
         """
 
@@ -79,7 +79,7 @@ class Features(AttentionMeasure):
 
 
 def contains_negation(word: Word) -> bool:
-    """Return whether a word contains a negation, as K19's code asks: `another` and `notice` do."""
+    """Return whether a word contains a negation, as K19's code tests: `another` and `notice` do."""
     text = word.text.lower().replace("\u2019", "'")
     return any(part in text for part in (*NEGATIONS, "n't"))
 
@@ -101,7 +101,7 @@ class FeatureObserver:
     ):
         """
         Args:
-            absent: the attention to a kind of word that an input does not have.
+            absent: the value for a kind of word that an input does not have.
             marks: the tokens of each kind.
             cls: the token whose row is read in the last layer (the first such token of an example); None for none.
         """

@@ -1,4 +1,4 @@
-"""The score with each single head disabled, or each of the given sets of heads (K19 section 4.6, figure 8)."""
+"""The score with each head disabled, or with given sets of heads disabled (K19 section 4.6, figure 8)."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from pydantic import field_validator
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, label, parse_sets, single_heads
 from bertsecrets.measures.base import AblationMeasure, AblationOptions, Run
-from bertsecrets.measures.base.ablation import kind_in_words
+from bertsecrets.measures.base.ablation import kind_text
 from bertsecrets.measures.base.figures import Figure, HeadMap, PaperFigure, RankedHeads, Repeats
 from bertsecrets.measures.registry import measure
 from bertsecrets.texts.tasks import TASKS
@@ -31,7 +31,7 @@ class HeadAblation(AblationMeasure):
     )
 
     class Options(AblationOptions):
-        """`kind` says what a disabled head hands on: `uniform`, `zero`, `mean` or `resampled` (seed: `draw`).
+        """`kind` is the output of a disabled head: `uniform`, `zero`, `mean` or `resampled` (seed: `draw`).
 
         `heads` names sets of heads, counted from 1: `1.2 1.2+7.6 5 all pairs:3 nested:1.2,7.6`.
         """
@@ -57,7 +57,7 @@ class HeadAblation(AblationMeasure):
             values["score"] = values["score"].reshape(shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the map of gains and all heads, the most harmful to lose first; nothing for given sets."""
+        """Yield the map of gains, and all heads by gain; nothing for given sets."""
         shape = np.shape(measurement.value("score"))
         if len(shape) != 2:
             return
@@ -66,7 +66,7 @@ class HeadAblation(AblationMeasure):
         reach = max(float(np.abs(points).max(initial=0)), 1e-9)
         metric = TASKS[measurement.subject.task].metric
         yield HeadMap(
-            f"What disabling each head{kind_in_words(measurement)} changes, in points of {metric}: {{who}}",
+            f"Change in {metric} (points) when each head is disabled{kind_text(measurement)}: {{who}}",
             points,
             unit="points",
             title=f"baseline {measurement.value('baseline'):.3f}",
@@ -75,7 +75,7 @@ class HeadAblation(AblationMeasure):
             signed=True,
         )
         yield RankedHeads(
-            "The same, head by head from the most harmful to lose, each with its 95 % interval over examples: {who}",
+            "The same by head, in ascending order, with 95 % intervals over examples: {who}",
             block,
             gains,
             heads=shape[1],

@@ -1,9 +1,9 @@
 """Heads removed step by step, the least important first (Michel, Levy and Neubig 2019; claims I4).
 
-A gate multiplies the vectors that a head hands to the output projection. The importance of a head is the absolute
-gradient of an example's loss with respect to its gate, summed over the examples and divided by the Euclidean norm over
-the heads of its layer. In each step the gates of a tenth of all heads are set to 0, and the importance of the others
-is computed anew. As in P20, importance and score are of the same validation rows.
+A gate multiplies the vectors that a head passes to the output projection. The importance of a head is the absolute
+gradient of an example's loss with respect to its gate, summed over examples and divided by the Euclidean norm over the
+heads of its layer. Each step sets the gates of a tenth of all heads to 0 and recomputes the importance of the others.
+As in P20, importance and score are measured on the same validation rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,8 +38,8 @@ TOKENS = 2048  # in a batch; what gradients need of it is kept until they are co
 class HeadPruning(Measure):
     """Values: `baseline` and `score` [step], accuracy or Pearson's correlation as fractions, and `left` [step].
 
-    `left` is how many heads are left after each step; the last step leaves none. `importance` [layer, head] is that
-    in the whole model, 1 for the only important head of a layer; `removed` [layer, head] the step that removes the
+    `left` is the number of remaining heads after each step, 0 after the last. `importance` [layer, head] refers to the
+    whole model, and is 1 for the only important head of a layer; `removed` [layer, head] is the step that removes the
     head, from 1.
 
     Samples: `predicted` [step, example], `baseline_predicted` and `target` [example].
@@ -54,7 +54,7 @@ class HeadPruning(Measure):
         return run.resources.rows.split(run.subject.task, "dev", run.resources.rows.grid_limit)
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Make sure that heads of the model can be disabled, and that their gates have gradients."""
+        """Check that heads of the model can be disabled, and that their gates have gradients."""
         skeleton = Engine.open(classifier, ablation=Ablation("zero")).skeleton
         encoded = probe_inputs(classifier)
         outputs = classifier.model.config.num_labels
@@ -86,11 +86,11 @@ class HeadPruning(Measure):
         return {self.name: (values, samples)}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that the model gives a constant answer with all its heads, or that an answer is no number."""
+        """Return that the whole model gives a constant answer, or that an answer is not finite."""
         return collapsed(measurement)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the curve of scores over the share of heads that is removed, and the map of importance."""
+        """Yield the score over the share of removed heads, and the map of importance."""
         task = TASKS[measurement.subject.task]
         heads = np.asarray(measurement.value("removed")).size
         left = [heads, *measurement.value("left")]
@@ -112,7 +112,7 @@ class HeadPruning(Measure):
 
 @dataclass(frozen=True)
 class Path:
-    """What was removed when, and the answers on the way, the whole model's first."""
+    """The order of removal, and the answers after each step, the whole model's first."""
 
     predicted: Shaped[np.ndarray, "steps examples"]
     importance: Float[np.ndarray, "layers heads"]
@@ -120,7 +120,7 @@ class Path:
 
 
 def heads_left(heads: int) -> list[int]:
-    """Return how many heads are left before the first step and after each.
+    """Return the number of remaining heads before the first step and after each.
 
     >>> heads_left(12)
     [12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
@@ -169,7 +169,7 @@ def gated(
     loss: Loss,
     advance: Callable[[float], Any] = lambda more: None,
 ) -> tuple[Float[np.ndarray, "examples outputs"], Float[np.ndarray, "layers heads"]]:
-    """Return the logits with some heads removed, and the importance of every head among those that are kept.
+    """Return the logits with some heads removed, and the importance of every remaining head.
 
     Raises:
         UserError: a logit is not finite.

@@ -1,8 +1,8 @@
-"""How broad each head's attention is, and how far heads are from each other (Clark et al. 2019).
+"""The entropy of each head's attention, and the divergence between heads (Clark et al. 2019).
 
-Entropy and Jensen-Shannon divergence are those of the rows of a map, in bits, averaged over its L rows. The divergence
-of two heads is the entropy of their mean minus the mean of their entropies: 0 where both attend alike, 1 where they
-attend to different tokens.
+Entropy and Jensen-Shannon divergence are computed per row of a map, in bits, and averaged over its L rows. The
+divergence of two heads is the entropy of their mean minus the mean of their entropies: 0 if both attend equally, 1 if
+they attend to different tokens.
 """
 
 import math
@@ -96,14 +96,14 @@ class HeadStatistics(AttentionMeasure):
     """Values: `entropy` [layer, head] and `divergence` [head, head] in bits, heads of all layers in one row.
 
     Samples: `entropy` [example, layer, head]; `within` and `between` [example], the mean divergence of two heads of one
-    layer and of different layers, NaN for examples on which heads are not compared: at most 64 are, evenly taken.
+    layer and of different layers. Heads are compared on at most 64 evenly spaced examples; NaN for the others.
     """
 
     common: ClassVar[bool] = False
     curves = ("entropy",)
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer of both."""
+        """Return the observer of entropies and divergences."""
         return HeadObserver(*view.shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
@@ -111,4 +111,4 @@ class HeadStatistics(AttentionMeasure):
         values = np.asarray(measurement.value("entropy"))
         yield HeadMap("Entropy of each head's attention: {who}", values, unit="bits", high=float(np.nanmax(values)))
         distances = np.sqrt(np.asarray(measurement.value("divergence")))
-        yield HeadDistances("Heads that attend alike are close: {who}", distances, values.shape[1])
+        yield HeadDistances("Heads that attend similarly are close: {who}", distances, values.shape[1])

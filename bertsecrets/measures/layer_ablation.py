@@ -7,7 +7,7 @@ import numpy as np
 from bertsecrets.ablation.gains import gains_of
 from bertsecrets.ablation.head_sets import HeadSet, whole_layers
 from bertsecrets.measures.base import AblationMeasure, Run
-from bertsecrets.measures.base.ablation import kind_in_words
+from bertsecrets.measures.base.ablation import kind_text
 from bertsecrets.measures.base.figures import Figure, LayerBars, Lines, PaperFigure, Repeats
 from bertsecrets.measures.registry import measure
 from bertsecrets.texts.tasks import TASKS
@@ -36,7 +36,7 @@ class LayerAblation(AblationMeasure):
         block, gains = gains_of(measurement)
         metric = TASKS[measurement.subject.task].metric
         yield LayerBars(
-            f"What disabling each layer{kind_in_words(measurement)} changes, in points of {metric}: {{who}}",
+            f"Change in {metric} (points) when each layer is disabled{kind_text(measurement)}: {{who}}",
             block,
             gains,
             unit="points",

@@ -1,8 +1,9 @@
-"""Attention to [CLS] and [SEP] by the norms of what is handed on, beside that by weights (Kobayashi et al. 2020).
+"""Attention to [CLS] and [SEP] by vector norms and by weights (Kobayashi et al. 2020).
 
 A head adds a[i,j] f(x[j]) to token i for every token j: f is the value projection and the head's part of the output
-projection. A large weight on a short vector moves little; the norm |a[i,j] f(x[j])| says how much of a token is used.
-Both are given as the share of [CLS], or of all [SEP]s together, in each row, averaged over the rows of a map.
+projection. A large weight on a short vector has little effect; the norm |a[i,j] f(x[j])| measures how much a token
+contributes. Both are given as the share of [CLS], or of all [SEP]s together, in each row, averaged over the rows of a
+map.
 """
 
 from collections.abc import Iterator
@@ -71,7 +72,7 @@ class NormObserver:
 def handed_on(
     block: Block, values: Float[torch.Tensor, "rows tokens width"]
 ) -> Float[torch.Tensor, "rows heads tokens"]:
-    """Return the norm of what each head hands on of each token if all its attention is there: of f(x)."""
+    """Return the norm of f(x): what each head passes on if it attends to one token only."""
     by_head = block.split(values.float())
     output = block.output.weight.float().unflatten(1, (block.heads, -1))  # [width, heads, size]
     squares = torch.einsum("whs,wht->hst", output, output)
@@ -81,13 +82,13 @@ def handed_on(
 def _share(
     of_rows: Float[torch.Tensor, "rows heads tokens tokens"], here: torch.Tensor
 ) -> Float[torch.Tensor, "rows heads"]:
-    """Return the share of the marked tokens in each row, added up over the rows; rows of padding have none."""
+    """Return the share of the marked tokens, summed over rows; rows of padding count 0."""
     marked = (of_rows * here[:, None, None]).sum(-1)
     return (marked / of_rows.sum(-1).clamp(min=1e-12)).sum(-1)
 
 
 def blocks_of(model: Any, layers: int, heads: int) -> list[Block]:
-    """Return the layers of a model that is built like BERT; one that all layers share stands for each.
+    """Return the layers of a model built like BERT; a layer shared by all is repeated.
 
     Raises:
         NotApplicableError: the model is not built like BERT.
@@ -116,7 +117,7 @@ class NormAttention(AttentionMeasure):
         return NormObserver(examples, view.tuned.model, layers, heads, view.special_ids)
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Make sure that maps and a head's output can be read, and that a special token stands in the inputs."""
+        """Check that maps and a head's output can be read, and that inputs contain a special token."""
         check_present(classifier, special_ids(classifier.tokenizer).values(), "[CLS] or [SEP]")
         blocks_of(classifier.model, classifier.layers, classifier.heads)
         super().check_model(classifier)

@@ -1,4 +1,4 @@
-"""The quality of the pattern classifiers on annotated maps of heads they have not seen (K19 section 4.1; claim A1)."""
+"""The quality of the pattern classifiers on annotated maps of unseen heads (K19 section 4.1; claim A1)."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ class PatternQuality(SuiteMeasure):
     needs = (PatternWeights(), AnnotatedMaps())
 
     def fingerprint(self, run: Run) -> str:
-        """Return a digest of the annotated maps and their labels, those kept for the last check among them."""
+        """Return a digest of the annotated maps and their labels, including the held-back ones."""
         from bertsecrets.patterns.held_out import annotations_fingerprint
         from bertsecrets.patterns.map_set import UNSEEN, own_maps
 

@@ -1,4 +1,4 @@
-"""The pattern class of every head's map on every example (K19 section 4.1, figure 2), under each reading of its words.
+"""The pattern class of every head's map on every example (K19 section 4.1, figure 2), under each reading of the text.
 
 The shipped classifiers predict the classes, numbered in the order of `patterns.classes.CLASSES`; no map is kept. The
 raw shares of the classes are accompanied by shares corrected for the classifiers' errors on annotated heads that they
@@ -51,7 +51,7 @@ class PatternWeights(Requirement):
     """The trained classifiers of attention patterns, one for each reading."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return what is wrong with their files; None if nothing is."""
+        """Return what is wrong with their files; None if they are sound."""
         folder = chosen_folder()
         try:
             report = read_report(folder)
@@ -63,7 +63,7 @@ class PatternWeights(Requirement):
         return None
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return digests of the classifiers and of the maps they were judged on, by reading, and these maps' models."""
+        """Return, by reading, digests of the classifiers and of their validation maps; and the models of these maps."""
         report = read_report(chosen_folder())
         parts = {reading: report_of(report, reading) for reading in readings_of(report)}
         return {
@@ -93,7 +93,7 @@ class PatternObserver:
             classifiers: by reading.
             errors: by reading, label minus probabilities in the classifier's cross-validation, averaged over each
                 annotated head's maps.
-            separator: the token id of [SEP]; None where the model has none (every input then counts as one text).
+            separator: the token id of [SEP]; None if the model has none (every input then counts as one text).
         """
         self.classifiers, self.errors, self.separator = classifiers, errors, separator
         self.predicted = {name: np.full((examples, layers, heads), -1, dtype=np.int8) for name in classifiers}
@@ -112,7 +112,7 @@ class PatternObserver:
             self.expected[name][batch.indices] += probabilities.sum(1).cpu().numpy() / predicted[0].size
 
     def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return values and samples, each name after that of its reading.
+        """Return values and samples; names begin with the reading.
 
         Values: `share_<class>`, `majority`, `agreement` [layer, head]; `raw_<class>`, `corrected_<class>`.
 
@@ -139,7 +139,7 @@ class PatternObserver:
 
 
 def key(name: str) -> str:
-    """Return a class's name as the names of values spell it.
+    """Return a class's name as spelled in the names of values.
 
     >>> key("vertical-diagonal")
     'vertical_diagonal'
@@ -171,7 +171,7 @@ class Patterns(AttentionMeasure):
     """
 
     class Options(AttentionMeasure.Options):
-        """How many strong stripes on other tokens the reading `stripes` calls a few; corrected shares follow it."""
+        """`few`: the number of strong stripes on other tokens that the reading `stripes` calls a few."""
 
         few: Literal[1, 3, 5, 9] = 5
 
@@ -219,7 +219,7 @@ class Patterns(AttentionMeasure):
             by_layer = {str(i + 1): shares for i, shares in enumerate(np.stack(by_class, axis=1))}
             yield Shares(f"Share of each class of attention maps by layer, {words}", by_layer, CLASSES, row="layer")
             yield ClassMap(
-                f"Most frequent class of each head's maps; pale where other classes are frequent too; {words}",
+                f"Most frequent class of each head's maps, paler if other classes are frequent too; {words}",
                 np.asarray(measurement.value(f"{name}_majority"), dtype=int),
                 np.asarray(measurement.value(f"{name}_agreement")),
                 CLASSES,
@@ -250,7 +250,7 @@ class Patterns(AttentionMeasure):
 
 
 def readings_in(measurement: Measurement) -> list[str]:
-    """Return the readings under which a measurement has classes: the suite's own, then outside ones."""
+    """Return the readings under which a measurement has classes: the suite's own first, then others."""
     suffix = "_predicted"
     names = [name.removesuffix(suffix) for name in measurement.samples if name.endswith(suffix)]
     return sorted(names, key=lambda name: (name not in READINGS, name))

@@ -1,4 +1,4 @@
-"""Figure 8 of K19 as a measurement, so that claims about published numbers alone are judged like any other."""
+"""Figure 8 of K19 as a measurement, so that claims about published numbers are judged like any other."""
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from bertsecrets.texts.tasks import TASKS
 class PublishedFigures(SuiteMeasure):
     """Values: `tasks`, their names.
 
-    Samples: `figure_8` [1, task, layer, head], read off the figure's pixels; F1 for MRPC and QQP, Pearson's correlation
-    for STS-B, accuracy for the others.
+    Samples: `figure_8` [1, task, layer, head], read from the figure's pixels; F1 for MRPC and QQP, Pearson's
+    correlation for STS-B, accuracy for the others.
     """
 
     section = None

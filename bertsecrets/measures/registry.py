@@ -23,7 +23,7 @@ def measure(name: str, *, title: str, source: str, version: int = 1) -> Callable
     """Register the class that it decorates as the measure called `name`.
 
     Args:
-        title: what is measured, in a few words.
+        title: the measured quantity, in a few words.
         source: where the definition comes from, such as `K19 4.3`.
         version: increased when the definition changes, so that results stored by the old one are not reused.
 
@@ -51,7 +51,7 @@ def measure_names() -> list[str]:
 
 
 def refusals(classifier: "OpenModel") -> dict[str, str | None]:
-    """Return why each measure of a model is not possible on this one, by name; None where it is.
+    """Return, by name of the measure, why it is impossible on a model; None if it is possible.
 
     Measures with the same test are tried once.
 
@@ -88,7 +88,7 @@ def get_measure(name: str) -> "Measure":
 
 
 def is_seedless(name: str) -> bool:
-    """Return whether no seed changes a measure's results; one of the suite is not imported for this."""
+    """Return whether seeds do not affect a measure; the suite's own are not imported for this."""
     return _REGISTERED[name].seedless if name in _REGISTERED else name in SEEDLESS
 
 

@@ -43,8 +43,8 @@ def relation_pairs(
 ) -> dict[str, TokenPairs]:
     """Return the relations of K19 section 4.5 in both directions: noun and pronoun, verb and its own subject.
 
-    All nouns pair with all pronouns of an input, also across its two texts, as in K19's code. A verb pairs with the
-    words of its own subject; K19's code instead zips the lists of all subjects and all verbs (`zipped`).
+    Every noun is paired with every pronoun of an input, also across its two texts, as in K19's code. A verb pairs with
+    the words of its own subject; K19's code instead zips the lists of all subjects and all verbs (`zipped`).
     """
     nouns, pronouns = (mark_words(alignment, FEATURES[kind], first, second) for kind in ("noun", "pronoun"))
     noun_pronoun = all_pairs(nouns, pronouns)

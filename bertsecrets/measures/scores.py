@@ -1,7 +1,7 @@
 """Scores on the validation set, and the score of a constant answer on it (K19 section 3, table 1).
 
-Every score comes with its majority-class baseline and the entropy of the predicted classes, which reveal a classifier
-that always gives the same answer.
+Every score comes with its majority-class baseline and the entropy of the predicted classes, which reveal a constant
+classifier.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class Scores(Measure):
     common: ClassVar[bool] = True
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Make sure that padding changes no logit."""
+        """Check that padding changes no logit."""
         encoded = probe_inputs(classifier)
         check_alone(classifier.model, encoded, predict(classifier.model, encoded))
 
@@ -61,7 +61,7 @@ class Scores(Measure):
 
         Raises:
             MisreadError: an example's logits depend on the batch it is in.
-            UserError: the model does not answer with numbers.
+            UserError: a logit is not finite.
         """
         opened, rows = run.open("sdpa"), self.rows(run)
         if run.options.shuffle:
@@ -76,9 +76,9 @@ class Scores(Measure):
         return {self.name: (values, samples)}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that a fine-tuned model gives a constant answer, or that one answers with something else than numbers.
+        """Return that a fine-tuned model gives a constant answer, or that an answer is not finite.
 
-        Classifiers on a frozen encoder, untrained ones and random weights may well end there: that is a result.
+        For frozen, untrained and random encoders a constant answer is a valid result.
         """
         predicted = measurement.sample("predicted")
         if predicted.dtype.kind == "f" and not np.isfinite(predicted).all():
@@ -104,7 +104,7 @@ def scores(task: Task, logits: Float[np.ndarray, "examples outputs"], targets: S
 def check_alone(
     model: Any, encoded: Encoded, logits: Float[np.ndarray, "examples outputs"], device: torch.device | str = "cpu"
 ) -> None:
-    """Make sure that examples get the same logits alone as in their batch: that padding is masked.
+    """Check that padding is masked: examples have the same logits alone as in their batch.
 
     Args:
         logits: of all examples, from `predict`.

@@ -69,7 +69,7 @@ class SpecialTokens(AttentionMeasure):
         return SpecialTokenObserver(*view.shape, view.special_ids)
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Make sure that maps can be read, and that a special token stands in the inputs."""
+        """Check that maps can be read and that inputs contain a special token."""
         check_present(classifier, special_ids(classifier.tokenizer).values(), "[CLS] or [SEP]")
         super().check_model(classifier)
 
@@ -85,7 +85,7 @@ class SpecialTokens(AttentionMeasure):
             yield Lines(caption, curves, unit="attention received")
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the maps of both tokens; nothing of a token that the model does not have."""
+        """Yield the maps of both tokens, if the model has them."""
         for name in ("sep", "cls"):
             ours, token = seeds.mean(name), f"attention to [{name.upper()}]"
             if not np.isnan(ours).all():

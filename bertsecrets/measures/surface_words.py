@@ -1,8 +1,8 @@
-"""What attention sees of words without any grammar: equal words in both texts, and punctuation (blog, open questions).
+"""Attention to surface features: equal words in both texts, and punctuation (blog, open questions).
 
-Equal are words with the same letters and digits, in lower case. For a token of a word that occurs in the other text
-too, `equal` is the weight that goes to that word there, and `expected` the weight that goes to the other text, times
-the share of its tokens that the word has: what would go to it by chance.
+Words are equal if their letters and digits are, in lower case. For a token of a word that also occurs in the other
+text, `equal` is the attention to that word there, and `expected` the attention expected by chance: that to the other
+text times the word's share of its tokens.
 """
 
 import re
@@ -28,7 +28,7 @@ KINDS = ("final", "other", "word")
 @measure("surface-words", title="attention to equal words and to punctuation", source="blog")
 class SurfaceWords(AttentionMeasure):
     """Values, each [layer, head]: `equal` and `expected`, the mean weight from a word to the same word in the other
-    text, and what chance would give it; `final`, `other` and `word`, the attention received by the punctuation mark
+    text, and that expected by chance; `final`, `other` and `word`, the attention received by the punctuation mark
     that ends a text, by other punctuation, and by words, the largest of each kind. Each has its number of inputs,
     `..._examples`.
 
@@ -101,7 +101,7 @@ class SurfaceObserver:
             self.found[kind][batch.indices, layer] = weights.cpu().numpy()
 
     def _between(self, batch: Batch, maps: Maps) -> Iterator[tuple[str, Float[torch.Tensor, "rows heads"]]]:
-        """Yield the weight between equal words and what chance would give it; NaN for inputs without any."""
+        """Yield the weight between equal words and that expected by chance; NaN for inputs without equal words."""
         rows, source, target = (torch.from_numpy(part).to(maps.device) for part in self.equal.of_rows(batch.indices))
         same = torch.zeros(maps.shape[0], *maps.shape[2:], dtype=maps.dtype, device=maps.device)
         same[rows, source, target] = 1

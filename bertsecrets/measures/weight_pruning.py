@@ -1,7 +1,7 @@
-"""The score with the smallest weights set to 0, at growing shares of them (magnitude pruning; claims I1).
+"""The score with a growing share of the smallest weights set to 0 (magnitude pruning; claims I1).
 
-All weight matrices of the layers are compared together, as in P20; embeddings, norms, biases, the pooler and the
-classifier stay as they are. Nothing is trained again. The checkpoint on disk is only read.
+Weights are compared across all weight matrices of the layers, as in P20; embeddings, norms, biases, the pooler and the
+classifier are not pruned. Nothing is retrained. The checkpoint on disk is only read.
 """
 
 import re
@@ -42,11 +42,11 @@ class WeightPruning(Measure):
     passes: ClassVar[float] = 1 + len(SHARES)
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Make sure that the model has layers with weight matrices."""
+        """Check that the model has layers with weight matrices."""
         layer_modules(classifier.model)
 
     def run(self, run: Run) -> Results:
-        """Score the validation rows with no weight pruned, then with more and more of them."""
+        """Score the validation rows with a growing share of pruned weights, from none."""
         opened, rows = run.open("sdpa"), self.rows(run)
         encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.scores.max_length))
         modules, device = layer_modules(opened.model), run.resources.device
@@ -74,11 +74,11 @@ class WeightPruning(Measure):
         return {self.name: (values, samples)}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that the model gives a constant answer before anything is pruned, or that an answer is no number."""
+        """Return that the model gives a constant answer before pruning, or that an answer is not finite."""
         return collapsed(measurement)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the curve of scores over the share that is pruned, beside P20's points where it has some."""
+        """Yield the score over the share of pruned weights, with P20's points if there are any."""
         task = TASKS[measurement.subject.task]
         scores = [measurement.value("baseline"), *measurement.value("score")]
         shares = [0.0, *measurement.value("share")]
@@ -95,7 +95,7 @@ class WeightPruning(Measure):
 
 
 def layer_modules(model: Any) -> list[Any]:
-    """Return the modules of a model's layers that hold a weight matrix.
+    """Return the modules with a weight matrix in a model's layers.
 
     Raises:
         NotApplicableError: there are none.
@@ -113,12 +113,12 @@ def layer_modules(model: Any) -> list[Any]:
 
 
 def prune_smallest(modules: Sequence[Any], share: float) -> int:
-    """Set this share of the modules' weights to 0, in place: those closest to 0, all modules together.
+    """Set the given share of all the modules' weights to 0 in place, the smallest first.
 
-    Weights that are 0 already count, so that a share includes every smaller one.
+    Weights that are already 0 count, so that a share includes every smaller share.
 
     Returns:
-        How many weights these are.
+        The number of these weights.
     """
     weights = [(module, "weight") for module in modules]
     count = round(share * sum(module.weight.numel() for module in modules))

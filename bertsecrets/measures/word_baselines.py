@@ -1,7 +1,7 @@
-"""Scores of classifiers that see only which words occur, to say how much of a model's score needs no model.
+"""Scores of bag-of-words classifiers: the part of a model's score that needs no model.
 
-The second text alone is Gururangan et al.'s (2018) hypothesis-only baseline: what it reaches is an artefact of how the
-rows were made. Counts of words know no order. Both are scikit-learn's, with its defaults.
+The second text alone is Gururangan et al.'s (2018) hypothesis-only baseline: its score is an artefact of how the rows
+were made. Word counts ignore order. Both classifiers are scikit-learn's with default settings.
 """
 
 from typing import Any, ClassVar
@@ -25,11 +25,11 @@ class ScikitLearn(Requirement):
     """scikit-learn, from the extra `lab`."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return how to install it; None if it is there."""
+        """Return how to install it; None if it is installed."""
         return extra_problem("scikit-learn")
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return its version, with which results may change."""
+        """Return its version, on which results may depend."""
         with from_extra("scikit-learn"):
             import sklearn
         return {"scikit-learn": sklearn.__version__}
@@ -52,11 +52,11 @@ class WordBaselines(Measure):
     needs = (ScikitLearn(),)
 
     def fingerprint(self, run: Run) -> str:
-        """Return a digest of the rows that are learned from and of those that are measured."""
+        """Return a digest of the training rows and the measured rows."""
         return digest([self._training(run).fingerprint, self.rows(run).fingerprint])
 
     def run(self, run: Run) -> Results:
-        """Learn from the training rows, and score the validation rows."""
+        """Train on the training rows, and score the validation rows."""
         train, dev = self._training(run), self.rows(run)
         target = np.asarray(dev.targets())
         values: dict[str, Any] = {}
@@ -71,7 +71,7 @@ class WordBaselines(Measure):
         return {self.name: (values, samples)}, len(dev)
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return None: a baseline that has learned nothing is a result."""
+        """Return None: a constant baseline is a valid result."""
         return None
 
     def _training(self, run: Run) -> Split:
@@ -81,7 +81,7 @@ class WordBaselines(Measure):
 def learned(
     task: Task, train: list[list[str]], target: list[float] | list[int], dev: list[list[str]]
 ) -> Shaped[np.ndarray, " examples"]:
-    """Return what a linear model of counts of words predicts.
+    """Return the predictions of a linear model of word counts.
 
     Args:
         train, dev: one list of texts for each text of a row; each has columns of its own.

@@ -23,7 +23,7 @@ ASIDE = "not applicable"  # these claims are folded away
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the matrix: a task, of a model where several were measured."""
+    """A column of the matrix: a task, and a model if there are several."""
 
     model: str
     task: str
@@ -36,11 +36,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Card:
-    """A verdict with what the page says of it besides.
+    """A verdict with what else the page shows of it.
 
     Args:
         rerun: the command that judges the claim again.
-        strip: what is drawn of it on one axis (`figures.strip_spec`); empty if nothing was observed.
+        strip: rows of its drawing on one axis (`charts.strip_spec`); empty without an observed value.
     """
 
     verdict: Verdict
@@ -51,7 +51,7 @@ class Card:
 
     @property
     def id(self) -> str:
-        """The name of the card's place on the page."""
+        """The card's id on the page."""
         many = "" if not self.column.model else f"-{self.column.model}"
         return "".join(c if c.isalnum() else "-" for c in f"{self.verdict.case}{many}")
 
@@ -62,7 +62,7 @@ class Card:
 
     @property
     def number(self) -> str:
-        """The observed value; under the first reading, if the claim hangs on one."""
+        """The observed value; under the first reading if there are several."""
         observed = self.verdict.observed
         return "" if observed is None or not math.isfinite(observed) else format_number(observed)
 
@@ -73,7 +73,7 @@ class Card:
 
     @property
     def by_seed(self) -> dict[str, list[tuple[int, str]]]:
-        """What was observed on every seed, by reading; the name is empty if the claim hangs on none."""
+        """The observed value of every seed, by reading; the name is empty if there is only one."""
         return {
             name: [(seed, format_number(value)) for seed, value in zip(one.seeds, _of_seeds(one), strict=False)]
             for name, one in (self.verdict.readings or {"": self.verdict}).items()
@@ -98,7 +98,7 @@ class Row:
 
 
 def columns(cards: Iterable[Card]) -> list[Column]:
-    """Return the columns of the matrix: tasks in their usual order, and of each its models side by side."""
+    """Return the columns of the matrix: tasks in their usual order, each with its models."""
     return sorted(
         dict.fromkeys(card.column for card in cards), key=lambda column: [*TASKS, ALL_TASKS].index(column.task)
     )
@@ -130,7 +130,7 @@ def _again(verdict: Verdict, model: str, rerun: Sequence[str], *, several: bool)
 
 
 def _command(verdict: Verdict, model: str) -> list[str]:
-    """Return a command that judges again, as far as a verdict knows it."""
+    """Return a command that judges the claim again, from what the verdict knows."""
     seeds, data = verdict.seeds, verdict.data
     limits = [word for name, rows in data.limits.items() for word in (f"--{name.replace('_', '-')}", str(rows))]
     whole = seeds == tuple(range(1, len(seeds) + 1))
@@ -157,7 +157,7 @@ def matrix(cards: Sequence[Card]) -> list[Row]:
 
 
 def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
-    """Return a verdict's numbers as rows for `figures.strip_spec`; none if nothing was observed."""
+    """Return a verdict's numbers as rows for `charts.strip_spec`; none without an observed value."""
     shown = verdict.readings or {"": verdict}
     observed = [one for one in shown.values() if one.observed is not None and math.isfinite(one.observed)]
     if not observed:
@@ -204,7 +204,7 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
 
 
 def _of_seeds(verdict: Verdict) -> list[float]:
-    """Return what was observed on every seed: the part that decides, where the quantity is an extreme of several."""
+    """Return the observed value of every seed: the deciding part if the quantity is an extreme of several."""
     if not verdict.by_seed:
         return []
     part = decisive(np.mean(verdict.by_seed, axis=0), verdict.extreme)
@@ -212,7 +212,7 @@ def _of_seeds(verdict: Verdict) -> list[float]:
 
 
 def evidence_lines(verdict: Verdict) -> list[str]:
-    """Return what a verdict rests on, in words: measurements that differ in their seeds alone in one line."""
+    """Return the measurements behind a verdict, those that differ only in their seeds in one line."""
     groups: dict[str, list[Measurement]] = {}
     for one in verdict.measurements:
         subject = one.subject

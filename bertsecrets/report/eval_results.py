@@ -18,10 +18,9 @@ CLAIM = "D1-pretrained"  # table 1's accuracy (on STS-B the Pearson correlation)
 
 
 def eval_results(verdicts: Sequence[Verdict], run: VerdictsFile) -> tuple[dict[str, str], list[str]]:
-    """Return the files of scores, by name, and for each score that may not be written a line that says why.
+    """Return the files of scores by name, and a line for each score that may not be written.
 
-    Only scores of a fine-tuned pretrained model are written, after training on all rows, on the whole of GLUE's own
-    validation set.
+    Scores must come from a pretrained model fine-tuned on all rows, and measured on all of GLUE's own validation set.
 
     Args:
         run: the same verdicts as data.
@@ -41,7 +40,7 @@ def eval_results(verdicts: Sequence[Verdict], run: VerdictsFile) -> tuple[dict[s
 
 
 def _problem(verdict: Verdict) -> str | None:
-    """Return why nobody should compare their scores with this one; None if they may."""
+    """Return why a score is not comparable with others; None if it is."""
     data = verdict.data
     if data.observed is None or data.verdict in ("degenerate", "not applicable"):
         return f"{verdict.status}: {data.reason}"
@@ -55,7 +54,7 @@ def _problem(verdict: Verdict) -> str | None:
 
 
 def _entry(verdict: Verdict, run: VerdictsFile) -> EvalResultEntry:
-    """Return a score as an entry: in percent, as table 1 has it."""
+    """Return a score as an entry, in percent as in table 1."""
     data, task = verdict.data, TASKS[verdict.case.task]
     assert data.observed is not None
     from_hub = all((one.provenance.data or "").startswith(GLUE_HUB) for one in verdict.measurements)

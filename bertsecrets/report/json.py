@@ -16,11 +16,11 @@ from bertsecrets.types import Measurement
 
 
 def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: str = "") -> VerdictsFile:
-    """Return the verdicts of a run with what they rest on, in the published format.
+    """Return the verdicts of a run in the published format, with its settings and software.
 
     Args:
         model: as the user named it.
-        settings: of the run; the precision is that in which the measured checkpoints were trained, where any were.
+        settings: of the run; the precision is replaced by that of the measured checkpoints if any were trained.
         note: what is missing, if the run ended early.
     """
     confidence = settings.judge.confidence
@@ -42,9 +42,9 @@ def as_file(verdicts: Sequence[Verdict], model: str, settings: Params, *, note: 
 
 
 def badge(run: VerdictsFile) -> dict[str, Any]:
-    """Return a badge as an endpoint of shields.io: how many claims hold, and how many do not.
+    """Return a badge as an endpoint of shields.io: the number of claims that hold and that fail.
 
-    It is an error badge if the run ended early or a claim could not be measured, since the counts are then too low.
+    It is an error badge if the run ended early or a claim could not be measured: the counts are then too low.
     """
     outcomes = [one.verdict for one in run.verdicts]
     failed = [one for one in run.verdicts if one.verdict in FAILURES]
@@ -67,7 +67,7 @@ def badge(run: VerdictsFile) -> dict[str, Any]:
 
 
 def metrics(verdicts: Sequence[Verdict], confidence: float) -> dict[str, Any]:
-    """Return the number of cases with each outcome, value and outcome of each case, and what they say together."""
+    """Return the count of each outcome, observed value and outcome of each case, and the statistics of the run."""
     outcomes = [verdict.status for verdict in verdicts]
     return {
         "outcomes": {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))},

@@ -1,7 +1,7 @@
-"""Markdown for where people read runs: the summary of a run, and the pieces that any page is made of.
+"""Markdown: the summary of a run, and functions that escape foreign text.
 
-Words that are not our own (of a user, a file, another library) are shown as they are and never come alive: `prose`
-escapes what is markup, and `code` also keeps GitHub from turning names into mentions and addresses into links.
+Text from users, files and other libraries is shown literally: `prose` escapes markup, and `code` also keeps GitHub from
+turning names into mentions and addresses into links.
 """
 
 import re
@@ -27,7 +27,7 @@ LONGEST = 600  # characters of a cell
 
 
 def prose(words: object, most: int = LONGEST) -> str:
-    r"""Return words as Markdown that shows them as they are, on one line.
+    r"""Return text as Markdown that shows it literally, on one line.
 
     >>> prose("a*b* <c> [d](e)")
     'a\\*b\\* \\<c\\> \\[d\\](e)'
@@ -36,7 +36,7 @@ def prose(words: object, most: int = LONGEST) -> str:
 
 
 def code(words: object, most: int = 120) -> str:
-    """Return words as a code span, in which nothing is markup, a mention or a link; nothing ends it early.
+    """Return text as a code span that nothing in it can end: no markup, mention or link.
 
     >>> code("@name | `www.example.org`")
     "`@name ¦ 'www.example.org'`"
@@ -55,7 +55,7 @@ def bounded(header: Sequence[str], rows: Iterable[Sequence[str]], most_bytes: in
 
 
 def details(summary: str, content: str) -> str:
-    """Return content that is folded up under a line."""
+    """Return collapsed content under a summary line."""
     return f"<details><summary>{summary}</summary>\n\n{content}\n\n</details>"
 
 
@@ -63,7 +63,7 @@ def details(summary: str, content: str) -> str:
 
 
 def summary(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
-    """Return the summary of a run, for `$GITHUB_STEP_SUMMARY`: what deviates first, the rest folded up.
+    """Return the summary of a run for `$GITHUB_STEP_SUMMARY`: failures first, all verdicts collapsed.
 
     Args:
         run: the same verdicts as data.
@@ -88,7 +88,7 @@ def summary(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
 
 
 def _about(run: VerdictsFile) -> str:
-    """Return which model, data and seeds a run is about, and what made it, in a sentence."""
+    """Return the model, data, seeds and software of a run as a sentence."""
     names = dict.fromkeys(one.task for one in run.verdicts if one.task != ALL_TASKS)
     measured = [one for one in run.verdicts if one.models]
     limits = {f"{name} {number}" for one in measured for name, number in one.limits.items()}

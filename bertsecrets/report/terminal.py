@@ -1,4 +1,4 @@
-"""Verdicts on a terminal or in a log: a table that fits 80 columns, its notes below it, details on request."""
+"""Verdicts on a terminal or in a log: a table in 80 columns with notes below it, and details on request."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -151,7 +151,7 @@ def task_grid(verdicts: Sequence[Verdict], screen: Screen | None = None) -> str:
 
 
 def _table(verdicts: Sequence[Verdict], notes: Mapping[str, str], screen: Screen) -> str:
-    """Return the rows, folded in the last two columns if they are too wide together."""
+    """Return the table of verdicts; the last two columns are wrapped if it is too wide."""
     cells = [_cells(verdict, notes) for verdict in verdicts]
     *first, observed, verdict = (
         max(len(line) for row in (HEADER, *cells) for line in row[place].split("\n")) for place in range(len(HEADER))
@@ -183,7 +183,7 @@ def _cells(verdict: Verdict, notes: Mapping[str, str]) -> list[str]:
 
 
 def _own(verdict: Verdict) -> list[str]:
-    """Return what a reader needs beside a verdict: what it speaks against, its reason where figures do not say it."""
+    """Return the notes of a verdict: what it deviates from, its reason if the numbers do not show it, remarks."""
     notes = []
     if verdict.against:
         notes.append(f"from {verdict.against}")
@@ -195,7 +195,7 @@ def _own(verdict: Verdict) -> list[str]:
 
 
 def _notes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, str]]:
-    """Return the remarks that all measured claims share, where there are several, and a letter for each other note."""
+    """Return the remarks shared by all measured claims, and a letter for each other note."""
     measured = [verdict.remarks for verdict in verdicts if verdict.measurements]
     shared = [one for one in measured[0] if all(one in remarks for remarks in measured)] if len(measured) > 1 else []
     notes = dict.fromkeys(note for verdict in verdicts for note in _own(verdict) if note not in shared)

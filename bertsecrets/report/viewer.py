@@ -1,6 +1,6 @@
 """The page's attention viewer: one example, layer and head at a time, before and after fine-tuning.
 
-Here are the charts as specifications, into which a script of the page puts the data of what is chosen, and these data.
+The charts are specifications; a script on the page fills in the data of the chosen example.
 """
 
 import base64
@@ -32,12 +32,12 @@ RULE = f"the shortest inputs of {SHORTEST} to {LONGEST} word-pieces among those 
 
 @dataclass(frozen=True)
 class Examples:
-    """What the viewer shows, and what it cannot.
+    """The data of the viewer, and why some are missing.
 
     Args:
         measurements: of `example-maps`.
-        problems: why there are none of some checkpoints, a line for each.
-        rows: how many examples of each are shown at most.
+        problems: a line for each checkpoint without maps.
+        rows: maximum number of examples of each.
     """
 
     measurements: Sequence[Measurement] = ()
@@ -46,7 +46,7 @@ class Examples:
 
 
 def subjects_shown(verdicts: Iterable[Verdict]) -> list[Subject]:
-    """Return whose maps the viewer shows: of each model and task the fine-tuned checkpoint of the lowest seed."""
+    """Return the subjects to show: the fine-tuned checkpoint of the lowest seed of each model and task."""
     measured = [one for verdict in verdicts for one in verdict.measurements if get_measure(one.measure).on_task]
     tuned = sorted(
         {one.subject for one in measured if one.subject.initialisation == "pretrained"}, key=lambda one: one.seed
@@ -59,10 +59,10 @@ def subjects_shown(verdicts: Iterable[Verdict]) -> list[Subject]:
 
 
 def viewer_data(examples: Examples, space: int) -> list[dict[str, Any]]:
-    """Return what the viewer shows of each checkpoint, as data; one example of each in turn, while there is space.
+    """Return the viewer's data of each checkpoint; examples are added in turn while there is space.
 
     Args:
-        space: characters of the page that are left.
+        space: remaining characters of the page.
     """
     several = len({one.subject.model for one in examples.measurements}) > 1
     shown = [_checkpoint(one, several=several) for one in examples.measurements]
@@ -112,8 +112,8 @@ def _example(measurement: Measurement, place: int, kinds: Sequence[int]) -> dict
 def packed(weights: Float[np.ndarray, " sides *shape"]) -> str:
     """Return weights from 0 to 1 as text: their square roots in 127ths, one byte each, in gzip and base64.
 
-    Of square roots, since most weights are small: near 0.04, steps are 0.003. After the first side come differences
-    from the one before, modulo 256, since fine-tuning changes most maps little: they take half the space.
+    Square roots, because most weights are small: near 0.04, steps are 0.003. The second side is stored as the
+    difference from the first, modulo 256: fine-tuning changes most maps little, so this halves the size.
     """
     steps = np.rint(LEVELS * np.sqrt(np.clip(weights, 0, 1))).astype(np.uint8)
     changes = np.diff(steps, axis=0, prepend=np.zeros_like(steps[:1]))
@@ -121,7 +121,7 @@ def packed(weights: Float[np.ndarray, " sides *shape"]) -> str:
 
 
 def _size(data: dict[str, Any]) -> int:
-    """Return how many characters of the page data take, at most: a few of them are escaped."""
+    """Return an upper bound of the characters that data take on the page: some are escaped."""
     return len(json.dumps(data, separators=(",", ":"))) + 6 * len(data.get("text", ""))
 
 
@@ -138,7 +138,7 @@ def viewer_specs() -> dict[str, Any]:
 
 
 def _heads() -> alt.TopLevelMixin:
-    """Return the map of all heads, on which one is chosen."""
+    """Return the map of all heads, for choosing one."""
     base = alt.Chart(alt.NamedData(name="heads")).encode(
         x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0)), y=alt.Y("layer:O", title="layer")
     )
@@ -158,7 +158,7 @@ def _heads() -> alt.TopLevelMixin:
 
 
 def _map() -> alt.TopLevelMixin:
-    """Return one map; a token's name begins with its two-digit place and a space, which labels leave out."""
+    """Return one map; names of tokens begin with their two-digit index and a space, which labels omit."""
     words: dict[str, Any] = {
         "labelExpr": "slice(datum.label, 3)",
         "labelLimit": 90,
@@ -188,7 +188,7 @@ def _map() -> alt.TopLevelMixin:
 
 
 def _targets() -> alt.TopLevelMixin:
-    """Return where attention goes: bars for the mean over inputs, ticks for the example."""
+    """Return the targets of attention: bars for the mean over inputs, ticks for the example."""
     sides = list(NAMES.values())
     base = alt.Chart(alt.NamedData(name="targets")).encode(
         y=alt.Y("kind:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=130)),

@@ -482,7 +482,7 @@ def test_figures_of_workers_have_the_samples_that_are_in_the_store(
         "--report", tmp_path / "report", BERTSECRETS_PARAMS=str(quick_params),
     )  # fmt: skip
     assert code in (0, 1), output
-    assert "What disabling each layer" in (tmp_path / "report" / "report.html").read_text()
+    assert "when each layer is disabled" in (tmp_path / "report" / "report.html").read_text()
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def ablated(baseline, score):
     [
         (
             found("layer-ablation", baseline=0.5, score=GRID[:, 0]),
-            ["figure 9", "score with each layer off", "points of"],
+            ["figure 9", "score with each layer off", "accuracy (points)"],
         ),
         (found("attention-change", cosine=GRID), ["figure 5", "cropped"]),
         (found("attention-change", options={"padded_to": 200}, cosine=GRID), ["figure 5", "padded to 200"]),
@@ -66,7 +66,7 @@ def test_a_measurement_is_drawn_next_to_the_papers_figure(measurement, told):
 
 def test_heads_are_drawn_as_a_map_and_in_order_of_their_harm():
     *_, by_place, in_order = draw(found("head-ablation", baseline=0.5, score=GRID))
-    assert "points of accuracy" in by_place.caption
+    assert "Change in accuracy (points)" in by_place.caption
     assert by_place.rows == ((1, 0.0, 10.0, 5.0), (2, 20.0, -10.0, 5.0))
     most_harmful_first = ["2.2", "1.1", "1.3", "2.3", "1.2", "2.1"]
     assert [row[0] for row in in_order.rows] == most_harmful_first

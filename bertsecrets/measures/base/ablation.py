@@ -1,10 +1,10 @@
-"""Measures of the effect that disabling heads has on a task's score (K19 section 4.6, figures 8 and 9).
+"""Measures of a task's score with heads disabled (K19 section 4.6, figures 8 and 9).
 
 A disabled head attends to each of the L real tokens with the constant weight 1/L, unless the option `kind` names
 another kind of ablation (`bertsecrets.ablation.kinds`). Predictions are kept for every set of heads and every example;
 paired tests and intervals are computed from them.
 
-In bfloat16 predictions differ here and there. How many do is counted on a sample, which is computed in float32 too.
+In bfloat16 a few predictions differ. They are counted on a sample that is also computed in float32.
 """
 
 import hashlib
@@ -35,11 +35,11 @@ from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement, Precision
 
 SAMPLE = 32  # examples, the first, that are computed in float32 as well, with all sets
-APART = 0.1  # points; similarity scores further apart than this count as different
+APART = 0.1  # points; similarity scores that differ by more count as different
 
 
 class AblationOptions(MeasureOptions):
-    """`kind` says what a disabled head hands on: `uniform`, `zero`, `mean` or `resampled` (seed: `draw`)."""
+    """`kind` is the output of a disabled head: `uniform`, `zero`, `mean` or `resampled` (seed: `draw`)."""
 
     kind: Kind = "uniform"
     draw: int = Field(default=1, ge=1)
@@ -68,7 +68,7 @@ class AblationMeasure(Measure):
         return
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Make sure that heads of the model can be disabled."""
+        """Check that heads of the model can be disabled."""
         engine = Engine.open(classifier)
         engine.check_longest(probe_inputs(classifier))
 
@@ -77,12 +77,12 @@ class AblationMeasure(Measure):
         return run.resources.rows.split(run.subject.task, "dev", run.resources.rows.grid_limit)
 
     def inputs(self, run: Run) -> dict[str, Any]:
-        """Return what is asked for; the precision too, unless it is float32."""
+        """Return the inputs of the key, with the precision unless it is float32."""
         precision = run.resources.grid_precision
         return super().inputs(run) | ({} if precision == "float32" else {"precision": precision})
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that a trained model gives a constant answer, which losing heads cannot make worse; or no numbers."""
+        """Return that a trained model gives a constant answer, or that an answer is not finite."""
         return collapsed(measurement)
 
     def remarks(self, measurement: Measurement) -> list[str]:
@@ -119,7 +119,7 @@ class AblationMeasure(Measure):
 
 
 def collapsed(measurement: Measurement) -> str | None:
-    """Return why a model's answers, before and after parts of it were taken away, say nothing of these parts."""
+    """Return why answers with and without parts of a model are no evidence about these parts; None if they are."""
     baseline = measurement.sample("baseline_predicted")
     if not (np.isfinite(baseline).all() and np.isfinite(measurement.sample("predicted")).all()):
         return "some answers are not finite"
@@ -129,8 +129,8 @@ def collapsed(measurement: Measurement) -> str | None:
     return "gives every example the same answer" if constant else None
 
 
-def kind_in_words(measurement: Measurement) -> str:
-    """Return what a measurement's figures say of the kind of ablation: nothing of uniform weights, which are K19's."""
+def kind_text(measurement: Measurement) -> str:
+    """Return the kind of ablation for captions; empty for uniform weights, which K19 uses."""
     kind = measurement.options.get("kind", UNIFORM.kind)
     return "" if kind == UNIFORM.kind else f" ({kind} vectors)"
 
@@ -153,10 +153,10 @@ def set_ablation(
 
     Args:
         folder: keeps finished portions, so that an interrupted run continues and several processes share the work.
-        about: what else finished portions are bound to, besides weights and inputs.
-        title: of the progress over the sets; without a title none is shown.
-        ablation: what disabling a head means; rows it takes vectors from are those of `encoded`.
-        precision: in which the model, which is opened in float32, is run. In bfloat16 it stays so.
+        about: what finished portions also depend on, besides weights and inputs.
+        title: of the progress bar; without a title none is shown.
+        ablation: the kind of ablation; it takes vectors from the rows of `encoded`.
+        precision: of the run. The model is opened in float32; it stays in bfloat16 afterwards.
 
     Returns:
         Values: `baseline` and `score` [set], fractions of the task's metric. Samples: `predicted` [set, example],
@@ -209,7 +209,7 @@ def _answers(task: Task, logits: Shaped[np.ndarray, "sets examples outputs"]) ->
     """Return the answers under each set.
 
     Raises:
-        UserError: a logit is not finite; it would count as an answer of the first class.
+        UserError: a logit is not finite, and would count as an answer of the first class.
     """
     check_finite(torch.from_numpy(logits))
     answers = np.stack([decide(task, of_set) for of_set in logits])

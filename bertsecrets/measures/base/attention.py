@@ -1,4 +1,4 @@
-"""Measures of attention maps: one streaming pass feeds the measure asked for and all others that can join it.
+"""Measures of attention maps: one streaming pass feeds the requested measure and all others that can join it.
 
 Below them are measures without a task: of the bare encoder on texts of their own, or of the suite itself.
 """
@@ -60,7 +60,7 @@ class AttentionRun:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The checkpoint's tokenizer; without its lower-casing where that is asked for."""
+        """The checkpoint's tokenizer, without lower-casing if `cased` is set."""
         return cased(self.tuned.tokenizer) if self.run.options.cased else self.tuned.tokenizer
 
     @cached_property
@@ -85,11 +85,11 @@ class AttentionMeasure(Measure):
     """A measure of attention maps. `companions` are other measures that its pass feeds too, if they can join it."""
 
     class Options(MeasureOptions):
-        """Choices that K19 leaves open, or that its code makes unsaid.
+        """Choices that K19 leaves open, or that only its code makes.
 
-        `rows` says which are read, if not all: `drawn` at random, or the `first` of the file. `quoted` reads the file
+        `rows` selects rows if not all are read: `drawn` at random, or the `first` of the file. `quoted` reads the file
         as K19's notebook does, which loses rows after a quotation mark. `cased` switches off the tokenizer's
-        lower-casing. `max_length` is where inputs are cut, in word-pieces, instead of that in the settings.
+        lower-casing. `max_length` cuts inputs to this many word-pieces instead of the number in the settings.
         """
 
         rows: Literal["drawn", "first"] = "drawn"
@@ -110,7 +110,7 @@ class AttentionMeasure(Measure):
         """
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Make sure that the model's maps can be read, and are those that it computes with."""
+        """Check that the model's maps can be read, and are the ones it computes with."""
         check_attention(classifier)
 
     def joins(self, view: AttentionRun) -> bool:
@@ -132,7 +132,7 @@ class AttentionMeasure(Measure):
         return run.resources.rows.split(run.subject.task, "dev", most, first=first, quoted=run.options.quoted)
 
     def shared_options(self, options: Any) -> dict[str, Any]:
-        """Return the options that say which inputs are read: what the measures of one pass have in common."""
+        """Return the options that select inputs, which the measures of one pass share."""
         return {name: value for name, value in options.given().items() if name in AttentionMeasure.Options.model_fields}
 
     def options_in(self, view: "AttentionRun") -> Any:
@@ -141,7 +141,7 @@ class AttentionMeasure(Measure):
         return options if isinstance(options, self.Options) else self.check_options(self.shared_options(options))
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that some heads have no numbers where others have."""
+        """Return that some heads have no numbers on examples on which others have some."""
         return heads_without_numbers(measurement)
 
     def run(self, run: Run) -> Results:
@@ -219,11 +219,11 @@ class EncoderMeasure(Measure):
         }
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return that some heads have no numbers where others have."""
+        """Return that some heads have no numbers on examples on which others have some."""
         return heads_without_numbers(measurement)
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Make sure that the model's maps can be read, and are those that it computes with."""
+        """Check that the model's maps can be read, and are the ones it computes with."""
         check_attention(classifier)
 
     def open_encoder(self, run: Run) -> OpenModel:

@@ -31,7 +31,7 @@ Results = tuple[dict[str, Result], int]  # by measure, and the number of example
 
 
 class MeasureOptions(BaseModel):
-    """The options of a measure, which change what is measured. They check the command line and the claims."""
+    """The options of a measure, which change what is measured. They validate the command line and the claims."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -89,10 +89,10 @@ class Measure(ABC):
         reads_model: it is measured on a model.
         seedless: no seed can change it.
         shared: several processes can work on one measurement together.
-        common: it needs nothing that is not shipped, so `measure all` runs it.
-        companions: other measures that are made in the same pass, where they can be.
+        common: all that it needs is shipped, so `measure all` runs it.
+        companions: other measures that the same pass can feed.
         curves: the values that are plotted over the layers.
-        passes: about how many forward passes over its examples it is worth, for plans.
+        passes: its approximate cost in forward passes over its examples, for plans.
         gradients: it takes gradients, so it does not run in torch's inference mode.
         paper: the figure of K19 that it replicates.
     """
@@ -115,7 +115,7 @@ class Measure(ABC):
     gradients: ClassVar[bool] = False
     paper: ClassVar[PaperFigure | None] = None
 
-    # ------------------------------------------------------------------ what is asked for
+    # ------------------------------------------------------------------ the request
 
     def check_options(self, given: dict[str, Any]) -> MeasureOptions:
         """Return the options as an instance of `Options`.
@@ -134,7 +134,7 @@ class Measure(ABC):
             raise UserError(f"{name} of measure {self.name}: {first['msg'][:1].lower()}{first['msg'][1:]}") from error
 
     def shared_options(self, options: Any) -> dict[str, Any]:
-        """Return those options that companions in the same pass have, too; by default none."""
+        """Return the options that companions in the same pass share; by default none."""
         return {}
 
     @property
@@ -143,13 +143,13 @@ class Measure(ABC):
         return any(need.compares for need in self.needs)
 
     def fits(self, initialisation: InitialisationName) -> bool:
-        """Return whether such a subject can be measured; an untrained one cannot be compared with itself."""
+        """Return whether subjects of this initialisation can be measured."""
         return get_initialisation(initialisation).trains or not self.compares
 
     def check_request(
         self, task_name: str | None, initialisation: InitialisationName, seed: int, *, checkpoint: Path | None
     ) -> None:
-        """Make sure that task, initialisation, seed and checkpoint make sense for this measure.
+        """Check that task, initialisation, seed and checkpoint make sense for this measure.
 
         Args:
             task_name: None if no task was named.
@@ -178,7 +178,7 @@ class Measure(ABC):
         return next(filter(None, (need.missing(resources) for need in self.needs)), None)
 
     def check_model(self, classifier: OpenModel) -> None:  # noqa: B027 - some measures need nothing of it
-        """Make sure, on two short examples, that the measure is possible on a model.
+        """Check on two short examples that the measure is possible on a model.
 
         Args:
             classifier: a classifier with eager attention, trained or not.
@@ -187,7 +187,7 @@ class Measure(ABC):
             UserError: it is not.
         """
 
-    # ------------------------------------------------------------------ what determines the result
+    # ------------------------------------------------------------------ the key
 
     def most(self, settings: Params) -> int | None:
         """Return how many rows are measured at most, whatever the limits of a run; None for all."""
@@ -213,7 +213,7 @@ class Measure(ABC):
         }
 
     def inputs(self, run: Run) -> dict[str, Any]:
-        """Return what is asked for, as data: all that determines the result, besides what computes it."""
+        """Return everything that determines the result except the code and device, as data."""
         inputs: dict[str, Any] = {
             "measure": self.name,
             "version": self.version,
@@ -233,7 +233,7 @@ class Measure(ABC):
         }
 
     def made_by(self, device: torch.device | None) -> dict[str, Any]:
-        """Return what computes the result now: code, libraries and, where it reads a model, the device."""
+        """Return what computes the result: code, libraries and, if it reads a model, the device."""
         return made_by(type(self).__module__, device if self.reads_model else None)
 
     def key(self, run: Run) -> Key:
@@ -243,7 +243,7 @@ class Measure(ABC):
     def data_facts(self, run: Run) -> dict[str, Any]:
         """Return origin, fingerprint, status and limit of the data, for the provenance.
 
-        The limit is the number of rows, if limits of the run leave some out.
+        The limit is the number of rows if limits of the run leave some out.
         """
         rows, whole = self.rows(run), len(run.resources.rows.whole(run.subject.task, "dev"))
         unlimited = min(whole, self.most(run.resources.settings) or whole)
@@ -255,7 +255,7 @@ class Measure(ABC):
             "limit": len(rows) if len(rows) < unlimited else None,
         }
 
-    # ------------------------------------------------------------------ what comes of it
+    # ------------------------------------------------------------------ the result
 
     @abstractmethod
     def run(self, run: Run) -> Results:
@@ -266,7 +266,7 @@ class Measure(ABC):
         """
 
     def results(self, run: Run) -> Results:
-        """Return what `run` returns; results on a task's rows also say which of them share a text (`cluster`).
+        """Return what `run` returns; results on a task's rows also have `cluster`, which marks rows that share a text.
 
         Raises:
             UserError: as `run`.
@@ -287,9 +287,9 @@ class Measure(ABC):
         yield from ()
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return why the measured model has collapsed, so that nothing it does speaks for any claim; None if not."""
+        """Return why the measured model has collapsed, so that no claim can be judged on it; None if it has not."""
         return None
 
     def remarks(self, measurement: Measurement) -> list[str]:
-        """Return remarks that belong beside every verdict on this measurement."""
+        """Return remarks for every verdict on this measurement."""
         return []

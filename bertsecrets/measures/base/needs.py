@@ -38,7 +38,7 @@ class Resources:
 
 
 class Requirement:
-    """Something that a measure needs. `compares` is True for the pretrained model to compare with."""
+    """A requirement of a measure. `compares` is True for the pretrained model to compare with."""
 
     compares = False
 

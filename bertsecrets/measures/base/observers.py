@@ -81,9 +81,9 @@ def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 
 
 def heads_without_numbers(measurement: Measurement) -> str | None:
-    """Return that heads have no numbers on examples on which others have some; None if there are no such heads.
+    """Return that heads have no numbers on examples on which others have some; None if all have.
 
-    All heads together lack them where an example does not have what is measured, such as a pronoun.
+    If an example lacks what is measured, such as a pronoun, no head has a number.
     """
     for name, sample in measurement.samples.items():
         if sample.dtype.kind == "f" and sample.ndim == 3:

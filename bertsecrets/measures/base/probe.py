@@ -1,4 +1,4 @@
-"""Two short examples, on which is seen whether an architecture can be measured at all."""
+"""Two short examples that test whether an architecture can be measured at all."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ from bertsecrets.models.opening import OpenModel
 
 FIRST = ("A few words.", "He was becoming agitated, and she asked him to wait for a while.")
 SECOND = ("They are few.", "No.")
-SEES_NOTHING_LATER = "its tokens attend to none that come later"
+SEES_NOTHING_LATER = "its tokens do not attend to later ones"
 
 
 class Ahead:
@@ -36,7 +36,7 @@ def probe_inputs(model: OpenModel) -> Encoded:
 
 
 def check_attention(model: OpenModel) -> bool:
-    """Return whether a model's tokens attend to later ones, after a test that its maps are those it computes with.
+    """Return whether tokens attend to later ones, after a check that the maps are those that the model computes with.
 
     Raises:
         UserError: they cannot be read, or are not.
@@ -47,7 +47,7 @@ def check_attention(model: OpenModel) -> bool:
 
 
 def check_present(model: OpenModel, tokens: Iterable[int | None], name: str) -> None:
-    """Make sure that one of the tokens stands in a model's inputs.
+    """Check that one of the tokens occurs in a model's inputs.
 
     Args:
         name: of the tokens, for the message.
