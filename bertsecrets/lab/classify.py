@@ -1,6 +1,6 @@
 """`bertsecrets lab classify`: the pattern class of your own attention maps under each reading, with probabilities."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from bertsecrets.errors import UserError, excerpt
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder, read_report, readings_of
 from bertsecrets.patterns.features.table import feature_table
+from bertsecrets.patterns.map_set import MapSet
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.reading import read_npy
 from bertsecrets.texts.archives import read_members, unpacking
@@ -40,8 +41,8 @@ class GivenMaps:
         """Return the maps in an .npz file.
 
         Raises:
-            UserError: the file cannot be read, lacks an array, holds pickled objects, or a map is none; maps and rows
-                are counted from 0.
+            UserError: the file cannot be read, lacks an array, or an array does not hold attention maps; messages
+                count maps and rows from 0.
         """
         with unpacking(path, ADVICE):
             if not path.exists():
@@ -88,7 +89,7 @@ def _shape_problem(arrays: Mapping[str, np.ndarray]) -> str | None:
     if maps.ndim != 3 or maps.shape[1] != maps.shape[2] or maps.dtype.kind not in "fiu":
         return f"maps has the shape {maps.shape} and the type {maps.dtype}, where numbers [n, L, L] were expected"
     if not len(maps):
-        return "maps holds no map: give at least one"
+        return "maps is empty: give at least one map"
     for name in ARRAYS[1:]:
         if arrays[name].shape != (len(maps),) or arrays[name].dtype.kind not in "iu":
             return (
@@ -110,11 +111,11 @@ def _length_problem(tokens: int, lengths: np.ndarray, boundary: np.ndarray) -> s
 
 
 def _map_problem(own: np.ndarray, padded: np.ndarray) -> str | None:
-    """Return what keeps numbers from being attention weights; None if nothing does."""
+    """Return why numbers are not attention weights; None if they are."""
     values = own.astype(np.float64)
     infinite, negative = ~np.isfinite(values).all(1), (values < 0).any(1)
     if infinite.any():
-        return f"has a weight that is no number in row {infinite.argmax()}: measure it again"
+        return f"has a weight that is not a number in row {infinite.argmax()}: measure it again"
     if negative.any():
         return f"has a negative weight in row {negative.argmax()}: give weights after the softmax"
     wrong = np.flatnonzero(np.abs(values.sum(1) - 1) > SUM_TOLERANCE)
@@ -122,22 +123,22 @@ def _map_problem(own: np.ndarray, padded: np.ndarray) -> str | None:
         total = values[wrong[0]].sum()
         return f"has a row {wrong[0]} that sums to {total:.3g}, not to 1: give weights after the softmax"
     if np.count_nonzero(padded) > np.count_nonzero(own):
-        return f"has weights behind its length, {len(own)}: pad it with zeros, or give its real length"
+        return f"has weights beyond its length, {len(own)}: pad it with zeros, or give its real length"
     return None
 
 
-def predicted_classes(maps: Sequence[np.ndarray], boundary: Sequence[int]) -> dict[str, list[str]]:
-    """Return the class that the classifiers in use give to each L x L map, by the suite's own readings.
+def predicted_classes(maps: MapSet) -> dict[str, list[str]]:
+    """Return the predicted class of each map under each of the suite's own readings.
 
     Raises:
         UserError: a classifier is missing or damaged.
     """
-    table = torch.from_numpy(feature_table(maps, boundary))
-    found: dict[str, list[str]] = {}
+    table = torch.from_numpy(feature_table([each.values for each in maps], [each.boundary for each in maps]))
+    classes: dict[str, list[str]] = {}
     for reading in READINGS:
         places = PatternClassifier.load(chosen_folder(), reading).of_features(table).argmax(1).tolist()
-        found[reading] = [CLASSES[place] for place in places]
-    return found
+        classes[reading] = [CLASSES[place] for place in places]
+    return classes
 
 
 def classify(given: GivenMaps) -> list[Classes]:
@@ -148,11 +149,11 @@ def classify(given: GivenMaps) -> list[Classes]:
     """
     folder = chosen_folder()
     table = torch.from_numpy(feature_table([given.one(place) for place in range(len(given))], given.boundary.tolist()))
-    found: list[Classes] = [{} for _ in range(len(given))]
+    classes: list[Classes] = [{} for _ in range(len(given))]
     for reading in readings_of(read_report(folder)):
         rows = PatternClassifier.load(folder, reading).of_features(table).tolist()
-        for one, row in zip(found, rows, strict=True):
+        for own, row in zip(classes, rows, strict=True):
             probabilities = {label: round(share, 6) for label, share in zip(CLASSES, row, strict=True)}
             likeliest = max(probabilities, key=probabilities.__getitem__)
-            one[reading] = {"class": likeliest, "probabilities": probabilities}
-    return found
+            own[reading] = {"class": likeliest, "probabilities": probabilities}
+    return classes

@@ -12,10 +12,10 @@ from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError
-from bertsecrets.lab.inputs import Inputs
 from bertsecrets.lab.specifications import (
     CHOICES,
     OF_CLAIMS,
+    Inputs,
     Specification,
     choices_of,
     chosen_cases,

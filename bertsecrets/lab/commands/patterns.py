@@ -21,14 +21,22 @@ if TYPE_CHECKING:
 
 def add_parsers(commands) -> None:
     """Add the commands' options to the command line."""
-    classifying = commands.add_parser("classify", help="say of what class attention maps are, under each reading")
+    classifying = commands.add_parser(
+        "classify",
+        help="classify your own attention maps, under each reading",
+        epilog="example: bertsecrets lab classify maps.npz --json classes.json",
+    )
     classifying.add_argument(
         "maps", type=path, help=".npz file with maps [n, L, L], padded with zeros, lengths [n] and boundary [n]"
     )
     classifying.add_argument("--json", type=path, metavar="FILE", help="write every map's class and probabilities here")
     classifying.set_defaults(run=classify)
 
-    annotating = commands.add_parser("annotate", help="draw a set of attention maps, or label one by eye on a web page")
+    annotating = commands.add_parser(
+        "annotate",
+        help="draw a set of attention maps, or label a set on an HTML page",
+        epilog="example: bertsecrets lab annotate ./maps --model minilm --task rte --html label.html",
+    )
     annotating.add_argument("folder", type=path, help="a set of maps; with --task a new set is drawn first")
     annotating.add_argument("--task", action="append", help="draw maps on this task; repeatable")
     annotating.add_argument(
@@ -47,14 +55,18 @@ def add_parsers(commands) -> None:
     annotating.set_defaults(run=annotate)
 
     importer = commands.add_parser(
-        "import-patterns", help="import annotated maps in the format of P20 (Prasanna et al. 2020)"
+        "import-patterns",
+        help="import annotated maps in the format of P20 (Prasanna et al. 2020)",
+        epilog="example: bertsecrets lab import-patterns head_classification_data.tar.gz ./p20",
     )
     importer.add_argument("source", type=path, help="folder or .tar.gz with labels.txt and one .npy file for each map")
     importer.add_argument("folder", type=path, help="new folder for the set")
     importer.set_defaults(run=import_patterns)
 
     training = commands.add_parser(
-        "train-patterns", help="cross-validate and train the classifiers of attention patterns, one for each reading"
+        "train-patterns",
+        help="cross-validate and train the pattern classifiers, one for each reading",
+        epilog="example: bertsecrets lab train-patterns --outside p20=./p20 --output ./classifiers",
     )
     training.add_argument(
         "--data", type=path, metavar="DIR", help="folder of maps read for attributes (default: the suite's own)"
@@ -65,7 +77,7 @@ def add_parsers(commands) -> None:
         metavar="NAME=DIR",
         action="append",
         default=[],
-        help="also train a classifier of an outside reading, from the classes that the maps in DIR are labelled with",
+        help="also train a classifier for other people's class labels, those of the maps in DIR",
     )
     training.add_argument("--output", type=path, metavar="DIR", default=Path("pattern-classifier"), help="new folder")
     training.add_argument(
@@ -73,45 +85,47 @@ def add_parsers(commands) -> None:
     )
     training.set_defaults(run=train)
 
-    drawing = commands.add_parser("sheets", help="draw contact sheets of a set of maps, as PNG")
+    drawing = commands.add_parser(
+        "sheets",
+        help="draw contact sheets of a set of maps, as PNG",
+        epilog="example: bertsecrets lab sheets data/patterns ./sheets --count 48",
+    )
     drawing.add_argument("folder", type=path, help="a set of maps")
     drawing.add_argument("output", type=path, help="new folder for the pictures")
     drawing.add_argument("--count", type=int, metavar="N", help="draw only N maps, chosen at random")
     drawing.add_argument("--seed", type=int, default=1, help="seed of the order and the choice")
-    drawing.add_argument(
-        "--by-class", action="store_true", help="instead: one picture for each class, and one of hard cases"
-    )
+    drawing.add_argument("--by-class", action="store_true", help="instead: five maps of each class, and ten hard cases")
     drawing.add_argument(
         "--predicted",
         metavar="READING",
         choices=READINGS,
-        help="instead: one picture for each class that this reading's classifier predicts, of ten maps of unseen heads",
+        help="instead: ten maps of held-out heads for each class that this reading's classifier predicts",
     )
     drawing.add_argument(
-        "--parted", action="store_true", help="instead: one picture of twenty maps on which the two readings part"
+        "--parted", action="store_true", help="instead: twenty maps that the two readings classify differently"
     )
     drawing.set_defaults(run=sheets)
 
 
 def classify(options: argparse.Namespace) -> None:
-    """Print how many of the maps in a file are of each class, under each reading, and write all of it if asked to.
+    """Print how many maps of a file are in each class under each reading, and write every map's class if asked to.
 
     Raises:
-        UserError: the file is not one of attention maps, or the output cannot be written.
+        UserError: the file does not hold attention maps, or the output cannot be written.
     """
     from bertsecrets.lab.classify import GivenMaps
     from bertsecrets.lab.classify import classify as classes_of
     from bertsecrets.store.entries import write_json
 
     given = GivenMaps.read(options.maps)
-    found = classes_of(given)
+    classes = classes_of(given)
     if options.json:
-        write_json(options.json, found)
+        write_json(options.json, classes)
     print(f"{options.maps}: {len(given)} maps")
-    for reading in found[0]:
-        print(f"{reading}: {class_counts(str(one[reading]['class']) for one in found)}")
+    for reading in classes[0]:
+        print(f"{reading}: {class_counts(str(each[reading]['class']) for each in classes)}")
     if given.causal:
-        print(f"{given.causal} of the maps are causal; the classifiers were not judged on such maps", file=sys.stderr)
+        print(f"{given.causal} of the maps are causal; the classifiers were never tested on such maps", file=sys.stderr)
 
 
 def annotate(options: argparse.Namespace) -> None:
@@ -165,11 +179,7 @@ def _draw(options: argparse.Namespace) -> None:
 
 
 def _check_new(folder: Path, instead: str = "") -> None:
-    """Make sure that a folder is free for a set of maps; an existing set is never replaced, as it may hold labels.
-
-    Raises:
-        UserError: the folder is not free.
-    """
+    """Raise a UserError if a folder is not free; an existing set is never replaced, since it may hold labels."""
     from bertsecrets.patterns.map_set import shards
     from bertsecrets.store.files import check_free
 
@@ -179,7 +189,7 @@ def _check_new(folder: Path, instead: str = "") -> None:
 
 
 def import_patterns(options: argparse.Namespace) -> None:
-    """Import annotated maps in P20's format, and print how far the suite's own readings agree with their labels."""
+    """Import annotated maps in P20's format, and print the agreement of the suite's own readings with their labels."""
     from bertsecrets.lab.annotation.agreement import label_agreement
     from bertsecrets.lab.annotation.p20 import read_p20
     from bertsecrets.lab.annotation.writing import save_set
@@ -190,8 +200,8 @@ def import_patterns(options: argparse.Namespace) -> None:
     save_set(maps, options.folder)
     print(f"{options.folder}: {len(maps)} maps: {class_counts(maps.labels)}")
     labels = [label or "" for label in maps.labels]
-    for reading, classes in predicted_classes([one.values for one in maps], [one.boundary for one in maps]).items():
-        print(f"{reading}, predicted, and these labels: {label_agreement(labels, classes)}")
+    for reading, classes in predicted_classes(maps).items():
+        print(f"agreement with the predicted classes, reading {reading}: {label_agreement(labels, classes)}")
     print(f"to train a classifier on these labels: bertsecrets lab train-patterns --outside p20={options.folder}")
 
 
@@ -227,7 +237,7 @@ def _draw_pictures(options: argparse.Namespace, maps: "MapSet", room: Path) -> l
     if options.parted:
         seen = read_attributes(options.folder)
         read = {reading: under(maps, seen, reading) for reading in READINGS}
-        labels = {str(reading): one.settled().labels for reading, one in read.items()}
+        labels = {str(reading): own.settled().labels for reading, own in read.items()}
         written = [write_parted(read[READINGS[0]], labels, room, options.seed)]
     elif options.predicted:
         report = report_of(read_report(chosen_folder()), options.predicted)
@@ -241,7 +251,7 @@ def _draw_pictures(options: argparse.Namespace, maps: "MapSet", room: Path) -> l
 
 
 def train(options: argparse.Namespace) -> None:
-    """Judge pattern classifiers on held-out heads, and train the suite's own on all maps, one for each reading."""
+    """Evaluate pattern classifiers on held-out heads, and train the suite's own on all maps, one for each reading."""
     from bertsecrets.lab.training.cnn import PaperCnn
     from bertsecrets.lab.training.train import show, train_patterns
     from bertsecrets.patterns.map_set import own_maps
@@ -250,7 +260,7 @@ def train(options: argparse.Namespace) -> None:
         raise UserError(f"--cnn-epochs {options.cnn_epochs}: give 1 or more, or 0 to leave the paper's classifier out")
     cnn = PaperCnn() if options.cnn_epochs is None else PaperCnn(epochs=options.cnn_epochs)
     if len(dict(options.outside)) < len(options.outside):
-        raise UserError("--outside names a reading twice: give each a name of its own")
+        raise UserError("--outside names a reading twice: use different names")
     report = train_patterns(
         options.data or own_maps(), options.output, cnn if cnn.epochs else None, print, outside=dict(options.outside)
     )
@@ -273,7 +283,7 @@ def outside_reading(text: str) -> tuple[str, Path]:
 
 
 def class_counts(labels: Iterable[str | None]) -> str:
-    """Return the number of maps of each class, in words.
+    """Return the number of maps of each class as text.
 
     >>> class_counts(["block", "block", None])
     '2 block, 1 unlabelled'

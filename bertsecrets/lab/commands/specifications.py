@@ -69,8 +69,7 @@ def specifications(options: argparse.Namespace) -> None:
 
 def _curve(session: "Session", case: "Case", choices: Sequence["Choice"]) -> "Curve":
     """Return the curve of a claim; combinations that come to the same inputs are measured once."""
-    from bertsecrets.lab.inputs import Inputs
-    from bertsecrets.lab.specifications import INPUTS, Specification, curve, specification
+    from bertsecrets.lab.specifications import INPUTS, Inputs, Specification, curve, specification
 
     inputs = Inputs(session.resources, session.ref(session.model), case.task)
     seen: dict[tuple[str | None, ...], Specification] = {}
