@@ -22,7 +22,7 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import opening
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import ModelRef
-from bertsecrets.models.memory import give_back
+from bertsecrets.models.memory import release_memory
 from bertsecrets.models.retention import drop_weights
 from bertsecrets.progress import in_time, tell
 from bertsecrets.provenance import TRAINING, checkpoint_differences, differences, made_by
@@ -115,7 +115,7 @@ class CheckpointCache:
         if not reused:
             if dropped is not None:
                 _announce_retrained(subject, dropped, folder)
-            give_back()
+            release_memory()
         return folder
 
     def _train(self, subject: Subject, folder: Path, states: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import torch
 from trainings import bert_base, minilm, run_glue
 
 from bertsecrets.models.encoding import encode
-from bertsecrets.models.memory import large_blocks_apart
+from bertsecrets.models.memory import return_large_blocks
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.loop import Training
 from bertsecrets.provenance import native_bfloat16
@@ -69,7 +69,7 @@ def spread_over(training: Training) -> list[int]:
 def test_bfloat16_over_float32(make, goal, training_rows, benchmark, show):
     """Goal: RTE with MiniLM at least 2.5 times as fast as in float32, with BERT-base's shape twice."""
     split = training_rows("rte").head(ROWS)
-    with large_blocks_apart():
+    with return_large_blocks():
         full, half = (Steps(make("rte"), split, precision) for precision in ("float32", "bfloat16"))
         assert full.training.order == half.training.order
 
@@ -93,7 +93,7 @@ def test_bfloat16_over_float32(make, goal, training_rows, benchmark, show):
 def test_ours_over_run_glue(name, goal, training_rows, benchmark, show, tmp_path):
     """Goal: a mean step of MiniLM in bfloat16 4 times as fast as run_glue's at RTE's lengths, 15 times at SST-2's."""
     split = training_rows(name).head(ROWS)
-    with large_blocks_apart():
+    with return_large_blocks():
         ours = Steps(minilm(name), split, "bfloat16")
         theirs = run_glue(minilm(name, "sdpa"), split, tmp_path)
         taken = []

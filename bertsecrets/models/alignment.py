@@ -1,7 +1,7 @@
-"""Words to word-pieces: the tokens that a span of a text's characters became.
+"""Aligning words with word-pieces: the tokens of a span of characters.
 
-They are found by the tokenizer's own character offsets, never by comparing strings, so contractions, accents and words
-that occur twice do no harm. A token belongs to a span if they share a character.
+Tokens are found by the tokenizer's character offsets, never by comparing strings, so contractions, accents and repeated
+words are handled. A token belongs to a span if they share a character.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ class Alignment:
         """Return the tokens that share a character with any of their example's spans.
 
         Args:
-            spans: the spans of each example, in its first (`part` 0) or second (1) text; where the text was cut off,
-                they have no tokens.
+            spans: the spans of each example, in its first (`part` 0) or second (1) text; spans in the part of a text
+                that was cut off have no tokens.
         """
         flat = [(i, *span) for i, of_example in enumerate(spans) for span in of_example]
         table = np.array(flat, dtype=np.int64).reshape(-1, 3)
@@ -54,7 +54,7 @@ class Alignment:
         """Return the token pairs of linked spans: every token of the first span with every token of the second.
 
         Args:
-            part: the text that both spans are in, or the first one alone if `to` says where the second one is.
+            part: the text of both spans, or of the first one if `to` gives that of the second.
         """
         flat = [(i, *first, *second) for i, of_example in enumerate(spans) for first, second in of_example]
         table = np.array(flat, dtype=np.int64).reshape(-1, 5)
@@ -106,15 +106,15 @@ class TokenPairs:
 
 
 def all_pairs(sources: Marks, targets: Marks) -> TokenPairs:
-    """Return every marked source with every marked target of the same example, but no token with itself."""
+    """Return every marked source with every marked target of the same example, except a token with itself."""
     example, source = np.nonzero(sources)
     pair, target = np.nonzero(targets[example])
-    apart = source[pair] != target
-    return TokenPairs.of(example[pair][apart], source[pair][apart], target[apart])
+    distinct = source[pair] != target
+    return TokenPairs.of(example[pair][distinct], source[pair][distinct], target[distinct])
 
 
 def zipped_pairs(sources: Marks, targets: Marks) -> TokenPairs:
-    """Return the k-th marked source with the k-th marked target, as far as both go; K19's code pairs tokens so."""
+    """Return the k-th marked source with the k-th marked target, as K19's code pairs tokens."""
     rank = np.where(sources, sources.cumsum(1), 0)[:, :, None]
     same = (rank > 0) & (rank == np.where(targets, targets.cumsum(1), -1)[:, None, :])
     return TokenPairs.of(*np.nonzero(same))
@@ -123,7 +123,7 @@ def zipped_pairs(sources: Marks, targets: Marks) -> TokenPairs:
 def encode_words(
     tokenizer: Any, first: Sequence[str], second: Sequence[str] | None = None, max_length: int = 512
 ) -> tuple[Encoded, Alignment]:
-    """Return texts (or pairs of texts) as token ids, the same as those of `encoding.encode`, and their alignment.
+    """Return texts (or pairs of texts) as token ids, as `encoding.encode` does, and their alignment.
 
     Args:
         max_length: word-pieces per example, special tokens included; the longest text is cut first.

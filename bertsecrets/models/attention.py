@@ -180,7 +180,7 @@ def _bounded(encoded: Encoded, heads: int, held_layers: int, width: int | None):
 
 @torch.no_grad()
 def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
-    """Return the modules whose output contains attention weights, and whether the model must be asked for them.
+    """Return the modules whose output contains attention weights, and whether they need `output_attentions=True`.
 
     They are found by a tiny forward pass: a module counts if it is the first to return a tuple with a
     [1, heads, tokens, tokens] tensor. A module that all layers share (ALBERT) appears once.
@@ -229,8 +229,8 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
         return modules, must_ask
     kernel = config._attn_implementation
     if kernel != "eager":
-        raise unreadable(config, f"it was opened with {kernel}, which gives out no maps: open it with eager attention")
-    raise unreadable(config, "it is no map of every token to every token")
+        raise unreadable(config, f"it was opened with {kernel}, which returns no maps: open it with eager attention")
+    raise unreadable(config, "it does not expose a full token-by-token attention map")
 
 
 def weights_in(output: Any, shape: tuple[int, ...]) -> torch.Tensor | None:
@@ -243,7 +243,7 @@ def weights_in(output: Any, shape: tuple[int, ...]) -> torch.Tensor | None:
 
 
 def same_shape(one: OpenModel, other: OpenModel) -> str | None:
-    """Return why two models' attention maps cannot be compared head by head; None where they can."""
+    """Return why two models' attention maps cannot be compared head by head; None if they can."""
     if (one.layers, one.heads) != (other.layers, other.heads):
         return f"{one.layers} layers x {one.heads} heads against {other.layers} x {other.heads}"
     return None

@@ -93,7 +93,7 @@ def open_tokenizer(ref: ModelRef) -> Any:
     from transformers import AutoTokenizer
 
     if ref.local and ref.tokenizer() is None:  # transformers would make an empty one
-        raise UserError(f"{ref.path} holds no tokenizer: save one beside the weights")
+        raise UserError(f"{ref.path} holds no tokenizer: save one next to the weights")
     tokenizer = load(ref, AutoTokenizer)
     longest = tokenizer.model_max_length
     if isinstance(longest, bool) or not isinstance(longest, int | float) or not longest >= 1:

@@ -1,7 +1,7 @@
-"""Texts as batches of token ids: sorted by length, so with hardly any padding; results in the original order.
+"""Texts as batches of token ids, and a classifier's answers to them.
 
-A `Batch` is the input of a model; `indices` says which example each row is. Batches hold a limited number of tokens,
-not of rows, so memory does not depend on how long the texts are.
+Batches are sorted by length, so they have little padding; results are in the original order. A batch holds a limited
+number of tokens, not of rows, so memory does not depend on the length of the texts.
 """
 
 import copy
@@ -80,8 +80,8 @@ _encoded: dict[tuple[str, str, int], Encoded] = {}
 def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
     """Return a split as token ids, one or two segments per example, of at most `max_length` (K19's code).
 
-    Of a pair that is too long, the longer text is cut first. Equal rows are encoded once per process by equal
-    tokenizers at one length, so what is returned must not be changed.
+    The longer text of a pair that is too long is cut first. Equal rows are encoded once per process by equal tokenizers
+    at one length, so the result must not be changed.
 
     Args:
         max_length: word-pieces per example, special tokens included.
@@ -98,9 +98,9 @@ def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
 
 
 def _identity(tokenizer: Any) -> str | None:
-    """Return a digest of all that a fast tokenizer's results depend on; None for any other tokenizer.
+    """Return a digest of everything that a fast tokenizer's results depend on; None for any other tokenizer.
 
-    Where it cuts and pads is left out: `tokenize` says so at each call.
+    Truncation and padding are left out, because `tokenize` sets them at each call.
     """
     if getattr(tokenizer, "backend_tokenizer", None) is None:
         return None
@@ -115,7 +115,7 @@ def tokenize(
 ) -> tuple[Encoded, Sequence[Encoding]]:
     """Return texts (or pairs of texts) as token ids, and the tokenizer's own encoding of each example.
 
-    What looks like a special token in a text, such as a [SEP] that a person has typed, is encoded as text.
+    Text that looks like a special token, such as a typed [SEP], is encoded as text.
 
     Args:
         max_length: word-pieces per example, special tokens included.
@@ -131,9 +131,9 @@ def tokenize(
 
 
 def _hide_special(ids: list[list[int]], encodings: Sequence[Encoding], tokenizer: Any, *, paired: bool) -> None:
-    """Make special tokens in the texts unknown tokens, in place; those that the tokenizer itself has added stay.
+    """Replace special tokens in the texts by unknown tokens, in place, except those that the tokenizer has added.
 
-    Tokenizers with `split_special_tokens` hardly leave any, but a sentencepiece vocabulary has them among its pieces.
+    `split_special_tokens` leaves few of them, but a sentencepiece vocabulary has them among its pieces.
     """
     unknown = tokenizer.unk_token_id
     special = {*tokenizer.all_special_ids} - {unknown}
@@ -154,7 +154,7 @@ def lower_cases(tokenizer: Any) -> bool:
 
 
 def cased(tokenizer: Any) -> Any:
-    """Return a copy of a fast tokenizer that keeps capitals; its vocabulary stays the same (claim D6)."""
+    """Return a copy of a fast tokenizer that keeps capitals, with the same vocabulary (claim D6)."""
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     backend["normalizer"] = backend["normalizer"] and without_lower_casing(backend["normalizer"])
     copied = copy.deepcopy(tokenizer)
@@ -184,7 +184,7 @@ def batches(
     Args:
         tokens: at most this many tokens per batch, padding included; a longer example has a batch of its own.
         rows: at most this many examples per batch.
-        width: pad every batch to this many tokens (or to its longest example, where that is longer).
+        width: pad every batch to this many tokens, or to its longest example if that is longer.
 
     >>> encoded = Encoded([[1, 2, 3], [4], [5, 6]], None, padding_id=0)
     >>> [(batch.indices.tolist(), batch.input_ids.tolist()) for batch in batches(encoded, tokens=4)]
@@ -237,7 +237,7 @@ def predict(model: Any, encoded: Encoded, device: torch.device | str = "cpu") ->
 
 
 def check_finite(logits: torch.Tensor) -> None:
-    """Make sure that a model answers with numbers.
+    """Make sure that logits are finite.
 
     Raises:
         UserError: a logit is not finite.
@@ -248,9 +248,9 @@ def check_finite(logits: torch.Tensor) -> None:
 
 
 def special_ids(tokenizer: Any) -> dict[str, int | None]:
-    """Return the ids of the tokens in the roles of [CLS] and [SEP], such as RoBERTa's `<s>` and `</s>`, by role.
+    """Return the ids of the tokens with the roles of [CLS] and [SEP], such as RoBERTa's `<s>` and `</s>`, by role.
 
-    In GPT-2, `<|endoftext|>` has both roles; None where a tokenizer has no token for a role.
+    In GPT-2, `<|endoftext|>` has both roles; None if a tokenizer has no token for a role.
     """
     first = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
     last = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
@@ -258,7 +258,7 @@ def special_ids(tokenizer: Any) -> dict[str, int | None]:
 
 
 def loss_of(regression: bool) -> Loss:
-    """Return the loss as a function of logits and targets, summed over the examples, so that none affects another.
+    """Return the loss of fine-tuning as a function of logits and targets, summed over the examples.
 
     >>> loss_of(regression=True)(torch.tensor([[1.0], [4.0]]), torch.tensor([2.0, 2.0])).item()
     5.0

@@ -181,7 +181,7 @@ def check_folder(folder: Path) -> None:
     """Make sure that a folder holds a transformers model in safetensors, and that this suite's own are undamaged.
 
     Raises:
-        UserError: it does not, or a file does not match the manifest beside it.
+        UserError: it does not, or a file does not match the manifest.
     """
     if not (folder / "config.json").is_file():
         raise RunError(f"{folder} holds no config.json: it is not a transformers model folder")

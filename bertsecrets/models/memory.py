@@ -1,4 +1,4 @@
-"""How much is computed at a time: a number of tokens from the available memory, halved whenever that was too much."""
+"""How much is computed at a time, and memory that is too small: noticed before long work, reported in one line."""
 
 import ctypes
 import gc
@@ -13,14 +13,15 @@ from typing import Any
 import torch
 
 from bertsecrets.errors import UserError
+from bertsecrets.progress import in_bytes
 
 # Tokens per step: a CPU is fastest if the data fit into its caches; a GPU needs many at a time.
 CPU_TOKENS, GPU_TOKENS = 2048, 65536
-M_MMAP_THRESHOLD = -3  # option of GNU's mallopt: blocks from this size on are requested from the system
-APART, USUAL = 16 * 2**20, 32 * 2**20  # bytes; each request to the system takes time, so the size is not smaller
+CPU_BYTES = 512 * 2**20  # of a step on a CPU, at most; more memory makes it no faster
 OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "unable to mmap", "std::bad_alloc")
 MORE_MEMORY = "end other programs, or use a machine with more memory"
-CPU_BYTES = 512 * 2**20  # more memory makes a CPU no faster
+M_MMAP_THRESHOLD = -3  # option of GNU's mallopt: blocks from this size on are requested from the system
+LOWERED, DEFAULT = 16 * 2**20, 32 * 2**20  # bytes; each request takes time, so the size is not smaller
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Budget:
         return cls(tokens, max(1, free // (2 * 4 * 3 * width)))
 
     def halve(self, error: BaseException) -> None:
-        """Halve the budget, because memory ran out.
+        """Halve the budget after memory ran out.
 
         Raises:
             UserError: not even one example with one set of heads fits.
@@ -65,34 +66,30 @@ def too_small(error: BaseException) -> UserError:
 
 
 def ran_out(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out; torch has a class for it on GPUs, on CPUs only a message."""
-    said = str(error).lower()
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in said for words in OUT_OF_MEMORY)
+    """Return whether an error says that memory ran out; on a CPU, torch says so only in a message."""
+    message = str(error).lower()
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(text in message for text in OUT_OF_MEMORY)
 
 
 @contextmanager
-def large_blocks_apart() -> Iterator[None]:
-    """Make freed large blocks of memory return to the system at once within the block, if the C library is GNU's.
+def return_large_blocks() -> Iterator[None]:
+    """Return freed large blocks to the system at once within the block, if the C library is GNU's.
 
-    Otherwise its heap grows with every new size of batch, and the training of a small model takes over 3 GB. Only the
-    place of numbers in memory changes, never the numbers.
+    Otherwise its heap grows with every new batch size, and training a small model takes over 3 GB.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
         yield
         return
-    mallopt(M_MMAP_THRESHOLD, APART)
+    mallopt(M_MMAP_THRESHOLD, LOWERED)
     try:
         yield
     finally:
-        mallopt(M_MMAP_THRESHOLD, USUAL)
+        mallopt(M_MMAP_THRESHOLD, DEFAULT)
 
 
-def give_back() -> None:
-    """Return freed memory to the system, if the C library can, and to other processes on the GPU.
-
-    After training this process would keep over a gigabyte.
-    """
+def release_memory() -> None:
+    """Return freed memory to the system and to other processes on the GPU; after training it is over a gigabyte."""
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
@@ -104,17 +101,17 @@ def give_back() -> None:
 def training_bytes(
     model: Any, rows: int, tokens: int, precision: str = "float32", device: str = "cpu", examples: int = 0
 ) -> int:
-    """Return about how much memory a training takes besides the model's weights, in bytes.
+    """Return about how much memory a training takes in addition to the model's weights, in bytes.
 
     Each trained weight has a gradient and AdamW's two moments. For the backward pass a layer keeps about 23 numbers per
-    token and hidden unit (with a feed-forward network of four times the hidden size), and per head three maps. With
-    these numbers MiniLM's training takes 1.05 times the estimate, so what would just fit is not refused.
+    token and hidden unit (with a feed-forward network of four times the hidden size), and three maps per head. MiniLM's
+    training takes 1.05 times this estimate, so one that just fits is not refused.
 
     Args:
         rows: examples per batch.
         tokens: of the longest example.
         precision: of the training: float32 or bfloat16.
-        device: its kind.
+        device: its type.
         examples: of the training split; a frozen encoder's features of all of them are kept.
     """
     config = model.config
@@ -134,15 +131,15 @@ def check_memory(what: str, needed: int, device: torch.device, advice: str) -> N
     """
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     if needed > free:
-        raise UserError(f"{what} needs about {_gb(needed)} of memory, {_gb(free)} are free: {advice}")
+        raise UserError(f"{what} needs about {in_bytes(needed)} of memory, {in_bytes(free)} are free: {advice}")
 
 
 @contextmanager
-def memory_errors_in_words(what: str, needed: int | None) -> Iterator[None]:
-    """Turn an error about memory that ran out within the block into one line that says how much is needed.
+def explain_out_of_memory(what: str, needed: int | None) -> Iterator[None]:
+    """Turn an out-of-memory error within the block into one line that says how much is needed.
 
     Args:
-        needed: in bytes; None where it is not known.
+        needed: in bytes; None if unknown.
 
     Raises:
         UserError: memory ran out.
@@ -152,46 +149,22 @@ def memory_errors_in_words(what: str, needed: int | None) -> Iterator[None]:
     except Exception as error:
         if not (ran_out(error) or (error.__cause__ is not None and ran_out(error.__cause__))):
             raise
-        about = f"about {_gb(needed)} of memory" if needed else "more memory"
+        about = f"about {in_bytes(needed)} of memory" if needed else "more memory"
         raise UserError(f"{what} needs {about}; it ran out: {MORE_MEMORY}") from error
 
 
-def _gb(size: float) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
-
-
 def available_bytes() -> int:
-    """Return the memory that this process can still have, in bytes; 2 GiB if unknown.
-
-    It is limited by the machine, the container, and the process's own limit of addresses (`ulimit -v`).
-    """
-    free = [2**31]
+    """Return the memory that the machine or, in a container, its limit leaves to this process; 2 GiB if unknown."""
+    free = 2**31
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        free = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")] or free
+        free = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), free)
     except OSError:
         if "SC_AVPHYS_PAGES" in os.sysconf_names:
-            free = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     group = Path("/sys/fs/cgroup")
     try:
-        limit = (group / "memory.max").read_text(encoding="ascii").strip()
-        if limit != "max":
-            free.append(max(0, int(limit) - int((group / "memory.current").read_text(encoding="ascii"))))
+        limit, used = ((group / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current"))
+        return free if limit == "max" else min(free, max(0, int(limit) - int(used)))
     except (OSError, ValueError):
-        pass
-    limit_of_addresses = _free_addresses()
-    return min([*free, limit_of_addresses] if limit_of_addresses is not None else free)
-
-
-def _free_addresses() -> int | None:
-    """Return how much of the process's limit of addresses is left, in bytes; None where there is no limit."""
-    try:
-        import resource
-
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if limit == resource.RLIM_INFINITY:
-            return None
-        used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-    except (ImportError, OSError, ValueError):
-        return None
-    return max(0, limit - used)
+        return free

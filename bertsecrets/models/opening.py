@@ -23,7 +23,7 @@ from bertsecrets.models.layers import (
     unreadable,
 )
 from bertsecrets.models.locations import ModelRef, check_folder
-from bertsecrets.models.memory import MORE_MEMORY, check_memory, memory_errors_in_words
+from bertsecrets.models.memory import MORE_MEMORY, check_memory, explain_out_of_memory
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import InitialisationName
 
@@ -97,7 +97,7 @@ def open_classifier(
 
     def new_model() -> Any:
         torch.manual_seed(seed)
-        with memory_errors_in_words(f"opening {ref.name}", None):
+        with explain_out_of_memory(f"opening {ref.name}", None):
             return AutoModelForSequenceClassification.from_config(
                 config, attn_implementation=_kernel(config, attention), dtype=torch.float32
             )
@@ -160,7 +160,7 @@ def _load_weights(ref: ModelRef, cls: Any, **options: Any) -> tuple[Any, set[str
     needed = sum(file.stat().st_size for file in Path(ref.path).glob("*.safetensors")) if ref.local else None
     what = f"opening {ref.name}"
     check_memory(what, needed or 0, torch.device("cpu"), MORE_MEMORY)
-    with memory_errors_in_words(what, needed):
+    with explain_out_of_memory(what, needed):
         model, info = load(
             ref,
             cls,
@@ -171,10 +171,10 @@ def _load_weights(ref: ModelRef, cls: Any, **options: Any) -> tuple[Any, set[str
         )
     drawn = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
     _refuse_more_layers(ref.path, model, info["unexpected_keys"])
-    spoilt = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
-    if spoilt:
+    infinite = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
+    if infinite:
         raise UserError(
-            f"{ref.path}: {spoilt[0]} is not finite ({len(spoilt)} tensors in all): its training has diverged, "
+            f"{ref.path}: {infinite[0]} is not finite ({len(infinite)} tensors in all): its training has diverged, "
             "or the file is damaged: train or save the model again"
         )
     if model.config.model_type in READS_NEIGHBOURS:
@@ -287,7 +287,7 @@ def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> 
     own = open_tokenizer(ref) if ref.tokenizer() else None
     of_base = open_tokenizer(base) if base is not None else None
     if own is None and of_base is None:
-        raise UserError(f"checkpoint {folder} holds no tokenizer: save one beside the weights")
+        raise UserError(f"checkpoint {folder} holds no tokenizer: save one next to the weights")
     if own is not None and of_base is not None and own.get_vocab() != of_base.get_vocab():
         raise UserError(
             f"checkpoint {folder} has another vocabulary ({len(own)} entries) than {base.name if base else ''} "

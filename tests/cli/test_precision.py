@@ -1,4 +1,4 @@
-"""The precision of training: asked for in one place, resolved once, part of the key, and shown."""
+"""The precision of training: set by one option, resolved once, part of the key, and reported."""
 
 import json
 import warnings

@@ -219,7 +219,7 @@ def test_an_answer_that_is_no_number_is_one_line(value):
 
 
 def test_rows_are_encoded_once_by_equal_tokenizers(tmp_path, monkeypatch):
-    """And anew for other rows, another length, or a tokenizer that differs in anything."""
+    """And again for other rows, another length, or a tokenizer that differs in anything."""
     tokenizer = save_tokenizer(tmp_path)
     calls = []
     whole = encoding.tokenize

@@ -2,13 +2,10 @@
 
 import copy
 import math
-import resource
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
-from faults import LIMIT, PROCESSES
 from tiny import CONFIGS, fast_tier
 from trainer_reference import train_with_trainer
 from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding
@@ -34,7 +31,7 @@ SETTINGS = FinetuneParams(
 
 
 def both_ways(opened, split, tmp_path, initialisation="pretrained", seed=1, **changes):
-    """The losses and weights of the suite's training and of the Trainer's, of models opened anew."""
+    """The losses and weights of the suite's training and of the Trainer's, of two models with the same weights."""
     settings = SETTINGS.model_copy(update=changes)
     ours = opened()
     (tmp_path / "ours").mkdir()
@@ -154,31 +151,31 @@ def train(model, split, folder, task_name="rte", initialisation="pretrained", **
         ([""] * 7, ["entailment", "not_entailment"] * 3 + ["entailment"]),  # empty texts
     ],
 )
-def test_odd_rows_are_trained_on(tiny_bert, tmp_path, texts, labels):
+def test_unusual_rows_can_be_trained_on(tiny_bert, tmp_path, texts, labels):
     split = Split(task("rte"), "train", texts, texts[::-1], labels, "here", False)
     facts = train(tiny_bert, split, tmp_path / "x")
     assert facts["steps"] == 2 * -(-len(texts) // 6)
     assert all(0 <= loss < 5 for loss in facts["loss"])
 
 
-def test_the_facts_say_which_kernel_computed_attention(tiny_bert, tiny_glue, tmp_path):
+def test_the_facts_name_the_attention_kernel(tiny_bert, tiny_glue, tmp_path):
     facts = train(tiny_bert, load_folder(tiny_glue, task("rte"), "train").head(6), tmp_path / "x")
     assert (facts["attention"], facts["precision"], facts["device"]) == ("eager", "float32", "cpu")
 
 
-def test_memory_too_small_for_training_is_said_before_the_first_step(tiny_bert, tiny_glue, tmp_path, monkeypatch):
+def test_too_little_memory_for_training_is_refused_before_the_first_step(tiny_bert, tiny_glue, tmp_path, monkeypatch):
     split = load_folder(tiny_glue, task("rte"), "train")
     free = memory.available_bytes()
     monkeypatch.setattr(memory, "available_bytes", lambda: free)
     train(tiny_bert, split.head(6), tmp_path / "fits")
     monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)  # enough for opening
-    with pytest.raises(UserError, match=r"^fine-tuning needs about [\d.]+ MB of memory, 1\.0 MB are free: lower f"):
+    with pytest.raises(UserError, match=r"^fine-tuning needs about [\d.]+ MB of memory, 1 MB are free: lower f"):
         train(tiny_bert, split, tmp_path / "x", batch_size=64)
     assert not list((tmp_path / "x").iterdir())
 
 
 @pytest.mark.parametrize("raised", [MemoryError(), RuntimeError("[enforce fail] : can't allocate memory: 4 bytes")])
-def test_memory_that_runs_out_in_training_is_one_line(tiny_bert, tiny_glue, tmp_path, monkeypatch, raised):
+def test_running_out_of_memory_in_training_is_one_line(tiny_bert, tiny_glue, tmp_path, monkeypatch, raised):
     def fail(self):
         raise raised
 
@@ -186,19 +183,6 @@ def test_memory_that_runs_out_in_training_is_one_line(tiny_bert, tiny_glue, tmp_
     with pytest.raises(UserError, match=r"^fine-tuning needs about [\d.]+ MB of memory; it ran out: end") as error:
         train(tiny_bert, load_folder(tiny_glue, task("rte"), "train"), tmp_path / "x")
     assert "\n" not in str(error.value)
-
-
-def available_under_a_limit() -> None:
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + 10**8,) * 2)
-    assert 0 < memory.available_bytes() <= 10**8
-
-
-def test_a_limit_of_addresses_counts_as_memory():
-    process = PROCESSES.Process(target=available_under_a_limit)
-    process.start()
-    process.join(LIMIT)
-    assert process.exitcode == 0
 
 
 def test_a_larger_model_or_batch_needs_more_memory():
@@ -211,7 +195,7 @@ def test_a_larger_model_or_batch_needs_more_memory():
     assert memory.training_bytes(model, 8, 32) == 12 * sum(weight.numel() for weight in model.classifier.parameters())
 
 
-def test_the_largest_learning_rate_that_is_allowed_trains_or_is_refused(tiny_bert, tiny_glue, tmp_path):
+def test_a_training_that_diverges_is_refused(tiny_bert, tiny_glue, tmp_path):
     split = load_folder(tiny_glue, task("rte"), "train")
     facts = train(tiny_bert, split, tmp_path / "x", learning_rate=0.1)
     assert all(math.isfinite(loss) for loss in facts["loss"])

@@ -14,9 +14,9 @@ from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.memory import (
     check_memory,
-    give_back,
-    large_blocks_apart,
-    memory_errors_in_words,
+    explain_out_of_memory,
+    release_memory,
+    return_large_blocks,
     training_bytes,
 )
 from bertsecrets.models.opening import OpenModel, open_classifier
@@ -51,7 +51,7 @@ def make_checkpoint(
     """
     kernel = "sdpa" if device.type == "cuda" else "eager"  # on a CPU, dropout makes SDPA slower
     opened = open_classifier(ref, task(subject.task), subject.initialisation, subject.seed, attention=kernel)
-    give_back()  # memory left over from earlier measurements
+    release_memory()  # memory left over from earlier measurements
     facts = finetune(
         opened,
         train,
@@ -64,7 +64,7 @@ def make_checkpoint(
         states=states,
     )
     if device.type == "cuda":
-        give_back()  # other processes train on it
+        release_memory()  # other processes train on it
     return facts
 
 
@@ -83,7 +83,7 @@ def finetune(
     """Train a classifier on a split and save it, with its tokenizer, in `folder` (K19 section 3).
 
     The optimizer is AdamW instead of the original BertAdam, which had no bias correction. Without a split the
-    classifier is saved as it is (`untrained`).
+    classifier is saved unchanged (`untrained`).
 
     Args:
         states: the folder of this training's saved states, of which the newest is resumed.
@@ -113,7 +113,7 @@ def finetune(
             examples=len(encoded),
         )
         check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")
-        with large_blocks_apart(), memory_errors_in_words(title, needed):
+        with return_large_blocks(), explain_out_of_memory(title, needed):
             training = Training(classifier, encoded, train.targets(), settings, seed=seed, device=device)
             training.run(title, states)
             predict(model.eval(), encoded.head(32), device)  # refuses logits that are not finite

@@ -1,7 +1,7 @@
-"""The state of a training that is under way, kept on disk so that a training that was killed goes on where it was.
+"""The saved state of a running training, from which a killed training resumes.
 
 A state is a folder, written completely or not at all, with tensors as safetensors, the rest as JSON, and a manifest of
-their sha256. Only the newest is kept. Whoever trains holds the lock of the entry that the states belong to.
+their sha256. Only the newest is kept. The training process holds the lock of the entry that the states belong to.
 """
 
 import json
@@ -36,19 +36,19 @@ class State:
 def keep(folder: Path, state: State) -> bool:
     """Write a state into the folder of a training's states, then remove the older ones; returns whether it was written.
 
-    Where it cannot be written, for instance on a full disk, a line says so and the training goes on.
+    If it cannot be written, for instance on a full disk, a line says so and the training goes on.
     """
     place = folder / f"step-{state.step:09d}"
     try:
         with guarded_writes(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            with whole_folder(place, durable=False) as temporary:  # what a power cut spoils is noticed
+            with whole_folder(place, durable=False) as temporary:  # damage by a power cut is detected
                 for name, tensors in state.tensors.items():
                     save_file(tensors, temporary / f"{name}.safetensors")
                 (temporary / FACTS).write_text(json.dumps(state.facts), encoding="utf-8")
                 write_manifest(temporary, {"kind": "training", "name": folder.name, "step": state.step})
     except (UserError, OSError) as error:
-        tell(f"the state of training after step {state.step} is not saved: {error}")
+        tell(f"training state after step {state.step} not saved: {error}")
         return False
     for older in folder.iterdir():
         if older != place:
@@ -57,7 +57,7 @@ def keep(folder: Path, state: State) -> bool:
 
 
 def newest(folder: Path) -> State | None:
-    """Return the newest undamaged state in the folder, or None. What is damaged or half written is removed."""
+    """Return the newest undamaged state in the folder, or None. Damaged and unfinished ones are removed."""
     if not folder.is_dir():
         return None
     for half in folder.glob(".*"):
@@ -66,7 +66,7 @@ def newest(folder: Path) -> State | None:
         try:
             return _read(place)
         except UserError as error:
-            tell(f"the saved state of training {place} is damaged ({error}): it is passed over")
+            tell(f"ignoring damaged training state {place} ({error})")
             shutil.rmtree(place, ignore_errors=True)
     return None
 
@@ -75,16 +75,16 @@ def _read(place: Path) -> State:
     """Return the state in a folder.
 
     Raises:
-        UserError: it is damaged, or that of another training.
+        UserError: it is damaged, or belongs to another training.
     """
     problem = damage(place)
     if problem is not None:
         raise UserError(problem)
     manifest = read_manifest(place)
     if (manifest.get("kind"), manifest.get("name")) != ("training", place.parent.name):
-        raise UserError("it is that of another training")
+        raise UserError("it belongs to another training")
     if place.name != f"step-{manifest.get('step'):09d}":
-        raise UserError("it is that of another step")
+        raise UserError("it belongs to another step")
     tensors = {file.stem: load_file(file) for file in sorted(place.glob("*.safetensors"))}
     return State(manifest["step"], tensors, read_json(place / FACTS))
 
@@ -101,7 +101,7 @@ def random_state(device: torch.device) -> tuple[Tensors, dict[str, Any]]:
 
 
 def set_random_state(tensors: Tensors, facts: dict[str, Any], device: torch.device) -> None:
-    """Put every source of random numbers into a state that `random_state` has returned."""
+    """Restore the state of every source of random numbers, as returned by `random_state`."""
     version, words, gauss = facts["python"]
     random.setstate((version, tuple(words), gauss))
     place, has_gauss, cached = facts["numpy"]

