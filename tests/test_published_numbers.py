@@ -9,7 +9,7 @@ from bertsecrets.claims.band import band, cited_spread
 from bertsecrets.claims.schema import cases, find_case, load_claims
 from bertsecrets.errors import UserError
 from bertsecrets.published import p20, p20_score, p20_shares
-from bertsecrets.report.text import claim_lines, width_in_words
+from bertsecrets.report.text import band_text, claim_lines
 from bertsecrets.texts.tasks import TASKS
 
 # What stood typed beside table 1 before P20 was data: mean and standard deviation over five seeds, in points.
@@ -158,7 +158,7 @@ def test_the_doubt_of_a_figure_takes_the_place_of_one_more_run():
     of_figure = {"published": 60.0, "doubt": 3.0, "doubt_degrees": 4, "doubt_source": "two sources"}
     case = made_up(figure=of_figure)
     assert band(case, 0.95) == pytest.approx((60 - 2.776 * 3, 60 + 2.776 * 3), abs=0.01)
-    assert "a doubt of 3 (two sources)" in width_in_words(case, 0.95)
+    assert "a doubt of 3 (two sources)" in band_text(case, 0.95)
 
 
 def test_two_laboratories_are_no_spread_over_seeds():

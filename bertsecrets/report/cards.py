@@ -14,7 +14,7 @@ from bertsecrets.claims.readings import in_figures
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.outcomes import OUTCOMES
-from bertsecrets.report.text import claim_name, seeds_in_words, show_band, task_title
+from bertsecrets.report.text import claim_name, seeds_text, show_band, task_title
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
@@ -224,7 +224,7 @@ def evidence_lines(verdict: Verdict) -> list[str]:
         provenance = found[0].provenance
         made_by = provenance.made_by
         facts = [
-            seeds_in_words(one.subject.seed for one in found),
+            seeds_text(one.subject.seed for one in found),
             f"{found[0].examples} examples",
             provenance.data or "",
             f"sha256 {provenance.data_fingerprint[:12]}" if provenance.data_fingerprint else "",

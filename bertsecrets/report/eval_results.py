@@ -10,7 +10,7 @@ from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import VerdictsFile
-from bertsecrets.report.text import seeds_in_words
+from bertsecrets.report.text import seeds_text
 from bertsecrets.texts.glue import GLUE_HUB, GLUE_REVISION
 from bertsecrets.texts.tasks import TASKS
 
@@ -66,7 +66,7 @@ def _entry(verdict: Verdict, run: VerdictsFile) -> EvalResultEntry:
         dataset_revision=GLUE_REVISION if from_hub else None,
         date=run.made,
         notes=(
-            f"{metric} in percent on {task.dev_split}; fine-tuned on {task.title}, {seeds_in_words(data.seeds)}; "
+            f"{metric} in percent on {task.dev_split}; fine-tuned on {task.title}, {seeds_text(data.seeds)}; "
             f"bertsecrets {run.software['bertsecrets']}"
         ),
     )

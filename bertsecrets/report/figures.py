@@ -13,7 +13,7 @@ from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.report.charts import Chart, draw
-from bertsecrets.report.text import seeds_in_words, task_title
+from bertsecrets.report.text import seeds_text, task_title
 from bertsecrets.settings import JudgeParams
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
@@ -108,7 +108,7 @@ def _who(shown: Sequence[Measurement]) -> str:
     subject = shown[0].subject
     if subject.task == ALL_TASKS:
         return f"{subject.model}, without a task"
-    seeds = seeds_in_words(one.subject.seed for one in shown)
+    seeds = seeds_text(one.subject.seed for one in shown)
     parts = [subject.model, task_title(subject.task), f"mean of {seeds}" if len(shown) > 1 else seeds]
     return ", ".join(parts if subject.initialisation == "pretrained" else [*parts, subject.initialisation])
 

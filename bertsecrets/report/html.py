@@ -22,10 +22,10 @@ from bertsecrets.report.text import (
     claim_name,
     count_line,
     observed_lines,
-    outcome_in_words,
+    outcome_text,
     run_lines,
     section_title,
-    seeds_in_words,
+    seeds_text,
     show_band,
     show_published,
     task_title,
@@ -78,7 +78,7 @@ def page(
         version=__version__,
         confidence=f"{100 * settings.confidence:g}",
         tasks=[title for title in dict.fromkeys(task_title(one.case.task) for one in verdicts) if title != ALL_TASKS],
-        seeds=seeds_in_words(seed for verdict in verdicts for seed in verdict.seeds),
+        seeds=seeds_text(seed for verdict in verdicts for seed in verdict.seeds),
         made_up=any(one.provenance.made_up_data for one in measurements),
         unofficial=[one for one in measurements if not one.provenance.official_data],
         limits=sorted({limit for one in verdicts for limit in one.data.limits.items()}),
@@ -194,7 +194,7 @@ def measurement_part(measurement: Measurement) -> str:
 def verdict_part(verdict: Verdict) -> str:
     """Return a verdict as a piece of HTML: its row, its reason, and the figures of its measurements."""
     name, task, statement, *numbers, _ = verdict_row(verdict)
-    outcome = outcome_in_words(verdict.status, verdict.against)
+    outcome = outcome_text(verdict.status, verdict.against)
     settings = load_settings().judge
     return _render(
         "notebook.html",
@@ -237,7 +237,7 @@ def _environment() -> Environment:
         claim_name=claim_name,
         cite=cite,
         observed_lines=observed_lines,
-        outcome_in_words=outcome_in_words,
+        outcome_text=outcome_text,
         show_published=show_published,
         show_band=show_band,
         format_number=format_number,

@@ -16,7 +16,7 @@ from bertsecrets.report.text import (
     grid_legend,
     grid_rows,
     run_lines,
-    seeds_in_words,
+    seeds_text,
     task_title,
     verdict_row,
 )
@@ -94,7 +94,7 @@ def _about(run: VerdictsFile) -> str:
     limits = {f"{name} {number}" for one in measured for name, number in one.limits.items()}
     parts = [
         f"{code(run.model)} on {', '.join(map(task_title, names)) or 'all tasks'}",
-        seeds_in_words(seed for one in measured for seed in one.seeds),
+        seeds_text(seed for one in measured for seed in one.seeds),
         "GLUE's own data" if all(one.official_data for one in measured) else "**unofficial data**",
         f"**{prose(', '.join(sorted(limits)).replace('_', '-'))}**" if limits else "all rows",
     ]

@@ -85,7 +85,7 @@ def show_published(case: Case, unit: str) -> str:
     return f"{format_number(case.figure.published)} {unit}{mark}"
 
 
-def width_in_words(case: Case, confidence: float) -> str:
+def band_text(case: Case, confidence: float) -> str:
     """Return a claim's band with the formula of its width and the source of each term."""
     expect, figure = case.claim.expect, case.figure
     assert expect is not None
@@ -120,7 +120,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
     """Return a verdict as cells: id, task, statement, published figure, band, observed value, outcome."""
     case = verdict.case
     remarks = verdict.remarks
-    outcome = outcome_in_words(verdict.status, verdict.against)
+    outcome = outcome_text(verdict.status, verdict.against)
     if verdict.observed is None or not shows(verdict):
         outcome += f": {verdict.reason}"
     if remarks:
@@ -141,10 +141,10 @@ def observed_lines(verdict: Verdict) -> list[str]:
     return [f"{name} {in_figures(one)}" for name, one in verdict.readings.items()] or [in_figures(verdict)]
 
 
-def outcome_in_words(outcome: str, against: str) -> str:
+def outcome_text(outcome: str, against: str) -> str:
     """Return an outcome with what the result deviates from.
 
-    >>> outcome_in_words("deviates", "the paper's figure")
+    >>> outcome_text("deviates", "the paper's figure")
     "deviates from the paper's figure"
     """
     return f"{outcome} from {against}" if against else outcome
@@ -205,10 +205,10 @@ def count_line(verdicts: Sequence[Verdict]) -> str:
     return f"{number} claim{'' if number == 1 else 's'}: {counted([verdict.status for verdict in verdicts])}"
 
 
-def seeds_in_words(seeds: Iterable[int]) -> str:
+def seeds_text(seeds: Iterable[int]) -> str:
     """Return seeds as text.
 
-    >>> seeds_in_words([1, 2, 3]), seeds_in_words([4]), seeds_in_words([1, 5])
+    >>> seeds_text([1, 2, 3]), seeds_text([4]), seeds_text([1, 5])
     ('seeds 1 to 3', 'seed 4', 'seeds 1, 5')
     """
     ordered = sorted(set(seeds))
@@ -303,7 +303,7 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVer
         if figure.constant_answer:
             parts[0] += " (a constant answer)"
         if claim.implemented:
-            parts.append(f"band {width_in_words(case, confidence)}")
+            parts.append(f"band {band_text(case, confidence)}")
         parts += [text for text in (figure.second, figure.note) if text]
         yield f"  {task_title(case.task)}: {'; '.join(parts)}"
     for known in claim.known:
@@ -312,15 +312,15 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVer
         outcome = {"deviates": "known to deviate", "reproduces": "known to reproduce"}[known.status]
         yield f"  {outcome}: {known.model} on {task_title(known.task)}: {known.evidence}"
     for verdict in kept:
-        yield f"  last verdict{' of a limited run' if verdict.limited else ''}: {kept_in_words(verdict)}"
+        yield f"  last verdict{' of a limited run' if verdict.limited else ''}: {kept_line(verdict)}"
 
 
-def kept_in_words(verdict: KeptVerdict) -> str:
+def kept_line(verdict: KeptVerdict) -> str:
     """Return a kept verdict in one line."""
     ends = [float("nan") if end is None else end for end in verdict.interval or ()]
     interval = f" {format_interval((ends[0], ends[1]))}" if ends else ""
     seeds = ", ".join(str(seed) for seed in verdict.seeds)
-    outcome = outcome_in_words(verdict.verdict, verdict.against)
+    outcome = outcome_text(verdict.verdict, verdict.against)
     parts = [
         f"{verdict.model} on {task_title(verdict.task)}, {verdict.last[:10]}, seeds {seeds}: "
         f"{outcome}, observed {format_number(verdict.observed)}{interval} {verdict.unit}",

@@ -12,7 +12,7 @@ from bertsecrets.claims.judge import decide_equal, decide_order
 from bertsecrets.claims.schema import Case, cases, find_case, load_claims
 from bertsecrets.claims.spread import Spread
 from bertsecrets.claims.units import smallest
-from bertsecrets.report.text import width_in_words
+from bertsecrets.report.text import band_text
 from bertsecrets.texts.tasks import TASKS
 
 HALF = (-0.5, 0.5)
@@ -21,7 +21,7 @@ HALF = (-0.5, 0.5)
 def test_an_equality_has_the_smallest_effect_of_interest_around_it():
     case = made_up("score-difference", kind="equal", against="untrained", figure={})
     assert band(case, 0.95) == (-smallest("points")[0], smallest("points")[0]) == HALF
-    assert "an equality" in width_in_words(case, 0.95)
+    assert "an equality" in band_text(case, 0.95)
 
 
 @pytest.mark.parametrize(

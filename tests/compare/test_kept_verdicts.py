@@ -11,7 +11,7 @@ from calls import run, started
 from measurements import judged, of_id, scored
 
 from bertsecrets.errors import UserError
-from bertsecrets.report.text import kept_in_words, last_ones
+from bertsecrets.report.text import kept_line, last_ones
 from bertsecrets.store import verdicts as store
 from bertsecrets.store.files import guarded_writes, signed
 
@@ -75,7 +75,7 @@ def test_a_repeated_verdict_is_counted(tmp_path, verdict, keep, kept):
     (repeated,) = kept()
     assert (repeated.made, repeated.times) == ("2026-11-02T00:00:00Z", 2)
     assert repeated.last > repeated.made
-    assert "2026-11-02" not in kept_in_words(repeated)  # `explain` shows when it was given last
+    assert "2026-11-02" not in kept_line(repeated)  # `explain` shows when it was given last
     assert store.keep_verdict(tmp_path, verdict.as_json(), "one", facts={"made": "", "commit": "abc"}) != path
 
 
@@ -163,7 +163,7 @@ def test_a_read_only_store_costs_a_warning_and_a_full_disk_is_an_error(keep, mon
 def test_a_kept_verdict_is_one_line(keep, kept):
     keep()
     (verdict,) = kept()
-    line = kept_in_words(verdict)
+    line = kept_line(verdict)
     assert line.startswith("one on RTE, 20")
     assert "seeds 1: reproduced, observed 60.0 [" in line
     assert line.endswith("lies beyond the limit")  # a decided claim needs no more seeds

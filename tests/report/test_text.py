@@ -14,7 +14,7 @@ from bertsecrets.cli.main import main
 from bertsecrets.report.html import page
 from bertsecrets.report.json import as_file, metrics
 from bertsecrets.report.terminal import claim_table
-from bertsecrets.report.text import MADE_UP, NEXT, count_line, describe, run_lines, status, verdict_row, width_in_words
+from bertsecrets.report.text import MADE_UP, NEXT, band_text, count_line, describe, run_lines, status, verdict_row
 from bertsecrets.settings import load_settings
 from bertsecrets.types import Measurement, Provenance, Subject
 
@@ -152,18 +152,16 @@ def test_the_reason_is_shown_where_the_interval_does_not_decide():
 
 def test_the_width_of_a_band_is_explained():
     # 2.776 * 2.77 + .05 = 7.7
-    assert width_in_words(of_id("D1-rte-pretrained"), 0.95) == (
+    assert band_text(of_id("D1-rte-pretrained"), 0.95) == (
         "[56.9, 72.3] with many seeds, wider with few: 64.6 +- a spread of 2.77 (P20, five seeds) and 0.05 rounding"
     )
-    assert width_in_words(of_id("B5-all-l7h6"), 0.95) == "[0.865, 0.875]: 0.87 +- 0.005 rounding"
-    assert width_in_words(of_id("G5-qnli"), 0.95).startswith(
-        "a prediction interval from the spread of the measured seeds"
-    )
-    assert width_in_words(of_id("G1-rte"), 0.95).startswith("> 0, an order")
+    assert band_text(of_id("B5-all-l7h6"), 0.95) == "[0.865, 0.875]: 0.87 +- 0.005 rounding"
+    assert band_text(of_id("G5-qnli"), 0.95).startswith("a prediction interval from the spread of the measured seeds")
+    assert band_text(of_id("G1-rte"), 0.95).startswith("> 0, an order")
 
 
 def test_a_band_with_nearly_all_values_is_not_shown(capsys):
-    assert width_in_words(of_id("D1-mrpc-untrained-f1"), 0.95) == "not decidable"
+    assert band_text(of_id("D1-mrpc-untrained-f1"), 0.95) == "not decidable"
     verdict = judged(of_id("D1-qqp-untrained-f1"), scored([1, 0] * 50, [1] * 100, "qqp"))
     assert (verdict.outcome, verdict.power) == ("inconclusive", "")
     assert verdict.reason.startswith("not decidable: ")
