@@ -16,9 +16,10 @@ import numpy as np
 from scipy import stats
 from tabulate import tabulate
 
-from bertsecrets.claims.plan import attempt, plan
+from bertsecrets.claims.plan import plan
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.errors import UserError
+from bertsecrets.judging import Skipped, attempt
 from bertsecrets.options import RunOptions, add_options
 from bertsecrets.provenance import TRAINING, made_by
 from bertsecrets.session import Session
@@ -99,7 +100,8 @@ def needs_no_more(session: Session, case: Case) -> bool:
 
 def outcome(session: Session, case: Case, seeds: Sequence[int]) -> str:
     """Return the verdict on a case in one word."""
-    return attempt(case, lambda: session.verdict(case, session.measure_case(case, seeds))).outcome
+    result = attempt(case, lambda: session.verdict(case, session.measure_case(case, seeds)))
+    return "skipped" if isinstance(result, Skipped) else result.status
 
 
 def lines(found: dict[str, Any]) -> str:

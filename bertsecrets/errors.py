@@ -1,7 +1,15 @@
 """Errors that the user can fix, and helpers that word them in one line."""
 
 import difflib
+import errno
+import sys
 from collections.abc import Iterable
+
+MACHINE_ERRORS = (
+    *(errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ESTALE),
+    *(errno.EMFILE, errno.ENFILE, errno.ELOOP, errno.EISDIR, errno.ENOTDIR),
+)
+OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "unable to mmap", "std::bad_alloc")
 
 
 class UserError(Exception):
@@ -81,3 +89,36 @@ def near_matches(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {' or '.join(close)}?"
     return f"known: {', '.join(names[:20])}"
+
+
+def of_the_machine(error: BaseException) -> str | None:
+    """Return a message in one line for an error of the machine (memory, files); None for other errors."""
+    if ran_out(error):
+        return (
+            f"not enough memory ({first_line(error)[:200]}): close other programs, use a smaller model, "
+            "or use a machine with more"
+        )
+    if isinstance(error, OSError) and error.filename is not None and error.errno in MACHINE_ERRORS:
+        return f"cannot use {shortened(str(error.filename))}: {error.strerror}"
+    return None
+
+
+def ran_out(error: BaseException) -> bool:
+    """Return whether an error says that memory ran out; torch has a class for it on GPUs, on CPUs only a message."""
+    torch = sys.modules.get("torch")  # if it is not loaded, the error is not one of torch
+    said = str(error).lower()
+    return (
+        isinstance(error, MemoryError)
+        or (torch is not None and isinstance(error, torch.OutOfMemoryError))
+        or any(words in said for words in OUT_OF_MEMORY)
+    )
+
+
+def in_short(error: BaseException) -> str:
+    """Return an error of the code in one line.
+
+    >>> in_short(TypeError("no number"))
+    'a bug in bertsecrets or a damaged file (TypeError: no number)'
+    """
+    name, text = type(error).__name__, shortened(first_line(error))
+    return f"a bug in bertsecrets or a damaged file ({name}{f': {text}' if text != name else ''})"

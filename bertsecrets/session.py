@@ -5,7 +5,6 @@ a result (data, settings, limits, device) is part of its key in the store, and i
 """
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,12 +17,13 @@ import torch
 from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.claims import plan
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.looks import LOOKS, judge_in_looks
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case
+from bertsecrets.claims.sequential import ANALYSES, judge_interim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.history import evidence
 from bertsecrets.errors import MissingError, NotApplicableError, UserError, one_line
+from bertsecrets.judging import SeedBudget, judge_until_decided
 from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
@@ -116,13 +116,13 @@ class Session:
             return [1]
         wanted = self.settings.seeds if self.options.seeds is None else self.options.seeds
         if isinstance(wanted, str):
-            return seed_range(LOOKS)
+            return seed_range(ANALYSES)
         return seed_range(wanted) if isinstance(wanted, int) else wanted
 
     @property
-    def looks(self) -> list[Sequence[int]]:
-        """The seeds after which claims are judged: all at once or, where seeds are added, after every one."""
-        return [self.seeds[:count] for count in range(1, LOOKS + 1)] if self.adds_seeds else [self.seeds]
+    def interims(self) -> list[Sequence[int]]:
+        """The seeds of each analysis: all seeds in one or, if they are added one by one, one more in each."""
+        return [self.seeds[:count] for count in range(1, ANALYSES + 1)] if self.adds_seeds else [self.seeds]
 
     @property
     def adds_seeds(self) -> bool:
@@ -134,7 +134,7 @@ class Session:
 
     @property
     def budget(self) -> float | None:
-        """The seconds in which seeds are added; None where the number of looks alone ends it."""
+        """The seconds in which seeds are added; None if only the number of interim analyses ends it."""
         given = self.options.budget or self.settings.budget
         return None if given is None else seconds(given)
 
@@ -233,20 +233,13 @@ class Session:
         problem = plan.missing(self, case)
         if problem:
             raise MissingError(problem)
-        if seeds is None and self.adds_seeds:
-            return self._judge_by_seed(case)
-        chosen = self.seeds if seeds is None else seed_range(seeds)
-        return self._kept(judge(case, self.measure_case(case, chosen), self.settings.judge))
+        if seeds is not None:
+            return self._kept(judge(case, self.measure_case(case, seed_range(seeds)), self.settings.judge))
 
-    def _judge_by_seed(self, case: Case) -> Verdict:
-        """Return the verdict on a claim for which seeds are added until it is decided or time is up."""
-        began = time.monotonic()
-        for seeds in self.looks:
-            before = time.monotonic()
-            verdict = self.verdict(case, self.measure_case(case, seeds), first=len(seeds))
-            now = time.monotonic()
-            if not verdict.open or (self.budget is not None and now - began + now - before > self.budget):
-                break
+        def one(cases: Sequence[Case], seeds: Sequence[int]) -> Iterator[Verdict]:
+            yield self.verdict(case, self.measure_case(case, seeds))
+
+        *_, verdict = judge_until_decided([case], one, self.interims, SeedBudget(self.budget).affords)
         return verdict
 
     # ------------------------------------------------------------------ verdicts
@@ -255,15 +248,12 @@ class Session:
         """Return, for each seed, the measurements that a case needs, by the names of its quantity's needs."""
         return plan.measure_case(self, case, self.model, self.seeds if seeds is None else seeds)
 
-    def verdict(self, case: Case, measured: list[dict[str, Needed]], *, first: int = 1) -> Verdict:
+    def verdict(self, case: Case, measured: list[dict[str, Needed]]) -> Verdict:
         """Judge a case on its measurements, and keep the verdict in the store.
 
-        Args:
-            first: where seeds are added one by one, the look to begin with (`judge_in_looks`).
+        If seeds are added one by one, it is the verdict of the interim analysis after the last of them.
         """
-        if self.adds_seeds:
-            return self._kept(judge_in_looks(case, measured, self.settings.judge, first=first))
-        return self._kept(judge(case, measured, self.settings.judge))
+        return self._kept((judge_interim if self.adds_seeds else judge)(case, measured, self.settings.judge))
 
     def _kept(self, verdict: Verdict) -> Verdict:
         """Keep a verdict in the store, and return it."""

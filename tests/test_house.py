@@ -14,8 +14,8 @@ PACKAGE = Path(bertsecrets.__file__).parent
 # From left to right; each imports only from those on its left, and from itself.
 ORDER = (
     "errors", "progress", "reading", "types", "formats", "extras", "bootstrap", "settings", "published", "code",
-    "provenance", "store", "hub", "texts", "models", "ablation", "patterns", "measures", "claims", "compare", "report",
-    "options", "caches", "session", "jobs", "lab", "cli", "benchmarks",
+    "provenance", "store", "hub", "texts", "models", "ablation", "patterns", "measures", "claims", "judging", "compare",
+    "report", "options", "caches", "session", "jobs", "lab", "cli", "benchmarks",
 )  # fmt: skip
 FACES = ("__init__", "__main__")  # the package's own face hands on what lies anywhere in it
 

@@ -20,9 +20,9 @@ from bertsecrets.ablation.bert_layer import Block, position_term
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet, check_sets, lowest_layer, single_heads, whole_layers
 from bertsecrets.ablation.kinds import UNIFORM, Ablation, Instead
 from bertsecrets.ablation.layers import Skeleton, Vectors, probe
-from bertsecrets.errors import MisreadError, UserError
+from bertsecrets.errors import MisreadError, UserError, ran_out
 from bertsecrets.models.encoding import Encoded, check_finite, collate
-from bertsecrets.models.memory import Budget, ran_out, too_small
+from bertsecrets.models.memory import Budget, too_small
 from bertsecrets.models.opening import OpenModel
 
 Route = Literal["auto", "fast", "general"]

@@ -8,8 +8,8 @@ import pytest
 
 from bertsecrets.benchmarks.stash import OPTIONS, PREPARED, VERDICTS
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cli.crash import BUG, USER_ERROR, of_the_machine, report_bug
-from bertsecrets.errors import UserError, one_line
+from bertsecrets.cli.crash import BUG, USER_ERROR, report_bug
+from bertsecrets.errors import UserError, of_the_machine, one_line
 from bertsecrets.settings import load_settings
 
 if TYPE_CHECKING:

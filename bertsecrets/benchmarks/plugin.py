@@ -7,7 +7,7 @@ made now) and judges it. A claim known to deviate is a strict xfail, marked at c
 import argparse
 import pickle  # nosec B403
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -21,13 +21,12 @@ from bertsecrets.benchmarks.exit_code import CRASHED, KIND, OURS, OUTCOME, BugEr
 from bertsecrets.benchmarks.page import NO_REPORT, REPORTED, write_report
 from bertsecrets.benchmarks.stash import BUDGET, ENDED, OPTIONS, PREPARED, VERDICTS
 from bertsecrets.benchmarks.workers import worker
-from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cli.crash import BUG, USER_ERROR, in_short, of_the_machine, report_bug, what_is_kept
+from bertsecrets.cli.crash import BUG, USER_ERROR, report_bug, what_is_kept
 from bertsecrets.cli.notices import bars_on_terminals, in_one_line, tell
 from bertsecrets.cli.signals import as_interrupt
-from bertsecrets.errors import MissingError, RunError, UserError, one_line
+from bertsecrets.errors import MissingError, RunError, UserError, of_the_machine, one_line
 from bertsecrets.extras import check_extra
 from bertsecrets.formats import ERROR, Ends, VerdictData
 from bertsecrets.measures.registry import get_measure
@@ -184,8 +183,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     from bertsecrets.claims.plan import missing as missing_for
     from bertsecrets.claims.plan import reads_model, reads_rows
-    from bertsecrets.jobs.budget import Budget
     from bertsecrets.jobs.disk import announce
+    from bertsecrets.jobs.estimates import seed_cost
+    from bertsecrets.judging import SeedBudget
     from bertsecrets.session import Session
 
     try:
@@ -197,12 +197,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if missing and len(missing) == len(names):
             raise UserError(missing[0])
         possible = [case for case in selected if run.speaks_of(case) and missing_for(run, case) is None]
-        session.config.stash[BUDGET] = Budget(run, possible, tell=tell)
+        session.config.stash[BUDGET] = SeedBudget(run.budget, seed_cost(run, possible), tell=tell)
         judges_one = run.options.checkpoint is not None
         if not judges_one and not hasattr(
             session.config, "workerinput"
         ):  # pytest-xdist shows nothing that its workers write
-            announce(run, possible, run.looks[0], at_once=session.config.getoption("jobs") or 1, tell=tell)
+            announce(run, possible, run.interims[0], at_once=session.config.getoption("jobs") or 1, tell=tell)
         session.config.stash[PREPARED] = _prepared(session.config, run, possible)
     except UserError as error:
         end = (one_line(error), USER_ERROR)
@@ -242,8 +242,8 @@ def _prepared(config: pytest.Config, run: "Session", possible: list[Case]) -> "P
     if run.options.checkpoint is not None or (jobs is None and workers == 1 and run.options.keep == "full"):
         return Prepared(run)
     if jobs is None:
-        return prepare_share(run, possible, run.looks[0], place, workers)
-    return prepare(run, possible, run.looks[0], jobs=jobs, tell=tell)
+        return prepare_share(run, possible, run.interims[0], place, workers)
+    return prepare(run, possible, run.interims[0], jobs=jobs, tell=tell)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -267,74 +267,67 @@ def run_session(request: pytest.FixtureRequest):
 def judged(case: Case, run_session, benchmark, request: pytest.FixtureRequest) -> Callable[[], Verdict]:
     """Measure and judge a case, timed, and add it to the table.
 
-    What goes wrong is an error of the test, since it happens in a fixture. The function that is returned gives the
-    verdict; it skips or fails the test if there is none to check.
+    Errors are raised here, in a fixture, so that they are errors of the test and no failures. The function that is
+    returned gives the verdict; it skips or fails the test if there is none to check.
     """
-    from bertsecrets.claims.plan import attempt, failed, missing
-    from bertsecrets.jobs.budget import measure_while_open
-    from bertsecrets.report.text import describe
+    from bertsecrets.claims.plan import measure_case, missing
+    from bertsecrets.judging import Skipped, attempt, judge_until_decided
 
-    bench, strict = request.config.stash[PREPARED], request.config.getoption("strict_verdicts")
-    if worker(request.config)[1] > 1:
+    config = request.config
+    if worker(config)[1] > 1:
         benchmark.disabled = False  # as pytest-benchmark is under pytest-xdist, and then writes no JSON
+    strict = config.getoption("strict_verdicts") and run_session.resources.rows.missing(case.task) is None
 
-    def measured(case: Case) -> list[dict[str, Needed]] | UserError:
-        try:
-            return measure_while_open(bench, case, request.config.stash[BUDGET])
-        except (MissingError, RunError):
-            raise
-        except UserError as error:
-            return error  # not raised, so that the benchmark's JSON has an entry for it
+    def one(seeds: Sequence[int]) -> Verdict:
+        return run_session.verdict(case, measure_case(config.stash[PREPARED], case, run_session.model, seeds))
 
-    def from_session(case: Case) -> Verdict:
-        result = benchmark.pedantic(measured, args=(case,))
-        if isinstance(result, UserError):
-            raise result
-        return run_session.verdict(case, result)
+    def judge(cases: Sequence[Case], seeds: Sequence[int]) -> Iterator[Verdict | Skipped]:
+        yield attempt(case, partial(one, seeds))
 
-    def undecided(reason: str) -> NoReturn:
-        if strict and run_session.resources.rows.missing(case.task) is None:
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-
-    def lacking(reason: str) -> Callable[[], NoReturn]:
-        request.node.user_properties.extend([(OUTCOME, LACKING), ("reason", one_line(reason))])
-        return partial(undecided, reason)
-
-    def conclude(verdict: Verdict) -> Verdict:
-        if verdict.outcome == "inconclusive":
-            undecided(f"inconclusive: {verdict.reason}")
-        if verdict.outcome == "not applicable":
-            pytest.skip(f"not applicable: {verdict.reason}")
-        if verdict.outcome == "degenerate":  # even if the claim is known to deviate: no AssertionError, so no xfail
-            pytest.fail(describe(verdict), pytrace=False)
-        return verdict
-
-    def record(verdict: Verdict) -> None:
-        benchmark.extra_info.update(verdict.as_json())
-        request.config.stash[VERDICTS].append(verdict)
-        request.node.user_properties.extend(_properties(verdict.data))
+    def last() -> Verdict:
+        *_, result = judge_until_decided([case], judge, run_session.interims, config.stash[BUDGET].affords)
+        if isinstance(result, Skipped):
+            raise MissingError(result.reason)
+        return result
 
     if not run_session.speaks_of(case):
         return partial(pytest.skip, f"about {' and '.join(case.claim.architectures)} alone")
-    if (reason := missing(run_session, case)) is not None:
-        return lacking(reason)
     try:
-        verdict = attempt(case, partial(from_session, case))
+        if (reason := missing(run_session, case)) is not None:
+            raise MissingError(reason)
+        verdict = benchmark.pedantic(last)
     except MissingError as error:
-        return lacking(str(error))
+        request.node.user_properties.extend([(OUTCOME, LACKING), ("reason", one_line(error))])
+        return partial(_undecided, str(error), strict=strict)
     except RunError as error:
         end_run(request.session, f"{case}: {one_line(error)}", USER_ERROR)
-    except Exception as error:
-        line = of_the_machine(error)
-        verdict = failed(case, line or in_short(error))
-        if line is None:
-            record(verdict)
-            raise BugError(verdict.reason) from error
-    record(verdict)
+    benchmark.extra_info.update(verdict.as_json())
+    config.stash[VERDICTS].append(verdict)
+    request.node.user_properties.extend(_properties(verdict.data))
     if verdict.outcome is None:
+        if not isinstance(verdict.error, UserError):
+            raise BugError(verdict.reason) from verdict.error
         pytest.fail(verdict.reason, pytrace=False)
-    return partial(conclude, verdict)
+    return partial(_checkable, verdict, strict=strict)
+
+
+def _checkable(verdict: Verdict, *, strict: bool) -> Verdict:
+    """Return a verdict that holds or deviates; another one skips or fails the test."""
+    from bertsecrets.report.text import describe
+
+    if verdict.outcome == "inconclusive":
+        _undecided(f"inconclusive: {verdict.reason}", strict=strict)
+    if verdict.outcome == "not applicable":
+        pytest.skip(f"not applicable: {verdict.reason}")
+    if verdict.outcome == "degenerate":  # even if the claim is known to deviate: no AssertionError, so no xfail
+        pytest.fail(describe(verdict), pytrace=False)
+    return verdict
+
+
+def _undecided(reason: str, *, strict: bool) -> NoReturn:
+    if strict:
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
 
 
 def _properties(verdict: VerdictData) -> list[tuple[str, object]]:
@@ -416,7 +409,10 @@ def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, A
 
 def _light(verdicts: list[Verdict]) -> list[Verdict]:
     """Return verdicts without the samples of their measurements, which the table does not show."""
-    return [replace(one, measurements=tuple(replace(m, samples={}) for m in one.measurements)) for one in verdicts]
+    return [
+        replace(one, measurements=tuple(replace(m, samples={}) for m in one.measurements), error=None)
+        for one in verdicts
+    ]
 
 
 class TimedElsewhere:

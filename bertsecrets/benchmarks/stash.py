@@ -8,11 +8,11 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.options import RunOptions
 
 if TYPE_CHECKING:
-    from bertsecrets.jobs.budget import Budget
     from bertsecrets.jobs.plan import Prepared
+    from bertsecrets.judging import SeedBudget
 
 VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
 PREPARED: pytest.StashKey["Prepared"] = pytest.StashKey()
-BUDGET: pytest.StashKey["Budget"] = pytest.StashKey()
+BUDGET: pytest.StashKey["SeedBudget"] = pytest.StashKey()
 ENDED = pytest.StashKey[tuple[str, int]]()  # why a worker of pytest-xdist can judge nothing, and the exit code for it

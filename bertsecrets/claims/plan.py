@@ -1,17 +1,15 @@
 """From a claim to its verdict: the measurements that it needs, for every seed, and their judgement."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from bertsecrets.claims.judge import judge, shape_problem
+from bertsecrets.claims.judge import shape_problem
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need, Needed
 from bertsecrets.claims.schema import Case, Claim
-from bertsecrets.claims.verdict import Verdict
-from bertsecrets.errors import MissingError, NotApplicableError, RunError, UserError, one_line
+from bertsecrets.errors import MissingError, NotApplicableError
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.settings import JudgeParams
 from bertsecrets.store.measurements import Shelf
 from bertsecrets.types import InitialisationName, Measurement, Subject
 
@@ -174,33 +172,6 @@ def _by_need(case: Case, measurements: Iterable[tuple[str, Measurement]]) -> dic
         of_need = tuple(measurement for own, measurement in pairs if own == name)
         needed[name] = of_need if need.tasks else of_need[0]
     return needed
-
-
-def verdict(bench: Bench, case: Case, model: str, seeds: Sequence[int], *, settings: JudgeParams) -> Verdict:
-    """Measure what a claim needs, or take it from the store, and judge it."""
-    return judge(case, measure_case(bench, case, model, seeds), settings)
-
-
-def attempt(case: Case, judged: Callable[[], Verdict]) -> Verdict:
-    """Return what `judged` returns; where it fails because of this case alone, a verdict that says why.
-
-    Raises:
-        MissingError: data or tools are missing.
-        RunError: what is wrong concerns every measurement.
-    """
-    try:
-        return judged()
-    except (MissingError, RunError):
-        raise
-    except NotApplicableError as error:
-        return Verdict(case, "not applicable", str(error))
-    except UserError as error:
-        return failed(case, str(error))
-
-
-def failed(case: Case, reason: str) -> Verdict:
-    """Return what stands in for a verdict if a case could not be measured."""
-    return Verdict(case, None, one_line(reason))
 
 
 # ---------------------------------------------------------------------- over kept measurements

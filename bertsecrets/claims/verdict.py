@@ -28,7 +28,8 @@ class Verdict:
             prediction interval is no evidence against all other values.
         open: nothing is decided, and further seeds could decide it.
         readings: the verdicts under each reading, by its name, where the claim hangs on one (`readings.together`).
-        looks: after how many seeds it was looked at (`looks.judge_in_looks`); empty if only once.
+        interim: which interim analysis it is of (`sequential.judge_interim`); empty if there was only one analysis.
+        error: what went wrong, if the claim could not be measured; not a `UserError` if it is a bug.
     """
 
     case: Case
@@ -45,8 +46,9 @@ class Verdict:
     p_against: float | None = None
     p_for: float | None = None
     open: bool = False
-    looks: str = ""
+    interim: str = ""
     readings: Mapping[str, "Verdict"] = field(default_factory=dict)
+    error: Exception | None = field(default=None, repr=False)
 
     @property
     def status(self) -> str:
@@ -85,7 +87,7 @@ class Verdict:
     @property
     def remarks(self) -> list[str]:
         """Remarks that a reader needs beside the outcome: limited or unofficial data, precision, reuse and so on."""
-        remarks = [self.looks] if self.looks else []
+        remarks = [self.interim] if self.interim else []
         for measurement in self.measurements:
             provenance = measurement.provenance
             if limits := [f"{name} {rows}" for name, rows in provenance.limits.items()]:

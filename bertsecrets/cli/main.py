@@ -10,11 +10,11 @@ from typing import Any
 
 from bertsecrets import __version__
 from bertsecrets.cli import claims, compare, doctor, fetch, measure, plan, report, store
-from bertsecrets.cli.crash import BUG, USER_ERROR, interrupted, of_the_machine, report_bug, what_is_kept
+from bertsecrets.cli.crash import BUG, USER_ERROR, interrupted, report_bug, what_is_kept
 from bertsecrets.cli.notices import bars_on_terminals, in_one_line
 from bertsecrets.cli.parsing import LONGEST_LINE, Parser
 from bertsecrets.cli.signals import as_interrupt
-from bertsecrets.errors import UserError, one_line, shortened
+from bertsecrets.errors import UserError, of_the_machine, one_line, shortened
 from bertsecrets.options import RunOptions, check_seed
 
 GROUPS = {

@@ -5,9 +5,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.cli.crash import in_short, of_the_machine
 from bertsecrets.cli.parsing import add_command, refuse
-from bertsecrets.errors import RunError, UserError, one_line
+from bertsecrets.errors import RunError, UserError, in_short, of_the_machine, one_line
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, path
 from bertsecrets.types import INITIALISATIONS
 

@@ -3,13 +3,17 @@
 import argparse
 import sys
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
-from bertsecrets.cli.judged import Judged
 from bertsecrets.extras import check_extra
 from bertsecrets.options import EXAMPLES, path
 
+if TYPE_CHECKING:
+    from bertsecrets.judging import JudgedRun
+
 SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts")
-# What chooses claims, and what is written of them: left out where one claim is judged again.
+
+# What chooses claims, and what is written of them: left out when one claim is judged again.
 CHOOSING = (
     *("--task", "--claim", "--metrics", "--plots", "--html", "--json", "--markdown", "--badge", "--eval-results"),
     *("--record", "--examples", *SWITCHES),
@@ -87,25 +91,25 @@ def without(words: Sequence[str], names: Collection[str]) -> list[str]:
     return kept
 
 
-def conclude(options: argparse.Namespace, *runs: Judged) -> int:
+def conclude(options: argparse.Namespace, *runs: "JudgedRun") -> int:
     """Print the verdicts, write the files asked for, and return the exit code; of several models one after another."""
-    for judged in runs:
+    for run in runs:
         if len(runs) > 1:
-            print(f"\n{judged.model}")
-        if judged.verdicts:
-            _tell(options, judged)
-            _write(options, judged)
-    if options.html and any(judged.verdicts for judged in runs):
+            print(f"\n{run.model}")
+        if run.verdicts:
+            _tell(options, run)
+            _write(options, run)
+    if options.html and any(run.verdicts for run in runs):
         _write_page(options, runs)
-    for judged in runs:
-        if judged.note:
-            print(f"incomplete: {judged.note}")
-        if options.strict and judged.undecided:
-            print(f"not decided: {', '.join(judged.undecided)}")
-    return max(judged.exit_code(strict=options.strict) for judged in runs)
+    for run in runs:
+        if run.note:
+            print(f"incomplete: {run.note}")
+        if options.strict and run.undecided:
+            print(f"not decided: {', '.join(run.undecided)}")
+    return max(run.exit_code(strict=options.strict) for run in runs)
 
 
-def _tell(options: argparse.Namespace, judged: Judged) -> None:
+def _tell(options: argparse.Namespace, run: "JudgedRun") -> None:
     """Print the table of verdicts and what they say together."""
     from bertsecrets.report.tables import fold
     from bertsecrets.report.terminal import Screen, verdict_table
@@ -113,14 +117,14 @@ def _tell(options: argparse.Namespace, judged: Judged) -> None:
     from bertsecrets.settings import load_settings
 
     screen = Screen.of(sys.stdout)
-    print(verdict_table(judged.verdicts, screen, verbose=options.verbose))
-    lines = run_lines(judged.verdicts, load_settings().judge.confidence)
+    print(verdict_table(run.verdicts, screen, verbose=options.verbose))
+    lines = run_lines(run.verdicts, load_settings().judge.confidence)
     print("\n".join(fold(line, screen.width) for line in lines))
     if not options.verbose:
         print("details: -v, or bertsecrets explain ID")
 
 
-def _write(options: argparse.Namespace, judged: Judged) -> None:
+def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
     """Write the files asked for, but for the page."""
     from bertsecrets.report.json import as_file, badge, layer_rows, metrics
     from bertsecrets.report.markdown import summary
@@ -128,18 +132,18 @@ def _write(options: argparse.Namespace, judged: Judged) -> None:
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import write_whole
 
-    verdicts, params = judged.verdicts, load_settings()
-    written = as_file(verdicts, judged.model, params, note=judged.note)
+    verdicts, params = run.verdicts, load_settings()
+    written = as_file(verdicts, run.model, params, note=run.note)
     if options.json:
         write_json(options.json, written.model_dump(mode="json"))
         print(f"verdicts: {options.json.resolve()}")
     if options.record:
         from bertsecrets.claims.record import record
 
-        write_json(options.record, record(judged.model, verdicts))
+        write_json(options.record, record(run.model, verdicts))
         print(f"seeds: {options.record.resolve()}")
     if options.metrics:
-        incomplete = {"incomplete": judged.note} if judged.note else {}
+        incomplete = {"incomplete": run.note} if run.note else {}
         write_json(options.metrics, metrics(verdicts, params.judge.confidence) | incomplete)
     if options.plots:
         write_json(options.plots, layer_rows(verdicts))
@@ -158,18 +162,18 @@ def _write(options: argparse.Namespace, judged: Judged) -> None:
             print(f"evaluation result: {options.eval_results.resolve() / name}")
 
 
-def _write_page(options: argparse.Namespace, runs: Sequence[Judged]) -> None:
+def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> None:
     """Write the page of one model, or of several side by side."""
     from bertsecrets.report.html import page
     from bertsecrets.report.viewer import Examples
     from bertsecrets.settings import load_settings
     from bertsecrets.store.files import write_whole
 
-    examples = [judged.examples for judged in runs if judged.examples is not None]
+    examples = [run.examples for run in runs if run.examples is not None]
     content = page(
-        {judged.model: judged.verdicts for judged in runs},
+        {run.model: run.verdicts for run in runs},
         load_settings().judge,
-        note="; ".join(judged.note for judged in runs if judged.note),
+        note="; ".join(run.note for run in runs if run.note),
         command=["bertsecrets", *options.words],
         rerun=["bertsecrets", *without(options.words, (*CHOOSING, *(["--model"] if len(runs) > 1 else [])))],
         examples=Examples(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.cli.judged import add_examples, judged_by
+from bertsecrets.cli.judged import add_examples, judge_cases
 from bertsecrets.cli.notices import tell
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
 from bertsecrets.cli.parsing import add_command
@@ -74,8 +74,7 @@ def plan(options: argparse.Namespace) -> None:
         UserError: an unknown task or claim, or nothing to plan.
     """
     from bertsecrets.claims.plan import missing
-    from bertsecrets.jobs.budget import within
-    from bertsecrets.jobs.estimates import estimate
+    from bertsecrets.jobs.estimates import estimate, within
     from bertsecrets.jobs.plan import PlanningSession, plan_for
     from bertsecrets.jobs.prepare import with_share
 
@@ -208,7 +207,7 @@ def run(options: argparse.Namespace) -> int:
 
         return prepare_on_ray(session, cases, seeds, address=options.ray or None, gpus=options.gpus, tell=tell)
 
-    judged = judged_by(
+    run = judge_cases(
         session,
         possible,
         bench,
@@ -216,5 +215,5 @@ def run(options: argparse.Namespace) -> int:
         asked=asked_for(session, chosen),
         trained_at_once=options.jobs if options.ray is None else None,  # Ray itself says what comes first
     )
-    add_examples(options, session, judged)
-    return conclude(options, judged)
+    add_examples(options, session, run)
+    return conclude(options, run)

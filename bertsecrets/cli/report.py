@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bertsecrets.cli.judged import Judged, add_examples, judged_by
+from bertsecrets.cli.judged import add_examples, judge_cases
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
 from bertsecrets.cli.parsing import add_command, refuse
 from bertsecrets.errors import UserError
@@ -16,6 +16,8 @@ from bertsecrets.types import AUTO, INITIALISATIONS
 
 if TYPE_CHECKING:
     from bertsecrets.claims.schema import Case
+    from bertsecrets.claims.verdict import Verdict
+    from bertsecrets.judging import JudgedRun
     from bertsecrets.session import Session
 
 SELECTION = (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy")  # options of a run that judges
@@ -89,7 +91,7 @@ def report(options: argparse.Namespace) -> int:
     if len(models) > 1:
         refuse(options, ONE_MODEL, "is for a single --model")
     judging = [_judging(argparse.Namespace(**vars(options), model=model)) for model in models]
-    runs: list[Judged] = []
+    runs: list[JudgedRun] = []
     for judge in judging:  # all can be judged, as far as is known before anything is measured
         runs.append(judge())
         if runs[-1].ended is not None:
@@ -97,7 +99,7 @@ def report(options: argparse.Namespace) -> int:
     return conclude(options, *runs)
 
 
-def _judging(options: argparse.Namespace) -> Callable[[], Judged]:
+def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
     """Return what judges the chosen claims of one model, after checks of what it needs.
 
     Raises:
@@ -114,10 +116,10 @@ def _judging(options: argparse.Namespace) -> Callable[[], Judged]:
 
     session, possible = open_session(RunOptions.of(options).judging(checkpoint, names), chosen, names)
 
-    def judge() -> Judged:
-        judged = judged_by(session, possible, partial(prepare_in_turn, session), asked=asked_for(session, chosen))
-        add_examples(options, session, judged)
-        return judged
+    def judge() -> "JudgedRun":
+        run = judge_cases(session, possible, partial(prepare_in_turn, session), asked=asked_for(session, chosen))
+        add_examples(options, session, run)
+        return run
 
     return judge
 
@@ -194,15 +196,16 @@ def asked_for(session: "Session", chosen: Sequence["Case"]) -> list["Case"]:
     return [case for case in there if session.speaks_of(case)]
 
 
-def _of_measurements(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> Judged:
+def _of_measurements(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> "JudgedRun":
     """Return the verdicts on measurements saved in a folder.
 
     Raises:
         UserError: an option that has no effect on saved measurements, or nothing to judge.
     """
     from bertsecrets.claims.judge import judge
-    from bertsecrets.claims.looks import judge_in_looks
     from bertsecrets.claims.plan import measure_case, plan_kept
+    from bertsecrets.claims.sequential import judge_in_sequence
+    from bertsecrets.judging import JudgedRun, attempt
     from bertsecrets.settings import load_settings
     from bertsecrets.store.measurements import Shelf
 
@@ -223,14 +226,16 @@ def _of_measurements(options: argparse.Namespace, chosen: list["Case"], tasks: S
             "choose among these with --model and --seeds, or choose other claims"
         )
     seeds_of = {str(case): own for case, own in planned}
-    of_seeds = judge_in_looks if adds else judge
-    judged = Judged(model, [case for case, _ in planned])
-    judged.run(
-        lambda case: of_seeds(case, measure_case(shelf, case, model, seeds_of[str(case)]), settings.judge), judged.cases
-    )
+    of_seeds = judge_in_sequence if adds else judge
+
+    def one(case: "Case") -> "Verdict":
+        return of_seeds(case, measure_case(shelf, case, model, seeds_of[str(case)]), settings.judge)
+
+    run = JudgedRun(model, [case for case, _ in planned])
+    run.collect(attempt(case, partial(one, case)) for case in run.cases)
     if options.html and options.examples:
         from bertsecrets.report.viewer import MEASURE, Examples, subjects_shown
 
-        maps = [shelf.find(MEASURE, subject, {}) for subject in subjects_shown(judged.verdicts)]
-        judged.examples = Examples([one for one in maps if one is not None], rows=options.examples)
-    return judged
+        maps = [shelf.find(MEASURE, subject, {}) for subject in subjects_shown(run.verdicts)]
+        run.examples = Examples([one for one in maps if one is not None], rows=options.examples)
+    return run

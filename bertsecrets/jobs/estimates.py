@@ -1,7 +1,7 @@
 """What a plan costs: seconds as recorded for earlier jobs of the same kind, memory and disk by the model's size."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from transformers import AutoModelForSequenceClassification
 
+from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
-from bertsecrets.jobs.plan import Plan, State, states
+from bertsecrets.jobs.plan import Plan, State, plan_for, states
 from bertsecrets.measures.base import AblationMeasure
 from bertsecrets.measures.registry import get_measure, request
 from bertsecrets.models import configuration
@@ -70,6 +71,39 @@ def total_seconds(estimates: Sequence[Estimate]) -> float | None:
 def total(numbers: Sequence[float | None]) -> float | None:
     """Return a sum; None if a number is unknown."""
     return None if None in numbers else round(sum(filter(None, numbers)), 1)
+
+
+# ---------------------------------------------------------------------- adding seeds
+
+
+def seed_cost(session: Session, first: Sequence[Case] = ()) -> Callable[[Sequence[Case], int], float]:
+    """Return a function that estimates the seconds that some cases need for a further seed (`judging.SeedBudget`).
+
+    Jobs of a kind that is not on record count as nothing.
+
+    Args:
+        first: cases whose first seed must be made in the same time.
+    """
+
+    def cost(cases: Sequence[Case], seed: int) -> float:
+        model = session.model
+        plan = plan_for(session, first, model, [1]) | plan_for(session, cases, model, [seed])
+        return sum(one.seconds or 0 for one in estimate(session, plan))
+
+    return cost
+
+
+def within(estimates: Sequence[Estimate], budget: float | None, at_once: int) -> list[Estimate]:
+    """Return the estimates of the first seeds of a plan, as many as a budget affords if no claim is decided early."""
+    seeds = sorted({one.request.subject.seed for one in estimates})
+    chosen = list(estimates)
+    while len(seeds) > 1 and budget is not None:
+        needed = total_seconds(chosen)
+        if needed is not None and needed / at_once <= budget:
+            break
+        seeds.pop()
+        chosen = [one for one in estimates if one.request.subject.seed in seeds]
+    return chosen
 
 
 # ---------------------------------------------------------------------- records

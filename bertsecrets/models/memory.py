@@ -12,13 +12,12 @@ from typing import Any
 
 import torch
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import UserError, ran_out
 from bertsecrets.progress import in_bytes
 
 # Tokens per step: a CPU is fastest if the data fit into its caches; a GPU needs many at a time.
 CPU_TOKENS, GPU_TOKENS = 2048, 65536
 CPU_BYTES = 512 * 2**20  # of a step on a CPU, at most; more memory makes it no faster
-OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "unable to mmap", "std::bad_alloc")
 MORE_MEMORY = "end other programs, or use a machine with more memory"
 M_MMAP_THRESHOLD = -3  # option of GNU's mallopt: blocks from this size on are requested from the system
 LOWERED, DEFAULT = 16 * 2**20, 32 * 2**20  # bytes; each request takes time, so the size is not smaller
@@ -63,12 +62,6 @@ def too_small(error: BaseException) -> UserError:
     """Return the error for a single example that does not fit into memory."""
     reason = next(iter(str(error).splitlines()), "out of memory")
     return UserError(f"not enough memory for a single example ({reason}): cut inputs shorter, or use --device cpu")
-
-
-def ran_out(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out; on a CPU, torch says so only in a message."""
-    message = str(error).lower()
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(text in message for text in OUT_OF_MEMORY)
 
 
 @contextmanager

@@ -61,6 +61,17 @@ def pytest_collection_finish():
     from bertsecrets.measures.attention_change import AttentionChange
     AttentionChange.degenerate = lambda self, measurement: "it gives every example the same maps"
 """
+PLUGINS["counting"] = """
+def pytest_collection_finish():
+    import os
+    from bertsecrets.claims import sequential
+    judge = sequential.judge
+    def counting(case, by_seed, *more, **options):
+        with open(os.environ["JUDGED"], "a") as file:
+            print(f"{case}:{len(by_seed)}", file=file)
+        return judge(case, by_seed, *more, **options)
+    sequential.judge = counting
+"""
 PLUGINS["without_altair"] = "import sys; sys.modules['altair'] = None"
 PLUGINS["in_the_way"] = """
 import pathlib, shutil
@@ -490,8 +501,13 @@ def test_seeds_are_added_to_a_claim_that_is_open(bench, tmp_path, tiny_bert, qui
     glue = write_corpus(tmp_path / "glue", 64, 40)
     _, output = bench(
         tmp_path / "runs", glue, tiny_bert, "-k", "E1-rte", "--allow-unofficial-data", "--seeds", "auto",
-        "--budget", "2h", "--benchmark-json", tmp_path / "b.json", BERTSECRETS_PARAMS=str(quick_params),
+        "--budget", "2h", "--benchmark-json", tmp_path / "b.json", "-p", "counting",
+        BERTSECRETS_PARAMS=str(quick_params), JUDGED=str(tmp_path / "judged"),
     )  # fmt: skip
     [entry] = json.loads((tmp_path / "b.json").read_text())["benchmarks"]
-    assert entry["extra_info"]["remarks"][0].startswith("looked after 1, 2"), output
-    assert entry["extra_info"]["seeds"] == list(range(1, 1 + len(entry["extra_info"]["seeds"])))
+    seeds = entry["extra_info"]["seeds"]
+    assert len(seeds) >= 2, output
+    assert entry["extra_info"]["remarks"][0].startswith(f"interim analysis {len(seeds)} of at most 5"), output
+    assert seeds == list(range(1, 1 + len(seeds)))
+    # each seed count is judged once, and nothing again for the table or the JSON
+    assert (tmp_path / "judged").read_text().split() == [f"E1-rte:{count}" for count in range(1, len(seeds) + 1)]

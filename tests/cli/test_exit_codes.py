@@ -17,9 +17,9 @@ from transformers import AutoModelForSequenceClassification, BertConfig, Squeeze
 
 from bertsecrets.claims.schema import cases
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cli.judged import Judged
 from bertsecrets.cli.main import main
 from bertsecrets.errors import NotApplicableError, RunError, UserError
+from bertsecrets.judging import JudgedRun
 from bertsecrets.measures.attention_change import AttentionChange
 from bertsecrets.measures.scores import Scores
 from bertsecrets.report.outcomes import label
@@ -223,7 +223,7 @@ def test_a_known_deviation_does_not_excuse_a_model_that_has_collapsed():
     case = next(case for case in cases() if str(case) == "D1-rte-pretrained")
     assert case.known_deviation("minilm")
     codes = {
-        outcome: Judged("minilm", [case], verdicts=[Verdict(case, outcome, "why")]).exit_code()
+        outcome: JudgedRun("minilm", [case], verdicts=[Verdict(case, outcome, "why")]).exit_code()
         for outcome in ("deviates", "degenerate")
     }
     assert codes == {"deviates": 0, "degenerate": 1}

@@ -8,8 +8,8 @@ from calls import run, told
 from bertsecrets.claims.schema import find_case
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
-from bertsecrets.jobs.budget import Budget, measure_while_open, within
-from bertsecrets.jobs.estimates import Estimate
+from bertsecrets.jobs.estimates import Estimate, seed_cost, within
+from bertsecrets.judging import SeedBudget
 from bertsecrets.session import Session
 from bertsecrets.texts.corpus import write_corpus
 from bertsecrets.types import Request, Subject
@@ -59,11 +59,11 @@ def test_the_first_seed_is_measured_whatever_the_budget_and_no_other_that_it_doe
 def test_seeds_are_added_up_to_the_first_decision_and_the_verdict_says_so(capsys, shared, tmp_path):
     verdict = judged(capsys, tmp_path, "report", *E1, *shared, "--seeds", "auto", "--budget", "2h")["E1-rte"]
     assert 2 <= len(verdict["seeds"]) <= 5
-    assert any(f"looked after {', '.join(map(str, verdict['seeds']))} seeds" in one for one in verdict["remarks"])
+    assert f"interim analysis {len(verdict['seeds'])} of at most 5 (98.4 % interval)" in verdict["remarks"]
     again = judged(capsys, tmp_path, "report", *E1, *shared, "--seeds", "auto", "--budget", "0.001s")["E1-rte"]
     assert {name: again[name] for name in ("verdict", "interval", "seeds")} == {
         name: verdict[name] for name in ("verdict", "interval", "seeds")
-    }  # stored seeds cost nothing, and the looks are the same
+    }  # stored seeds cost nothing, and the interim analyses are the same
 
 
 def test_jobs_at_a_time_and_the_order_of_work_change_no_verdict(capsys, shared, tmp_path):
@@ -72,34 +72,32 @@ def test_jobs_at_a_time_and_the_order_of_work_change_no_verdict(capsys, shared, 
     assert one["E1-rte"]["interval"] == other["E1-rte"]["interval"]
 
 
-def test_saved_measurements_are_looked_at_in_the_same_way_and_take_no_budget(capsys, shared, tmp_path):
+def test_saved_measurements_have_the_same_interim_analyses_and_no_budget(capsys, shared, tmp_path):
     for seed in (1, 2, 3):
         run(capsys, "measure", "special-tokens", "--task", "rte", *shared, "--seed", seed, "--save", tmp_path / "kept")
     options = ("--claim", "E1", "--model", shared[1], "--seeds", "auto", "--measurements", tmp_path / "kept")
     verdict = judged(capsys, tmp_path, "report", *options)["E1-rte"]
-    assert verdict["remarks"][0].startswith("looked after 1, 2")
+    assert verdict["remarks"][0].startswith("interim analysis ")
+    assert len(verdict["seeds"]) >= 2
     assert "--budget has no effect on --measurements" in told(capsys, "report", *options, "--budget", "1h")
-
-
-def test_a_benchmark_adds_seeds_to_its_own_claim(session):
-    opened = session()
-    assert 2 <= len(measure_while_open(opened, find_case("E1", "rte"), Budget(opened))) <= 5
 
 
 def test_a_further_seed_must_fit_into_the_budget_with_the_first_seeds_of_other_claims(session):
     lines: list[str] = []
     case, statistics = find_case("E1", "rte"), find_case("I6", "rte")
-    assert Budget(session(budget="2h")).affords([case], 2)
-    assert not Budget(session(budget="0.001s"), [statistics], tell=lines.append).affords([case], 9)
+    cost = seed_cost(session(), [statistics])
+    assert SeedBudget(7200, cost).affords([case], 2)
+    assert not SeedBudget(0.001, cost, tell=lines.append).affords([case], 9)
     assert lines[0].startswith("not adding seed 9 for E1-rte: it needs about")
 
 
 def test_python_adds_seeds_too(session):
     verdict = session().judge("E1", task="rte")
-    assert verdict.remarks[0].startswith("looked after 1, 2")
+    assert verdict.remarks[0] == f"interim analysis {len(verdict.seeds)} of at most 5 (98.4 % interval)"
+    assert len(verdict.seeds) >= 2
     fixed = session().judge("E1", task="rte", seeds=2)
     assert len(fixed.seeds) == 2
-    assert "looked" not in fixed.remarks[0]
+    assert "interim" not in fixed.remarks[0]
 
 
 def test_a_plan_lists_as_many_seeds_as_the_budget_is_enough_for(capsys, shared, tmp_path):

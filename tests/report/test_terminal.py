@@ -33,7 +33,7 @@ def verdicts():
         replace(half, readings={"special": half, "stripes": other}),
         replace(verdict("B1-all", "not applicable", reason="the model has no layer 7: it has 6"), measurements=()),
         verdict("D1-mrpc-untrained-f1", "deviates", 52.7, (-104.6, 104.6), band=(60.0, 70.0)),
-        verdict("D1-rte-untrained", "reproduced", 52.7, (45.2, 60.2), looks="looked after 1, 2 seeds"),
+        verdict("D1-rte-untrained", "reproduced", 52.7, (45.2, 60.2), interim="interim analysis 2 of at most 5"),
         verdict("D2-rte", "degenerate", 0.0, (0.0, 0.0), "one answer for all"),
         verdict("E1-rte", "deviates", 0.0001, (-0.001, 0.001), band=(0.0, float("inf"))),
         verdict("E1-sst2", None, reason="the weights are damaged"),
@@ -62,9 +62,9 @@ def test_what_all_share_is_said_once_and_other_notes_have_letters(verdicts):
     assert shown.count("stored") == shown.count("limit 48") == 1
     assert "  all: limit 48; unofficial data; stored" in shown
     row = next(line for line in shown.splitlines() if line.startswith("D1-untrained "))
-    constant, looks = row.split()[-1].split(",")
+    constant, interim = row.split()[-1].split(",")
     assert f"  {constant}: the published figure is that of a constant answer" in shown
-    assert f"  {looks}: looked after 1, 2 seeds" in shown
+    assert f"  {interim}: interim analysis 2 of at most 5" in shown
 
 
 def test_a_remark_that_some_share_is_said_once(verdicts):

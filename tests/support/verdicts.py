@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from measurements import SURE, judged, of_id, scored
 
-from bertsecrets.claims.plan import failed
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.errors import UserError
 from bertsecrets.formats import VerdictsFile
+from bertsecrets.judging import failed
 from bertsecrets.report.json import as_file
 from bertsecrets.settings import load_settings
 
@@ -28,7 +29,7 @@ def of_every_outcome() -> list[Verdict]:
         replace(beats("D2-mnli", 55, 45), outcome="inconclusive", interval=(float("-inf"), 30.0)),
         Verdict(of_id("D3-rte"), "degenerate", "gives every example the same answer", p_for=float("nan")),
         Verdict(of_id("G7-rte"), "not applicable", "needs 12 layers x 12 heads", observed=float("nan")),
-        failed(of_id("C1-rte"), "<b>no</b> rows | in a*file*"),
+        failed(of_id("C1-rte"), UserError("<b>no</b> rows | in a*file*")),
     ]
 
 

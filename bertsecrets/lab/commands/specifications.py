@@ -77,7 +77,7 @@ def _curve(session: "Session", case: "Case", choices: Sequence["Choice"]) -> "Cu
     def judged(ways: Mapping[str, "Way"]) -> Specification:
         key = (inputs.digest(ways), *(way.name for name, way in ways.items() if name not in INPUTS))
         if key not in seen:
-            seen[key] = specification(session, case, ways, session.model, session.looks[0], session.settings.judge)
+            seen[key] = specification(session, case, ways, session.model, session.interims[0], session.settings.judge)
         return Specification(ways, seen[key].verdict)
 
     return curve(choices, case, judged, inputs.idle(choices))

@@ -1,0 +1,211 @@
+"""The judging loop that the command line, the pytest plugin and Python share.
+
+Cases are judged once after each interim analysis, and seeds are added while they can decide a case. What goes wrong
+with one case does not end the run.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from bertsecrets.claims.schema import Case
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.errors import (
+    MissingError,
+    NotApplicableError,
+    RunError,
+    UserError,
+    in_short,
+    of_the_machine,
+    one_line,
+)
+from bertsecrets.formats import FAILURES
+from bertsecrets.progress import in_time
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A case that cannot be judged, since data or a tool is missing."""
+
+    case: Case
+    reason: str
+
+
+Result = TypeVar("Result", bound=Verdict | Skipped)
+
+
+def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
+    """Return the verdict on a case, or what became of it if judging fails.
+
+    Missing data skip it, and a model that cannot have the quantity makes it "not applicable". Any other error, a bug
+    included, gives a verdict without an outcome (`Verdict.error`).
+
+    Raises:
+        RunError: the error concerns every case.
+    """
+    try:
+        return judge()
+    except RunError:
+        raise
+    except MissingError as error:
+        return Skipped(case, str(error))
+    except NotApplicableError as error:
+        return Verdict(case, "not applicable", str(error))
+    except UserError as error:
+        return failed(case, error)
+    except Exception as error:
+        line = of_the_machine(error)
+        return failed(case, error if line is None else UserError(line))
+
+
+def failed(case: Case, error: Exception) -> Verdict:
+    """Return what stands in for a verdict on a case that could not be measured."""
+    reason = str(error) if isinstance(error, UserError) else in_short(error)
+    return Verdict(case, None, one_line(reason), error=error)
+
+
+def judge_until_decided(
+    cases: Sequence[Case],
+    judge: Callable[[Sequence[Case], Sequence[int]], Iterable[Result]],
+    interims: Sequence[Sequence[int]],
+    can_afford: Callable[[Sequence[Case], int], bool] = lambda cases, seed: True,
+) -> Iterator[Result]:
+    """Yield the results of each interim analysis, the last one of a case replacing those before.
+
+    A seed is added for the cases that are still open, as long as it can be afforded.
+
+    Args:
+        judge: yields the results of cases on some seeds.
+        interims: the seeds of each analysis.
+        can_afford: whether some cases can have a further seed.
+    """
+    for place, seeds in enumerate(interims):
+        if place and not (cases and can_afford(cases, seeds[-1])):
+            return
+        still_open = []
+        for result in judge(cases, seeds):
+            yield result
+            if isinstance(result, Verdict) and result.open:
+                still_open.append(result.case)
+        cases = still_open
+
+
+class SeedBudget:
+    """The time in which seeds are added, counted from now."""
+
+    def __init__(
+        self,
+        seconds: float | None,
+        cost: Callable[[Sequence[Case], int], float] | None = None,
+        *,
+        at_once: int = 1,
+        tell: Callable[[str], None] = lambda line: None,
+    ):
+        """
+        Args:
+            seconds: None is unlimited.
+            cost: the seconds that some cases need for a further seed; by default as many as the last one took.
+            at_once: jobs at a time.
+            tell: receives a line when the budget ends the adding of seeds.
+        """
+        self.seconds, self.cost, self.at_once, self.tell = seconds, cost, at_once, tell
+        self.began = self.last = time.monotonic()
+
+    def affords(self, cases: Sequence[Case], seed: int) -> bool:
+        """Return whether some cases can have a further seed in the time that is left."""
+        now, before = time.monotonic(), self.last
+        self.last = now
+        if self.seconds is None:
+            return True
+        needed = now - before if self.cost is None else self.cost(cases, seed) / self.at_once
+        left = self.seconds - (now - self.began)
+        if needed == 0 or needed <= left:  # stored measurements cost nothing
+            return True
+        names = ", ".join(map(str, cases[:3])) + (f" and {len(cases) - 3} more" if len(cases) > 3 else "")
+        self.tell(
+            f"not adding seed {seed} for {names}: it needs about {in_time(needed)}, {in_time(max(0.0, left))} are left"
+        )
+        return False
+
+
+@dataclass
+class JudgedRun:
+    """The verdicts of a run, and what ended it early.
+
+    Args:
+        cases: those that can be measured.
+        asked: all that were asked for and whose tasks have data.
+        ended: what ended the run early.
+        examples: for the attention viewer of the page (`report.viewer.Examples`).
+    """
+
+    model: str
+    cases: Sequence[Case]
+    asked: Sequence[Case] = ()
+    verdicts: list[Verdict] = field(default_factory=list)
+    ended: BaseException | None = None
+    examples: Any = None
+
+    def collect(self, results: Iterable[Verdict | Skipped], tell: Callable[[Verdict], None] | None = None) -> None:
+        """Collect results until there are no more, or until something ends the run.
+
+        Args:
+            tell: receives each verdict.
+        """
+        places = {str(case): place for place, case in enumerate(self.cases)}
+        try:
+            for result in results:
+                if isinstance(result, Skipped):
+                    print(f"1 claim skipped ({result.case}): {result.reason}")
+                    continue
+                if tell is not None:
+                    tell(result)
+                others = [verdict for verdict in self.verdicts if str(verdict.case) != str(result.case)]
+                self.verdicts = sorted([*others, result], key=lambda verdict: places[str(verdict.case)])
+        except (UserError, KeyboardInterrupt) as error:  # what is judged so far is shown and written
+            self.ended = error
+
+    @property
+    def note(self) -> str:
+        """What is missing; empty if every case was judged."""
+        if self.ended is None:
+            return ""
+        why = "it was interrupted" if isinstance(self.ended, KeyboardInterrupt) else str(self.ended)
+        return f"{len(self.verdicts)} of {len(self.cases)} claims were judged before the run ended ({why})"
+
+    @property
+    def undecided(self) -> list[str]:
+        """The claims that were asked for and neither hold nor fail, though the model can have them."""
+        outcomes = {str(verdict.case): verdict.outcome for verdict in self.verdicts}
+        names = [str(case) for case in self.asked or self.cases]
+        return [name for name in names if outcomes.get(name, "inconclusive") == "inconclusive"]
+
+    def exit_code(self, *, strict: bool = False) -> int:
+        """Return 1 if a claim deviates that was not known to, otherwise 0.
+
+        A deviation counts even if it is not significant among all claims of the run: the code is that of the
+        benchmarks, which are judged one by one, and must not depend on what else was asked for.
+
+        Args:
+            strict: return 1 also if a claim that was asked for is undecided.
+
+        Raises:
+            BaseException: what ended the run early, or the first bug.
+            UserError: a claim could not be measured.
+        """
+        errors = [verdict for verdict in self.verdicts if verdict.outcome is None]
+        bugs = [verdict.error for verdict in errors if not isinstance(verdict.error, UserError)]
+        if failure := self.ended or next(iter(bugs), None):
+            raise failure
+        if errors:
+            names = ", ".join(str(verdict.case) for verdict in errors[:5])
+            more = f" and {len(errors) - 5} more" if len(errors) > 5 else ""
+            raise UserError(
+                f"{len(errors)} of {len(self.cases)} claims could not be measured ({names}{more}): {errors[0].reason}"
+            )
+        failing = [verdict for verdict in self.verdicts if verdict.outcome in FAILURES]
+        unexpected = any(
+            verdict.outcome == "degenerate" or verdict.case.known_deviation(self.model) is None for verdict in failing
+        )
+        return int(unexpected or (strict and bool(self.undecided)))
