@@ -38,7 +38,7 @@ def _no_makers(monkeypatch):
     monkeypatch.setattr(Verdict, "remarks", property(lambda self: []))
 
 
-def test_a_score_is_written_as_the_hub_reads_it():
+def test_a_score_is_written_in_the_hubs_format():
     files, left_out = written(score(), score("D1-mnli-pretrained", 84.0, 9815, data=f"{GLUE_HUB}@abc mnli"))
     assert left_out == []
     assert set(files) == {"glue-rte.yaml", "glue-mnli.yaml"}
@@ -59,14 +59,14 @@ def test_a_score_is_written_as_the_hub_reads_it():
         (score(observed=None, outcome=None), "error: why"),
     ],
 )
-def test_a_score_that_nobody_should_compare_with_is_left_out(verdict, why):
+def test_a_score_that_is_not_comparable_is_left_out(verdict, why):
     assert written(verdict) == ({}, [f"no evaluation result of D1-rte-pretrained: {why}"])
 
 
 @pytest.mark.parametrize(
     "name", ["D1-rte-random", "D1-rte-untrained", "D1-rte-frozen", "D2-rte", "D1-mrpc-pretrained-f1"]
 )
-def test_only_accuracies_of_fine_tuned_models_are_scores_of_table_one(name):
+def test_only_accuracies_of_fine_tuned_models_are_written(name):
     files, (line,) = written(score(name))
     assert (files, "judge claim D1-pretrained" in line) == ({}, True)
 
@@ -75,7 +75,7 @@ def test_only_accuracies_of_fine_tuned_models_are_scores_of_table_one(name):
 @pytest.mark.parametrize(
     ("rows", "said"), [(277, "evaluation result: "), (90, "it was not measured on the whole validation set")]
 )
-def test_a_report_writes_them_or_says_why_not(capsys, tmp_path, rows, said):
+def test_a_report_writes_scores_or_the_reason(capsys, tmp_path, rows, said):
     right = [i % 3 > 0 for i in range(rows)]
     kept = replace(scored(right, [1] * rows), subject=Subject("m", "rte"))
     keep(replace(kept, values={"accuracy": sum(right) / rows, "constant": False}), tmp_path / "kept")

@@ -1,4 +1,4 @@
-"""Every measure that the paper has a figure of gets that figure in the report, drawn from its own numbers."""
+"""Figures of measurements, and those of the paper next to them."""
 
 from dataclasses import replace
 
@@ -97,7 +97,7 @@ def test_patterns_are_drawn_by_layer_and_by_head():
         assert by_head.rows[0] == (1, *CLASSES[:3])
 
 
-def test_heads_that_attend_alike_are_drawn_close_to_each_other():
+def test_heads_that_attend_similarly_are_drawn_close_to_each_other():
     divergence = np.array([[0.0, 0.01, 0.5, 0.5], [0.01, 0.0, 0.5, 0.5], [0.5, 0.5, 0.0, 0.01], [0.5, 0.5, 0.01, 0.0]])
     entropies, points = draw(found("head-statistics", entropy=np.ones((2, 2)), divergence=divergence))
     assert "Entropy" in entropies.caption
@@ -106,7 +106,7 @@ def test_heads_that_attend_alike_are_drawn_close_to_each_other():
     assert far > 10 * near
 
 
-def test_points_on_a_plane_are_found_again_from_their_distances():
+def test_points_on_a_plane_are_recovered_from_their_distances():
     points = np.random.default_rng(3).normal(size=(7, 2))
     distances = np.linalg.norm(points[:, None] - points, axis=-1)
     places, share = scaled(distances)
@@ -115,7 +115,7 @@ def test_points_on_a_plane_are_found_again_from_their_distances():
     assert scaled(np.zeros((3, 3)))[1] == 0  # heads that all attend alike
 
 
-def test_the_only_head_of_a_model_is_drawn_too():
+def test_a_model_with_one_head_is_drawn():
     entropies, points = draw(found("head-statistics", entropy=np.ones((1, 1)), divergence=np.zeros((1, 1))))
     assert "Entropy" in entropies.caption
     assert points.rows == ((1, 1, 0, 0),)
@@ -133,7 +133,7 @@ def test_a_picture_is_reproducible_and_takes_the_colour_of_the_text_around_it():
     assert "currentColor" in svg(chart.spec)
 
 
-def test_what_has_no_figure_gets_none():
+def test_measurements_without_figures_have_none():
     named = found(
         "head-ablation", options={"heads": "1.1 2"}, baseline=0.5, score=np.array([0.6, 0.4]), sets=["1.1", "2"]
     )
@@ -143,7 +143,7 @@ def test_what_has_no_figure_gets_none():
 
 
 @pytest.mark.parametrize("text", [r"$\frac$", "datum.x", "</svg><b>"])
-def test_a_title_or_unit_is_shown_as_it_is(text):
+def test_titles_and_units_are_shown_literally(text):
     drawn = svg(charts.draw(HeadMap(text, GRID, text, title=text), SETTINGS, text).spec)
     assert "<b>" not in drawn
     assert text.replace("<", "&lt;").replace(">", "&gt;") in drawn

@@ -1,4 +1,4 @@
-"""The published format of verdicts: its schema, what it promises, and that everything written keeps to it."""
+"""The published format of verdicts: its schema, compatibility, and files that follow it."""
 
 import json
 from dataclasses import replace
@@ -46,7 +46,7 @@ def test_the_published_schema_is_what_the_code_writes(capsys):
     assert read_json(PUBLISHED) == json_schema() == json.loads(run(capsys, "report", "--schema"))
 
 
-def test_the_schema_names_its_version_and_says_of_every_field_what_it_is():
+def test_the_schema_has_its_version_and_describes_every_field():
     schema = json_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["$id"].endswith(f":{schema['version'].partition('.')[0]}")
@@ -55,7 +55,7 @@ def test_the_schema_names_its_version_and_says_of_every_field_what_it_is():
             assert own.get("description", "").endswith("."), (name, field)
 
 
-def test_fields_of_the_first_version_stay_and_later_ones_may_be_missing():
+def test_fields_of_the_first_version_stay_and_only_they_are_required():
     schema = json_schema()
     for name, fields in FIRST.items():
         part = schema if name == "VerdictsFile" else schema["$defs"][name]
@@ -64,7 +64,7 @@ def test_fields_of_the_first_version_stay_and_later_ones_may_be_missing():
         assert part.get("additionalProperties", True) is True
 
 
-def test_every_outcome_is_written_as_the_schema_says(check, tmp_path):
+def test_files_with_every_outcome_follow_the_schema(check, tmp_path):
     write_json(tmp_path / "v.json", filed().model_dump(mode="json"))
     data = read_json(tmp_path / "v.json")
     check(data)
@@ -77,7 +77,7 @@ def test_every_outcome_is_written_as_the_schema_says(check, tmp_path):
     assert read.model_dump(mode="json") == data
 
 
-def test_a_kept_verdict_is_one_of_the_format(check, tmp_path):
+def test_a_stored_verdict_follows_the_schema(check, tmp_path):
     path = keep_verdict(tmp_path, beats("D2-rte", 80, 20).as_json(), "m")
     check(read_json(path), "VerdictData")
 
@@ -85,7 +85,7 @@ def test_a_kept_verdict_is_one_of_the_format(check, tmp_path):
 # ---------------------------------------------------------------------- the badge
 
 
-def test_a_badge_counts_what_holds_and_what_does_not():
+def test_a_badge_counts_claims_that_hold_and_fail():
     assert badge(filed([beats("D2-rte", 80, 20), beats("D2-sst2", 20, 80)])) == {
         "schemaVersion": 1, "label": "K19 claims", "message": "1 reproduced, 1 deviates", "color": "red",
     }  # fmt: skip
@@ -94,20 +94,20 @@ def test_a_badge_counts_what_holds_and_what_does_not():
     assert (undecided["message"], undecided["color"]) == ("0 reproduced, 0 deviate", "lightgrey")
 
 
-def test_a_known_deviation_is_no_alarm():
+def test_a_known_deviation_is_orange():
     run = filed([beats("D2-sst2", 20, 80)])
     known = run.verdicts[0].model_copy(update={"known_deviation": True})
     assert badge(run.model_copy(update={"verdicts": [known]}))["color"] == "orange"
 
 
-def test_a_badge_of_a_run_that_lacks_something_says_so():
+def test_an_incomplete_run_has_an_error_badge():
     for lacking in (filed([beats("D2-rte", 80, 20)], note="it was interrupted"), filed()):
         shown = badge(lacking)
         assert (shown["isError"], shown["color"]) == (True, "red")
         assert shown["message"].endswith(", incomplete")
 
 
-def test_the_precision_named_is_that_in_which_checkpoints_were_trained_not_that_of_the_settings():
+def test_the_precision_is_that_of_the_trained_checkpoints():
     verdict = beats("D2-rte", 80, 20)
     assert filed([verdict]).settings["finetune"]["precision"] == load_settings().finetune.precision == "float32"
     trained = [

@@ -1,4 +1,4 @@
-"""The summary of a run: what does not hold comes first, words stay words, and GitHub takes it."""
+"""The summary of a run: failures first, markup escaped, below GitHub's limit."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -32,7 +32,7 @@ def tables(text: str) -> list[list[str]]:
     return found
 
 
-def test_a_summary_begins_with_the_counts_and_what_they_are_about():
+def test_a_summary_begins_with_counts_and_the_run():
     heading, _, about, *_ = summarised(
         of_every_outcome(), commit="abc", modified=False, made="2026-01-02T03:04:05Z"
     ).splitlines()
@@ -45,7 +45,7 @@ def test_a_summary_begins_with_the_counts_and_what_they_are_about():
     assert about.endswith(", 2026-01-02 03:04:05 UTC.")
 
 
-def test_what_does_not_hold_comes_first_with_its_numbers():
+def test_failures_come_first_with_their_numbers():
     failing, _, rest = tables(summarised(of_every_outcome()))
     assert failing[:2] == ["claim", "statement"]
     _, _, statement, published, band, observed, _ = verdict_row(beats("D2-sst2", 20, 80))
@@ -58,7 +58,7 @@ def test_what_does_not_hold_comes_first_with_its_numbers():
     assert "false alarms among" in text
 
 
-def test_markup_in_words_is_shown_as_it_is():
+def test_markup_in_texts_is_escaped():
     *_, rest = tables(summarised(of_every_outcome()))
     assert "error: <b>no</b> rows | in a*file*" in rest
     assert "<b>" not in summarised(of_every_outcome()).replace("\\<b\\>", "")
@@ -70,7 +70,7 @@ def test_known_deviations_come_after_the_others(monkeypatch):
     assert [failing[i] for i in (5, 10)] == ["D2-rte deviates", "D2-sst2 deviates (known)"]
 
 
-def test_limits_and_unofficial_data_stand_out_and_so_does_what_is_missing():
+def test_limits_unofficial_data_and_missing_claims_stand_out():
     verdict = beats("D2-rte", 80, 20)
     marked = [replace(m, provenance=Provenance(limit=48, official_data=False)) for m in verdict.measurements]
     text = summarised([replace(verdict, measurements=tuple(marked))], incomplete="it was <interrupted>")
@@ -79,7 +79,7 @@ def test_limits_and_unofficial_data_stand_out_and_so_does_what_is_missing():
     assert "What does not hold" not in text
 
 
-def test_github_takes_even_a_huge_summary():
+def test_a_huge_summary_stays_below_githubs_limit():
     each = [replace(verdict, reason="é" * 5000) for verdict in of_every_outcome()]
     verdicts = each * 100 + [each[-1]] * 700
     text = summarised(verdicts)

@@ -1,4 +1,4 @@
-"""The report page: what was asked and what came of it, on the first screen; why, card by card; the paper's figures."""
+"""The report page: the first screen, the cards of the claims, and the paper's figures next to ours."""
 
 import json
 import re
@@ -12,7 +12,6 @@ from reported import GRID, MODEL, of, of_figures, verdicts
 from verdicts import beats
 
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cli.outputs import CHOOSING, without
 from bertsecrets.report.cards import cards_of, strip_rows
 from bertsecrets.report.figures import paper_figures, table_1
 from bertsecrets.report.html import page
@@ -31,7 +30,7 @@ def visible(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", re.sub(r"<(script|style).*?</\1>", "", html, flags=re.S)))
 
 
-def test_the_first_screen_says_what_was_asked_and_what_came_of_it(shown):
+def test_the_first_screen_shows_the_request_and_the_counts(shown):
     head = unescape(visible(shown[: shown.index('<section id="overview"')]))
     assert "9 claims: 2 reproduced, 2 deviate, 2 inconclusive, 1 degenerate, 1 not applicable" in head
     for fact in (
@@ -46,7 +45,7 @@ def test_the_first_screen_says_what_was_asked_and_what_came_of_it(shown):
         assert fact in head, fact
 
 
-def test_a_cell_has_sign_number_and_outcome_so_that_it_needs_no_colour(shown):
+def test_a_cell_is_legible_without_colour(shown):
     cells = dict(re.findall(r'class="cell [\w-]+" href="#([\w-]+)"(.*?)</a>', shown))
     assert all(part in cells["C1p-rte"] for part in ("✓", "-0.2", "reproduced"))
     assert all(part in cells["D2-sst2"] for part in ("✗", "deviates"))
@@ -54,7 +53,7 @@ def test_a_cell_has_sign_number_and_outcome_so_that_it_needs_no_colour(shown):
     assert all(f'id="{place}"' in shown for place in cells)
 
 
-def test_a_claim_that_cannot_apply_is_folded_away_with_its_reason(shown):
+def test_inapplicable_claims_are_collapsed_with_their_reason(shown):
     (aside,) = re.findall(r'<details class="aside">(.*?)</details>', shown, re.S)
     assert "1 claim cannot apply" in aside
     assert "G7-rte" in aside
@@ -62,7 +61,7 @@ def test_a_claim_that_cannot_apply_is_folded_away_with_its_reason(shown):
     assert 'id="G7-rte"' not in shown
 
 
-def test_a_card_says_why_under_each_reading_and_how_to_judge_again(shown):
+def test_a_card_explains_each_reading_and_names_the_command(shown):
     (card,) = re.findall(r'<details class="card" id="A2-rte".*?(?=<details class="card"|</section>)', shown, re.S)
     said = visible(card)
     for part in ("Published 35.0 percent", "special 40.0 [30.0, 50.0]; stripes 70.0 [65.0, 75.0]", "in between",
@@ -70,11 +69,11 @@ def test_a_card_says_why_under_each_reading_and_how_to_judge_again(shown):
         assert part in said, part
 
 
-def test_evidence_is_said_once_for_all_seeds(shown):
+def test_evidence_of_all_seeds_is_one_line(shown):
     assert "attention-change, padded to 200 of m (pretrained) on RTE: seeds 1, 2, 20 examples, RTE/dev.tsv" in shown
 
 
-def test_a_claim_is_drawn_on_one_axis_with_open_ends_cut():
+def test_open_ends_are_cut_on_the_axis_of_a_claim():
     card = next(card for card in cards_of({MODEL: verdicts()}) if str(card.verdict.case) == "C1p-rte")
     rows = {
         kind: [one for one in card.strip if one["kind"] == kind]
@@ -87,19 +86,16 @@ def test_a_claim_is_drawn_on_one_axis_with_open_ends_cut():
     assert low == min(one["low"] for one in rows["extent"]) < -0.3
     assert high == 0.0
     assert [one["row"] for one in rows["extent"]][::2] == ["published", "observed", "seeds"]
-
-
-def test_what_was_not_observed_is_not_drawn():
     assert strip_rows(Verdict(of_id("G7-rte"), "not applicable", "why", observed=float("nan"))) == []
 
 
-def test_nothing_comes_from_elsewhere_and_the_file_is_small(shown):
+def test_the_page_is_small_and_loads_nothing(shown):
     assert len(shown.encode()) < 5_000_000
     assert re.findall(r'(?:src|href)="(?!#)[^"]*"', shown[: shown.index('<script type="application/json"')]) == []
     assert re.findall(r"@import|url\(", shown[: shown.index("</style>")]) == []
 
 
-def test_texts_that_are_markup_stay_texts():
+def test_markup_in_texts_is_escaped():
     name = "</script><b>x</b>"
     measured = of("attention-change", {"cosine": GRID})
     measured = replace(measured, subject=replace(measured.subject, model=name))
@@ -109,19 +105,16 @@ def test_texts_that_are_markup_stay_texts():
     assert str(escape(name)) in shown
 
 
-def test_data_that_are_not_glues_are_a_banner(shown):
+def test_unofficial_data_and_incomplete_runs_have_a_banner(shown):
     assert "say nothing about the paper" not in shown
     verdict = beats("D2-rte", 80, 20)
     made_up = tuple(replace(one, provenance=Provenance(official_data=False)) for one in verdict.measurements)
-    told = page({MODEL: [replace(verdict, measurements=made_up)]}, SETTINGS)
+    told = page({MODEL: [replace(verdict, measurements=made_up)]}, SETTINGS, note="3 of 9 claims were judged")
     assert "The verdicts say nothing about the paper" in told
+    assert "3 of 9 claims were judged" in told
 
 
-def test_an_incomplete_page_says_so():
-    assert "3 of 9 claims were judged" in page({MODEL: []}, SETTINGS, note="3 of 9 claims were judged")
-
-
-def test_several_models_stand_side_by_side():
+def test_several_models_are_shown_side_by_side():
     whole = verdicts()[1]
     one = replace(whole, measurements=tuple(m for m in whole.measurements if m.measure == "attention-change"))
     other = replace(
@@ -164,13 +157,13 @@ def test_every_figure_of_the_paper_is_next_to_ours():
     assert ("[SEP]" in sep.caption, "[CLS]" in cls.caption) == (True, True)
 
 
-def test_ours_is_the_mean_over_seeds():
+def test_our_figure_is_the_mean_over_seeds():
     pair = [of("attention-change", {"cosine": GRID + shift}, seed=seed) for seed, shift in ((1, 0.0), (2, 0.1))]
     (figure,) = paper_figures(pair, SETTINGS)
     assert figure.on_tasks[0].panels[1].rows[0][1] == pytest.approx(0.55)
 
 
-def test_figures_that_need_samples_are_left_out_where_there_are_none():
+def test_figures_that_need_samples_are_left_out_without_samples():
     light = [replace(one, samples={}) for one in of_figures()]
     assert {one.paper.number for one in paper_figures(light, SETTINGS)} >= {"5", "6", "8", "9"}
 
@@ -187,14 +180,9 @@ def test_constant_answers_are_marked_in_table_1(shown):
     assert shown.count('class="constant" title') == 6  # SST-2 and QNLI too
 
 
-def test_charts_are_drawn_from_data_in_the_page(shown):
+def test_every_chart_has_its_data_in_the_page(shown):
     (text,) = re.findall(r'<script type="application/json" id="charts">(.*?)</script>', shown, re.S)
     charts = json.loads(text)
     places = re.findall(r'data-chart="(\w+)"', shown)
     assert set(places) == set(charts) - {"strip"}
     assert len(places) == len(set(places))
-
-
-def test_the_command_that_judges_again_leaves_out_what_was_chosen_and_written():
-    words = ["report", "--task", "rte", "--claim=C1", "--glue", "g", "--html", "x", "--strict", "--seeds", "2"]
-    assert without(words, CHOOSING) == ["report", "--glue", "g", "--seeds", "2"]

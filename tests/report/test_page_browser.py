@@ -1,4 +1,4 @@
-"""The report page in a real browser: filters, cards, charts, colours, narrow screens, print, and who cannot see."""
+"""The report page in a browser: filters, cards, charts, colours, narrow screens, print, accessibility."""
 
 import importlib.util
 import re
@@ -69,7 +69,7 @@ def draw_all(page) -> None:
     page.evaluate("() => Promise.all([...document.querySelectorAll('.chart')].map(draw)).then(() => null)")
 
 
-def test_filters_leave_what_was_asked_for(visit):
+def test_filters_select_claims(visit):
     page = visit()
     said = page.locator("output")
     assert said.inner_text() == "8 of 8 shown"
@@ -85,7 +85,7 @@ def test_filters_leave_what_was_asked_for(visit):
     assert shown(page, ".beside") == 0
 
 
-def test_one_of_several_models_is_looked_at_alone(browser, tmp_path):
+def test_a_filter_selects_one_of_several_models(browser, tmp_path):
     file = tmp_path / "report.html"
     file.write_text(report_page({MODEL: verdicts(), "./b": verdicts()[:2]}, SETTINGS), encoding="utf-8")
     page = browser.new_page()
@@ -118,7 +118,7 @@ def test_an_address_with_a_claim_opens_its_card(visit):
     assert visit("#A2-rte").locator("#A2-rte .body").is_visible()
 
 
-def test_every_chart_is_drawn_and_says_its_values_when_pointed_at(visit):
+def test_every_chart_is_drawn_and_has_tooltips(visit):
     page = visit()
     draw_all(page)
     charts = page.locator(".chart")
@@ -150,7 +150,7 @@ def weights(page, side: str) -> list[list[str]]:
     return figure.locator("table").evaluate(CELLS)
 
 
-def test_a_head_is_chosen_by_keyboard_and_its_maps_stand_side_by_side(visit):
+def test_a_head_is_chosen_by_keyboard(visit):
     page = visit("#attention")
     page.locator("[data-view=after] svg").wait_for()
     found = page.locator("#attention .found")
@@ -171,7 +171,7 @@ def test_a_head_is_chosen_by_keyboard_and_its_maps_stand_side_by_side(visit):
     assert uniform == pytest.approx([0.25] * 4, abs=0.005)  # of a byte
 
 
-def test_another_example_has_maps_of_its_own_words(visit):
+def test_another_example_has_maps_of_its_own_tokens(visit):
     page = visit("#attention")
     page.locator("[data-view=after] svg").wait_for()
     page.locator("select[name=example]").select_option(label="No / </script>s")
@@ -210,7 +210,7 @@ def test_colours_follow_the_system_and_the_switch(visit):
     assert light.evaluate(GREY) == colours["light"]
 
 
-def test_a_telephone_shows_it_without_scrolling_sideways(visit):
+def test_a_narrow_screen_needs_no_horizontal_scrolling(visit):
     page = visit(viewport=NARROW)
     draw_all(page)
     assert page.evaluate(WIDER) == []
@@ -228,7 +228,7 @@ def test_print_unfolds_everything_and_draws_every_chart(visit):
 
 
 @pytest.mark.parametrize(("colours", "rules"), [("light", None), ("dark", ["color-contrast"])])
-def test_nothing_keeps_people_from_reading_it(visit, colours, rules):
+def test_the_page_is_accessible(visit, colours, rules):
     found = importlib.util.find_spec("axe_playwright_python")
     if found is None or found.origin is None:
         pytest.skip("no axe: pip install axe-playwright-python")

@@ -1,4 +1,4 @@
-"""The table of verdicts on a terminal: 80 columns, notes once below it, sections, colours beside words."""
+"""The table of verdicts on a terminal: 80 columns, notes, sections and colours."""
 
 import io
 import re
@@ -41,7 +41,7 @@ def verdicts():
     ]
 
 
-def test_everything_fits_eighty_columns_and_uses_more_where_there_are(verdicts):
+def test_the_table_fits_eighty_columns_and_uses_wider_terminals(verdicts):
     shown = verdict_table(verdicts)
     assert max(map(len, shown.splitlines())) <= 80
     assert "\x1b" not in shown
@@ -57,7 +57,7 @@ def test_both_readings_are_shown(verdicts):
     assert shown[place + 1].split() == ["stripes", "10.0", "[9.16,", "10.9]", "%"]
 
 
-def test_what_all_share_is_said_once_and_other_notes_have_letters(verdicts):
+def test_shared_remarks_are_printed_once_and_others_have_letters(verdicts):
     shown = verdict_table(verdicts)
     assert shown.count("stored") == shown.count("limit 48") == 1
     assert "  all: limit 48; unofficial data; stored" in shown
@@ -67,7 +67,7 @@ def test_what_all_share_is_said_once_and_other_notes_have_letters(verdicts):
     assert f"  {interim}: interim analysis 2 of at most 5" in shown
 
 
-def test_a_remark_that_some_share_is_said_once(verdicts):
+def test_a_remark_of_several_claims_is_printed_once(verdicts):
     some = [verdict("C1-rte", "reproduced", -0.1, (-0.2, -0.05), provenance={}), *verdicts]
     shown = verdict_table(some)
     assert shown.count("limit 48") == 1
@@ -75,7 +75,7 @@ def test_a_remark_that_some_share_is_said_once(verdicts):
     assert verdict_table(verdicts[-1:]).count("limit 48") == 1
 
 
-def test_claims_stand_under_the_sections_of_the_paper(verdicts):
+def test_claims_are_grouped_by_section_of_the_paper(verdicts):
     lines = verdict_table(verdicts).splitlines()
     places = [lines.index(SECTIONS[family]) for family in "ABDE"]
     assert places == sorted(places)
@@ -86,7 +86,7 @@ def test_every_family_of_claims_has_a_section():
     assert {claim.id[0] for claim in load_claims()} == set(SECTIONS)
 
 
-def test_colours_say_nothing_that_words_do_not(verdicts):
+def test_colours_add_no_information(verdicts):
     coloured = verdict_table(verdicts, Screen(colour=True))
     assert COLOUR.search(coloured)
     plain = COLOUR.sub("", coloured)
@@ -96,7 +96,7 @@ def test_colours_say_nothing_that_words_do_not(verdicts):
     assert len({look.sign for look in OUTCOMES.values()}) == len(OUTCOMES)
 
 
-def test_details_are_shown_on_request(verdicts):
+def test_verbose_tables_begin_with_details(verdicts):
     shown = " ".join(verdict_table(verdicts, verbose=True).split())
     for one in verdicts:
         assert " ".join(describe(one).split()) in shown
@@ -118,7 +118,7 @@ def environment(monkeypatch):
     return monkeypatch
 
 
-def test_colour_is_for_terminals_whose_user_wants_it(environment):
+def test_colours_need_a_terminal_and_respect_no_color(environment):
     assert Screen.of(Terminal()).colour
     assert not Screen.of(io.StringIO()).colour
     environment.setenv("NO_COLOR", "1")
@@ -128,14 +128,14 @@ def test_colour_is_for_terminals_whose_user_wants_it(environment):
     assert not Screen.of(Terminal()).colour
 
 
-def test_a_terminals_width_is_used_from_eighty_columns_on(environment):
+def test_the_width_of_a_terminal_is_used_from_eighty_columns(environment):
     environment.setenv("COLUMNS", "150")
     assert (Screen.of(Terminal()).width, Screen.of(io.StringIO()).width) == (150, 80)
     environment.setenv("COLUMNS", "40")
     assert Screen.of(Terminal()).width == 80
 
 
-def test_all_claims_fit_eighty_columns_by_the_papers_sections():
+def test_the_table_of_all_claims_fits_eighty_columns():
     claims = load_claims()
     lines = claim_table(claims).splitlines()
     assert max(map(len, lines)) <= 80
@@ -144,7 +144,7 @@ def test_all_claims_fit_eighty_columns_by_the_papers_sections():
     assert names == ["id", *(claim.name for claim in claims)]
 
 
-def test_details_of_claims_are_shown_on_request():
+def test_verbose_tables_of_claims_add_source_and_tasks():
     (claim,) = [one for one in load_claims() if one.name == "C1"]
     assert "attention-change" not in claim_table([claim])
     shown = claim_table([claim], Screen(200), verbose=True)

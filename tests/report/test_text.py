@@ -1,4 +1,4 @@
-"""What is said of verdicts: against whom they are, what they say together, and where it is written."""
+"""The wording of verdicts: what they contradict, and the statistics of a run."""
 
 import json
 from dataclasses import replace
@@ -43,7 +43,7 @@ def run():
 # ---------------------------------------------------------------------- together
 
 
-def test_a_run_ends_with_what_its_claims_say_together(run):
+def test_a_run_reports_claims_over_tasks_and_surviving_deviations(run):
     over, chance, survive = run_lines(run, 0.95)
     assert over == (
         "C1 on every task but QQP: deviates; holds on at least 3 of 6 judged tasks, fails on at least 1 "
@@ -53,16 +53,16 @@ def test_a_run_ends_with_what_its_claims_say_together(run):
     assert survive == ("at a false discovery rate of 5 %, 1 of 2 deviations survive: C1-mrpc; not C1-stsb")
 
 
-def test_a_run_in_which_nothing_was_judged_says_nothing_more():
+def test_a_run_without_judged_claims_reports_no_statistics():
     assert run_lines([verdict("C2-rte", "inconclusive")], 0.95) == []
 
 
-def test_a_run_without_deviations_says_how_many_there_could_be():
+def test_a_run_without_deviations_reports_expected_false_alarms():
     (line,) = run_lines([verdict("C2-rte", "reproduced", 1.0, 0.001)], 0.95)
     assert line == "expect up to 0.05 false alarms among 1 claim judged at 95 % confidence"
 
 
-def test_made_up_data_are_named_last(run):
+def test_synthetic_data_are_reported_last(run):
     (measurement,) = run[0].measurements
     made_up = replace(measurement, provenance=replace(measurement.provenance, made_up_data=True))
     verdicts = [replace(run[0], measurements=(made_up,)), *run[1:]]
@@ -70,7 +70,7 @@ def test_made_up_data_are_named_last(run):
     assert MADE_UP not in run_lines(run, 0.95)
 
 
-def test_programs_and_readers_are_told_the_same(run):
+def test_json_and_page_report_the_same_statistics(run):
     found = as_file(run, "m", load_settings()).together
     assert (found.surviving, found.not_surviving) == (["C1-mrpc"], ["C1-stsb"])
     written = json.loads(json.dumps(metrics(run, 0.95)))
@@ -82,7 +82,7 @@ def test_programs_and_readers_are_told_the_same(run):
     assert 'class="outcome degenerate"' in shown
 
 
-def test_every_outcome_is_counted_in_one_order(run):
+def test_outcomes_are_counted_in_a_fixed_order(run):
     extra = [verdict("C2-mrpc", "degenerate", 0.01, 1.0), verdict("C4-rte", "not applicable")]
     assert count_line([*extra, *run]) == (
         "9 claims: 3 reproduced, 2 deviate, 1 inconclusive, 2 degenerate, 1 not applicable"
@@ -102,7 +102,7 @@ def of_figure(observed, **figure):
     return against(Case(claim, "qqp"), observed, (77.6, 79.6), ["bert-base-uncased"])
 
 
-def test_a_second_source_has_its_say():
+def test_a_second_source_is_compared_too():
     assert of_figure(90.5) == "the paper's figure, but it agrees with P20, five seeds: 90.92 +- 0.20"
     assert of_figure(85.0) == "the paper's figure, and from P20, five seeds: 90.92 +- 0.20"
     assert of_figure(85.0, second_value=None) == "the paper's figure"
@@ -121,16 +121,16 @@ def test_a_second_source_has_its_say():
         ("I5-rte", 9.0, (0, 1), "Clark et al. 2019"),
     ],
 )
-def test_the_papers_text_is_told_from_its_table_and_from_others(name, observed, band, said):
+def test_a_deviation_names_the_text_table_or_other_source(name, observed, band, said):
     assert against(of_id(name), observed, band, ["google-bert/bert-base-uncased"]) == said
 
 
-def test_another_model_is_named():
+def test_a_deviation_names_a_model_other_than_the_papers():
     said = against(of_id("E1-rte"), -0.1, (0, float("inf")), ["minilm"])
     assert said == "the paper's text (on minilm; the paper's model is bert-base-uncased)"
 
 
-def test_against_whom_stands_beside_the_outcome():
+def test_the_contradicted_source_is_part_of_the_outcome():
     found = verdict("E1-rte", "deviates", 0.001, 1.0, observed=-0.1, interval=(-0.2, -0.05), band=(0, float("inf")))
     assert verdict_row(found)[-1] == "deviates from the paper's text (made by other code)"
     assert "\n  against   the paper's text\n  because   why" in describe(found)
@@ -140,7 +140,7 @@ def test_against_whom_stands_beside_the_outcome():
     assert replace(found, outcome="reproduced").against == ""
 
 
-def test_the_reason_is_shown_where_the_interval_does_not_decide():
+def test_the_reason_is_shown_if_the_interval_does_not_explain_the_outcome():
     beyond, across = (
         verdict("D5-mrpc", "deviates", 0.001, 1.0, observed=-1.0, interval=ends, band=(0, float("inf")))
         for ends in ((-2.0, -0.5), (-3.75, 1.67))

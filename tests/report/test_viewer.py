@@ -25,12 +25,12 @@ def unpacked(text: str, shape: tuple[int, ...]) -> np.ndarray:
     return (np.cumsum(changes, axis=0, dtype=np.uint8) / LEVELS) ** 2
 
 
-def test_packed_weights_come_back_within_the_width_of_a_step():
+def test_packed_weights_are_exact_to_one_step():
     weights = np.random.default_rng(1).dirichlet(np.full(16, 0.2), size=(2, *SHAPE, 16))
     assert np.abs(unpacked(packed(weights), weights.shape) - weights).max() < 1 / LEVELS
 
 
-def test_maps_are_cut_to_the_tokens_of_each_example():
+def test_maps_are_cropped_to_the_tokens_of_each_example():
     (data,) = viewer_data(Examples([example_maps()], rows=6), SPACE)
     assert [row["words"] for row in data["rows"]] == list(WORDS)
     for row in data["rows"]:
@@ -40,14 +40,14 @@ def test_maps_are_cut_to_the_tokens_of_each_example():
         assert after[:, 1].argmax(-1).tolist() == [[1] * n] * SHAPE[0]
 
 
-def test_what_nothing_goes_to_is_left_out():
+def test_kinds_without_attention_are_left_out():
     (data,) = viewer_data(Examples([example_maps()], rows=1), SPACE)
     assert data["kinds"] == [KINDS[0]]
     assert data["mean"]["after"][0][0] == [1.0]
     assert (data["title"], data["who"], data["inputs"]) == ("RTE", "m on RTE, seed 1", 20)
 
 
-def test_examples_are_taken_in_turn_while_there_is_space():
+def test_examples_are_added_in_turn_while_there_is_space():
     both = Examples([example_maps(), example_maps("sst2")], rows=2)
     assert [len(data["rows"]) for data in viewer_data(both, SPACE)] == [2, 2]
     assert [len(data["rows"]) for data in viewer_data(replace(both, rows=1), SPACE)] == [1, 1]
@@ -56,7 +56,7 @@ def test_examples_are_taken_in_turn_while_there_is_space():
     assert viewer_data(both, 100) == []
 
 
-def test_a_page_stays_below_five_megabytes_however_many_examples_there_are(monkeypatch):
+def test_the_size_of_a_page_is_limited_for_any_number_of_examples(monkeypatch):
     both = Examples([example_maps(), example_maps("sst2")], rows=2)
     without = len(page({MODEL: of_every_outcome()}, SETTINGS).encode())
     most = without + OF_VIEWER + len(json.dumps(viewer_data(replace(both, rows=1), SPACE))) + 200
@@ -69,7 +69,7 @@ def test_a_page_stays_below_five_megabytes_however_many_examples_there_are(monke
     assert "No maps of any example: the page would be too large." in shown
 
 
-def test_of_each_model_and_task_the_tuned_checkpoint_of_the_lowest_seed_is_shown():
+def test_the_fine_tuned_checkpoint_of_the_lowest_seed_is_shown():
     measured = (
         of("scores", {}, task="rte", seed=2),
         of("scores", {}, task="rte", seed=1),
@@ -81,7 +81,7 @@ def test_of_each_model_and_task_the_tuned_checkpoint_of_the_lowest_seed_is_shown
     ]
 
 
-def test_texts_that_are_markup_stay_texts():
+def test_markup_in_texts_is_escaped():
     shown = page({MODEL: of_every_outcome()}, SETTINGS, examples=Examples([example_maps()], rows=2))
     (data,) = shown.split('<script type="application/json" id="maps">')[1].split("</script>")[:1]
     assert "\\u003c/script\\u003e" in data
@@ -89,14 +89,14 @@ def test_texts_that_are_markup_stay_texts():
 
 
 @pytest.mark.parametrize("made_up", [False, True])
-def test_the_page_says_whose_texts_it_shows(made_up):
+def test_the_page_warns_only_about_texts_of_the_data_set(made_up):
     one = example_maps()
     one = replace(one, provenance=replace(one.provenance, made_up_data=made_up))
     shown = page({MODEL: of_every_outcome()}, SETTINGS, examples=Examples([one], rows=1))
     assert ("check its terms before publishing this page" in shown) is not made_up
 
 
-def test_a_page_without_examples_has_no_viewer_and_says_why_where_it_should():
+def test_a_page_without_examples_has_no_viewer_but_the_reason():
     assert 'id="attention"' not in page({MODEL: of_every_outcome()}, SETTINGS)
     without = Examples(problems=["m-rte-s1: its weights were not kept"])
     told = page({MODEL: of_every_outcome()}, SETTINGS, examples=without)
