@@ -1,4 +1,4 @@
-"""A specification curve as a table and as a figure: every combination of choices, the least value first."""
+"""A specification curve as a table and as a figure: all combinations of choices in order of the observed value."""
 
 from collections.abc import Sequence
 
@@ -17,16 +17,16 @@ def curve_table(curve: Curve) -> str:
     """Return a curve as text: its specifications, the share in which the claim holds, and the medians by choice."""
     names = list(curve.specifications[0].ways)
     rows = [
-        [*(one.ways[name].name for name in names), format_number(one.verdict.observed),
-         format_interval(one.verdict.interval), one.verdict.status]
-        for one in _ordered(curve)
+        [*(each.ways[name].name for name in names), format_number(each.verdict.observed),
+         format_interval(each.verdict.interval), each.verdict.status]
+        for each in _ordered(curve)
     ]  # fmt: skip
     shown = table([*names, "observed", "interval", "verdict"], rows)
     return "\n".join([f"{curve.case}: {curve.case.claim.statement}", shown, *curve_lines(curve)])
 
 
 def curve_lines(curve: Curve) -> list[str]:
-    """Return, in a few lines, how often a claim holds, the median by choice, and the choices without effect."""
+    """Return lines with the share of combinations in which a claim holds, medians by choice, and idle choices."""
     count = len(curve.specifications)
     share = f"reproduced in {100 * curve.share_holds:.0f} %, of its sign in {100 * curve.share_agrees:.0f} %"
     lines = [f"{curve.case}: {share} of {count} specification{'' if count == 1 else 's'}"]
@@ -39,11 +39,11 @@ def curve_lines(curve: Curve) -> list[str]:
 
 
 def _ordered(curve: Curve) -> Sequence[Specification]:
-    return sorted(curve.specifications, key=lambda one: np.nan_to_num(one.verdict.observed or 0.0))
+    return sorted(curve.specifications, key=lambda each: np.nan_to_num(each.verdict.observed or 0.0))
 
 
 def draw_curve(curve: Curve) -> str:
-    """Return a curve as SVG text: values with their intervals, and below which choices were made in the other way."""
+    """Return a curve as SVG text: values with their intervals above, the choices that differ from ours below."""
     with from_extra("altair"):
         import altair as alt
 
@@ -52,24 +52,24 @@ def draw_curve(curve: Curve) -> str:
     ordered, names = _ordered(curve), list(curve.specifications[0].ways)
     unit, expect = QUANTITIES[curve.case.claim.quantity or ""].unit, curve.case.claim.expect
     points, choices = [], []
-    for place, one in enumerate(ordered):
-        ends = one.verdict.interval or (float("nan"), float("nan"))
+    for place, specification in enumerate(ordered):
+        ends = specification.verdict.interval or (float("nan"), float("nan"))
         low, high = (rounded(end) for end in ends)
-        observed = rounded(float("nan") if one.verdict.observed is None else one.verdict.observed)
+        observed = rounded(float("nan") if specification.verdict.observed is None else specification.verdict.observed)
         points.append(
             {
                 "place": place,
                 "value": observed,
                 "low": low,
                 "high": high,
-                "colour": COLOURS.get(one.verdict.status, "#888888"),
+                "colour": COLOURS.get(specification.verdict.status, "#888888"),
             }
         )
         choices += [
             {
                 "place": place,
                 "choice": CHOICES[name].other.name,
-                "opacity": 1.0 if one.ways[name] is CHOICES[name].other else 0.12,
+                "opacity": 1.0 if specification.ways[name] is CHOICES[name].other else 0.12,
             }
             for name in names
         ]

@@ -16,7 +16,7 @@ from bertsecrets.store.files import digest, guarded_writes, whole_folder
 from bertsecrets.texts.parsing import OBJECTS, SUBJECTS, spacy_module
 
 NAME = "treebank_small"
-EPOCHS = 10  # passes over all sentences; about half of the time in lower case, because SST-2 is written so
+EPOCHS = 10  # passes over all sentences; about half of the time in lower case, as in SST-2
 HELD_OUT = 0.1  # share of the sentences kept for testing: the last in file order, so from articles not trained on
 WIDTH = 96  # of the shared token vectors
 BATCH_WORDS = 800

@@ -134,7 +134,7 @@ def test_several_processes_count_the_same(capsys):
         (["--worlds", 0], "--worlds 0 is out of range: give at least 1"),
         (["--seeds", 0], "--seeds 0 is out of range: give at least 1"),
         (["--examples", 1], "--examples 1 is out of range: give at least 2"),
-        (["--spread", 0.3], "--spread 0.3 is none of the spreads of the worlds: give 0, 0.5 or 1"),
+        (["--spread", 0.3], "--spread 0.3 is not a simulated spread: give 0, 0.5 or 1"),
     ],
 )
 def test_numbers_out_of_range_are_refused(capsys, options, line):

@@ -1,1 +1,1 @@
-"""Calibration of the judge: made-up worlds whose truth is known, judged by it as real measurements are."""
+"""Calibration of the judge: simulated worlds whose truth is known, judged like real measurements."""

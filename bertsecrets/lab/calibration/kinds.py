@@ -1,4 +1,4 @@
-"""The kinds of claims, each with a case of the paper and the worlds that it is judged in."""
+"""The kinds of claims, each with one of the paper's cases and a simulation of its measurements."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -21,8 +21,8 @@ from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement, Subject
 
 Draw = Callable[[World, np.random.Generator], Drawn]
-RUNS = 5  # seeds from which a spread is cited
-FURTHER = 100  # runs, at evenly spread levels, from which the expected score on given rows is known
+RUNS = 5  # seeds that a cited spread comes from
+FURTHER = 100  # runs at evenly spaced levels, to compute the expected score on given rows
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Kind:
     """A kind of claim.
 
     Args:
-        effects: the worlds' effects by name: `none` (the quantity is its limit, or the model is the paper's), `half` of
-            the published effect, `published`, and for figures `off` (a worse model) and `nothing` (one that has learned
-            nothing).
-        due: whether effects of the published size must be recognised on examples of the task's number.
-        conservative: an exact interval does not exist, and this one may hold the truth more often than it says.
-        ratios: spreads over seeds that make sense.
+        effects: effect sizes by name: `none` (the quantity is at its threshold, or the model is as good as the
+            paper's), `half` of the published effect, `published`, and for figures `off` (a worse model) and `nothing`
+            (a model that has learned nothing).
+        due: whether effects of the published size must be recognised with the task's number of examples.
+        conservative: no exact interval exists; the coverage may exceed its nominal value.
+        ratios: the relative spreads over seeds to simulate.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Kind:
 
     @property
     def nothing(self) -> str:
-        """The effect of worlds in which the claim is not reproduced, whatever the judge says."""
+        """The effect for which `reproduced` is false."""
         return "nothing" if self.around else "none"
 
     @property
     def recognised(self) -> str:
-        """The outcome that is right in a world with an effect of the published size, or a model that is off."""
+        """The correct outcome if the effect has the published size, or if the model is worse."""
         return "deviates" if self.around else "reproduced"
 
     def read(self, needed: Mapping[str, Needed]) -> Estimand:
@@ -68,11 +68,11 @@ class Kind:
         return QUANTITIES[self.case.claim.quantity].read(needed, **self.case.claim.arguments)
 
 
-# ---------------------------------------------------------------------- numbers that examples have
+# ---------------------------------------------------------------------- means over examples
 
 
 def growth(world: World, rng: np.random.Generator, scale: float = 0.02) -> Drawn:
-    """Attention that grows: [SEP] in the last two layers, after fine-tuning and before."""
+    """Attention to [SEP] that grows by the effect in the last two layers through fine-tuning."""
     before = np.full((world.examples, 3, 1), 0.5)
     last = np.array([0, 1, 1])[:, None]
     grown = world.effect + scale * crossed(rng, world)
@@ -87,11 +87,11 @@ def growth(world: World, rng: np.random.Generator, scale: float = 0.02) -> Drawn
 
 
 def change(world: World, rng: np.random.Generator, scale: float = 0.03, apart: float = 0.0) -> Drawn:
-    """Layers that change: six of them, of which the last two change more by the effect.
+    """Six layers that change, the last two more than the others by the effect.
 
     Args:
-        apart: by how much the similarity of the fourth layer is below that of the first three, and that of the fifth
-            above that of the sixth; 0 where all tie.
+        apart: how far the fourth layer's similarity is below that of the first three, and the sixth's below the
+            fifth's; 0 for ties.
     """
     level = np.array([apart, apart, apart, 0.0, 0.0, -apart])
     level[-2:] -= world.effect
@@ -104,7 +104,7 @@ def change(world: World, rng: np.random.Generator, scale: float = 0.03, apart: f
 
 
 def frames(world: World, rng: np.random.Generator, scale: float = 0.15, tied: int = 1, share: float = 1.0) -> Drawn:
-    """Frame heads of a bare encoder: two lead over so many others, which tie; the rest are far below.
+    """Frame heads of a bare encoder: two heads lead over `tied` others; the rest are far below.
 
     Args:
         share: the effect as a share of that lead.
@@ -125,7 +125,7 @@ def _frame_samples(weights: Float[np.ndarray, "sentences layers heads"]) -> dict
 
 
 def ratio(world: World, rng: np.random.Generator, scale: float = 0.05) -> Drawn:
-    """Features beside [CLS] and [SEP]: a noun's best head against [SEP]'s, all others far apart."""
+    """Attention to features relative to [SEP]: the best head for nouns against the best one for [SEP]."""
     kinds = ("cls", "sep", "noun", "verb", "pronoun", "subject", "object", "negation")
     limit, heads = 0.5, 4
     level = np.full((len(kinds), heads), 0.05)
@@ -146,7 +146,7 @@ def _expected_ratio(world: World, scale: float, limit: float) -> float:
 
 
 def best_growth(world: World, rng: np.random.Generator, scale: float = 0.1) -> Drawn:
-    """Attention to nouns and to objects that grows by the effect in one head of six, and in the others not."""
+    """Attention to nouns and objects that grows by the effect in one of six heads only."""
     heads = 6
     by_kind = {}
     for kind in ("noun", "object"):
@@ -165,7 +165,7 @@ def best_growth(world: World, rng: np.random.Generator, scale: float = 0.1) -> D
 
 
 def whole_figure(world: World, rng: np.random.Generator, scale: float = 0.1) -> Drawn:
-    """A map of all heads between two panels of figure 5: midway without an effect, the task's own with one half."""
+    """A map of all heads between two panels of figure 5: midway without an effect, the task's own at effect 0.5."""
     seen = _between_panels(world.effect) + scale * crossed(rng, world, 144, alike=0.3)
     by_seed = [
         {"change": measured("attention-change", "rte", seed, {"cosine": of_seed.reshape(-1, 12, 12)})}
@@ -176,7 +176,7 @@ def whole_figure(world: World, rng: np.random.Generator, scale: float = 0.1) -> 
 
 @cache
 def _between_panels(effect: float) -> Float[np.ndarray, " heads"]:
-    """Return a map that has so much more than one half of RTE's panel, and the rest of another's."""
+    """Return a mixture of RTE's panel, with weight 0.5 plus the effect, and QNLI's."""
     own, other = (np.array(published_figures()["fig5_cosine"][name]).ravel() for name in ("RTE", "QNLI"))
     ours, theirs = ((panel - panel.mean()) / panel.std() for panel in (own, other))
     return own.mean() + own.std() * ((0.5 + effect) * ours + (0.5 - effect) * theirs)
@@ -184,7 +184,7 @@ def _between_panels(effect: float) -> Float[np.ndarray, " heads"]:
 
 @cache
 def _expected_likeness(effect: float, moved: float) -> float:
-    """Return the quantity's mean over many seeds that each move every head."""
+    """Return the quantity's mean over many seeds that each shift every head."""
     level = _between_panels(effect)
     maps = level + moved * np.random.default_rng(0).normal(size=(4000, 144))
     found = measured("attention-change", "rte", 1, {"cosine": level.reshape(1, 12, 12)})
@@ -193,7 +193,7 @@ def _expected_likeness(effect: float, moved: float) -> float:
 
 
 def shares(world: World, rng: np.random.Generator, scale: float = 0.05, of_head: float = 0.2) -> Drawn:
-    """A class's share below one half by the effect, seen by a classifier that errs on some heads.
+    """A class's share, below one half by the effect, as a classifier with errors on some heads estimates it.
 
     Args:
         of_head: the standard deviation over heads of its errors.
@@ -230,7 +230,7 @@ METRIC = {"accuracy": accuracy, "f1": positive_f1, "pearson": pearson}
 def score_gap(
     world: World, rng: np.random.Generator, task: str = "rte", base: float = 52.7, spread: float = 2.77
 ) -> Drawn:
-    """Scores that differ by the effect: of pretrained and of random weights, on the same rows."""
+    """Scores of pretrained and random weights on the same rows, which differ by the effect."""
     count = world.seeds + RUNS
     exam = Exam.drawn(rng, world.examples, 50)
     other = Exam(mixed(exam.hardness, rng.normal(size=world.examples), 0.5), exam.target)
@@ -255,7 +255,7 @@ def figure(
     spread: float = 2.77,
     positive: float = 52.7,
 ) -> Drawn:
-    """A published score: that of one more run on the same validation set, of a model that may be better.
+    """A published score: one more run on the same validation set, of a model that is better by the effect.
 
     Args:
         level: the paper's score: accuracy, or a correlation.
@@ -284,22 +284,22 @@ def figure(
     ours, paper = runs(levels(rng, lower, spread, world.seeds)), runs(levels(rng, level, spread, RUNS + 1))
     terms = np.stack([moments(metric, predicted, target).mean(0) for predicted in runs(evenly)])
     return Drawn(
-        [needed(one, seed, world.examples) for seed, one in enumerate(ours, start=1)],
+        [needed(predicted, seed, world.examples) for seed, predicted in enumerate(ours, start=1)],
         100 * float(np.mean(METRIC[metric](terms))),
-        [needed(one, 100 + seed) for seed, one in enumerate(paper[1:])],
+        [needed(predicted, 100 + seed) for seed, predicted in enumerate(paper[1:])],
         needed(paper[0], 99),
     )
 
 
 # ---------------------------------------------------------------------- disabled heads
 
-FLIPPED = 0.01  # the share of what decides an answer that losing a head changes; about 4 % of answers then do
+FLIPPED = 0.01  # share of an answer's variance that losing a head changes: about 4 % of the answers flip
 
 
 def ablated(
     world: World, rng: np.random.Generator, gains: Float[np.ndarray, "*sets"], measure: str, level: float
 ) -> list[Mapping[str, Needed]]:
-    """Return per seed what disabling each of some heads predicts; a seed moves the gains of all heads alike."""
+    """Return the predictions with each of some heads disabled, per seed; a seed shifts all gains equally."""
     exam = Exam.drawn(rng, world.examples, 52.7)
     scores = levels(rng, level, 2.77 * world.ratio, world.seeds)
     moved, lucks = world.ratio * rng.normal(size=world.seeds), exam.luck(rng, world.seeds)
@@ -318,24 +318,24 @@ def ablated(
 
 
 def best_head(world: World, rng: np.random.Generator) -> Drawn:
-    """Twelve heads to lose, of which one gains by the effect and the others nothing."""
+    """Twelve heads: disabling one of them raises the score by the effect, disabling the others changes nothing."""
     gains = np.zeros((2, 6))
     gains[1, 1] = world.effect
     return Drawn(ablated(world, rng, gains, "head-ablation", 64.6), 0.0 if world.effect == 0 else None)
 
 
 def mean_of_heads(world: World, rng: np.random.Generator) -> Drawn:
-    """Twelve heads to lose, each of which gains by the effect."""
+    """Twelve heads: disabling any of them raises the score by the effect."""
     return Drawn(ablated(world, rng, np.full((2, 6), world.effect), "head-ablation", 64.6), world.effect)
 
 
 def first_layer(world: World, rng: np.random.Generator) -> Drawn:
-    """Layers to lose, of which the first gains by the effect."""
+    """Layers, of which disabling the first raises the score by the effect."""
     return Drawn(ablated(world, rng, np.array([world.effect]), "layer-ablation", 58.5), world.effect)
 
 
 def lesser_of_two(world: World, rng: np.random.Generator) -> Drawn:
-    """Two heads to lose, both of which lose as much as the claim allows, or less by the effect."""
+    """Two heads whose loss costs as much as the claim allows, or less by the effect."""
     limit = -0.5
     runs = ablated(world, rng, np.full((1, 2), limit + world.effect), "head-ablation", 64.6)
     sentences = _frame_samples(np.full((1, 1, 2), 0.2))
@@ -386,7 +386,7 @@ def find_kinds(names: list[str] | None) -> list[Kind]:
     """Return the kinds of these names, or all.
 
     Raises:
-        UserError: there is no such kind.
+        UserError: a kind is unknown.
     """
     for name in names or ():
         if name not in kinds():

@@ -1,4 +1,4 @@
-"""Tables of the rates: of every kind of claim, by number of seeds, the worst cell counts."""
+"""Tables of the rates by kind of claim and number of seeds; each row shows the worst cell."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -22,14 +22,14 @@ HEADER = (
 )
 LEGEND = (
     f"In percent of worlds; the worst cell with at least {ENOUGH_EXAMPLES} examples counts. Bounds: false verdicts at "
-    f"most {MOST:.0%}, coverage of the printed interval {COVERAGE[0]:.0%} to {COVERAGE[1]:.0%} (~: may be more, since "
-    f"no exact interval exists), effects of the published size recognised in {POWER:.0%} with five seeds (*: not due, "
-    "since the task has too few examples). Width: of the printed interval, in the claim's unit, the median."
+    f"most {MOST:.0%}; coverage of the printed interval {COVERAGE[0]:.0%} to {COVERAGE[1]:.0%} (~: may be higher, as "
+    f"no exact interval exists); effects of the published size recognised in {POWER:.0%} with five seeds (*: not "
+    "required, since the task has too few examples). Width: median width of the printed interval, in the claim's unit."
 )
 
 
 def table(found: Sequence[Rates], form: Format = "text") -> str:
-    """Return a table with one row for each kind and number of seeds, and what its marks mean."""
+    """Return a table with one row for each kind and number of seeds, and a legend."""
     groups: dict[tuple[str, bool, int], list[Rates]] = {}
     for rates in found:
         world = rates.cell.world
@@ -41,13 +41,10 @@ def table(found: Sequence[Rates], form: Format = "text") -> str:
 def wrong_lines(found: Sequence[Rates]) -> list[str]:
     """Return a line for each cell in which a rate is out of bounds."""
     lines = []
-    for rates in found:
-        if rates.wrong:
-            world = rates.cell.world
-            where = (
-                f"{world.examples} examples, {world.seeds} seeds, spread {world.ratio:g}, effect {rates.cell.effect}"
-            )
-            lines.append(f"{rates.cell.kind} ({where}): {', '.join(rates.wrong)}")
+    for rates in filter(lambda rates: rates.wrong, found):
+        world = rates.cell.world
+        where = f"{world.examples} examples, {world.seeds} seeds, spread {world.ratio:g}, effect {rates.cell.effect}"
+        lines.append(f"{rates.cell.kind} ({where}): {', '.join(rates.wrong)}")
     return lines
 
 

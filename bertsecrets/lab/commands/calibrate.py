@@ -1,4 +1,4 @@
-"""The command that judges the judge: `bertsecrets lab calibrate`."""
+"""`bertsecrets lab calibrate`: error rates and power of the judge in simulated worlds."""
 
 import argparse
 import json
@@ -21,7 +21,8 @@ def add_parsers(commands) -> None:
     """Add the command's options to the command line."""
     parser = commands.add_parser(
         "calibrate",
-        help="count how often the judge is wrong, and how often it recognises what is there, in made-up worlds",
+        help="estimate the judge's error rates and power in simulated worlds",
+        epilog="example: bertsecrets lab calibrate --kind attention --worlds 100 --seeds 1 5",
     )
     parser.add_argument("--kind", action="append", metavar="K", help="only this kind of claim; repeatable")
     parser.add_argument("--worlds", type=int, default=WORLDS, metavar="N", help=f"for each cell (default: {WORLDS})")
@@ -35,9 +36,9 @@ def add_parsers(commands) -> None:
         nargs="+",
         default=SPREADS,
         metavar="S",
-        help="over seeds, in units of the examples' own or of the cited spread: 0, 0.5, 1 (default: all)",
+        help="standard deviation over seeds relative to that of examples: 0, 0.5, 1 (default: all)",
     )
-    parser.add_argument("--unknown", action="store_true", help="let nothing be known of the spread beforehand")
+    parser.add_argument("--unknown", action="store_true", help="give the judge no prior knowledge of the seed variance")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default: 1)")
     parser.add_argument("--json", action="store_true", help="print every cell as JSON")
     parser.add_argument("--markdown", type=path, metavar="FILE", help="write the table to this file")
@@ -45,10 +46,10 @@ def add_parsers(commands) -> None:
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Print the rates; returns 1 if one is out of bounds by more than chance explains.
+    """Print the rates, and return 1 if one exceeds its bound by more than chance explains.
 
     Raises:
-        UserError: a number is out of range, or there is no such kind of claim.
+        UserError: a number is out of range, or a kind of claim is unknown.
     """
     from bertsecrets.lab.calibration.kinds import find_kinds
     from bertsecrets.lab.calibration.rates import cells
@@ -65,7 +66,7 @@ def calibrate(options: argparse.Namespace) -> int:
             raise UserError(f"{name} {min(numbers)} is out of range: give at least {least}")
     unknown = [spread for spread in options.spread if spread not in SPREADS]
     if unknown:
-        raise UserError(f"--spread {unknown[0]:g} is none of the spreads of the worlds: give 0, 0.5 or 1")
+        raise UserError(f"--spread {unknown[0]:g} is not a simulated spread: give 0, 0.5 or 1")
     wanted = [
         cell
         for kind in find_kinds(options.kind)

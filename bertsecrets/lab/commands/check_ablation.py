@@ -1,4 +1,4 @@
-"""The command that checks somebody's own ablation: `bertsecrets lab check-ablation my_ablation:without_head`."""
+"""`bertsecrets lab check-ablation`: a check of third-party ablation code."""
 
 import argparse
 import importlib
@@ -15,23 +15,25 @@ from bertsecrets.progress import progress
 def add_parsers(commands) -> None:
     """Add the command's options to the command line."""
     parser = commands.add_parser(
-        "check-ablation", help="check whether a function of yours disables a head before the output projection"
+        "check-ablation",
+        help="check whether your function disables a head before the output projection",
+        epilog="example: bertsecrets lab check-ablation my_ablation:without_head --model minilm",
     )
     parser.add_argument(
         "function",
         metavar="MODULE:FUNCTION",
-        help="a function of (model, layer, head), both counted from 0, in a module that Python finds from here; it "
-        "changes the model in place, or returns a changed one or a context manager",
+        help="a function of (model, layer, head), both counted from 0, in a module that Python can import here; it "
+        "changes the model in place, or returns a changed model or a context manager",
     )
     add_options(parser.add_argument, ("model", "offline"))
     parser.set_defaults(run=check_ablation)
 
 
 def check_ablation(options: argparse.Namespace) -> int:
-    """Print what the function does to each head; returns 0 if it is right for all, else 1.
+    """Print what the function does to each head; returns 0 if all heads are right, else 1.
 
     Raises:
-        UserError: there is no such function, or it fails.
+        UserError: the function does not exist, or it fails.
     """
     disable = _function(options.function)
     from bertsecrets.lab.ablation_check import AblationCheck, summary
@@ -56,22 +58,22 @@ def check_ablation(options: argparse.Namespace) -> int:
 
 
 def _function(text: str) -> Callable[..., Any]:
-    """Return the function that `MODULE:FUNCTION` names; modules of the current folder come first.
+    """Return the function `MODULE:FUNCTION`; modules of the current folder come first.
 
     Raises:
-        UserError: there is none.
+        UserError: it does not exist.
     """
     module, colon, name = text.partition(":")
     if not (colon and module and name):
         raise UserError(f"{shortened(text)} is not of the form MODULE:FUNCTION, such as my_ablation:without_head")
     sys.path.insert(0, os.getcwd())
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except Exception as error:
         raise UserError(f"cannot import {module}: {type(error).__name__}: {one_line(str(error))}") from error
     finally:
         sys.path.remove(os.getcwd())
-    function = getattr(found, name, None)
+    function = getattr(imported, name, None)
     if not callable(function):
         raise UserError(f"module {module} has no function {name}")
     return function

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 def add_parsers(commands) -> None:
     """Add the command's options to the command line."""
     parser = commands.add_parser(
-        "specifications", help="judge claims under every combination of the choices that the paper leaves open"
+        "specifications",
+        help="judge claims under every combination of the choices that the paper leaves open",
+        epilog="example: bertsecrets lab specifications --task mrpc --model minilm --glue ./glue_data",
     )
     parser.add_argument("--task", required=True, help="GLUE task")
     parser.add_argument("--claim", nargs="+", metavar="ID", help="claims (default: C1 C3 E1 F1)")
     parser.add_argument(
         "--choices",
         metavar="NAMES",
-        help="only these choices, such as padding,length; the others as this suite makes them",
+        help="vary only these choices, such as padding,length",
     )
     parser.add_argument("--json", type=path, metavar="FILE", help="write the curves to this JSON file")
     parser.add_argument("--figures", type=path, metavar="DIR", help="draw the curves into this folder, one SVG a claim")
@@ -62,13 +64,13 @@ def specifications(options: argparse.Namespace) -> None:
         if options.figures:
             write_whole(options.figures / f"{case}.svg", draw_curve(curves[-1]))
     if not curves:
-        raise UserError("nothing to judge: what the claims need is missing")
+        raise UserError("nothing to judge: inputs of all claims are missing")
     for curve in curves:
         print(curve_lines(curve)[0])
 
 
 def _curve(session: "Session", case: "Case", choices: Sequence["Choice"]) -> "Curve":
-    """Return the curve of a claim; combinations that come to the same inputs are measured once."""
+    """Return the curve of a claim; combinations with equal inputs are measured once."""
     from bertsecrets.lab.specifications import INPUTS, Inputs, Specification, curve, specification
 
     inputs = Inputs(session.resources, session.ref(session.model), case.task)

@@ -8,7 +8,11 @@ from bertsecrets.options import path
 
 def add_parsers(commands) -> None:
     """Add the command's options to the command line."""
-    parser_training = commands.add_parser("train-parser", help="train a small spaCy pipeline if none can be downloaded")
+    parser_training = commands.add_parser(
+        "train-parser",
+        help="train a small spaCy pipeline if none can be downloaded",
+        epilog="example: bertsecrets lab train-parser ./nltk_data/corpora ./pipeline",
+    )
     parser_training.add_argument(
         "treebank", type=path, help="folder with NLTK's dependency_treebank.zip and treebank.zip"
     )
