@@ -14,7 +14,7 @@ from bertsecrets.claims.readings import in_figures
 from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.outcomes import OUTCOMES
-from bertsecrets.report.text import claim_name, seeds_text, show_band, task_title
+from bertsecrets.report.text import seeds_text, show_band, task_title
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
@@ -149,7 +149,7 @@ def matrix(cards: Sequence[Card]) -> list[Row]:
     rows: dict[str, Row] = {}
     for card in cards:
         claim = card.verdict.case.claim
-        rows.setdefault(claim_name(claim), Row(claim, {})).cells[card.column] = card
+        rows.setdefault(claim.name, Row(claim, {})).cells[card.column] = card
     return [row for row in rows.values() if any(card.verdict.outcome != ASIDE for card in row.cells.values())]
 
 

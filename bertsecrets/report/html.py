@@ -19,7 +19,6 @@ from bertsecrets.report.outcomes import OUTCOMES, tally
 from bertsecrets.report.tables import table
 from bertsecrets.report.text import (
     cite,
-    claim_name,
     count_line,
     observed_lines,
     outcome_text,
@@ -234,7 +233,6 @@ def _environment() -> Environment:
         svg=_svg,
         table=_table,
         task_title=task_title,
-        claim_name=claim_name,
         cite=cite,
         observed_lines=observed_lines,
         outcome_text=outcome_text,

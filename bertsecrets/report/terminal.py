@@ -17,7 +17,6 @@ from bertsecrets.report.outcomes import OUTCOMES, label
 from bertsecrets.report.tables import GAP, fold, sectioned, table
 from bertsecrets.report.text import (
     cite,
-    claim_name,
     count_line,
     describe,
     grid_legend,
@@ -122,7 +121,7 @@ def _claim_cells(claim: Claim, model: str | None, kept: Sequence[KeptVerdict], *
     more += [known] if verbose or known != "unknown" else []
     more += [line] if (line := last_ones(kept)) else []
     shown = tasks if verbose or len(claim.tasks) < len(TASKS) else f"each of {len(TASKS)}"
-    return claim_name(claim), shown, claim.statement, "\n".join(more)
+    return claim.name, shown, claim.statement, "\n".join(more)
 
 
 def verdict_line(verdict: Verdict) -> str:
@@ -174,7 +173,7 @@ def _cells(verdict: Verdict, notes: Mapping[str, str]) -> list[str]:
     observed = [f"{line} {unit}" if verdict.observed is not None else line for line in observed_lines(verdict)]
     letters = ",".join(letter for note, letter in notes.items() if note in _own(verdict))
     return [
-        claim_name(case.claim),
+        case.claim.name,
         task_title(case.task),
         "-" if case.figure.published is None else format_number(case.figure.published),
         "\n".join(observed),

@@ -126,7 +126,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
     if remarks:
         outcome += f" ({'; '.join(remarks)})"
     return [
-        claim_name(case.claim),
+        case.claim.name,
         task_title(case.task),
         case.claim.statement,
         show_published(case, verdict.unit),
@@ -163,11 +163,6 @@ def section_title(claim: Claim) -> str:
     return SECTIONS.get(claim.family, claim.family)
 
 
-def claim_name(claim: Claim) -> str:
-    """Return a claim's id, with its variant if it has one."""
-    return f"{claim.id}-{claim.variant}" if claim.variant else claim.id
-
-
 def task_title(name: str) -> str:
     """Return the usual spelling of a task's name.
 
@@ -187,7 +182,7 @@ def grid_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
         claim, name = verdict.case.claim, verdict.case.task
         if name in TASKS and verdict.outcome not in ("not applicable", None):
             sign = OUTCOMES[verdict.status].sign
-            cells.setdefault(claim_name(claim), {})[name] = f"{sign} {format_number(verdict.observed)}"
+            cells.setdefault(claim.name, {})[name] = f"{sign} {format_number(verdict.observed)}"
     names = [name for name in TASKS if any(name in row for row in cells.values())]
     rows = [[claim, *(row.get(name, "") for name in names)] for claim, row in cells.items()]
     return [["id", *map(task_title, names)], *rows]
@@ -288,7 +283,7 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVer
         kept: their verdicts in a store (`store.verdicts`).
     """
     claim, tasks = cases[0].claim, [case.task for case in cases]
-    yield f"{claim_name(claim)}: {claim.statement}"
+    yield f"{claim.name}: {claim.statement}"
     about = " and ".join(claim.architectures)
     facts = {"source": cite(claim.source), "about": about, "measured as": claim.how, "note": claim.note,
              "measure": claim.measure,
