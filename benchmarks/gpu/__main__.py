@@ -56,14 +56,12 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--out", type=path, required=True, metavar="DIR", help="folder of the results")
         command.add_argument("--store", type=path, default=Path("runs/gpu"), metavar="DIR", help="(default: runs/gpu)")
         command.add_argument("--wheels", type=path, metavar="DIR", help="install what is missing from these files")
-        command.add_argument("--parts", type=path, metavar="FILE", help="another list of parts, for trying it out")
-        command.add_argument("--device", default="cuda", help="(default: cuda; anything else is for trying it out)")
         command.set_defaults(run=function)
     return parser
 
 
 def _run(options: argparse.Namespace) -> int:
-    from parts import LIST, read_parts
+    from parts import PARTS
     from runner import Run, described
 
     if not options.glue.is_dir():
@@ -71,25 +69,25 @@ def _run(options: argparse.Namespace) -> int:
     if options.model and not options.model.is_dir():
         raise UserError(f"no folder {options.model}: MODEL must name a folder that holds BERT-base")
     if not options.seconds > 0:
-        raise UserError(f"{options.seconds} seconds are no time: give PART_SECONDS=540")
-    parts, model = read_parts(options.parts or LIST), options.model and options.model.resolve()
+        raise UserError(f"{options.seconds} seconds is not a time: give PART_SECONDS=540")
+    model = options.model and options.model.resolve()
     return Run(
-        parts=parts,
-        machine=described(parts, model, options.device),
+        parts=PARTS,
+        machine=described(PARTS, model, "cuda"),
         glue=options.glue.resolve(),
         model=model,
         out=options.out.resolve(),
         store=options.store.resolve(),
-        device=options.device,
+        device="cuda",
         seconds=max(1, options.seconds - (time.monotonic() - BEGAN)),
     ).call()
 
 
 def _evidence(options: argparse.Namespace) -> int:
     from evidence import collect
-    from parts import LIST, read_parts
+    from parts import PARTS
 
-    print(collect(options.out, read_parts(options.parts or LIST), gpu=options.device == "cuda"))
+    print(collect(options.out, PARTS))
     return 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from bertsecrets.errors import UserError
 
 ROOT = Path(__file__).parents[2]
-EXTRA = "gpu"  # of pyproject.toml: what `make gpu` needs beside the package's own dependencies
+EXTRA = "gpu"  # of pyproject.toml: what `make gpu` needs in addition to the dependencies
 
 
 def provide(wheels: Path | None, site: Path, root: Path = ROOT) -> None:

@@ -16,16 +16,15 @@ SAME = ("code", "software", "device")  # in all parts of one run
 OF_VERDICT = ("id", "unit", "published", "band", "observed", "interval", "verdict", "reason", "remarks", "seeds")
 
 
-def collect(out: Path, parts: Sequence[Part], root: Path = ROOT, *, gpu: bool = True) -> Path:
+def collect(out: Path, parts: Sequence[Part], root: Path = ROOT) -> Path:
     """Write the evidence that the results in a folder give, and return its path.
 
     Args:
-        root: the checkout that it is of and for.
-        gpu: refuse what was made without a GPU.
+        root: the checkout that made them.
 
     Raises:
-        UserError: a result is missing or damaged, was made by other code than this checkout's, or elsewhere than the
-            others; or the checkout has changes that are not committed.
+        UserError: a result is missing or damaged, or was made by other code, on another machine or without a GPU; or
+            the checkout has uncommitted changes.
     """
     records = {part.name: read_record(out, part) for part in parts}
     absent = [name for name, record in records.items() if record is None]
@@ -39,7 +38,7 @@ def collect(out: Path, parts: Sequence[Part], root: Path = ROOT, *, gpu: bool = 
                 raise UserError(
                     f"{out} has results of two runs: {record['part']} has another {name}; run `make gpu` again"
                 )
-    if gpu and first["device"].startswith(("CPU", "mps")):
+    if first["device"].startswith(("CPU", "mps")):
         raise UserError(f"{out} was made on {first['device']}, not on a GPU")
     if first["code"] != code_digest(root):
         at = f" (commit {whole[0]['commit']})" if whole[0]["commit"] else ""

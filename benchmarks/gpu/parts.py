@@ -1,26 +1,29 @@
-"""The parts of a run on a GPU, read from `parts.toml`."""
+"""The parts of a run on a GPU: what `make gpu` runs, in this order."""
 
 import shlex
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-
-from bertsecrets.errors import UserError
-
-LIST = Path(__file__).with_name("parts.toml")
-LEAST = 30  # seconds
 
 
 @dataclass(frozen=True)
 class Part:
-    """One command, whose result is kept in a file of its own."""
+    """One command, whose result is kept in a file of its own.
+
+    Attributes:
+        command: its words may hold {python}, {glue}, {device}, {model} (a folder, or minilm), {task}, {store} (kept
+            between calls), {jobs} (the number of processes that use the GPU) and {work} (empty at every start). Its
+            result is what it leaves in {work}: junit.xml, benchmark.json, verdicts.json. If a file that the command
+            names is missing, it has failed.
+        model: `minilm`, or `bert` for the folder in MODEL.
+        least: seconds that it needs without interruption; with less left in a call, it waits for the next one.
+        codes: exit codes of success.
+    """
 
     name: str
     command: str
     model: str | None = None
     task: str | None = None
-    least: float = LEAST
+    least: float = 30
     codes: tuple[int, ...] = (0,)
 
     def words(self, places: Mapping[str, object]) -> list[str]:
@@ -32,23 +35,20 @@ class Part:
         return [word.format_map({"task": self.task, **places}) for word in shlex.split(self.command)]
 
 
-def read_parts(file: Path) -> list[Part]:
-    """Return the parts that a file lists, in order.
-
-    Raises:
-        UserError: it cannot be read, or a part is described wrongly.
-    """
-    try:
-        return [part for table in tomllib.loads(file.read_text(encoding="utf-8"))["part"] for part in _parts(table)]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"cannot read the list of parts {file}: {error}") from error
-
-
-def _parts(table: dict) -> list[Part]:
-    rest = {name: value for name, value in table.items() if name not in ("name", "models", "tasks", "codes")}
-    codes = tuple(table.get("codes", (0,)))
-    return [
-        Part(table["name"].format(model=model, task=task), model=model, task=task, codes=codes, **rest)
-        for model in table.get("models", [None])
-        for task in table.get("tasks", [None])
-    ]
+PYTEST = "{python} -m pytest -q -m gpu -p no:cacheprovider"
+SPEED = "--glue {glue} --store {store} --device {device} --offline --benchmark-json {work}/benchmark.json"
+TRAINING = "benchmarks/speed/test_gpu_training_speed.py"
+RUN = (
+    "{python} -m bertsecrets run --jobs {jobs} --model {model} --task {task} --seeds 5 --glue {glue} --store {store} "
+    "--device {device} --precision auto --offline --json {work}/verdicts.json"
+)
+PARTS = [
+    Part("tests", f"{PYTEST} -p no:benchmark tests --junitxml {{work}}/junit.xml", least=120),
+    Part("speed", f"{PYTEST} benchmarks/speed --ignore {TRAINING} {SPEED}", task="rte", least=300),
+    Part("training-speed", f"{PYTEST} {TRAINING} {SPEED}", task="rte", least=400),
+    *(
+        Part(f"{model}-{task}", RUN, model, task, codes=(0, 1))  # 1: a claim deviates
+        for model in ("minilm", "bert")
+        for task in ("rte", "mrpc", "stsb", "sst2")
+    ),
+]

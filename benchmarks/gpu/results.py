@@ -13,7 +13,7 @@ from environment import ROOT
 from parts import Part
 
 from bertsecrets.errors import UserError
-from bertsecrets.store.entries import entries, finite, read_json, read_manifest, write_json
+from bertsecrets.store.entries import CHECKPOINTS, DROPPED, entries, finite, read_json, read_manifest, write_json
 from bertsecrets.store.files import digest, file_sha256, folder_digest, is_whole, signed
 from bertsecrets.texts.tasks import task
 
@@ -42,7 +42,7 @@ def _counts(name: Path) -> bool:
 
 
 def commit(root: Path = ROOT) -> str | None:
-    """Return the commit of a checkout, with `+changes` if code differs from it; None where there is no git."""
+    """Return the commit of a checkout, with `+changes` if code differs from it; None without git."""
     try:
         head = _git(root, "rev-parse", "HEAD")
         return head + ("+changes" if _git(root, "status", "--porcelain", "--", *_tracked()) else "")
@@ -88,7 +88,7 @@ def identity(part: Part, machine: Mapping[str, Any], model: str | None, glue: Pa
 
 
 def read_record(folder: Path, part: Part, made_by: Record | None = None) -> Record | None:
-    """Return the result of a part; None if there is none undamaged, or it was made by other than `made_by`."""
+    """Return the undamaged result of a part; None if there is none, or it was not made by `made_by`."""
     try:
         record = read_json(folder / f"{part.name}.json")
     except UserError:
@@ -181,7 +181,7 @@ def stages(store: Path) -> list[Record]:
             facts = read_json(measured)["provenance"] if measured.exists() else manifest.get("training") or {}
         except UserError:  # a damaged one, which is not used either
             continue
-        if manifest.get("kind") == "checkpoints":
+        if manifest.get("kind") in (CHECKPOINTS, DROPPED):
             stage = {"stage": f"train {manifest['subject']['initialisation']}", "steps": facts.get("steps")}
             stage["precision"] = facts.get("precision")
         else:

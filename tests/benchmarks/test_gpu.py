@@ -1,14 +1,12 @@
-"""`make gpu`, tried out on a CPU with a short list of small parts: what is done stays done, what is left goes on."""
+"""`make gpu` on a CPU with small parts: finished parts stay finished, interrupted ones resume."""
 
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from bertsecrets.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 GPU = ROOT / "benchmarks" / "gpu"
-# Counts to the number in a file, and goes on where it was.
+# Counts to the number in a file, and resumes where it was.
 COUNTING = """
 import json, os, pathlib, signal, sys, time
 store, work, last = map(pathlib.Path, sys.argv[1:])
@@ -37,21 +35,6 @@ extra = {"counted": int(last.read_text())}
     json.dumps({"benchmarks": [{"name": "counting", "stats": {"min": 0.5}, "extra_info": extra}]})
 )
 """
-LIST = """
-[[part]]
-name = "first"
-command = "{{python}} -c pass {{jobs}}"
-
-[[part]]
-name = "counting"
-command = "{{python}} {program} {{store}} {{work}} {last}"
-least = 0
-
-[[part]]
-name = "last"
-command = "{{python}} -c pass"
-least = 100
-"""
 ENDLESS = 60_000  # takes ten minutes to count
 MACHINE = {"device": "Some GPU", "software": {"torch": "2.13.0"}, "models": {}}
 pytestmark = pytest.mark.slow
@@ -59,7 +42,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """The modules of benchmarks/gpu, which are a program and no package."""
+    """The modules of benchmarks/gpu, which is a program and not a package."""
     monkeypatch.syspath_prepend(str(GPU))
     import evidence
     import parts
@@ -83,7 +66,7 @@ def checkout(tmp_path):
 
 
 def without_pytest():
-    """The environment of a process that must not take itself for a worker of this pytest."""
+    """An environment without the variables of pytest's workers."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 
@@ -100,13 +83,11 @@ def commit(root):
 
 @pytest.fixture
 def call(gpu, tmp_path, checkout, capsys):
-    """A function that makes one call with a list of parts; its exit code and lines."""
+    """A function that makes one call; its exit code and lines."""
 
-    def make(listed, *, seconds=1000.0, **changes):
+    def make(parts, *, seconds=1000.0, **changes):
         given = {"machine": MACHINE, "glue": tmp_path, "model": None, "device": "cpu", "root": checkout, **changes}
-        run = gpu.runner.Run(
-            parts=gpu.parts.read_parts(listed), out=tmp_path / "out", store=tmp_path / "store", seconds=seconds, **given
-        )
+        run = gpu.runner.Run(parts=parts, out=tmp_path / "out", store=tmp_path / "store", seconds=seconds, **given)
         code = run.call()
         return code, capsys.readouterr().out.splitlines()
 
@@ -114,24 +95,28 @@ def call(gpu, tmp_path, checkout, capsys):
 
 
 @pytest.fixture
-def listed(tmp_path):
-    """A function that writes a list of parts, of which one counts to a number."""
-    (tmp_path / "counting.py").write_text(COUNTING)
+def listed(gpu, tmp_path):
+    """A function that returns a list of parts, one of which counts to a number."""
+    program = tmp_path / "counting.py"
+    program.write_text(COUNTING)
 
-    def write(last=2):
-        file = tmp_path / "parts.toml"
-        file.write_text(LIST.format(program=tmp_path / "counting.py", last=tmp_path / "last"))
+    def parts(last=2):
         (tmp_path / "last").write_text(str(last))
-        return file
+        counting = f"{{python}} {program} {{store}} {{work}} {tmp_path / 'last'}"
+        return [
+            gpu.parts.Part("first", "{python} -c pass {jobs}"),
+            gpu.parts.Part("counting", counting, least=0),
+            gpu.parts.Part("last", "{python} -c pass", least=100),
+        ]
 
-    return write
+    return parts
 
 
 def state(tmp_path, part):
     return json.loads((tmp_path / "out" / "summary.json").read_text())["parts"][part]
 
 
-def test_what_is_done_is_not_run_again(call, listed, tmp_path):
+def test_a_finished_part_is_not_run_again(call, listed, tmp_path):
     code, lines = call(listed())
     assert code == 0
     assert [line.split(" in ")[0] for line in lines] == [
@@ -163,14 +148,14 @@ def wait_for(happened):
         if happened():
             return
         time.sleep(0.02)
-    raise AssertionError("it has not happened within ten minutes")
+    raise AssertionError("nothing happened within ten minutes")
 
 
-def test_a_part_that_takes_too_long_is_ended_cleanly_and_goes_on_at_the_next_call(call, listed, gpu, tmp_path):
+def test_a_part_out_of_time_is_ended_cleanly_and_resumes_at_the_next_call(call, listed, gpu, tmp_path):
     store = tmp_path / "store" / "counting" / "store"
 
     class OverWhenCounted(subprocess.Popen):
-        """A process whose time is over as soon as it has counted, however long starting it takes."""
+        """A process whose time is up as soon as it has counted."""
 
         def wait(self, timeout=None):
             if timeout is None or timeout <= gpu.runner.GRACE or "counting.py" not in str(self.args):
@@ -201,7 +186,7 @@ def test_a_part_that_takes_too_long_is_ended_cleanly_and_goes_on_at_the_next_cal
     assert not (tmp_path / "out" / "counting.log").exists()
 
 
-def test_what_is_killed_takes_its_part_with_it_and_goes_on_at_the_next_call(call, listed, tmp_path):
+def test_a_killed_run_ends_its_part_which_resumes_at_the_next_call(call, listed, tmp_path):
     count = tmp_path / "store" / "counting" / "store" / "count"
     child = os.fork()
     if child == 0:
@@ -220,7 +205,7 @@ def test_what_is_killed_takes_its_part_with_it_and_goes_on_at_the_next_call(call
     assert record["log"] == [f"counted {number}" for number in range(counted + 2)]
 
 
-def test_a_program_that_does_not_end_when_told_to_is_killed(gpu, tmp_path):
+def test_a_program_that_ignores_sigterm_is_killed(gpu, tmp_path):
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which the program inherits
     try:
         code, over = gpu.runner.run_for(["sleep", "120"], tmp_path / "log", tmp_path, seconds=0.1, grace=0.1)
@@ -229,12 +214,11 @@ def test_a_program_that_does_not_end_when_told_to_is_killed(gpu, tmp_path):
     assert (code, over) == (-signal.SIGKILL, True)
 
 
-def test_a_failing_part_takes_no_other_with_it_and_is_tried_again(call, tmp_path):
-    file = tmp_path / "parts.toml"
-    failing = '[[part]]\nname = "failing"\ncommand = """{python} -c "print(\'why\'); exit(3)" """\n'
-    file.write_text(failing + '[[part]]\nname = "good"\ncommand = "{python} -c pass"\n')
+def test_a_failing_part_stops_no_other_and_is_tried_again(call, gpu, tmp_path):
+    failing = gpu.parts.Part("failing", """{python} -c "print('why'); exit(3)" """)
+    parts = [failing, gpu.parts.Part("good", "{python} -c pass")]
     for second in ("good: done in", "good: done before"):
-        code, lines = call(file)
+        code, lines = call(parts)
         assert code == 1
         assert lines[0] == f"failing: failed with exit code 3: why ({tmp_path / 'out' / 'failing.log'})"
         assert lines[1].startswith(second)
@@ -242,11 +226,10 @@ def test_a_failing_part_takes_no_other_with_it_and_is_tried_again(call, tmp_path
     assert not (tmp_path / "out" / "failing.json").exists()
 
 
-def test_a_part_that_leaves_no_result_has_failed_whatever_its_exit_code(call, tmp_path):
-    """Python ends with 1 where an import fails, and `report` where a claim deviates."""
-    crashing = "command = \"{python} -c 'import nothing_of_this_name' {work}/verdicts.json\"\ncodes = [0, 1]\n"
-    (tmp_path / "parts.toml").write_text(f'[[part]]\nname = "crashing"\n{crashing}')
-    code, lines = call(tmp_path / "parts.toml")
+def test_a_part_without_its_result_has_failed_whatever_its_exit_code(call, gpu):
+    """Python ends with 1 if an import fails, and `report` if a claim deviates."""
+    command = "{python} -c 'import nothing_of_this_name' {work}/verdicts.json"
+    code, lines = call([gpu.parts.Part("crashing", command, codes=(0, 1))])
     assert code == 1
     assert lines[0].startswith(
         "crashing: failed with exit code 1 without verdicts.json: ModuleNotFoundError: No module"
@@ -254,7 +237,7 @@ def test_a_part_that_leaves_no_result_has_failed_whatever_its_exit_code(call, tm
 
 
 @pytest.mark.parametrize("change", ["code", "software", "device", "damage"])
-def test_what_other_code_or_another_machine_made_is_made_anew(call, listed, tmp_path, checkout, change):
+def test_results_of_other_code_or_machines_are_made_again(call, listed, tmp_path, checkout, change):
     call(listed())
     machine = MACHINE
     if change == "code":
@@ -271,7 +254,7 @@ def test_what_other_code_or_another_machine_made_is_made_anew(call, listed, tmp_
     assert lines[2].startswith("last: done before" if change == "damage" else "last: done in")
 
 
-def test_a_commit_that_changes_only_documentation_makes_nothing_anew(call, listed, checkout):
+def test_a_commit_that_changes_only_documentation_reruns_nothing(call, listed, checkout):
     call(listed())
     (checkout / "docs.md").write_text("More words.\n")
     commit(checkout)
@@ -282,14 +265,14 @@ def test_a_commit_that_changes_only_documentation_makes_nothing_anew(call, liste
 
 
 @pytest.fixture
-def done(call, listed, gpu, tmp_path, checkout):
-    """A function that collects the evidence of a run whose parts are all done."""
+def collect(call, listed, gpu, tmp_path, checkout):
+    """A function that collects the evidence of a finished run."""
     call(listed())
-    return lambda **more: gpu.evidence.collect(tmp_path / "out", gpu.parts.read_parts(listed()), checkout, **more)
+    return lambda: gpu.evidence.collect(tmp_path / "out", listed(), checkout)
 
 
-def test_evidence_is_one_file_of_figures(done, checkout):
-    path = done()
+def test_evidence_is_one_file_of_figures(collect, checkout):
+    path = collect()
     assert path.parent == checkout / "expected" / "evidence"
     data = json.loads(path.read_text())
     assert path.name == f"gpu-some-gpu-{data['made'][:10]}.json"
@@ -297,103 +280,34 @@ def test_evidence_is_one_file_of_figures(done, checkout):
     assert (data["device"], data["software"]) == ("Some GPU", {"torch": "2.13.0"})
     assert list(data["parts"]) == ["first", "counting", "last"]
     assert data["parts"]["counting"]["figures"]["benchmarks"][0]["counted"] == 2
-    assert done() == path  # evidence is no code: what was run stays what is here
+    assert collect() == path  # evidence is not code
 
 
-def test_evidence_is_refused_where_a_result_is_missing_or_damaged(done, tmp_path):
-    file = tmp_path / "out" / "last.json"
-    file.write_text(file.read_text().replace('"calls": 1', '"calls": 2'))
-    with pytest.raises(UserError, match="incomplete: no undamaged result of last; run `make gpu` again"):
-        done()
-    file.unlink()
-    with pytest.raises(UserError, match="incomplete"):
-        done()
-
-
-def test_evidence_of_other_code_is_refused(done, checkout):
-    (checkout / "bertsecrets" / "code.py").write_text("2\n")
-    with pytest.raises(UserError, match="other code than this checkout's"):
-        done()
-
-
-def test_evidence_of_code_that_is_not_committed_is_refused(call, listed, done, checkout):
-    (checkout / "bertsecrets" / "code.py").write_text("2\n")
-    call(listed())
-    with pytest.raises(UserError, match="changes that are not committed"):
-        done()
-    commit(checkout)
-    done()
-
-
-def test_evidence_of_two_machines_is_refused(call, listed, done, tmp_path):
-    shutil.copy(tmp_path / "out" / "first.json", tmp_path / "first.json")
-    call(listed(), machine={**MACHINE, "device": "Another GPU"})
-    shutil.copy(tmp_path / "first.json", tmp_path / "out" / "first.json")
-    with pytest.raises(UserError, match="results of two runs: counting has another device"):
-        done()
-
-
-def test_evidence_from_a_cpu_is_refused(call, listed, done):
-    call(listed(), machine={**MACHINE, "device": "CPU AVX2, 2 threads"})
-    with pytest.raises(UserError, match="made on CPU AVX2, 2 threads, not on a GPU"):
-        done()
-    done(gpu=False)
-
-
-# ---------------------------------------------------------------------- what is missing
-
-
-def wheel(folder, name, version):
-    """A wheel of one module, as pip takes it."""
-    folder.mkdir(exist_ok=True)
-    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as file:
-        file.writestr(f"{name}.py", f"version = {version!r}\n")
-        file.writestr(
-            f"{name}-{version}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        )
-        file.writestr(
-            f"{name}-{version}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        file.writestr(f"{name}-{version}.dist-info/RECORD", "")
-
-
-def test_what_is_missing_is_one_line_and_is_taken_from_a_folder_of_wheels(tmp_path):
-    own = '[project]\nname = "own"\ndependencies = ["pytest", "own-need>=2"]\n'
-    own += "[project.optional-dependencies]\ngpu = ['own[more]']\nmore = ['own-other', 'torch>=999']\n"
-    (tmp_path / "pyproject.toml").write_text(own)
-    provide = f"""
-import sys
-from pathlib import Path
-sys.path[:0] = [{str(GPU)!r}, {str(ROOT)!r}]
-from environment import provide
-from bertsecrets.errors import UserError
-here = Path({str(tmp_path)!r})
-try:
-    provide(here / "wheels", here / "site", here)
-except UserError as error:
-    print(error)
-else:
-    import own_need, own_other, subprocess
-    print(own_need.version)
-    subprocess.run([sys.executable, "-c", "import own_need"], check=True)
-"""
-
-    def provided():
-        return subprocess.run([sys.executable, "-c", provide], capture_output=True, text=True, check=True).stdout
-
-    told = provided()
-    assert told.startswith(
-        "missing here: torch (a build for this GPU's CUDA), own-need>=2, own-other: install them, or "
-    )
-    assert told.count("\n") == 1
-    (tmp_path / "pyproject.toml").write_text(own.replace(", 'torch>=999'", ""))
-    wheel(tmp_path / "wheels", "own_other", "1.0")
-    wheel(tmp_path / "wheels", "own_need", "1.0")
-    assert provided().startswith("missing here: own-need>=2: install them, or ")
-    (tmp_path / "wheels" / "own_need-1.0-py3-none-any.whl").unlink()
-    wheel(tmp_path / "wheels", "own_need", "2.5")
-    for _ in range(2):
-        assert provided() == "2.5\n"
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("a damaged result", "incomplete: no undamaged result of last; run `make gpu` again"),
+        ("other code", "other code than this checkout's"),
+        ("uncommitted code", "changes that are not committed"),
+        ("two machines", "results of two runs: counting has another device"),
+        ("no gpu", "made on CPU AVX2, 2 threads, not on a GPU"),
+    ],
+)
+def test_other_evidence_is_refused(collect, call, listed, checkout, tmp_path, change, message):
+    file, first = tmp_path / "out" / "last.json", tmp_path / "out" / "first.json"
+    if change == "a damaged result":
+        file.write_text(file.read_text().replace('"calls": 1', '"calls": 2'))
+    if change in ("other code", "uncommitted code"):
+        (checkout / "bertsecrets" / "code.py").write_text("2\n")
+    if change == "uncommitted code":
+        call(listed())
+    if change in ("two machines", "no gpu"):
+        before = first.read_bytes()
+        call(listed(), machine={**MACHINE, "device": "CPU AVX2, 2 threads"})
+        if change == "two machines":
+            first.write_bytes(before)
+    with pytest.raises(UserError, match=message):
+        collect()
 
 
 # ---------------------------------------------------------------------- the command
@@ -406,12 +320,8 @@ def ran(*words):
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.fixture
-def folders(tmp_path):
-    return ("--out", tmp_path / "out", "--store", tmp_path / "store")
-
-
-def test_bad_input_is_one_line(folders, tiny_glue, tmp_path):
+def test_bad_input_is_one_line(tiny_glue, tmp_path):
+    folders = ("--out", tmp_path / "out", "--store", tmp_path / "store")
     code, out, err = ran("run", "--glue", tiny_glue, *folders)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("gpu: no GPU that torch ")
@@ -425,20 +335,16 @@ def test_bad_input_is_one_line(folders, tiny_glue, tmp_path):
     assert "is incomplete: no undamaged result of tests, speed, training-speed" in err
 
 
-def test_claims_are_judged_and_the_seconds_of_each_stage_are_told(folders, tiny_glue, tiny_bert, tmp_path):
-    (tmp_path / "parts.toml").write_text("""
-[[part]]
-name = "{model}-{task}"
-models = ["bert"]
-tasks = ["rte"]
-command = '''{python} -m bertsecrets report --model {model} --task {task} --claim C2 --glue {glue} --store {store}
-  --device {device} --offline --allow-unofficial-data --json {work}/verdicts.json'''
-codes = [0, 1]
-""")
-    words = ("run", "--glue", tiny_glue, "--model", tiny_bert, *folders, "--device", "cpu")
-    code, out, err = ran(*words, "--parts", tmp_path / "parts.toml")
-    assert code == 0, err
-    assert re.fullmatch(r"bert-rte: done in [0-9.]+ s\n1 of 1 parts done\n", out)
+def test_claims_are_judged_and_the_seconds_of_each_stage_are_recorded(call, gpu, tiny_glue, tiny_bert, tmp_path):
+    command = (
+        "{python} -m bertsecrets report --model {model} --task {task} --claim C2 --glue {glue} --store {store} "
+        "--device {device} --offline --allow-unofficial-data --json {work}/verdicts.json"
+    )
+    parts = [gpu.parts.Part("bert-rte", command, "bert", "rte", codes=(0, 1))]
+    machine = gpu.runner.described(parts, tiny_bert, "cpu")
+    code, (line, _) = call(parts, machine=machine, model=tiny_bert, glue=tiny_glue, root=ROOT)
+    assert code == 0
+    assert re.fullmatch(r"bert-rte: done in [0-9.]+ s", line)
     record = json.loads((tmp_path / "out" / "bert-rte.json").read_text())
     [verdict] = record["verdicts"]
     assert (verdict["id"], verdict["claimed"], record["claimed"]) == ("C2-rte", True, True)
@@ -463,20 +369,12 @@ def test_verdicts_of_random_weights_are_marked_and_never_evidence(gpu, tmp_path)
 # ---------------------------------------------------------------------- the list of parts
 
 
-def test_every_part_runs_a_command_that_there_is(gpu, tmp_path):
+def test_every_part_runs_an_existing_command(gpu, tmp_path):
     from bertsecrets.cli.main import build_parser
 
-    parts = gpu.parts.read_parts(gpu.parts.LIST)
-    models, tasks = ("minilm", "bert"), ("rte", "mrpc", "stsb", "sst2")
-    assert [part.name for part in parts] == [
-        "tests",
-        "speed",
-        "training-speed",
-        *(f"{model}-{task}" for model in models for task in tasks),
-    ]
     places = {"python": "python", "glue": tmp_path, "device": "cuda", "model": "m", "store": "s", "work": "w"}
     places["jobs"] = "4"
-    for part in parts:
+    for part in gpu.parts.PARTS:
         words = part.words(places)
         assert words[:2] == ["python", "-m"]
         if words[2] == "bertsecrets":
@@ -485,27 +383,3 @@ def test_every_part_runs_a_command_that_there_is(gpu, tmp_path):
         else:
             named = [word for word in words if word.startswith("benchmarks/")]
             assert all((ROOT / word).exists() for word in named)
-
-
-def test_a_wrong_list_is_one_line(gpu, tmp_path):
-    for text in ("part = 1", "[[part]]", "[[part]]\nname = 'a'\ncommand = 'b'\nmost = 3"):
-        (tmp_path / "parts.toml").write_text(text)
-        with pytest.raises(UserError, match="cannot read the list of parts"):
-            gpu.parts.read_parts(tmp_path / "parts.toml")
-
-
-@pytest.mark.parametrize(
-    ("mark", "unopened"),
-    [("gpu", ""), ("not slow", "import pytest\npytestmark = pytest.mark.slow\n")],
-    ids=["gpu", "not slow"],
-)
-def test_files_in_which_a_mark_deselects_everything_are_not_opened(tmp_path, mark, unopened):
-    """They may import what a machine with a GPU lacks, and importing takes time."""
-    (tmp_path / "test_a.py").write_text(unopened + "import nothing_of_this_name\n")
-    shutil.copy(ROOT / "conftest.py", tmp_path / "conftest.py")
-    tests = "@pytest.mark.gpu\ndef test_one(): pass\n\n@pytest.mark.slow\ndef test_two(): pass\n"
-    (tmp_path / "test_b.py").write_text(f"import pytest\n{tests}")
-    words = ["-q", "-p", "no:cacheprovider", "-m", mark, "--collect-only", "-c", os.devnull, "--rootdir", tmp_path]
-    line = [sys.executable, "-m", "pytest", *map(str, words), str(tmp_path)]
-    done = subprocess.run(line, capture_output=True, text=True, env=without_pytest(), cwd=tmp_path)
-    assert (done.returncode, "1/2 tests collected (1 deselected)" in done.stdout) == (0, True), done.stdout
