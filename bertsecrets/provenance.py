@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertsecrets.code import code_digest, imports
 from bertsecrets.errors import UserError
+from bertsecrets.settings import Params
 from bertsecrets.types import Precision
 
 if TYPE_CHECKING:
@@ -177,6 +178,13 @@ def best_precision(wanted: str, device: "torch.device") -> Precision:
     if wanted == "auto":
         return "bfloat16" if native_bfloat16(device) else "float32"
     return "float32" if wanted == "float32" else "bfloat16"
+
+
+def in_precision(settings: Params, wanted: str | None, device: "torch.device") -> Params:
+    """Return settings with the precision of training: as wanted, or else as the settings say."""
+    precision = best_precision(wanted or settings.finetune.precision, device)
+    warn_of_slow(precision, device)
+    return settings.model_copy(update={"finetune": settings.finetune.model_copy(update={"precision": precision})})
 
 
 def warn_of_slow(precision: Precision, device: "torch.device") -> None:

@@ -1,15 +1,12 @@
-"""The session, which measures subjects and judges claims: it brings together data, models, measures and the store.
+"""The session: the public interface that measures subjects and judges claims.
 
-The command line, the benchmarks and Python all use a `Session`. Nothing is trained or measured twice: whatever changes
-a result (data, settings, limits, device) is part of its key in the store, and is recorded in its provenance.
+The command line, the pytest plugin and Python all use it. It brings together options, data, models and the store, whose
+caches (`bertsecrets.caches`) make sure that nothing is trained or measured twice.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +18,7 @@ from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case
 from bertsecrets.claims.sequential import ANALYSES, judge_interim
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.compare.history import evidence
+from bertsecrets.compare.history import keep
 from bertsecrets.errors import MissingError, NotApplicableError, UserError, one_line
 from bertsecrets.judging import SeedBudget, judge_until_decided
 from bertsecrets.measures.base import Measure, Resources
@@ -29,19 +26,13 @@ from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import configuration, opening
 from bertsecrets.models.initialisations import get_initialisation
-from bertsecrets.models.locations import ModelRef, locator
+from bertsecrets.models.locations import identities, locator
 from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
-from bertsecrets.provenance import (
-    best_device,
-    best_precision,
-    run_facts,
-    warn_of_slow,
-)
+from bertsecrets.provenance import best_device, in_precision
 from bertsecrets.reading import seconds
 from bertsecrets.report import show_in_notebooks
 from bertsecrets.settings import Params, load_settings
 from bertsecrets.store.entries import Store, has_weights
-from bertsecrets.store.verdicts import keep_verdict
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import ALL_TASKS, task
 from bertsecrets.types import AUTO, Measurement, Request, Subject
@@ -53,7 +44,7 @@ show_in_notebooks()
 
 
 class Session:
-    """A set of options, data, device and store with which measurements and verdicts are made.
+    """Measures and judges with one set of options: data, model, device and store.
 
     ```python
     import bertsecrets as bs
@@ -69,7 +60,7 @@ class Session:
 
         Args:
             options: of the run.
-            given: the same as keywords (`model`, `glue`, `limit`, ...), which go before `options`.
+            given: options as keywords (`model`, `glue`, `limit`, ...), which override `options`.
             settings: used instead of those in `params.yaml`.
 
         Raises:
@@ -80,7 +71,7 @@ class Session:
         if options.budget is not None and not self.adds_seeds:
             raise UserError(f"--budget has no effect on a fixed number of seeds: give --seeds {AUTO}, or leave it out")
         device = best_device(options.device)
-        self.settings = _in_precision(self.settings, options.precision, device)
+        self.settings = in_precision(self.settings, options.precision, device)
         if options.threads is not None:
             torch.set_num_threads(options.threads)  # of the whole process; results' keys hold the number
         if options.spacy and (problem := pipeline_problem(options.spacy)):
@@ -106,12 +97,12 @@ class Session:
 
     @property
     def model(self) -> str:
-        """What is judged: the checkpoint or model named in the options, or the model in `params.yaml`."""
+        """The judged model: the checkpoint or model of the options, or the model in `params.yaml`."""
         return self.options.judged or self.settings.model
 
     @property
     def seeds(self) -> Sequence[int]:
-        """The seeds given by the options, or those in `params.yaml`; all that may be added where they are added."""
+        """The seeds of the options or of `params.yaml`; for `auto`, all that may be added."""
         if self.options.checkpoint is not None:
             return [1]
         wanted = self.settings.seeds if self.options.seeds is None else self.options.seeds
@@ -139,10 +130,10 @@ class Session:
         return None if given is None else seconds(given)
 
     def check_model(self, model: str | None = None) -> None:
-        """Make sure that a model, or the checkpoint that is judged, is available before anything expensive starts.
+        """Make sure that a model, or the judged checkpoint, is available before anything expensive starts.
 
         Raises:
-            UserError: it is not, or the checkpoint is none of its task.
+            UserError: it is not, or the checkpoint was not trained for its task.
         """
         checkpoint, of_task = self.options.checkpoint, self.options.checkpoint_task
         if checkpoint is not None and of_task is not None and model is None:
@@ -152,7 +143,7 @@ class Session:
         configuration.open_config(self.ref(model or self.model))
 
     def speaks_of(self, case: Case) -> bool:
-        """Return whether a case is about models of this one's architecture.
+        """Return whether a case applies to the architecture of the model.
 
         Raises:
             UserError: the case is about particular architectures, and the model is not available.
@@ -190,41 +181,26 @@ class Session:
         Args:
             measure: its name, such as `attention-change`.
             task: the GLUE task; none for measures of the bare encoder and of the suite itself.
-            init: `pretrained`, `random`, `frozen` or `untrained`.
-            checkpoint: a folder to measure instead of the checkpoint that the suite trains, or a model in memory.
+            init: the initialisation: `pretrained`, `random`, `frozen`, `untrained`, ...
+            checkpoint: a folder or a model in memory, measured instead of the checkpoint that the suite trains.
             options: of the measure, such as `padded_to=200`.
 
         Raises:
             UserError: the measure, task or an option is unknown, or something that is needed is missing.
         """
         subject = self.subject(task, init, seed)
-        with self._in_folder(checkpoint) as folder:
+        with opening.saved(checkpoint, self.ref(self.model)) as folder:
             get_measure(measure).check_request(task, check_initialisation(init), seed, checkpoint=folder)
             return self.measurement(measure, subject, folder, **options)
-
-    @contextmanager
-    def _in_folder(self, checkpoint: Any) -> Iterator[Path | None]:
-        """Yield the folder of a checkpoint; a model in memory is saved in one that is removed at the end of the block.
-
-        Its tokenizer is that of the session's model.
-        """
-        if checkpoint is None or isinstance(checkpoint, str | os.PathLike):
-            yield Path(checkpoint) if checkpoint else None
-            return
-        with TemporaryDirectory() as place:
-            folder = Path(place) / "in-memory"
-            checkpoint.save_pretrained(folder)
-            configuration.open_tokenizer(self.ref(self.model)).save_pretrained(folder)
-            yield folder
 
     def judge(self, claim: str, task: str | None = None, *, seeds: int | None = None) -> Verdict:
         """Return the verdict on a claim; its measurements are made now unless they are in the store.
 
         Args:
             claim: an id (`C1`), with its variant if it has several (`D1-untrained`).
-            task: one of the claim's tasks; may be left out if there is only one.
-            seeds: judge on seeds 1 to this number, instead of the session's seeds. Where those are added one by one,
-                no further one is begun that would end after the budget if it took as long as the last.
+            task: one of the claim's tasks; optional if there is only one.
+            seeds: judge on seeds 1 to this number instead of the session's seeds. If those are added one by one, no
+                seed is added that would exceed the budget if it took as long as the last.
 
         Raises:
             UserError: the claim is unknown or ambiguous, or something that is needed is missing.
@@ -256,37 +232,19 @@ class Session:
         return self._kept((judge_interim if self.adds_seeds else judge)(case, measured, self.settings.judge))
 
     def _kept(self, verdict: Verdict) -> Verdict:
-        """Keep a verdict in the store, and return it."""
-        limits = (of.provenance.limits for of in verdict.measurements)
-        facts = run_facts() | evidence(verdict.case, verdict.measurements, self.settings, self._weights(verdict))
-        keep_verdict(self.store.root, verdict.as_json(), self.model, limited=any(limits), facts=facts)
+        """Add a verdict to the history in the store, and return it."""
+        about_model = any(get_measure(measurement.measure).reads_model for measurement in verdict.measurements)
+        weights = identities(self.ref(self.model), self.options.checkpoint) if about_model else {}
+        keep(self.store.root, verdict, self.model, self.settings, weights)
         return verdict
 
-    def _weights(self, verdict: Verdict) -> dict[str, str | None]:
-        """Return the identities of the model's weights and tokenizer; nothing if the verdict is about no model."""
-        if not any(get_measure(measurement.measure).reads_model for measurement in verdict.measurements):
-            return {}
-        ref = self.ref(self.model)
-        if self.options.checkpoint is None:
-            return {"weights": ref.identity(), "tokenizer": ref.tokenizer()}
-        own = ModelRef.in_folder(Path(self.options.checkpoint))
-        return {"weights": own.identity(), "tokenizer": own.tokenizer() or ref.tokenizer(), "base": ref.identity()}
-
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return why a measure cannot be run on a task (data, frames, spaCy); None if it can."""
+        """Return what a measure lacks on a task (data, frames, spaCy), or None."""
         return get_measure(measure).missing(self.resources, task_name)
 
     def shape(self, model: str) -> tuple[int, int] | None:
-        """Return the numbers of a model's layers and of the heads in each, by its configuration.
-
-        None where that is not available or does not say; whoever measures the model says why.
-        """
-        try:
-            config = configuration.open_config(self.ref(model))
-        except UserError:
-            return None
-        layers, heads = (getattr(config, name, None) for name in ("num_hidden_layers", "num_attention_heads"))
-        return (layers, heads) if isinstance(layers, int) and isinstance(heads, int) else None
+        """Return a model's numbers of layers and of heads per layer; None if its configuration does not say."""
+        return configuration.shape_of(self.ref(model))
 
     # ------------------------------------------------------------------ checkpoints and measurements
 
@@ -315,12 +273,12 @@ class Session:
         return self.measurements.get(Request(measure, subject, tuple(options.items())), checkpoint)
 
     def drop_weights(self, subjects: Iterable[Subject]) -> None:
-        """Drop the weights of these subjects if `keep_checkpoints` says so, except of those that are still needed."""
+        """Drop the weights of subjects if `keep_checkpoints` is `none`, except those that are still needed."""
         if self.options.keep == "none":
             self.checkpoints.drop(subjects)
 
     def close(self) -> None:
-        """Drop the weights of all measured checkpoints if `keep_checkpoints` says so: the end of a `with` block."""
+        """Drop the weights of all measured checkpoints if `keep_checkpoints` is `none`; a `with` block does so."""
         self.drop_weights(list(self.checkpoints.used))
 
     def __enter__(self) -> "Session":
@@ -331,9 +289,9 @@ class Session:
             self.close()
 
     def example_maps(self, subjects: Iterable[Subject]) -> tuple[list[Measurement], list[str]]:
-        """Return what the report's attention viewer shows of some subjects, and a line for each that it cannot show.
+        """Return the measurements for the attention viewer of a report, and a line for each subject without one.
 
-        Nothing is trained for it: a checkpoint whose weights were not kept is left out, unless it was measured before.
+        Nothing is trained for them: a checkpoint without weights is skipped, unless it was measured before.
         """
         made, problems = [], []
         for subject in subjects:
@@ -349,10 +307,10 @@ class Session:
         return made, problems
 
     def _single(self, measure: Measure, subject: Subject, checkpoint: Path) -> Path | None:
-        """Return the folder to measure where one checkpoint is judged: that one, or None for the pretrained model.
+        """Return the folder to measure if a single checkpoint is judged: it, or None for the pretrained model.
 
         Raises:
-            NotApplicableError: one checkpoint does not give this measurement.
+            NotApplicableError: the measurement needs another model.
         """
         initial = get_initialisation(subject.initialisation)
         of_base = not measure.on_task or not initial.trains
@@ -365,10 +323,3 @@ class Session:
         if initial.trains and initial.name != "pretrained":
             raise NotApplicableError(f"needs {initial.title}, not a single checkpoint")
         return None if of_base else checkpoint
-
-
-def _in_precision(settings: Params, wanted: str | None, device: torch.device) -> Params:
-    """Return the settings with the precision that trainings will have: as wanted, else as the settings say."""
-    precision = best_precision(wanted or settings.finetune.precision, device)
-    warn_of_slow(precision, device)
-    return settings.model_copy(update={"finetune": settings.finetune.model_copy(update={"precision": precision})})

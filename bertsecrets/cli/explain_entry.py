@@ -66,8 +66,9 @@ def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[
     """Yield the differences between a key and that of the same request today."""
     subject = Subject(**manifest["subject"])
     subject = replace(subject, model=session.options.model or subject.model)
+    known: dict[str, Any] = {}
     if manifest.get("kind") in (CHECKPOINTS, DROPPED):
-        now, known = made_by(TRAINING, session.resources.device), {}
+        now = made_by(TRAINING, session.resources.device)
         if key.inputs.get("finetune"):
             known = {"finetune": session.settings.finetune.model_dump()}
         find_key = partial(session.checkpoints.key, subject)

@@ -10,21 +10,37 @@ from typing import Any
 from bertsecrets.claims import quantities
 from bertsecrets.claims.band import format_interval
 from bertsecrets.claims.schema import Case
+from bertsecrets.claims.verdict import Verdict
 from bertsecrets.code import code_digest
 from bertsecrets.compare.changes import Difference, differing, ends, moved
 from bertsecrets.errors import UserError
+from bertsecrets.provenance import run_facts
 from bertsecrets.settings import Params
 from bertsecrets.store.files import digest
-from bertsecrets.store.verdicts import KeptVerdict
+from bertsecrets.store.verdicts import KeptVerdict, keep_verdict
 from bertsecrets.types import Measurement
 
 SHORT = 12  # digits of a digest that are kept
 JUDGES = " of the judge"
 # The modules that turn measurements into verdicts. No module imports all quantities, so they are found by their files.
 JUDGING = (
-    "bertsecrets.claims.plan",
+    *("bertsecrets.claims.plan", "bertsecrets.claims.sequential"),
     *(f"bertsecrets.claims.quantities.{module.name}" for module in iter_modules(quantities.__path__)),
 )
+
+
+def keep(root: Path, verdict: Verdict, model: str, settings: Params, weights: Mapping[str, str | None]) -> None:
+    """Add a verdict on a model to the history in a store, with everything that it rests on.
+
+    Args:
+        weights: the identities of the model's files, by name.
+
+    Raises:
+        UserError: the disk is full or the store cannot be written.
+    """
+    limited = any(measurement.provenance.limits for measurement in verdict.measurements)
+    facts = run_facts() | evidence(verdict.case, verdict.measurements, settings, weights)
+    keep_verdict(root, verdict.as_json(), model, limited=limited, facts=facts)
 
 
 def evidence(

@@ -124,3 +124,13 @@ def _separate_texts(tokenizer: Any) -> None:
     template = TemplateProcessing(f"{end} $A", f"{end} $A {end} $B:1", [(end, tokenizer.eos_token_id)])
     own = backend.post_processor
     backend.post_processor = template if own is None else Sequence([own, template])
+
+
+def shape_of(ref: ModelRef) -> tuple[int, int] | None:
+    """Return the numbers of layers and of heads per layer; None if the configuration is missing or does not say."""
+    try:
+        config = open_config(ref)
+    except UserError:
+        return None
+    layers, heads = (getattr(config, name, None) for name in ("num_hidden_layers", "num_attention_heads"))
+    return (layers, heads) if isinstance(layers, int) and isinstance(heads, int) else None

@@ -139,6 +139,14 @@ class ModelRef:
         return read_own_manifest(Path(self.path))
 
 
+def identities(base: ModelRef, checkpoint: str | Path | None = None) -> dict[str, str | None]:
+    """Return the identities of a model's weights and tokenizer; for a checkpoint, also that of its base model."""
+    if checkpoint is None:
+        return {"weights": base.identity(), "tokenizer": base.tokenizer()}
+    own = ModelRef.in_folder(Path(checkpoint))
+    return {"weights": own.identity(), "tokenizer": own.tokenizer() or base.tokenizer(), "base": base.identity()}
+
+
 def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], ModelRef]:
     """Return a function like `locate` that locates each model once.
 

@@ -1,9 +1,12 @@
 """Opening models: as an encoder without a classifier, with a new classifier, or as a fine-tuned checkpoint."""
 
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -324,3 +327,19 @@ def _order_classes(model: Any, task: Task, folder: Path) -> None:
         last.weight.copy_(last.weight[order])
         if last.bias is not None:
             last.bias.copy_(last.bias[order])
+
+
+@contextmanager
+def saved(model: Any, ref: ModelRef) -> Iterator[Path | None]:
+    """Yield the folder of a checkpoint, given as a folder, as a model in memory, or as None.
+
+    A model in memory is saved, with the tokenizer of `ref`, in a folder that is deleted at the end of the block.
+    """
+    if model is None or isinstance(model, str | os.PathLike):
+        yield Path(model) if model else None
+        return
+    with TemporaryDirectory() as place:
+        folder = Path(place) / "in-memory"
+        model.save_pretrained(folder)
+        open_tokenizer(ref).save_pretrained(folder)
+        yield folder

@@ -104,7 +104,7 @@ def test_each_difference_is_named_once_and_facts_known_on_one_side_only_are_left
 def test_the_code_of_the_judge_includes_that_of_the_quantities():
     names = {path.stem for path in Path(quantities.__path__[0]).glob("*.py")} - {"__init__"}
     assert {name.rpartition(".")[2] for name in JUDGING} >= names != set()
-    assert "bertsecrets.claims.judge:judge" in imports("bertsecrets.claims.plan")
+    assert "bertsecrets.claims.judge:judge" in imports("bertsecrets.claims.sequential")
 
 
 @pytest.mark.usefixtures("quick")
