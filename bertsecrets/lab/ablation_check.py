@@ -1,8 +1,8 @@
-"""A check of somebody's own ablation of a head: does it act on that head, before the output projection?
+"""A check of third-party code that ablates a head: does it act on that head, before the output projection?
 
-The heads of a layer write into its output through the output projection, which mixes them: a slice of what it returns
-belongs to no head. So a head may change the projection's output only within what it can write, a subspace with as many
-dimensions as the head. That holds for every kind of ablation, and needs no knowledge of how it is done.
+The heads of a layer write to its output through the output projection, which mixes them: a slice of its output belongs
+to no head. Ablating a head can change the projection's output only within the subspace that this head writes to, which
+has as many dimensions as the head. This holds for every kind of ablation, however it is implemented.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,17 +26,17 @@ Outcome = Literal[
     "right", "acts after the output projection", "disables another head", "changes nothing", "something else"
 ]
 Disable = Callable[[Any, int, int], Any]
-SAME = 1e-5  # largest difference of what is the same, relative to the largest number
-WITHIN = 0.999  # of a change that lies in a subspace
+SAME = 1e-5  # largest difference between equal tensors, relative to the largest number
+WITHIN = 0.999  # least share of a change that lies in a subspace
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What disabling one head does.
+    """The effect of disabling one head.
 
     Args:
         head: layer and head, from 0.
-        does: what it does, in words, with numbers.
+        does: a description of the effect, with numbers.
     """
 
     head: Head
@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What is seen in a run: of each layer the projection's input and output and the layer's output; the logits."""
+    """Tensors of a run: each layer's projection input (`contexts`), projection output and layer output; the logits."""
 
     contexts: list[torch.Tensor]
     projected: list[torch.Tensor]
@@ -64,7 +64,7 @@ class AblationCheck:
             encoded: a few examples of different lengths, so that some are padded.
 
         Raises:
-            NotApplicableError: heads of this architecture cannot be disabled, or its output projections are not found.
+            NotApplicableError: heads of this architecture cannot be disabled, or it has no known output projections.
         """
         self.classifier, self.encoded = classifier, encoded
         self.engine = Engine.open(classifier)
@@ -76,7 +76,7 @@ class AblationCheck:
         self.maps = [_matrix(modules[name], self.classifier.heads) for name in self.names]
 
     def check(self, disable: Disable, head: Head) -> Finding:
-        """Return what a function does that disables a head of a copy of the model.
+        """Return what a function does to one head of a copy of the model.
 
         Raises:
             UserError: the function fails, or returns neither nothing, nor a model, nor a context manager.
@@ -91,12 +91,10 @@ class AblationCheck:
 
     def heads(self) -> list[Head]:
         """Return all heads, layer by layer."""
-        return [next(iter(one)) for one in single_heads(self.classifier.layers, self.classifier.heads)]
-
-    # ------------------------------------------------------------------ what is seen
+        return [head for heads in single_heads(self.classifier.layers, self.classifier.heads) for head in heads]
 
     def _projections(self) -> list[str]:
-        """Return the name of each layer's output projection: the module that gets the heads' vectors."""
+        """Return the name of each layer's output projection: the module whose input are the heads' vectors."""
         ids = self.batch.input_ids[:1, : int(self.batch.lengths[0])]
         calls: list[tuple[str, torch.Tensor]] = []
         with ExitStack() as hooks:
@@ -111,18 +109,15 @@ class AblationCheck:
         names = []
         for context in contexts:
             flat = context.transpose(1, 2).flatten(2)
-            found = next(
-                (name for name, given in calls if given.shape == flat.shape and torch.equal(given, flat)), None
-            )
-            if found is None:
-                raise NotApplicableError(
-                    f"the output projections of {type(self.classifier.model).__name__} are not found"
-                )
-            names.append(found)
+            same = [name for name, given in calls if given.shape == flat.shape and torch.equal(given, flat)]
+            if not same:
+                model = type(self.classifier.model).__name__
+                raise NotApplicableError(f"cannot find the output projections of {model}")
+            names.append(same[0])
         return names
 
     def _see(self, model: Any) -> _Seen:
-        """Run a model on the examples; projections and layers are found by their names."""
+        """Run a model on the examples; projections and layers are looked up by name."""
         seen = _Seen([], [], [], torch.empty(0))
         own = {module: name for name, module in self.classifier.model.named_modules()}
         layers = list(dict.fromkeys(own[modules[0]] for modules in self.engine.skeleton.layers))
@@ -142,8 +137,6 @@ class AblationCheck:
             logits = model(**self.batch.inputs()).logits
         return _Seen(seen.contexts, seen.projected, seen.hidden, logits)
 
-    # ------------------------------------------------------------------ what it means
-
     def _judge(self, seen: _Seen, head: Head) -> tuple[Outcome, str]:
         layer = next((i for i in range(len(self.names)) if self._differs(seen, i)), None)
         if layer is None:
@@ -160,7 +153,7 @@ class AblationCheck:
         most = int(np.argmax(within))
         if layer == head[0] and within[head[1]] >= WITHIN:
             if not self._follows(seen, layer):
-                return "something else", f"the head changes as it should ({size}), but later layers change besides"
+                return "something else", f"the head changes as it should ({size}), but so do later layers"
             return "right", self._kind(seen, head)
         if within[most] >= WITHIN:
             return "disables another head", f"{_place((layer, most))} instead of {_place(head)} ({size})"
@@ -209,7 +202,7 @@ class AblationCheck:
         return bool((logits - seen.logits).abs().max() <= 10 * SAME * logits.abs().max().clamp(min=1))
 
     def _kind(self, seen: _Seen, head: Head) -> str:
-        """Return what the head hands on instead, in words."""
+        """Describe the vectors that replace the head's own."""
         layer, number = head
         uniform = torch.from_numpy(ablate(self.engine, self.encoded, [frozenset({head})])[0])
         if (uniform - seen.logits).abs().max() <= 10 * SAME * uniform.abs().max().clamp(min=1):
@@ -223,15 +216,14 @@ class AblationCheck:
             return "zero vectors"
         rows = [row[here] for row, here in zip(vectors, self.real, strict=True)]
         if all(float((row - row[0]).abs().max()) <= slack for row in rows):
-            alike = all(float((row[0] - rows[0][0]).abs().max()) <= slack for row in rows)
-            if alike:
+            if all(float((row[0] - rows[0][0]).abs().max()) <= slack for row in rows):
                 return "one vector for all tokens of all texts, such as a mean"
             return "one vector for all tokens of a text, but not that of weights 1/L over its real tokens"
         return "other vectors at each token"
 
 
 def _matrix(projection: nn.Module, heads: int) -> list[Float[torch.Tensor, "size width"]]:
-    """Return what each head's vectors are multiplied with in the output projection."""
+    """Return the matrix that the output projection multiplies each head's vectors by."""
     with torch.no_grad():
         weight = getattr(projection, "weight")  # noqa: B009 - a tensor, which mypy cannot know
         width = weight.shape[1] if isinstance(projection, nn.Linear) else weight.shape[0]
@@ -286,13 +278,13 @@ def _in_short(error: Exception) -> str:
 
 
 def summary(findings: Sequence[Finding]) -> list[str]:
-    """Return a line for each outcome: how many heads have it, and what the first of them does."""
+    """Return a line for each outcome: the number of heads with it, and the effect on the first of them."""
     lines = []
     for outcome in dict.fromkeys(finding.outcome for finding in findings):
         those = [finding for finding in findings if finding.outcome == outcome]
         kinds = dict.fromkeys(finding.does for finding in those)
         if outcome == "right":
-            said = "; ".join(f"{sum(one.does == kind for one in those)} with {kind}" for kind in kinds)
+            said = "; ".join(f"{sum(finding.does == kind for finding in those)} with {kind}" for kind in kinds)
         else:
             said = f"{_place(those[0].head)}: {those[0].does}"
         lines.append(f"{outcome}: {len(those)} of {len(findings)} heads ({said})")

@@ -39,7 +39,7 @@ def open_read(folder: Path) -> dict[str, ReadMaps]:
         UserError: the folder has no set, or the set or what was seen on its maps is damaged.
     """
     whole, seen = MapSet.load(folder), read_attributes(folder)
-    known = {one.name for one in whole}
+    known = {each.name for each in whole}
     for name in seen:
         if name not in known:
             raise UserError(f"{folder}: {name[:99]!r} was read but is not in the set: remove its rows, or get its map")

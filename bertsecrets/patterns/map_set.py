@@ -159,10 +159,9 @@ class MapSet:
                     f"{shard} has a map {min(doubled)!r} that is also in another file: names must be unique"
                 )
             arrays |= further
-        rows = _read_rows(folder / ANNOTATIONS)
+        rows = _read_rows(folder / ANNOTATIONS, COLUMNS)
         maps = []
-        for line, row in rows:
-            where = f"{folder / ANNOTATIONS}, line {line}"
+        for where, row in rows:
             values = arrays.pop(row["name"], None)
             if values is None:
                 raise UserError(
@@ -231,7 +230,7 @@ def fingerprint(maps: MapSet) -> str:
 
     It does not depend on how the maps are divided into files.
     """
-    values = [[one.name, hashlib.sha256(one.values.astype("<f2").tobytes()).hexdigest()] for one in maps]
+    values = [[each.name, hashlib.sha256(each.values.astype("<f2").tobytes()).hexdigest()] for each in maps]
     return digest([values, maps.votes, maps.groups])
 
 
@@ -261,18 +260,18 @@ def _read_maps(path: Path) -> dict[str, np.ndarray]:
     return maps
 
 
-def _read_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
-    lines = lines_of(read_text(path))
-    if tuple(lines[0].split("\t")) != COLUMNS:
-        raise UserError(f"{path}, line 1: expected the tab-separated columns {', '.join(COLUMNS)}")
+def _read_rows(path: Path, columns: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
+    """Return the place (file and line) and the fields of each row of a tab-separated file."""
+    header, *lines = lines_of(read_text(path))
+    if header.split("\t") != list(columns):
+        raise UserError(f"{path}, line 1: expected the tab-separated columns {', '.join(columns)}")
     rows = []
-    for number, line in enumerate(lines[1:], start=2):
-        if not line.strip():
-            continue
-        fields = line.split("\t")
-        if len(fields) != len(COLUMNS):
-            raise UserError(f"{path}, line {number}: {len(fields)} fields where {len(COLUMNS)} were expected")
-        rows.append((number, dict(zip(COLUMNS, fields, strict=True))))
+    for number, line in enumerate(lines, start=2):
+        fields, where = line.split("\t"), f"{path}, line {number}"
+        if line.strip() and len(fields) != len(columns):
+            raise UserError(f"{where}: {len(fields)} fields where {len(columns)} were expected")
+        if line.strip():
+            rows.append((where, dict(zip(columns, fields, strict=True))))
     return rows
 
 
@@ -306,17 +305,9 @@ def read_attributes(folder: Path) -> dict[str, list[Attributes]]:
     path = folder / ATTRIBUTES
     if not path.exists():
         raise UserError(f"no {ATTRIBUTES} in {folder}: it lists what readers saw on the maps")
-    header, *lines = lines_of(read_text(path))
-    if header.split("\t") != list(ATTRIBUTE_COLUMNS):
-        raise UserError(f"{path}, line 1: expected the columns {', '.join(ATTRIBUTE_COLUMNS)}")
     seen: dict[str, list[Attributes]] = {}
-    for number, line in enumerate(lines, start=2):
-        if not line:
-            continue
-        row, where = line.split("\t"), f"{path}, line {number}"
-        if len(row) != len(ATTRIBUTE_COLUMNS):
-            raise UserError(f"{where}: {len(row)} columns, where {len(ATTRIBUTE_COLUMNS)} were expected")
-        name, reading, *numbers, carried_by = row
+    for where, row in _read_rows(path, ATTRIBUTE_COLUMNS):
+        name, reading, *numbers, carried_by = row.values()
         if not all(number.isdecimal() and len(number) == 1 for number in numbers):
             raise UserError(f"{where}: expected one digit for each of {', '.join(NUMBERS)}")
         try:

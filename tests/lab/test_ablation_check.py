@@ -128,7 +128,7 @@ WRONG = {
     next_layer: ("disables another head", "layer 3 head 3 instead of layer 2 head 3"),
     nothing: ("changes nothing", "every logit stays the same"),
     two_heads: ("something else", "of that lies in what layer 2 head 3 can write"),
-    later_layers_too: ("something else", "later layers change besides"),
+    later_layers_too: ("something else", "but so do later layers"),
     the_classifier: ("something else", "no layer changes, but the logits do"),
 }
 

@@ -75,7 +75,7 @@ def test_what_readers_saw_labels_a_set_under_each_reading():
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("a\t1\t2\t0\t0\t0\t0\t0", "8 columns, where 9 were expected"),
+        ("a\t1\t2\t0\t0\t0\t0\t0", "8 fields where 9 were expected"),
         ("a\t1\t2\t0\t0\t0\tx\t0\tS", "expected one digit"),
         ("a\t1\t3\t0\t0\t0\t0\t0\tS", "special is 3: give 0 to 2"),
         ("a\t2\t2\t0\t0\t0\t0\t0\tS", "reading '2' of 'a', where 1 was expected"),
@@ -91,5 +91,5 @@ def test_other_columns_or_no_file_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"no attributes\.tsv"):
         read_attributes(tmp_path)
     (tmp_path / ATTRIBUTES).write_text("name\tclass\n", encoding="utf-8")
-    with pytest.raises(UserError, match="line 1: expected the columns name, reading"):
+    with pytest.raises(UserError, match="line 1: expected the tab-separated columns name, reading"):
         read_attributes(tmp_path)

@@ -67,8 +67,8 @@ def label_agreement(
 
 def set_agreement(maps: MapSet) -> Agreement | None:
     """Return the agreement of first and second labels, on the maps with both; None if there are none."""
-    pairs = [(one, two) for one, two in zip(maps.labels, maps.second_labels, strict=True) if one and two]
-    return label_agreement([one for one, _ in pairs], [two for _, two in pairs]) if pairs else None
+    pairs = [(first, second) for first, second in zip(maps.labels, maps.second_labels, strict=True) if first and second]
+    return label_agreement(*zip(*pairs, strict=True)) if pairs else None
 
 
 def kappa(tables: Float[np.ndarray, "tables first second"]) -> Float[np.ndarray, " tables"]:

@@ -34,7 +34,7 @@ ADVICE = "give head_classification_data.tar.gz of P20 (Prasanna et al. 2020), or
 def read_p20(source: Path) -> MapSet:
     """Return annotated maps read from P20's format.
 
-    The heads of the maps are not recorded there, so each map is a group of its own; nor are the second texts marked.
+    P20 does not record heads, so each map is a group of its own, nor where second texts begin.
 
     Raises:
         UserError: labels.txt is missing, a label is unknown, or a map is missing, doubled, not square or not a matrix
@@ -51,14 +51,14 @@ def read_p20(source: Path) -> MapSet:
         file, beside = excerpt(source / name), PurePosixPath(name).parent
         lines: dict[str, tuple[str, str]] = {}  # by the map's name: file and line, and the class
         for line, label, names in _lines(file, text):
-            for one in names:
-                if one in lines:
-                    raise UserError(f"{file}, line {line}: {one!r} is named twice: each map has one label")
-                lines[one] = (f"{file}, line {line}", label)
+            for stem in names:
+                if stem in lines:
+                    raise UserError(f"{file}, line {line}: {stem!r} is named twice: each map has one label")
+                lines[stem] = (f"{file}, line {line}", label)
         if not lines:
             raise UserError(f"{file} names no maps: expected lines such as 'vertical = name, name'")
 
-        def wanted(name: str) -> bool:  # another folder of the archive has other values under the same names
+        def wanted(name: str) -> bool:  # another folder of the archive has normalised maps with the same names
             path = PurePosixPath(name)
             return path.suffix == ".npy" and path.stem in lines and path.is_relative_to(beside)
 
@@ -68,10 +68,10 @@ def read_p20(source: Path) -> MapSet:
             if stem in maps:
                 raise UserError(f"{lines[stem][0]}: there are two files {stem}.npy: remove one of them")
             maps[stem] = _map(stem, content, lines[stem][0])
-    for one, (where, _) in lines.items():
-        if one not in maps:
-            raise UserError(f"{where}: {one}.npy is missing: get the archive again, or remove the name")
-    return MapSet(tuple(maps[one] for one in lines), tuple(label for _, label in lines.values()))
+    for stem, (where, _) in lines.items():
+        if stem not in maps:
+            raise UserError(f"{where}: {stem}.npy is missing: get the archive again, or remove the name")
+    return MapSet(tuple(maps[stem] for stem in lines), tuple(label for _, label in lines.values()))
 
 
 def _in_folder(folder: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:

@@ -90,8 +90,8 @@ def network() -> nn.Sequential:
 def canvases(maps: tuple[np.ndarray, ...], size: int) -> Float[torch.Tensor, "maps 1 size size"]:
     """Return each map centred on a square of zeros; larger maps are pooled to its size."""
     images = torch.zeros(len(maps), 1, size, size)
-    for place, one in zip(images, maps, strict=True):
-        image = torch.from_numpy(np.asarray(one, dtype=np.float32))[None]
+    for place, values in zip(images, maps, strict=True):
+        image = torch.from_numpy(np.asarray(values, dtype=np.float32))[None]
         if image.shape[-1] > size:
             image = nn.functional.adaptive_avg_pool2d(image, size)
         start = (size - image.shape[-1]) // 2

@@ -73,7 +73,7 @@ def _resampled_sums(parts: Float[np.ndarray, " heads *rest"], seed: int) -> Floa
 def compare(
     methods: Sequence[Method], data: LabelledMaps, seed: int, progress: Callable[[str], Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, HeldOut]]:
-    """Judge every method on the same folds, and compare the first with each of the others.
+    """Evaluate every method on the same folds, and compare the first with each of the others.
 
     Returns:
         the figures of all methods, and the predictions of each by its name.
@@ -81,7 +81,7 @@ def compare(
     judged = {method.name: held_out(method, data, seed, progress=progress) for method in methods}
     first = methods[0].name
     figures = {
-        "classifiers": {name: quality(one, seed) for name, one in judged.items()},
-        "advantage": {name: advantage(judged[first], one, seed) for name, one in judged.items() if name != first},
+        "classifiers": {name: quality(own, seed) for name, own in judged.items()},
+        "advantage": {name: advantage(judged[first], own, seed) for name, own in judged.items() if name != first},
     }
     return figures, judged

@@ -1,6 +1,7 @@
-"""`bertsecrets lab train-patterns`: judge classifiers on held-out heads, train on all maps, write weights and report.
+"""`bertsecrets lab train-patterns`: evaluate classifiers on held-out heads, train on all maps, write a report.
 
-One classifier for each reading of K19's words, and one for each outside reading, which other people's labels give.
+There is one classifier for each reading of K19's text, and one for each outside reading, which other people's labels
+define.
 """
 
 import re
@@ -101,7 +102,7 @@ def open_labelled(folder: Path) -> ReadMaps:
 def _train(
     reading: str, read: ReadMaps, made: Path, cnn: PaperCnn | None, progress: Callable[[str], Any] | None
 ) -> dict[str, Any]:
-    """Judge and train the classifier for a reading; returns its part of the report."""
+    """Evaluate and train the classifier for a reading; returns its part of the report."""
     ours, maps, pictures = TreesAndRegression(), read.maps, read.pictures
     methods: list[Method] = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
     said = (lambda line: progress(f"{reading}, {line}")) if progress else None
@@ -136,54 +137,46 @@ def _readers(read: ReadMaps, judged: HeldOut) -> dict[str, Any]:
 def _held_out_rows(read: ReadMaps, judged: HeldOut) -> list[dict[str, Any]]:
     """Return a row for each map: the annotators' label, and the prediction of a classifier trained on other heads.
 
-    Where the label hangs on how many stripes are a few, `label_by_few` has the others.
+    `label_by_few` has the label for other numbers of stripes that may count as a few, if it depends on that.
     """
-    return [
-        {
-            "map": one.name,
-            "head": _head(one),
-            "kin": group,
-            "label": CLASSES[true],
-            "predicted": CLASSES[predicted],
-            "agreed": bool(agreed),
-            "probabilities": np.round(probabilities, 4).tolist(),
-            **_other_labels(read, place, CLASSES[true]),
+    rows = []
+    for place, each in enumerate(read.pictures):
+        label = CLASSES[judged.labels[place]]
+        row = {
+            "map": each.name,
+            "head": _head(each),
+            "kin": str(judged.groups[place]),
+            "label": label,
+            "predicted": CLASSES[judged.predicted[place]],
+            "agreed": bool(judged.agreed[place]),
+            "probabilities": np.round(judged.probabilities[place], 4).tolist(),
         }
-        for place, (one, group, true, predicted, agreed, probabilities) in enumerate(
-            zip(
-                read.pictures,
-                judged.groups.tolist(),
-                judged.labels,
-                judged.predicted,
-                judged.agreed,
-                judged.probabilities,
-                strict=True,
-            )
-        )
-    ]
+        rows.append(row | _other_labels(read, place, label))
+    return rows
 
 
 def _other_labels(read: ReadMaps, place: int, label: str) -> dict[str, dict[str, str | None]]:
-    """Return a map's labels at other numbers of stripes that may count as a few, where they differ from its own."""
+    """Return a map's labels for other numbers of stripes that may count as a few, if any differs from its own."""
     others = {str(few): labels[place] for few, labels in read.label_by_few.items() if few != FEW}
     return {"label_by_few": others} if set(others.values()) - {label} else {}
 
 
 def _audit(judged: HeldOut, maps: MapSet) -> dict[str, Any]:
     """Return `audit_shares` for models with as many heads as a fold has groups."""
-    heads = np.array([_head(one) for one in maps])
+    heads = np.array([_head(each) for each in maps])
     size = len(set(judged.groups.tolist())) // FOLDS
     return audit_shares(judged.labels, judged.probabilities, heads=heads, groups=judged.groups, size=size, seed=SEED)
 
 
-def _head(one: PatternMap) -> str:
+def _head(pattern_map: PatternMap) -> str:
     """Return model, layer and head of a map; its name, if they are not recorded."""
-    return f"{one.model}/{one.layer}/{one.head}" if one.layer else one.name
+    known = (pattern_map.model, pattern_map.layer, pattern_map.head)
+    return "/".join(map(str, known)) if pattern_map.layer else pattern_map.name
 
 
 def _by_model(maps: MapSet, judged: HeldOut) -> dict[str, dict[str, float]]:
     """Return, for each model, its number of maps and the scores of classifiers trained on other heads."""
-    models = np.array([one.model for one in maps])
+    models = np.array([each.model for each in maps])
     rows = {}
     for name in sorted(set(models.tolist())):
         own = models == name
