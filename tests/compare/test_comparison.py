@@ -1,4 +1,4 @@
-"""Drift is what seeds do not explain, at a false discovery rate that is kept; sides that are alike are shown so."""
+"""Drift is a difference that seeds do not explain, at a controlled false discovery rate."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def answers(rng: np.random.Generator, seeds: int, rate: float, rows: int = 300) 
     return [scored(np.where(rng.random(rows) < rate, target, 1 - target), target) for _ in range(seeds)]
 
 
-def test_a_side_against_itself_does_not_differ_at_all():
+def test_a_side_equals_itself_exactly():
     one = side("a", attention(np.random.default_rng(0), 3), answers(np.random.default_rng(0), 3, 0.7))
     comparison = compare(one, one, SETTINGS)
     assert not comparison.drifted
@@ -64,7 +64,7 @@ def test_a_side_against_itself_does_not_differ_at_all():
     assert "exactly equal" in drift_findings(comparison).text()
 
 
-def test_a_head_that_moves_beyond_its_seeds_is_named_with_its_standard_deviations():
+def test_a_head_that_moves_beyond_its_seeds_is_named_with_its_deviation():
     moved = np.zeros((LAYERS, HEADS))
     moved[3, 6] = 0.9
     before, after = attention(np.random.default_rng(0), 5), attention(np.random.default_rng(1), 5, moved=moved)
@@ -80,7 +80,7 @@ def test_a_head_that_moves_beyond_its_seeds_is_named_with_its_standard_deviation
     assert " sd)" in message
 
 
-def test_retrainings_raise_at_most_the_promised_share_of_false_alarms():
+def test_retrainings_raise_no_more_false_alarms_than_the_nominal_rate():
     alarms = 0
     for run in range(200):
         rng = np.random.default_rng(run)
@@ -89,7 +89,7 @@ def test_retrainings_raise_at_most_the_promised_share_of_false_alarms():
     assert alarms <= 18  # of 200 at 5 %: more are seen by chance once in a hundred times
 
 
-def test_what_moves_less_than_any_effect_of_interest_is_shown_the_same_and_is_never_drift():
+def test_a_significant_change_below_the_smallest_effect_of_interest_is_the_same():
     one = attention(np.random.default_rng(0), 5, spread=1e-5)
     moved = [replace(of, samples={name: sample + 0.001 for name, sample in of.samples.items()}) for of in one]
     (measure,) = compare(side("a", one), side("b", moved), SETTINGS).measures
@@ -97,7 +97,7 @@ def test_what_moves_less_than_any_effect_of_interest_is_shown_the_same_and_is_ne
     assert not measure.equal
 
 
-def test_few_seeds_leave_open_what_they_cannot_decide():
+def test_too_few_seeds_leave_the_outcome_open():
     one, two = (side(name, attention(np.random.default_rng(seed), 2)) for seed, name in enumerate("ab"))
     comparison = compare(one, two, SETTINGS)
     assert comparison.measures[0].outcome == "open"
@@ -127,14 +127,14 @@ def test_a_single_score_is_not_lost_among_hundreds_of_heads():
     assert discoveries([np.concatenate([heads, score])], 0.05)[0].any() == np.False_
 
 
-def test_a_model_that_has_collapsed_has_drifted_whatever_its_numbers():
+def test_a_collapsed_model_has_drifted_whatever_its_numbers():
     constant = scored(np.ones(300, dtype=int), np.random.default_rng(3).integers(0, 2, 300), constant=True)
     comparison = compare(side("a", answers(np.random.default_rng(0), 3, 0.5)), side("b", [constant]), SETTINGS)
     assert comparison.drifted
     assert "gives every example the same answer" in drift_message(comparison.measures[0])
 
 
-def test_numbers_that_are_gone_are_drift():
+def test_missing_numbers_are_drift():
     one, two = (attention(np.random.default_rng(seed), 3) for seed in (0, 1))
     for of in two:
         of.samples["sep"][:, 2, 5] = np.nan
@@ -143,14 +143,14 @@ def test_numbers_that_are_gone_are_drift():
     assert measure.outcome == "drift"
 
 
-def test_a_spread_that_happens_to_be_nothing_is_not_taken_for_certainty():
+def test_a_spread_of_zero_over_seeds_is_not_taken_for_certainty():
     target = np.tile([0, 1], 100)
     alike = [scored(np.where(np.arange(200) < 60, 1 - target, target), target) for _ in range(2)]
     other = scored(np.where(np.arange(200) < 62, 1 - target, target), target)  # a single point
     assert not compare(side("a", alike), side("b", [other]), SETTINGS).drifted
 
 
-def test_other_examples_heads_or_settings_are_not_compared():
+def test_different_examples_heads_or_settings_are_not_compared():
     one = attention(np.random.default_rng(0), 2)
     other_rows = [replace(of, provenance=Provenance(data_fingerprint="xyz")) for of in one]
     with pytest.raises(UserError, match="not the same examples"):
@@ -190,7 +190,7 @@ def test_gains_and_shares_are_compared_in_points_and_percent():
     assert sum(values.mean for values in shares.values()) == pytest.approx(np.full((2, 3), 100.0))
 
 
-def test_words_are_compared_where_examples_have_them():
+def test_attention_to_words_is_averaged_over_examples_that_have_them():
     rng = np.random.default_rng(0)
     verbs = rng.random((EXAMPLES, 2, 3))
     verbs[::2] = np.nan
@@ -201,7 +201,7 @@ def test_words_are_compared_where_examples_have_them():
     assert values["verb"].mean == pytest.approx(verbs[1::2].mean(0))
 
 
-def test_a_comparison_is_written_as_text_markdown_page_and_data():
+def test_a_comparison_is_rendered_as_text_markdown_page_and_data():
     moved = np.zeros((LAYERS, HEADS))
     moved[0, 0] = 0.5
     before, after = attention(np.random.default_rng(0), 5), attention(np.random.default_rng(1), 1, moved=moved)

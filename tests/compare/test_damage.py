@@ -56,7 +56,7 @@ def found(sessions, pin, tmp_path_factory):
 
 
 @pytest.mark.parametrize("damage", NOTICED)
-def test_a_damage_is_noticed_by_what_it_touches(found, damage):
+def test_damage_drifts_in_the_measures_that_it_affects(found, damage):
     base, measures = NOTICED[damage]
     drifted = {one.wanted.measure: one for one in found[damage][base].measures if one.outcome == "drift"}
     assert set(measures) <= drifted.keys()
@@ -64,15 +64,15 @@ def test_a_damage_is_noticed_by_what_it_touches(found, damage):
 
 
 @pytest.mark.parametrize("damage", SMALL)
-def test_a_small_damage_is_noticed_or_shown_to_be_none(found, damage):
+def test_small_damage_is_detected_or_shown_to_be_none(found, damage):
     assert {one.outcome for one in found[damage]["itself"].measures} <= {"drift", "same"}
 
 
-def test_every_damage_is_either(found):
+def test_every_damage_is_covered(found):
     assert found.keys() == {*NOTICED, *SMALL}
 
 
-def test_ten_retrainings_with_new_seeds_raise_hardly_an_alarm(sessions, pin):
+def test_ten_retrainings_raise_at_most_two_alarms(sessions, pin):
     new = [study.seeds_side(sessions[0], f"seed {seed}", WANTED, [seed]) for seed in NEW]
     alarms = [side.name for side in new if compare(pin, side, sessions[0].settings.judge).drifted]
     assert len(alarms) <= MOST, alarms
