@@ -28,15 +28,7 @@ Span = tuple[int, int]  # characters of a text: start and end, the end excluded,
 
 @dataclass(frozen=True)
 class Subject:
-    """A model on a task, with its initialisation and seed: what a measurement is about (K19 section 3, table 1).
-
-    `initialisation` is `pretrained` (pretrained and fine-tuned), `random` (normal weights and fine-tuned),
-    `frozen` (pretrained encoder, only the classifier trained) or `untrained` (pretrained encoder under a
-    fresh classifier, without any training step: the "pretrained" column of K19's table 1 as its code computes it).
-    Beyond K19: `last-two-new` (pretrained, but the last two layers with normal weights, and fine-tuned) and
-    `last-two-trained` (pretrained, and of the encoder only the last two layers and the pooler fine-tuned), `from-sep`
-    (pretrained and fine-tuned, but the classifier reads the [SEP] that ends an input in place of [CLS]).
-    """
+    """What a measurement is about: a model on a task, its initialisation (`models/initialisations.py`) and seed."""
 
     model: str
     task: str

@@ -1,4 +1,4 @@
-"""Running of parts, as many as fit into a call; one that does not fit is ended cleanly and goes on at the next."""
+"""Run as many parts as fit into a call; one that does not fit is ended cleanly and resumes at the next call."""
 
 import ctypes
 import json
@@ -23,17 +23,17 @@ from bertsecrets.store.entries import read_json, write_json
 from bertsecrets.store.files import write_whole
 
 DONE, FAILED, LEFT = 0, 1, 75  # exit codes; 75 is EX_TEMPFAIL: try again
-GRACE = 15  # seconds that a part has for cleaning up
+GRACE = 15  # seconds for a part to clean up
 BERT = "bert"  # in the list of parts: the model given, or random weights of its shape
-AT_ONCE = 4  # trainings and measurements on the GPU, if its memory allows: one loads or saves while others compute
+AT_ONCE = 4  # jobs on the GPU, if its memory allows: one loads or saves while others compute
 HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is run, where, and for how long.
+    """One call: what is run, where, and for how long.
 
-    `model` is the folder that stands for `bert`; without one, random weights do. `machine` is what `described` returns.
+    `model` is the folder used for `bert`; without one, random weights are used. `machine` is what `described` returns.
     """
 
     parts: Sequence[Part]
@@ -76,7 +76,7 @@ class Run:
         return _exit_code([state["state"] for state in states.values()])
 
     def advance(self, part: Part, made_by: Record, seconds: float, grace: float) -> Record:
-        """Run a part until it ends or its time is over; return its state."""
+        """Run a part until it ends or runs out of time; return its state."""
         folder = self.store / part.name
         store, work, log, progress = (folder / name for name in ("store", "work", "log.txt", "progress.json"))
         before = _progress(progress, made_by)
@@ -123,7 +123,7 @@ class Run:
         write_whole(own_log, "\n".join(lines) + "\n")
         state = {"commit": commit(self.root), "made_by": made_by, **facts}
         if over:
-            print(f"{part.name}: left after {_times(now)}: goes on at the next call", flush=True)
+            print(f"{part.name}: left after {_times(now)}: resumes at the next call", flush=True)
             return {"state": "left", **state}
         last = shortened(one_line(next((line for line in reversed(lines) if line.strip()), "no output")))
         without = f" without {Path(absent[0]).name}" if code in part.codes else ""
@@ -135,7 +135,7 @@ def described(parts: Sequence[Part], model: Path | None, device: str) -> dict[st
     """Return the software and device of this machine, and the identities of the models that the parts name.
 
     Raises:
-        UserError: there is no GPU, or no such model.
+        UserError: there is no GPU, or a model is missing.
     """
     needed = {name for part in parts if (name := named(part, model))}
     if model is None and any(part.model == BERT for part in parts):
@@ -148,7 +148,7 @@ def described(parts: Sequence[Part], model: Path | None, device: str) -> dict[st
 
 
 def named(part: Part, model: Path | None) -> str | None:
-    """Return the model that a part's one stands for; None for random weights, or where it has none."""
+    """Return the model of a part: a folder or a name; None for random weights, or if it has none."""
     if part.model != BERT:
         return part.model
     return str(model) if model else None
@@ -157,8 +157,8 @@ def named(part: Part, model: Path | None) -> str | None:
 def run_for(words: Sequence[str], log: Path, root: Path, seconds: float, grace: float) -> tuple[int, bool]:
     """Run a command for at most so many seconds; returns its exit code, and whether it was ended for its time.
 
-    It is told to end by SIGTERM, and killed if it has not ended after `grace` seconds, with all that it has started.
-    It ends with this process too, where the system is Linux.
+    It gets SIGTERM and, if it has not ended after `grace` seconds, is killed with all its child processes. On Linux it
+    also ends with this process.
     """
     libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 
@@ -192,13 +192,13 @@ def _end(child: subprocess.Popen, grace: float) -> int:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a part: this checkout's code, no network, and no settings but the checkout's own."""
+    """Return the environment of a part: this checkout's code and settings, and no network."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("BERTSECRETS_", "PYTEST_"))}
     return {**kept, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "PYTHONUNBUFFERED": "1"}
 
 
 def _progress(file: Path, made_by: Record) -> Record:
-    """Return how often and how long a part has run without coming to its end."""
+    """Return how often and how long an unfinished part has run."""
     try:
         before = read_json(file)
     except UserError:

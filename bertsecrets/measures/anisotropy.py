@@ -140,7 +140,7 @@ def hidden_states(opened: OpenModel, batch: Batch) -> States:
         raise NotApplicableError("it is an encoder-decoder, whose layers are two stacks")
     found = opened.model.base_model(**batch.inputs(), output_hidden_states=True).hidden_states
     if found is None or len(found) != opened.layers + 1 or len({state.shape for state in found}) > 1:
-        raise NotApplicableError("it does not give out vectors of one size for its embeddings and each layer")
+        raise NotApplicableError("its embeddings and layers do not return vectors of one size")
     states = torch.stack([state.float() for state in found])
     if not torch.isfinite(states[:, batch.mask]).all():
         raise UserError("a vector of the model is not finite: its training has diverged, so train it again")

@@ -1,7 +1,7 @@
-"""All knowledge about particular models and architectures, in one table for each question.
+"""All knowledge about particular models and architectures, in one table per question.
 
-The rest of what the suite needs of a model (its layers, its heads, the modules that hold attention weights) is found
-by observing a tiny forward pass, so a new family usually needs no entry here.
+Everything else (layers, heads, the modules that hold attention weights) is found by observing a tiny forward pass, so a
+new family usually needs no entry here.
 """
 
 import functools
@@ -95,8 +95,8 @@ ALIASES = {name.split("/")[1]: name for name in PINNED}  # the short names that 
 # Model types whose position numbers start after the padding id, so that they have fewer positions than they list.
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")
 
-# Model types that read the embeddings of a token's neighbours, so that those of padding must be zeros, which is what
-# stands beyond the ends of an input without padding.
+# Model types that read the embeddings of a token's neighbours. Padding must have zeros there, as beyond the ends of an
+# input without padding.
 READS_NEIGHBOURS = ("mobilebert",)
 
 # Terms that some families add to the product of query and key, by the names of their arguments in transformers.
@@ -111,12 +111,12 @@ NO_MAPS = {
     "nystromformer": "it approximates attention by landmarks",
     "perceiver": "latent vectors attend to the tokens",
     "reformer": "a token attends to tokens of the same hash only",
-    "squeezebert": "transformers gives out its logits in place of its attention weights",
+    "squeezebert": "transformers returns its logits instead of its attention weights",
     "yoso": "it samples attention by hashes",
 }
 
 
-# Model types whose answers cannot be had here, and why.
+# Model types that cannot be measured, and why.
 NO_ANSWERS = {
     "convbert": "some of its heads are convolutions, which mix an input's last tokens with the padding behind them",
     "fnet": "it mixes an input's tokens with the padding behind them, by Fourier transforms instead of attention",
@@ -125,7 +125,7 @@ NO_ANSWERS = {
 
 
 def why_no_maps(config: Any) -> str | None:
-    """Return why a model has no maps of every token to every token, of one kind in all layers; None if it may have."""
+    """Return why a model has no full attention maps, of one kind in all layers; None if it may have them."""
     if getattr(config, "is_encoder_decoder", False):
         return "it is an encoder-decoder, with three kinds of attention"
     own = _OWN.get(config.model_type)
@@ -166,14 +166,14 @@ ACTIVATION = 6  # place of the activation, the only part that is neither a Linea
 
 @dataclass(frozen=True)
 class Family:
-    """An architecture of your own, in classes that transformers' own are made of.
+    """An architecture of your own, as classes of transformers' kinds.
 
     Attributes:
         config: the configuration's class; its `model_type` is a name that transformers does not know.
         encoder: the class of the bare encoder.
         classifier: the class that classifies sequences, and holds the encoder under its `base_model_prefix`.
         positions_after_padding: its position numbers start after the padding id, as RoBERTa's.
-        no_maps: why it has no map of every token to every token in each head; None if it has.
+        no_maps: why its heads have no full token-by-token attention maps; None if they have.
     """
 
     config: Any
@@ -184,13 +184,13 @@ class Family:
 
     @property
     def source(self) -> str:
-        """A digest of the code of its classes, which belongs to the key of all that is measured."""
+        """A digest of the code of its classes, part of the key of every measurement."""
         code = "".join(map(_source, (self.config, self.encoder, self.classifier)))
         return hashlib.sha256(code.encode()).hexdigest()
 
 
 def _source(cls: type) -> str:
-    """Return the code of the file that defines a class; of one that was typed at a prompt, its own or its name."""
+    """Return the code of the file that defines a class; if it was typed at a prompt, its own code or its name."""
     readers: tuple[Callable[[], str], ...] = (
         lambda: Path(inspect.getsourcefile(cls) or "").read_text(encoding="utf-8"),
         lambda: inspect.getsource(cls),
@@ -207,10 +207,9 @@ _OWN: dict[str, Family] = {}
 
 
 def register_family(family: Family) -> None:
-    """Let models of an architecture of your own be opened, until Python ends.
+    """Make models of an architecture of your own known to this Python process.
 
-    An installed package has it done by an entry point of the group `bertsecrets.families` instead, which is called as
-    the model type.
+    An installed package offers it by an entry point of the group `bertsecrets.families`, named like the model type.
 
     Raises:
         UserError: transformers has an architecture of that name.
@@ -228,12 +227,12 @@ def register_family(family: Family) -> None:
 
 @functools.cache
 def _offered(path: tuple[str, ...]) -> EntryPoints:
-    """Return the entry points of families among what is installed in these folders; to look takes milliseconds."""
+    """Return the entry points of families that are installed in these folders."""
     return entry_points(group=GROUP)
 
 
 def own_family(model_type: str | None) -> Family | None:
-    """Return the family of this model type that a user has registered, or that an installed package offers.
+    """Return the family of this model type that was registered, or that an installed package offers.
 
     Raises:
         UserError: what the package offers cannot be imported, or is not a family of this name.

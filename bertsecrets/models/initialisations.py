@@ -84,6 +84,7 @@ def _read_last_token(model: Model, tokenizer: Any, _new: Callable[[], Model]) ->
     read_last_token(model, tokenizer)
 
 
+# K19's, section 3
 register(Initialisation(name="pretrained", title="a fine-tuned model", label="fine-tuned"))
 register(
     Initialisation(name="random", title="a model trained from random weights", label="from random weights", loads=False)
@@ -97,7 +98,7 @@ register(
         freeze=_freeze_encoder,
     )
 )
-register(
+register(  # the "pretrained" column of K19's table 1, as its code computes it: a new classifier without training
     Initialisation(
         name="untrained",
         title="a pretrained model without training",
@@ -106,6 +107,7 @@ register(
         trains_encoder=False,
     )
 )
+# beyond K19
 register(
     Initialisation(
         name="last-two-new",
