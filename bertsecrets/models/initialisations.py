@@ -59,16 +59,24 @@ def get_initialisation(name: str) -> Initialisation:
     return _REGISTERED[name]
 
 
-def _freeze_encoder(model: Model) -> None:
-    from bertsecrets.models.layers import freeze_encoder
+def freeze_encoder(model: Model) -> None:
+    """Make only the classifier trainable."""
+    model.base_model.requires_grad_(False)
 
+
+def freeze_but_last_layers(model: Model) -> None:
+    """Make nothing of the encoder trainable except its last two layers and its pooler.
+
+    Raises:
+        NotApplicableError: it has no last two layers.
+    """
+    from bertsecrets.models.layers import last_layers
+
+    layers = last_layers(model)
     freeze_encoder(model)
-
-
-def _freeze_but_last_layers(model: Model) -> None:
-    from bertsecrets.models.layers import freeze_but_last_layers
-
-    freeze_but_last_layers(model)
+    for module in (*layers, getattr(model.base_model, "pooler", None)):
+        if module is not None:
+            module.requires_grad_(True)
 
 
 def _replace_last_layers(model: Model, _tokenizer: Any, new: Callable[[], Model]) -> None:
@@ -95,7 +103,7 @@ register(
         title="a model trained on a frozen encoder",
         label="frozen encoder",
         trains_encoder=False,
-        freeze=_freeze_encoder,
+        freeze=freeze_encoder,
     )
 )
 register(  # the "pretrained" column of K19's table 1, as its code computes it: a new classifier without training
@@ -121,7 +129,7 @@ register(
         name="last-two-trained",
         title="a model of which only the last two layers were fine-tuned",
         label="only the last two layers fine-tuned",
-        freeze=_freeze_but_last_layers,
+        freeze=freeze_but_last_layers,
     )
 )
 register(

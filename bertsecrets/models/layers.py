@@ -1,4 +1,4 @@
-"""The layers of a model: their number and heads, the last ones, freezing them, and the token that the classifier reads.
+"""The layers of a model: their number and heads, the last ones, and the token that the classifier reads.
 
 Layers are found by observing the model, never by the names of an architecture.
 """
@@ -65,24 +65,6 @@ def last_layers(model: Any, number: int = 2) -> list[nn.Module]:
     if stack is None or depth < number:
         raise NotApplicableError(f"{architecture(model.config)} has no last {number} layers with weights of their own")
     return list(stack)[-number:]
-
-
-def freeze_encoder(model: Any) -> None:
-    """Make only the classifier trainable."""
-    model.base_model.requires_grad_(False)
-
-
-def freeze_but_last_layers(model: Any) -> None:
-    """Make nothing of the encoder trainable except its last two layers and its pooler.
-
-    Raises:
-        NotApplicableError: it has no last two layers.
-    """
-    layers = last_layers(model)
-    freeze_encoder(model)
-    for module in (*layers, getattr(model.base_model, "pooler", None)):
-        if module is not None:
-            module.requires_grad_(True)
 
 
 # ---------------------------------------------------------------------- classifying from [SEP]

@@ -7,7 +7,7 @@ from transformers import AutoModelForSequenceClassification, DistilBertForSequen
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from bertsecrets.models.encoding import Encoded, batches, encode
-from bertsecrets.models.layers import freeze_encoder
+from bertsecrets.models.initialisations import freeze_encoder
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.finetune import finetune
 from bertsecrets.models.training.loop import Training

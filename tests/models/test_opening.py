@@ -12,10 +12,11 @@ from tiny import CONFIGS, HEADS, LAYERS, family, save_bert
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig
 
 from bertsecrets.errors import UserError
-from bertsecrets.models import layers, memory, opening
+from bertsecrets.models import memory, opening
 from bertsecrets.models.attention import attention_modules, same_shape
 from bertsecrets.models.configuration import open_tokenizer
 from bertsecrets.models.encoding import encode, predict, special_ids
+from bertsecrets.models.initialisations import freeze_encoder
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.opening import open_checkpoint, open_classifier, open_encoder
 from bertsecrets.texts.glue import load_folder
@@ -191,7 +192,7 @@ def test_the_seed_changes_the_classifier_and_not_the_encoder(tiny_bert):
 
 def test_a_frozen_encoder_leaves_only_the_classifier_to_train(tiny_bert):
     model = open_classifier(locate(str(tiny_bert)), task("rte"), "frozen").model
-    layers.freeze_encoder(model)
+    freeze_encoder(model)
     assert {name for name, p in model.named_parameters() if p.requires_grad} == {"classifier.weight", "classifier.bias"}
 
 

@@ -13,7 +13,7 @@ from transformers import AutoModelForSequenceClassification, DataCollatorWithPad
 from bertsecrets.errors import UserError
 from bertsecrets.models import memory
 from bertsecrets.models.encoding import encode
-from bertsecrets.models.layers import freeze_encoder
+from bertsecrets.models.initialisations import freeze_encoder
 from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import OpenModel, open_classifier
 from bertsecrets.models.training.finetune import finetune

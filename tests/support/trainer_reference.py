@@ -5,7 +5,7 @@ from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, Trai
 from transformers.trainer_callback import PrinterCallback
 
 from bertsecrets.models.encoding import encode
-from bertsecrets.models.layers import freeze_encoder
+from bertsecrets.models.initialisations import freeze_encoder
 
 
 class Losses(TrainerCallback):
