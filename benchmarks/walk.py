@@ -3,8 +3,9 @@
     python benchmarks/walk.py          # the counts
     python benchmarks/walk.py --list   # and every function, in the order of first calls
 
-Runs `pytest benchmarks -k C1-rte` in this process, with the tests' tiny model and corpus and an empty store, and notes
-every function of the package that is called, once each. Counted are
+Runs C1 on RTE twice in this process, with the tests' tiny model and corpus: by `pytest benchmarks -k C1-rte` from an
+empty store, and by `Session.judge` with the checkpoint in the store, which is the way of a validation row. Every
+function of the package that is called is noted, once each. Counted are
 
 - crossings: calls between packages, each pair of a calling and a called function once;
 - upward: those of them that call a package later in the import order, through a callback, an argument or a subclass;
@@ -12,8 +13,10 @@ every function of the package that is called, once each. Counted are
 """
 
 import inspect
+import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
@@ -56,16 +59,16 @@ class Walk:
         return self._names[code]
 
 
-def walk() -> Walk:
-    """Return the walk from the options to C1's verdict on RTE."""
+def walks() -> dict[str, Walk]:
+    """Return the walks to C1's verdict on RTE, by name."""
     import pytest
     import yaml
     from tiny import save_bert
 
     from bertsecrets import settings
+    from bertsecrets.session import Session
     from bertsecrets.texts.corpus import write_corpus
 
-    noted = Walk()
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
         folder = Path(place)
         data = yaml.safe_load(settings.project_path("params.yaml").read_text(encoding="utf-8"))
@@ -78,34 +81,44 @@ def walk() -> Walk:
         given = ["--model", str(model), "--glue", str(glue), "--store", str(folder / "runs"), "--device", "cpu"]
         quiet = ("--allow-unofficial-data", "-W", "ignore::pytest.PytestAssertRewriteWarning")
         words = ["benchmarks", "-k", "C1-rte", "-q", "-p", "no:cacheprovider", *given, *quiet, "--offline"]
-        sys.setprofile(noted.note)
-        try:
-            pytest.main([*words, "--benchmark-disable"])  # which would pause the profile
-        finally:
-            sys.setprofile(None)
-    return noted
+        by_pytest = noted(lambda: pytest.main([*words, "--benchmark-disable"]))  # which would pause the profile
+        shutil.rmtree(folder / "runs" / "measurements")
+        options = {"store": folder / "runs", "device": "cpu", "allow_unofficial_data": True, "offline": True}
+        session = Session(model=str(model), glue=glue, **options)
+        return {"pytest": by_pytest, "Session.judge": noted(lambda: session.judge("C1", "rte", seeds=1))}
+
+
+def noted(work: Callable[[], object]) -> Walk:
+    """Return the walk of some work."""
+    walk = Walk()
+    sys.setprofile(walk.note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return walk
 
 
 def main() -> None:
     """Print the counts."""
     from test_house import ORDER
 
-    noted = walk()
-
     def layer(name: Name) -> int:
         package = name[0].partition(".")[0]
         return ORDER.index(package) if package in ORDER else len(ORDER)
 
-    crossings = [(caller, called) for caller, called in noted.calls if layer(caller) != layer(called)]
-    upward = [(caller, called) for caller, called in crossings if layer(called) > layer(caller)]
-    if "--list" in sys.argv:
-        for module, function in noted.functions:
-            print(f"  {module}: {function}")
-        for caller, called in upward:
-            print(f"  upward: {'.'.join(caller)} -> {'.'.join(called)}")
-    places = [layer(name) for name in noted.functions]
-    moves = sum(before != after for before, after in pairwise(places))
-    print(f"{len(places)} functions, {len(crossings)} crossings, {len(upward)} upward, {moves} moves")
+    for title, walk in walks().items():
+        crossings = [(caller, called) for caller, called in walk.calls if layer(caller) != layer(called)]
+        upward = [(caller, called) for caller, called in crossings if layer(called) > layer(caller)]
+        if "--list" in sys.argv:
+            for module, function in walk.functions:
+                print(f"  {module}: {function}")
+            for caller, called in upward:
+                print(f"  upward: {'.'.join(caller)} -> {'.'.join(called)}")
+        places = [layer(name) for name in walk.functions]
+        moves = sum(before != after for before, after in pairwise(places))
+        counts = f"{len(places)} functions, {len(crossings)} crossings, {len(upward)} upward, {moves} moves"
+        print(f"{title}: {counts}")
 
 
 if __name__ == "__main__":
