@@ -18,7 +18,7 @@ import torch
 from bertsecrets import __version__
 from bertsecrets.errors import MissingError, NotApplicableError, UserError
 from bertsecrets.measures.base import Measure, Resources, Run
-from bertsecrets.measures.registry import get_measure
+from bertsecrets.measures.registry import canonical, get_measure
 from bertsecrets.models import opening
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import ModelRef
@@ -166,9 +166,14 @@ def _announce_retrained(subject: Subject, dropped: Path, checkpoint: Path) -> No
 
 @dataclass
 class MeasurementCache:
-    """The measurements of a store, found by measure, options, checkpoint, rows and settings."""
+    """The measurements of a store, found by measure, options, checkpoint, rows and settings.
+
+    `made` and `failed` are the requests that other processes carried out for this one (`note`).
+    """
 
     checkpoints: CheckpointCache
+    made: set[Request] = field(default_factory=set)
+    failed: dict[Request, Exception] = field(default_factory=dict)
     _refused: dict[tuple[str, object], str | None] = field(default_factory=dict)  # why a model cannot be measured
 
     @property
@@ -197,6 +202,13 @@ class MeasurementCache:
                 raise MissingError(f"the checkpoint {subject} is not in the store yet")
         return measure.key(Run(subject, measure.check_options(dict(request.options)), self.resources, ref, folder))
 
+    def note(self, request: Request, error: Exception | None, *, made: bool) -> None:
+        """Note that another process carried out a request: an error will be raised by `get`, without a second try."""
+        if error is not None:
+            self.failed[request] = error
+        elif made:
+            self.made.add(request)
+
     def stored(self, request: Request) -> Path | None:
         """Return the entry of a measurement, its files unread; None if there is none.
 
@@ -214,9 +226,14 @@ class MeasurementCache:
         Raises:
             UserError: the measure or an option is unknown, or something that is needed is missing.
         """
+        own = canonical(request)
         try:
+            for each in (own.training, own) if checkpoint is None else ():
+                if each in self.failed:
+                    raise self.failed[each]
             with self._prepared(request, checkpoint) as (run, key):
-                return self._get(_measure(request), run, key, checkpoint)
+                measurement = self._get(_measure(request), run, key, checkpoint)
+            return replace(measurement, reused=False) if own in self.made else measurement
         except NotApplicableError:
             raise
         except BaseException:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bertsecrets.benchmarks.stash import OPTIONS, PREPARED, VERDICTS
+from bertsecrets.benchmarks.stash import OPTIONS, SESSION, VERDICTS
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.crash import BUG, USER_ERROR, report_bug
 from bertsecrets.errors import UserError, of_the_machine, one_line
@@ -31,7 +31,7 @@ def write_report(session: pytest.Session) -> int:
     ended_early = session.shouldfail or session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     note = "the run ended early, so that not every claim had its turn" if ended_early else ""
     try:
-        elsewhere = PREPARED not in config.stash  # by workers of pytest-xdist
+        elsewhere = SESSION not in config.stash  # by workers of pytest-xdist
         _write(folder, [_whole(one) for one in verdicts] if elsewhere else verdicts, config, note)
     except Exception as error:
         line = str(error) if isinstance(error, UserError) else of_the_machine(error)
@@ -59,7 +59,7 @@ def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
     if not rows:
         return Examples()
     try:
-        session = config.stash[PREPARED].session if PREPARED in config.stash else Session(config.stash[OPTIONS])
+        session = config.stash[SESSION] if SESSION in config.stash else Session(config.stash[OPTIONS])
         return Examples(*session.example_maps(subjects_shown(verdicts)), rows)
     except KeyboardInterrupt:  # the rest of the report is written
         return Examples(problems=["any checkpoint: interrupted"])

@@ -19,7 +19,7 @@ import pytest
 
 from bertsecrets.benchmarks.exit_code import CRASHED, KIND, OURS, OUTCOME, BugError, ExitCode
 from bertsecrets.benchmarks.page import NO_REPORT, REPORTED, write_report
-from bertsecrets.benchmarks.stash import BUDGET, ENDED, OPTIONS, PREPARED, VERDICTS
+from bertsecrets.benchmarks.stash import BUDGET, ENDED, OPTIONS, SESSION, VERDICTS
 from bertsecrets.benchmarks.workers import worker
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
@@ -37,7 +37,6 @@ from bertsecrets.store.files import check_writable
 from bertsecrets.texts.tasks import task
 
 if TYPE_CHECKING:
-    from bertsecrets.jobs.plan import Prepared
     from bertsecrets.session import Session
 
 LACKING = "missing input"  # instead of a verdict
@@ -203,7 +202,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             session.config, "workerinput"
         ):  # pytest-xdist shows nothing that its workers write
             announce(run, possible, run.interims[0], at_once=session.config.getoption("jobs") or 1, tell=tell)
-        session.config.stash[PREPARED] = _prepared(session.config, run, possible)
+        session.config.stash[SESSION] = _prepared(session.config, run, possible)
     except UserError as error:
         end = (one_line(error), USER_ERROR)
     except Exception as error:
@@ -233,14 +232,13 @@ def end_run(session: pytest.Session, reason: str, code: int) -> NoReturn:
     pytest.fail(reason, pytrace=False)
 
 
-def _prepared(config: pytest.Config, run: "Session", possible: list[Case]) -> "Prepared":
-    """Make what cases need, on the first seed where those are added, and return what they are judged from."""
-    from bertsecrets.jobs.plan import Prepared
+def _prepared(config: pytest.Config, run: "Session", possible: list[Case]) -> "Session":
+    """Make what cases need, on the first seed where those are added, and return the session."""
     from bertsecrets.jobs.prepare import prepare, prepare_share
 
     jobs, (place, workers) = config.getoption("jobs"), worker(config)
     if run.options.checkpoint is not None or (jobs is None and workers == 1 and run.options.keep == "full"):
-        return Prepared(run)
+        return run
     if jobs is None:
         return prepare_share(run, possible, run.interims[0], place, workers)
     return prepare(run, possible, run.interims[0], jobs=jobs, tell=tell)
@@ -260,7 +258,7 @@ def run_session(request: pytest.FixtureRequest):
     """Return the session in which all benchmarks measure."""
     if ended := request.config.stash.get(ENDED, None):
         end_run(request.session, *ended)
-    return request.config.stash[PREPARED].session
+    return request.config.stash[SESSION]
 
 
 @pytest.fixture
@@ -279,7 +277,7 @@ def judged(case: Case, run_session, benchmark, request: pytest.FixtureRequest) -
     strict = config.getoption("strict_verdicts") and run_session.resources.rows.missing(case.task) is None
 
     def one(seeds: Sequence[int]) -> Verdict:
-        return run_session.verdict(case, measure_case(config.stash[PREPARED], case, run_session.model, seeds))
+        return run_session.verdict(case, measure_case(run_session, case, run_session.model, seeds))
 
     def judge(cases: Sequence[Case], seeds: Sequence[int]) -> Iterator[Verdict | Skipped]:
         yield attempt(case, partial(one, seeds))
@@ -389,8 +387,8 @@ def _let_go(config: pytest.Config) -> None:
         return
     from bertsecrets.models.retention import drop_weights
 
-    if PREPARED in config.stash:
-        config.stash[PREPARED].session.close()
+    if SESSION in config.stash:
+        config.stash[SESSION].close()
     elif not any(verdict.outcome is None for verdict in verdicts):
         measured = [one for verdict in verdicts for one in verdict.measurements if get_measure(one.measure).on_task]
         names = dict.fromkeys(one.provenance.checkpoint for one in measured if one.provenance.checkpoint)

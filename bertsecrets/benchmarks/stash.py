@@ -8,11 +8,11 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.options import RunOptions
 
 if TYPE_CHECKING:
-    from bertsecrets.jobs.plan import Prepared
     from bertsecrets.judging import SeedBudget
+    from bertsecrets.session import Session
 
 VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
-PREPARED: pytest.StashKey["Prepared"] = pytest.StashKey()
+SESSION: pytest.StashKey["Session"] = pytest.StashKey()
 BUDGET: pytest.StashKey["SeedBudget"] = pytest.StashKey()
 ENDED = pytest.StashKey[tuple[str, int]]()  # why a worker of pytest-xdist can judge nothing, and the exit code for it

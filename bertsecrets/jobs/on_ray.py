@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,8 @@ from bertsecrets.claims.schema import Case
 from bertsecrets.errors import RunError, UserError, first_line
 from bertsecrets.extras import from_extra
 from bertsecrets.jobs.estimates import Costs
-from bertsecrets.jobs.plan import Outcome, Plan, Prepared, left_of, waits_for
-from bertsecrets.jobs.pool import Tell, progress
-from bertsecrets.jobs.prepare import planned
+from bertsecrets.jobs.plan import Outcome, carry_out, left_of, waits_for
+from bertsecrets.jobs.prepare import Tell, planned
 from bertsecrets.jobs.scripts import with_absolute_paths
 from bertsecrets.jobs.worker import Doing
 from bertsecrets.options import RunOptions
@@ -50,8 +49,8 @@ def prepare_on_ray(
     address: str | None,
     gpus: float | None,
     tell: Tell,
-) -> Prepared:
-    """Make all that cases need on some seeds on a Ray cluster, and return the source of measurements to judge from.
+) -> Session:
+    """Make all that cases need on some seeds on a Ray cluster, and return the session.
 
     Args:
         address: of the cluster; without one that of RAY_ADDRESS, otherwise a cluster of this machine alone is started.
@@ -62,56 +61,43 @@ def prepare_on_ray(
     """
     left = left_of(session, planned(session, cases, seeds))
     if not left:
-        return Prepared(session)
+        return session
     on_gpu = session.resources.device.type == "cuda"
     share = {"num_cpus": session.options.threads or 1, "num_gpus": float(on_gpu) if gpus is None else gpus}
     options, costs = with_absolute_paths(session.options), Costs(session)
     with _cluster(address) as ray, _marker(session.store.root) as marker:
         nodes = _check_nodes(ray, options, marker, share, device_name(session.resources.device))
         tell(f"{len(left)} jobs to do on {nodes} machines, each with --threads {share['num_cpus']}")
-        memory = {one: costs.memory(one) or 0 for one in left}
-        return Prepared(session, _outcomes(ray, left, options, marker, share, memory, tell))
+        task = ray.remote(max_retries=RETRIES)(_work)
+        largest = max(node["Resources"].get("memory", 0) for node in ray.nodes() if node["Alive"])
+        refs: dict[Request, Any] = {}
+        for request in left:  # what others wait for comes first
+            before = [refs[other] for other in waits_for(left, request)]
+            given = share | {"memory": min(costs.memory(request) or 0, largest) or None}
+            refs[request] = task.options(name=str(request), **given).remote(request, options, str(marker), *before)
+        return carry_out(session, left, _outcomes(ray, refs), tell)
 
 
-def _outcomes(
-    ray: Any,
-    plan: Plan,
-    options: RunOptions,
-    marker: Path,
-    share: dict[str, float],
-    memory: dict[Request, int],
-    tell: Tell,
-) -> dict[Request, Outcome]:
-    """Hand all jobs to Ray with what each waits for, and return the outcomes."""
-    task = ray.remote(max_retries=RETRIES)(_work)
-    largest = max(node["Resources"].get("memory", 0) for node in ray.nodes() if node["Alive"])
-    refs: dict[Request, Any] = {}
-    for request in plan:  # what others wait for comes first
-        before = [refs[other] for other in waits_for(plan, request)]
-        given = share | {"memory": min(memory[request], largest) or None}
-        refs[request] = task.options(name=str(request), **given).remote(request, options, str(marker), *before)
+def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[Outcome]:
+    """Yield the outcomes of Ray's tasks as they end; closing it cancels the others."""
     request_of = {ref: request for request, ref in refs.items()}
-    outcomes: dict[Request, Outcome] = {}
-    waiting = list(refs.values())
+    waiting = list(request_of)
     try:
         while waiting:
             ready, waiting = ray.wait(waiting, timeout=1.0)
             for ref in ready:
-                request = request_of[ref]
                 try:
-                    outcome = ray.get(ref)
+                    yield ray.get(ref)
                 except ray.exceptions.RayError as error:  # lost more often than it is retried
+                    request = request_of[ref]
                     lost = UserError(f"{request}: lost on the Ray cluster: {first_line(error)}")
-                    outcome = Outcome(request, error=lost)
-                outcomes[request] = outcome
-                tell(progress(len(outcomes), len(plan), outcome))
+                    yield Outcome(request, error=lost)
     finally:
         for ref in waiting:
             with suppress(Exception):
                 ray.cancel(ref)  # raises KeyboardInterrupt in it, so that it cleans up
         if waiting:
             ray.wait(waiting, num_returns=len(waiting), timeout=ANSWER)
-    return outcomes
 
 
 def _work(request: Request, options: RunOptions, marker: str, *before: Outcome) -> Outcome:

@@ -2,19 +2,20 @@
 
 import functools
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from bertsecrets.claims import plan
 from bertsecrets.claims.schema import Case
-from bertsecrets.errors import NotApplicableError, UserError
+from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.registry import get_measure, request
 from bertsecrets.session import Session
 from bertsecrets.store.entries import entries, has_weights, read_manifest
-from bertsecrets.types import Measurement, Request, Subject
+from bertsecrets.types import Request, Subject
 
 # Requests in the order in which they are made. The value of a measurement is another one whose forward pass yields it
 # too, and which is therefore made first; otherwise None.
@@ -140,11 +141,6 @@ class Outcome:
     error: Exception | None = None
     seconds: float = 0.0
 
-    @property
-    def settled(self) -> bool:
-        """Whether nothing is left to do: the result is stored, or the model cannot have it."""
-        return self.error is None or isinstance(self.error, NotApplicableError)
-
 
 def perform(session: Session, one: Request) -> bool:
     """Make what is requested unless the session's store has it; return whether it was made.
@@ -160,42 +156,31 @@ def perform(session: Session, one: Request) -> bool:
     return True
 
 
-def drop_weights(session: Session, planned: Plan, outcomes: Mapping[Request, Outcome], subject: Subject) -> None:
-    """Drop a subject's weights, if the session does not keep them, once all its requests of a plan are settled."""
-    if session.options.keep == "full" or not Request(None, subject).on_task:
-        return
-    if all(one in outcomes and outcomes[one].settled for one in planned if one.subject == subject):
-        session.drop_weights([subject])
+def carry_out(session: Session, planned: Plan, outcomes: Generator[Outcome], tell: Callable[[str], None]) -> Session:
+    """Note in a session what becomes of the requests of a plan, and return it.
+
+    A subject's weights are dropped, if the session does not keep them, as soon as all its requests are settled.
+
+    Args:
+        outcomes: yields one for each request; closed at the end, so that an interruption ends all workers.
+        tell: receives a line for each.
+    """
+    left = Counter(one.subject for one in planned)
+    with closing(outcomes):
+        for number, outcome in enumerate(outcomes, start=1):
+            became = f"failed: {outcome.error}" if outcome.error else f"{outcome.seconds:.0f} s"
+            became = became if outcome.error or outcome.made else "was stored"
+            tell(f"{number} of {len(planned)}: {outcome.request}, {became}")
+            session.measurements.note(outcome.request, outcome.error, made=outcome.made)
+            if outcome.error is None or isinstance(outcome.error, NotApplicableError):
+                left[outcome.request.subject] -= 1
+                if left[outcome.request.subject] == 0 and outcome.request.on_task:
+                    session.drop_weights([outcome.request.subject])
+    return session
 
 
-@dataclass
-class Prepared:
-    """A source of measurements for a judge after a plan was carried out: requests that failed fail here at once."""
-
-    session: Session
-    outcomes: Mapping[Request, Outcome] = field(default_factory=dict)
-
-    def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
-        """Return a subject's measurement; it is `reused` if it was stored before the plan was carried out.
-
-        Raises:
-            Exception: that of the request that failed.
-        """
-        own = request(measure, subject, options)
-        for one in (own.training, own):
-            outcome = self.outcomes.get(one) if one is not None else None
-            if outcome is not None and outcome.error is not None:
-                if not outcome.settled:
-                    self.session.checkpoints.keep(subject)
-                raise outcome.error
-        measurement = self.session.measurement(measure, subject, **options)
-        made = own in self.outcomes and self.outcomes[own].made
-        return replace(measurement, reused=False) if made else measurement
-
-    def missing(self, measure: str, task_name: str) -> str | None:
-        """Return why a measure cannot be run on a task; None if it can."""
-        return self.session.missing(measure, task_name)
-
-    def shape(self, model: str) -> tuple[int, int] | None:
-        """Return the numbers of a model's layers and of the heads in each; None if only measuring tells."""
-        return self.session.shape(model)
+def failed_before(request: Request, outcomes: Mapping[Request, Outcome]) -> Exception | None:
+    """Return the error of the training that a request needs, or an error that concerns all requests."""
+    fatal = (outcome.error for outcome in outcomes.values() if isinstance(outcome.error, RunError))
+    trained = outcomes.get(request.training) if request.training is not None else None
+    return next(fatal, None) or (trained.error if trained is not None else None)

@@ -2,14 +2,14 @@
 
 import multiprocessing
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from bertsecrets.errors import RunError, UserError
-from bertsecrets.jobs.plan import Outcome, Plan, waits_for
+from bertsecrets.errors import UserError
+from bertsecrets.jobs.plan import Outcome, Plan, failed_before, waits_for
 from bertsecrets.jobs.worker import serve
 from bertsecrets.options import RunOptions
 from bertsecrets.types import Request
@@ -18,36 +18,28 @@ ATTEMPTS = 2  # at a job whose process is killed
 PATIENCE = 30.0  # seconds that a process has to clean up when the run is interrupted
 SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
 
-Tell = Callable[[str], None]
-
 
 def run_local(
-    plan: Plan,
-    options: RunOptions,
-    *,
-    jobs: int,
-    tell: Tell = lambda line: None,
-    ended: Callable[[Outcome], None] = lambda outcome: None,
-) -> dict[Request, Outcome]:
-    """Make all requests of a plan in at most `jobs` worker processes, and return what became of each.
+    plan: Plan, options: RunOptions, *, jobs: int, tell: Callable[[str], None] = lambda line: None
+) -> Generator[Outcome]:
+    """Make all requests of a plan in at most `jobs` worker processes, and yield what becomes of each.
 
     A failed training fails the measurements of its checkpoint and no others. A job whose worker is killed is retried
-    once. If this is interrupted, the workers clean up and end too.
+    once. When this is closed or interrupted, the workers clean up and end too.
 
     Args:
         plan: in the order of work, as far as requests need not wait.
         options: of the session in each worker.
-        tell: receives a line for each job that has ended.
-        ended: receives each outcome.
+        tell: receives a line for each retry.
     """
-    pool = _Pool(plan, options, jobs, tell, ended)
+    pool = _Pool(plan, options, jobs, tell)
     try:
         while len(pool.outcomes) < len(plan):
-            pool.begin()
-            pool.wait()
+            for outcome in (*pool.begin(), *pool.wait()):
+                pool.outcomes[outcome.request] = outcome
+                yield outcome
     finally:
         pool.end()
-    return pool.outcomes
 
 
 @dataclass
@@ -62,8 +54,7 @@ class _Pool:
     plan: Plan
     options: RunOptions
     jobs: int
-    tell: Tell
-    ended: Callable[[Outcome], None]
+    tell: Callable[[str], None]
     workers: list[_Worker] = field(default_factory=list)
     outcomes: dict[Request, Outcome] = field(default_factory=dict)
     kills: Counter[Request] = field(default_factory=Counter)
@@ -71,50 +62,36 @@ class _Pool:
     def __post_init__(self) -> None:
         self.waiting = list(self.plan)
 
-    def begin(self) -> None:
-        """Give every free worker a job that need not wait; fail those that have become impossible."""
-        self._give_up()
+    def begin(self) -> Iterator[Outcome]:
+        """Give every free worker a job that need not wait; yield the failure of those that have become impossible."""
         for request in list(self.waiting):
-            if any(other not in self.outcomes for other in waits_for(self.plan, request)):
-                continue
-            worker = next((one for one in self.workers if one.request is None), None)
-            if worker is None:
-                if len(self.workers) == self.jobs:
-                    return
-                worker = self._start()
-            self.waiting.remove(request)
-            worker.request = request
-            with suppress(OSError):  # the idle worker was killed, which `wait` will notice
-                worker.connection.send(request)
-
-    def _give_up(self) -> None:
-        """Fail the measurements of a checkpoint that could not be made, and everything after an error of the run."""
-        fatal = next((one.error for one in self.outcomes.values() if isinstance(one.error, RunError)), None)
-        for request in list(self.waiting):
-            trained = self.outcomes.get(request.training) if request.training is not None else None
-            error = fatal or (trained.error if trained is not None else None)
+            error = failed_before(request, self.outcomes)
             if error is not None:
                 self.waiting.remove(request)
-                self.outcomes[request] = Outcome(request, error=error)
+                yield Outcome(request, error=error)
+            elif all(other in self.outcomes for other in waits_for(self.plan, request)):
+                worker = next((one for one in self.workers if one.request is None), None)
+                if worker is None and len(self.workers) < self.jobs:
+                    worker = self._start()
+                if worker is not None:
+                    self.waiting.remove(request)
+                    worker.request = request
+                    with suppress(OSError):  # the idle worker was killed, which `wait` will notice
+                        worker.connection.send(request)
 
-    def wait(self) -> None:
-        """Wait until a job has ended, or a worker."""
+    def wait(self) -> Iterator[Outcome]:
+        """Wait until a job has ended, or a worker, and yield the outcomes."""
         busy = [worker for worker in self.workers if worker.request is not None]
         ready = wait([worker.connection for worker in busy]) if busy else []
         for worker in busy:
             if worker.connection in ready and worker.request is not None:
                 request, worker.request = worker.request, None
                 try:
-                    self._note(worker.connection.recv())
+                    yield worker.connection.recv()
                 except (EOFError, OSError):
-                    self._lost(worker, request)
+                    yield from self._lost(worker, request)
 
-    def _note(self, outcome: Outcome) -> None:
-        self.outcomes[outcome.request] = outcome
-        self.tell(progress(len(self.outcomes), len(self.plan), outcome))
-        self.ended(outcome)
-
-    def _lost(self, worker: _Worker, request: Request) -> None:
+    def _lost(self, worker: _Worker, request: Request) -> Iterator[Outcome]:
         """Retry a job whose worker was killed, unless that was the second time."""
         worker.process.join()
         self.workers.remove(worker)
@@ -127,8 +104,7 @@ class _Pool:
         code = worker.process.exitcode
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
         advice = "if memory ran out, give a lower --jobs"
-        error = UserError(f"{request}: its worker was killed {ATTEMPTS} times, {how}: {advice}")
-        self._note(Outcome(request, error=error))
+        yield Outcome(request, error=UserError(f"{request}: its worker was killed {ATTEMPTS} times, {how}: {advice}"))
 
     def _start(self) -> _Worker:
         here, there = SPAWN.Pipe()
@@ -149,9 +125,3 @@ class _Pool:
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()
-
-
-def progress(done: int, total: int, outcome: Outcome) -> str:
-    """Return the line that reports a job that has ended."""
-    became = f"failed: {outcome.error}" if outcome.error else f"{outcome.seconds:.0f} s"
-    return f"{done} of {total}: {outcome.request}, {became if outcome.made or outcome.error else 'was stored'}"

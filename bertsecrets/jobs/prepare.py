@@ -1,31 +1,24 @@
 """Carrying out a plan, several jobs at a time or in turn, so that cases can be judged from the store afterwards."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
 from bertsecrets.claims.schema import Case
-from bertsecrets.errors import RunError, UserError
+from bertsecrets.errors import UserError
 from bertsecrets.jobs.estimates import Costs
-from bertsecrets.jobs.plan import (
-    Outcome,
-    Plan,
-    Prepared,
-    by_subject,
-    drop_weights,
-    left_of,
-    plan_for,
-    states,
-)
-from bertsecrets.jobs.pool import Tell, run_local
+from bertsecrets.jobs.plan import Outcome, Plan, by_subject, carry_out, failed_before, left_of, plan_for, states
+from bertsecrets.jobs.pool import run_local
 from bertsecrets.jobs.worker import Doing
 from bertsecrets.models.memory import available_bytes
 from bertsecrets.options import RunOptions
 from bertsecrets.session import Session
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request
+
+Tell = Callable[[str], None]
 
 MOST_JOBS = 4096
 BESIDE_GPU = 3 * 10**9  # bytes of main memory of a process that computes on a GPU, most of them the GPU's libraries
@@ -59,8 +52,8 @@ def planned(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Pl
     return ordered if session.options.keep == "full" else by_subject(ordered)
 
 
-def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jobs: int, tell: Tell) -> Prepared:
-    """Make all that cases need on some seeds in several processes, and return the source of measurements to judge from.
+def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jobs: int, tell: Tell) -> Session:
+    """Make all that cases need on some seeds in several processes, and return the session.
 
     Args:
         session: with the number of threads of each job (`with_share`).
@@ -68,19 +61,13 @@ def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jo
     """
     left = left_of(session, planned(session, cases, seeds))
     if not left:
-        return Prepared(session)
+        return session
     costs, jobs = Costs(session), min(jobs, len(left))
     at_once = fitting(session.resources.device, {one: costs.memory(one) for one in left}, jobs)
     if at_once < jobs:
         tell(f"not enough memory for {jobs} parallel jobs, running {at_once}")
     tell(f"{len(left)} jobs to do, {at_once} at a time, each with --threads {session.options.threads}")
-    outcomes: dict[Request, Outcome] = {}
-
-    def ended(outcome: Outcome) -> None:
-        outcomes[outcome.request] = outcome
-        drop_weights(session, left, outcomes, outcome.request.subject)
-
-    return Prepared(session, run_local(left, session.options, jobs=at_once, tell=tell, ended=ended))
+    return carry_out(session, left, run_local(left, session.options, jobs=at_once, tell=tell), tell)
 
 
 def fitting(device: torch.device, memory: Mapping[Request, int | None], jobs: int) -> int:
@@ -96,8 +83,8 @@ def fitting(device: torch.device, memory: Mapping[Request, int | None], jobs: in
     return max((count for count in range(1, jobs + 1) if sum(largest[:count]) <= free), default=1)
 
 
-def prepare_share(session: Session, cases: Sequence[Case], seeds: Sequence[int], place: int, of: int) -> Prepared:
-    """Make one of `of` shares of what cases need, in this process, and return the source of measurements to judge from.
+def prepare_share(session: Session, cases: Sequence[Case], seeds: Sequence[int], place: int, of: int) -> Session:
+    """Make one of `of` shares of what cases need in this process, and return the session.
 
     Each of several processes that judge parts of the same cases makes its share first; the store keeps them from making
     anything twice. A share holds whole subjects.
@@ -106,23 +93,23 @@ def prepare_share(session: Session, cases: Sequence[Case], seeds: Sequence[int],
         place: which share, from 0.
     """
     plan = planned(session, cases, seeds)
-    shares = list(dict.fromkeys(one.subject for one in plan))[place::of]
-    left = {one: leader for one, leader in left_of(session, plan).items() if one.subject in shares}
-    doing, outcomes = Doing(session.options, session, bars=of == 1), dict[Request, Outcome]()
-    fatal: Exception | None = None
-    for one in left:
-        trained = outcomes.get(one.training) if one.training is not None else None
-        failed = fatal or (trained.error if trained is not None else None)
-        outcome = outcomes[one] = Outcome(one, error=failed) if failed else doing.of(one)
-        fatal = outcome.error if isinstance(outcome.error, RunError) else fatal
-        drop_weights(session, left, outcomes, one.subject)
-    return Prepared(session, outcomes)
+    subjects = list(dict.fromkeys(one.subject for one in plan))[place::of]
+    left = {one: leader for one, leader in left_of(session, plan).items() if one.subject in subjects}
+    return carry_out(session, left, _run_here(left, Doing(session.options, session, bars=of == 1)), lambda line: None)
 
 
-def prepare_in_turn(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Prepared | Session:
-    """Make what cases need subject by subject in this process, if weights are dropped in between.
+def _run_here(plan: Plan, doing: Doing) -> Generator[Outcome]:
+    outcomes: dict[Request, Outcome] = {}
+    for one in plan:
+        error = failed_before(one, outcomes)
+        outcomes[one] = doing.of(one) if error is None else Outcome(one, error=error)
+        yield outcomes[one]
 
-    If they are kept, the session makes everything when it is judged.
+
+def prepare_in_turn(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Session:
+    """Make what cases need subject by subject in this process if weights are dropped in between; return the session.
+
+    If weights are kept, everything is made when it is judged.
     """
     return session if session.options.keep == "full" else prepare_share(session, cases, seeds, 0, 1)
 

@@ -92,14 +92,21 @@ def is_seedless(name: str) -> bool:
     return _REGISTERED[name].seedless if name in _REGISTERED else name in SEEDLESS
 
 
-def request(measure: str, subject: Subject, options: Mapping[str, Any]) -> Request:
-    """Return the request for a measurement; requests that have the same result are equal.
+def canonical(request: Request) -> Request:
+    """Return the request without default options and without what cannot change its result.
 
     Raises:
         UserError: there is no such measure, or it has no such option.
     """
-    own = get_measure(measure)
-    given = own.check_options(dict(options)).given()
-    if not own.on_task:
+    if request.measure is None:
+        return request
+    measure, subject = get_measure(request.measure), request.subject
+    options = measure.check_options(dict(request.options)).given()
+    if not measure.on_task:
         subject = Subject(subject.model, ALL_TASKS, "untrained", 1)
-    return Request(measure, subject, tuple(sorted(given.items())))
+    return Request(request.measure, subject, tuple(sorted(options.items())))
+
+
+def request(measure: str, subject: Subject, options: Mapping[str, Any]) -> Request:
+    """Return the request for a measurement; requests that have the same result are equal (`canonical`)."""
+    return canonical(Request(measure, subject, tuple(options.items())))

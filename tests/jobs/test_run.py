@@ -143,9 +143,8 @@ def done(tmp_path, forked, monkeypatch):
     def do(*seeds, jobs=2):
         subjects = [Subject("m", "rte", seed=seed) for seed in seeds]
         plan = dict.fromkeys(Request(measure, subject) for measure in (None, "scores") for subject in subjects)
-        outcomes = run_local(plan, RunOptions(store=tmp_path), jobs=jobs)
-        calls = (tmp_path / "calls").read_text().splitlines()
-        return {str(one): outcome.error for one, outcome in outcomes.items()}, calls
+        errors = {str(done.request): done.error for done in run_local(plan, RunOptions(store=tmp_path), jobs=jobs)}
+        return errors, (tmp_path / "calls").read_text().splitlines()
 
     return do
 
