@@ -24,7 +24,7 @@ from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.memory import release_memory
 from bertsecrets.models.retention import drop_weights
-from bertsecrets.progress import in_time, tell
+from bertsecrets.progress import in_time, log
 from bertsecrets.provenance import TRAINING, checkpoint_differences, differences, made_by
 from bertsecrets.store.entries import CHECKPOINTS, DROPPED, MEASUREMENTS, Key, Store, has_weights
 from bertsecrets.store.files import copy_whole, digest, remove_unused
@@ -103,7 +103,7 @@ class CheckpointCache:
         def make(folder: Path) -> dict[str, Any]:
             if dropped is not None:
                 takes = (ModelRef.in_folder(dropped).manifest().get("training") or {}).get("seconds") or 0
-                tell(f"{subject}: its weights were dropped, so it is trained again (last time {in_time(takes)})")
+                log.info(f"{subject}: its weights were dropped, so it is trained again (last time {in_time(takes)})")
             facts = self._train(subject, folder, states)
             check_unchanged(key, self.key(subject))
             return facts
@@ -158,9 +158,9 @@ class CheckpointCache:
 def _announce_retrained(subject: Subject, dropped: Path, checkpoint: Path) -> None:
     """Say whether a checkpoint has the weights that were dropped, and delete what remained of them."""
     if ModelRef.in_folder(dropped).identity() == ModelRef.in_folder(checkpoint).identity():
-        tell(f"{subject}: retraining gave the same weights")
+        log.info(f"{subject}: retraining gave the same weights")
     else:
-        tell(f"{subject}: retraining gave different weights, so earlier measurements will be made again")
+        log.info(f"{subject}: retraining gave different weights, so earlier measurements will be made again")
     remove_unused(dropped)
 
 

@@ -1,5 +1,6 @@
-"""Progress on standard error (a bar on a terminal, lines in a log, or nothing); bytes and times as text."""
+"""Messages and progress on standard error (a bar on a terminal, lines in a log); bytes and times as text."""
 
+import logging
 import os
 import sys
 import time
@@ -11,6 +12,19 @@ SWITCH = "TQDM_DISABLE"  # the variable that hides progress; the libraries that 
 IN_LOGS = "lines"  # its value where bars cannot be drawn, in a log or beside other processes: we write lines instead
 EVERY = 30.0  # seconds between two lines of a log
 SHARE, SOONEST = 0.1, 10.0  # a line may come earlier: with this share of the work, after these seconds
+
+
+class _Stderr(logging.Handler):
+    """Writes messages to standard error, whatever that is at the moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"bertsecrets: {record.getMessage()}", file=sys.stderr, flush=True)
+
+
+log = logging.getLogger("bertsecrets")
+log.setLevel(logging.INFO)
+log.propagate = False
+log.addHandler(_Stderr())
 
 
 class Progress(Protocol):
@@ -36,11 +50,6 @@ def progress(title: str | None, total: int, unit: str, *, done: float = 0) -> It
             yield bar
     else:
         yield Lines(title, total, unit, done)
-
-
-def tell(line: str) -> None:
-    """Write a line to standard error."""
-    print(f"bertsecrets: {line}", file=sys.stderr, flush=True)
 
 
 def hidden() -> bool:
@@ -74,7 +83,7 @@ class Lines:
         left = f"{_clock((self.total - self.done) / speed)} left" if speed else "nothing done yet"
         facts = ", ".join(filter(None, (f"{speed:.3g} {self.unit}s/s", left, note)))
         share = f"{self.done / self.total:.0%}, {int(self.done + 1e-6)} of {self.total} {self.unit}s"
-        print(f"bertsecrets: {self.title}: {share}, {facts}", file=sys.stderr, flush=True)
+        log.info(f"{self.title}: {share}, {facts}")
         self.last, self.told = now, self.done
 
 

@@ -66,7 +66,7 @@ def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[
     """Yield the differences between a key and that of the same request today."""
     subject = Subject(**manifest["subject"])
     subject = replace(subject, model=session.options.model or subject.model)
-    known: dict[str, Any] = {}
+    known: dict[str, Any] = {}  # today's inputs that need neither model nor data
     if manifest.get("kind") in (CHECKPOINTS, DROPPED):
         now = made_by(TRAINING, session.resources.device)
         if key.inputs.get("finetune"):

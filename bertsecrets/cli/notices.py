@@ -6,7 +6,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bertsecrets.progress import IN_LOGS, SWITCH
+from bertsecrets.progress import IN_LOGS, SWITCH, log
+
+tell = log.info
 
 
 @contextmanager
@@ -24,11 +26,6 @@ def in_one_line() -> Iterator[None]:
         yield
     finally:
         warnings.formatwarning = before
-
-
-def tell(line: str) -> None:
-    """Write a line to standard error."""
-    print(f"bertsecrets: {line}", file=sys.stderr, flush=True)
 
 
 @contextmanager

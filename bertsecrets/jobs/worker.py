@@ -3,7 +3,6 @@
 import os
 import pickle  # nosec B403
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -11,7 +10,7 @@ from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bertsecrets.progress import IN_LOGS, SWITCH, hidden
+from bertsecrets.progress import IN_LOGS, SWITCH, hidden, log
 
 if TYPE_CHECKING:
     from bertsecrets.jobs.plan import Outcome
@@ -81,5 +80,5 @@ def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         parent.join()
-        print("bertsecrets: the run has ended, so its worker ends too", file=sys.stderr)
+        log.info("the run has ended, so its worker ends too")
         os.kill(os.getpid(), signal.SIGTERM)

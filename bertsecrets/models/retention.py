@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.locations import ModelRef
-from bertsecrets.progress import in_bytes, tell
+from bertsecrets.progress import in_bytes, log
 from bertsecrets.store.contents import size
 from bertsecrets.store.entries import DROPPED, EntryName, damage, has_weights, lock_of, read_manifest, write_manifest
 from bertsecrets.store.files import MANIFEST, guarded_writes, remove, remove_unused, whole_folder
@@ -63,16 +63,16 @@ def drop_weights(checkpoints: Iterable[Path]) -> None:
         try:
             less = drop(checkpoint)
         except UserError as error:
-            tell(f"the weights of {checkpoint.name} are kept: {error}")
+            log.info(f"the weights of {checkpoint.name} are kept: {error}")
             continue
         in_use += [checkpoint] if less is None and checkpoint.is_dir() else []
         done += [checkpoint] if less else []
         freed += less or 0
     if done:
-        tell(f"weights of {_named(done)} dropped: {in_bytes(freed)} freed")
+        log.info(f"weights of {_named(done)} dropped: {in_bytes(freed)} freed")
     if in_use:
         later = "bertsecrets store gc --keep-checkpoints none drops them later"
-        tell(f"weights of {_named(in_use)} are in use and kept: {later}")
+        log.info(f"weights of {_named(in_use)} are in use and kept: {later}")
 
 
 def _named(entries: Sequence[Path]) -> str:

@@ -5,12 +5,13 @@ The operating system releases both when a process ends, however it ends.
 
 import os
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+
+from bertsecrets.progress import log
 
 try:
     import fcntl
@@ -37,7 +38,7 @@ def held(path: Path, what: str) -> Iterator[None]:
             lock.acquire(timeout=patience)
             break
         except Timeout:
-            print(f"bertsecrets: waiting for {what}, which {_holder(path)} holds", file=sys.stderr, flush=True)
+            log.info(f"waiting for {what}, which {_holder(path)} holds")
             patience = AGAIN
     with _signed(lock, path):
         yield

@@ -41,15 +41,15 @@ def test_waiting_names_the_entry_and_the_process_that_holds_it(holder, tmp_path,
     monkeypatch.setattr(locks, "AGAIN", 0.05)
     said = []
 
-    def told(text, **_stream):
+    def told(text):
         said.append(text)
         if len(said) == 2:
             os.kill(holder.pid, signal.SIGKILL)
 
-    monkeypatch.setattr(locks, "print", told, raising=False)
+    monkeypatch.setattr(locks.log, "info", told)
     with held(tmp_path / "x", "the checkpoint y"):
         pass
-    line = f"bertsecrets: waiting for the checkpoint y, which process {holder.pid} on host {socket.gethostname()} holds"
+    line = f"waiting for the checkpoint y, which process {holder.pid} on host {socket.gethostname()} holds"
     assert said[:2] == [line, line]
 
 
@@ -70,15 +70,15 @@ def test_a_lock_file_with_foreign_content_names_no_process(tmp_path, monkeypatch
     with (tmp_path / "x").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
 
-        def told(text, **_stream):
+        def told(text):
             said.append(text)
             fcntl.flock(file, fcntl.LOCK_UN)
 
         monkeypatch.setattr(locks, "FIRST", 0.05)
-        monkeypatch.setattr(locks, "print", told, raising=False)
+        monkeypatch.setattr(locks.log, "info", told)
         with held(tmp_path / "x", "y"):
             pass
-    assert said == ["bertsecrets: waiting for y, which another process holds"]
+    assert said == ["waiting for y, which another process holds"]
 
 
 @USING

@@ -20,7 +20,7 @@ from bertsecrets.models.encoding import Encoded
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.states import State, keep, newest, random_state, set_random_state
 from bertsecrets.models.training.texts import EncodedTexts, TrainingTexts, moved
-from bertsecrets.progress import progress, tell
+from bertsecrets.progress import log, progress
 from bertsecrets.provenance import best_precision
 from bertsecrets.settings import FinetuneParams
 
@@ -92,7 +92,7 @@ class Training:
         state = newest(states) if states is not None else None
         if state is not None and self.fits(state):
             self.restore(state)
-            tell(f"{title}: resumed at step {self.step} of {self.steps}")
+            log.info(f"{title}: resumed at step {self.step} of {self.steps}")
         logged = max(1, self.steps // RECORDED)
         with progress(title, self.steps, "step", done=self.step) as shown:
             while self.step < self.steps:
@@ -208,7 +208,7 @@ class Training:
         held = {name: weight.shape for name, weight in state.tensors.get("weights", {}).items()}
         fitting = state.facts.get("steps") == self.steps and held == shapes
         if not fitting:
-            tell("ignoring the saved training state: it belongs to another model or number of steps")
+            log.info("ignoring the saved training state: it belongs to another model or number of steps")
         return fitting
 
     @torch.no_grad()

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bertsecrets.errors import UserError
-from bertsecrets.progress import tell
+from bertsecrets.progress import log
 from bertsecrets.store.entries import damage, read_json, read_manifest, write_manifest
 from bertsecrets.store.files import guarded_writes, whole_folder
 
@@ -48,7 +48,7 @@ def keep(folder: Path, state: State) -> bool:
                 (temporary / FACTS).write_text(json.dumps(state.facts), encoding="utf-8")
                 write_manifest(temporary, {"kind": "training", "name": folder.name, "step": state.step})
     except (UserError, OSError) as error:
-        tell(f"training state after step {state.step} not saved: {error}")
+        log.info(f"training state after step {state.step} not saved: {error}")
         return False
     for older in folder.iterdir():
         if older != place:
@@ -66,7 +66,7 @@ def newest(folder: Path) -> State | None:
         try:
             return _read(place)
         except UserError as error:
-            tell(f"ignoring damaged training state {place} ({error})")
+            log.info(f"ignoring damaged training state {place} ({error})")
             shutil.rmtree(place, ignore_errors=True)
     return None
 
