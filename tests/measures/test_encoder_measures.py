@@ -51,7 +51,7 @@ def test_the_pattern_classifier_is_judged_without_a_model_and_once_for_all(tmp_p
         calls.append("judged")
         return {"macro_f1": 0.5, "maps": 2}, {"confusion": np.eye(5)[None]}
 
-    monkeypatch.setattr("bertsecrets.lab.training.train.held_out_quality", judged)
+    monkeypatch.setattr("bertsecrets.patterns.held_out.held_out_quality", judged)
     models = []
     for name in ((), ("--model", str(tiny_bert))):
         main(["measure", "pattern-quality", *name, "--store", str(tmp_path / "runs"), "--offline",
