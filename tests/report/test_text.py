@@ -89,11 +89,11 @@ def test_outcomes_are_counted_in_a_fixed_order(run):
     )
 
 
-# ---------------------------------------------------------------------- against whom
+# ---------------------------------------------------------------------- what a result contradicts
 
 
 def of_figure(observed, **figure):
-    """Against whom a figure of 78.6 +- 1 points deviates."""
+    """What a result contradicts if the figure is 78.6 +- 1 points."""
     case = of_id("D1-qqp-pretrained")
     changed = case.figure.model_copy(
         update={"second": "P20, five seeds: 90.92 +- 0.20", "second_value": 90.92} | figure
