@@ -21,7 +21,7 @@ from bertsecrets.errors import (
     one_line,
 )
 from bertsecrets.formats import FAILURES
-from bertsecrets.progress import in_time
+from bertsecrets.progress import in_time, log
 
 
 @dataclass(frozen=True)
@@ -100,16 +100,14 @@ class SeedBudget:
         cost: Callable[[Sequence[Case], int], float] | None = None,
         *,
         at_once: int = 1,
-        tell: Callable[[str], None] = lambda line: None,
     ):
         """
         Args:
             seconds: None is unlimited.
             cost: the seconds that some cases need for a further seed; by default as many as the last one took.
             at_once: jobs at a time.
-            tell: receives a line when the budget ends the adding of seeds.
         """
-        self.seconds, self.cost, self.at_once, self.tell = seconds, cost, at_once, tell
+        self.seconds, self.cost, self.at_once = seconds, cost, at_once
         self.began = self.last = time.monotonic()
 
     def affords(self, cases: Sequence[Case], seed: int) -> bool:
@@ -123,7 +121,7 @@ class SeedBudget:
         if needed == 0 or needed <= left:  # stored measurements cost nothing
             return True
         names = ", ".join(map(str, cases[:3])) + (f" and {len(cases) - 3} more" if len(cases) > 3 else "")
-        self.tell(
+        log.info(
             f"not adding seed {seed} for {names}: it needs about {in_time(needed)}, {in_time(max(0.0, left))} are left"
         )
         return False

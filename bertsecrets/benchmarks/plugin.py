@@ -24,7 +24,7 @@ from bertsecrets.benchmarks.workers import worker
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.crash import BUG, USER_ERROR, report_bug, what_is_kept
-from bertsecrets.cli.notices import bars_on_terminals, in_one_line, tell
+from bertsecrets.cli.notices import bars_on_terminals, in_one_line
 from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import MissingError, RunError, UserError, of_the_machine, one_line
 from bertsecrets.extras import check_extra
@@ -196,12 +196,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if missing and len(missing) == len(names):
             raise UserError(missing[0])
         possible = [case for case in selected if run.speaks_of(case) and missing_for(run, case) is None]
-        session.config.stash[BUDGET] = SeedBudget(run.budget, seed_cost(run, possible), tell=tell)
+        session.config.stash[BUDGET] = SeedBudget(run.budget, seed_cost(run, possible))
         judges_one = run.options.checkpoint is not None
         if not judges_one and not hasattr(
             session.config, "workerinput"
         ):  # pytest-xdist shows nothing that its workers write
-            announce(run, possible, run.interims[0], at_once=session.config.getoption("jobs") or 1, tell=tell)
+            announce(run, possible, run.interims[0], at_once=session.config.getoption("jobs") or 1)
         session.config.stash[SESSION] = _prepared(session.config, run, possible)
     except UserError as error:
         end = (one_line(error), USER_ERROR)
@@ -241,7 +241,7 @@ def _prepared(config: pytest.Config, run: "Session", possible: list[Case]) -> "S
         return run
     if jobs is None:
         return prepare_share(run, possible, run.interims[0], place, workers)
-    return prepare(run, possible, run.interims[0], jobs=jobs, tell=tell)
+    return prepare(run, possible, run.interims[0], jobs=jobs)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

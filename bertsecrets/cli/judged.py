@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bertsecrets.cli.notices import tell
+from bertsecrets.progress import log
 
 if TYPE_CHECKING:
     from bertsecrets.claims.plan import Bench
@@ -54,14 +54,14 @@ def judge_cases(
         if not waiting:
             return
         if not own:
-            announce(session, waiting, seeds, at_once=trained_at_once, tell=tell)
+            announce(session, waiting, seeds, at_once=trained_at_once)
         source = bench(waiting, seeds)
         yield from (attempt(case, partial(one, source, case, seeds)) for case in waiting)
 
-    budget = SeedBudget(session.budget, seed_cost(session), at_once=jobs, tell=tell)
+    budget = SeedBudget(session.budget, seed_cost(session), at_once=jobs)
     run.collect(
         judge_until_decided(possible, judge, session.interims, budget.affords),
-        lambda verdict: tell(verdict_line(verdict)) if measures else None,
+        lambda verdict: log.info(verdict_line(verdict)) if measures else None,
     )
     if run.ended is None:
         session.close()

@@ -141,14 +141,13 @@ def _announce(session: "Session", subject: "Subject", wanted: Sequence[tuple["Me
     Raises:
         UserError: it is not free.
     """
-    from bertsecrets.cli.notices import tell
     from bertsecrets.jobs.disk import announce_plan
     from bertsecrets.measures.registry import request
     from bertsecrets.types import Request
 
     here = [(one, more) for one, more in wanted if one.on_task and one.missing(session.resources, subject.task) is None]
     requests = [request(one.name, subject, more) for one, more in here]
-    announce_plan(session, dict.fromkeys([Request(None, subject), *requests] if requests else []), tell=tell)
+    announce_plan(session, dict.fromkeys([Request(None, subject), *requests] if requests else []))
 
 
 def _run_all(measures: Sequence[tuple["Measure", dict[str, Any]]], run: Callable[["Measure", dict[str, Any]], None]):

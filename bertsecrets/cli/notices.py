@@ -6,9 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bertsecrets.progress import IN_LOGS, SWITCH, log
-
-tell = log.info
+from bertsecrets.progress import IN_LOGS, SWITCH
 
 
 @contextmanager

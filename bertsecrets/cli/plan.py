@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bertsecrets.cli.judged import add_examples, judge_cases
-from bertsecrets.cli.notices import tell
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
 from bertsecrets.cli.parsing import add_command
 from bertsecrets.cli.report import add_selection, asked_for, open_session, selected
@@ -202,10 +201,10 @@ def run(options: argparse.Namespace) -> int:
 
     def bench(cases: Sequence["Case"], seeds: Sequence[int]) -> "Bench":
         if options.ray is None:
-            return prepare(session, cases, seeds, jobs=options.jobs, tell=tell)
+            return prepare(session, cases, seeds, jobs=options.jobs)
         from bertsecrets.jobs.on_ray import prepare_on_ray
 
-        return prepare_on_ray(session, cases, seeds, address=options.ray or None, gpus=options.gpus, tell=tell)
+        return prepare_on_ray(session, cases, seeds, address=options.ray or None, gpus=options.gpus)
 
     run = judge_cases(
         session,

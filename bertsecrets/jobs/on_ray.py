@@ -15,10 +15,11 @@ from bertsecrets.errors import RunError, UserError, first_line
 from bertsecrets.extras import from_extra
 from bertsecrets.jobs.estimates import Costs
 from bertsecrets.jobs.plan import Outcome, carry_out, left_of, waits_for
-from bertsecrets.jobs.prepare import Tell, planned
+from bertsecrets.jobs.prepare import planned
 from bertsecrets.jobs.scripts import with_absolute_paths
 from bertsecrets.jobs.worker import Doing
 from bertsecrets.options import RunOptions
+from bertsecrets.progress import log
 from bertsecrets.provenance import best_device, device_name
 from bertsecrets.session import Session
 from bertsecrets.store.files import guarded_writes
@@ -48,7 +49,6 @@ def prepare_on_ray(
     *,
     address: str | None,
     gpus: float | None,
-    tell: Tell,
 ) -> Session:
     """Make all that cases need on some seeds on a Ray cluster, and return the session.
 
@@ -67,7 +67,7 @@ def prepare_on_ray(
     options, costs = with_absolute_paths(session.options), Costs(session)
     with _cluster(address) as ray, _marker(session.store.root) as marker:
         nodes = _check_nodes(ray, options, marker, share, device_name(session.resources.device))
-        tell(f"{len(left)} jobs to do on {nodes} machines, each with --threads {share['num_cpus']}")
+        log.info(f"{len(left)} jobs to do on {nodes} machines, each with --threads {share['num_cpus']}")
         task = ray.remote(max_retries=RETRIES)(_work)
         largest = max(node["Resources"].get("memory", 0) for node in ray.nodes() if node["Alive"])
         refs: dict[Request, Any] = {}
@@ -75,7 +75,7 @@ def prepare_on_ray(
             before = [refs[other] for other in waits_for(left, request)]
             given = share | {"memory": min(costs.memory(request) or 0, largest) or None}
             refs[request] = task.options(name=str(request), **given).remote(request, options, str(marker), *before)
-        return carry_out(session, left, _outcomes(ray, refs), tell)
+        return carry_out(session, left, _outcomes(ray, refs))
 
 
 def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[Outcome]:

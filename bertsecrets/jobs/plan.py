@@ -2,8 +2,9 @@
 
 import functools
 import itertools
+import logging
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from bertsecrets.claims import plan
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.registry import get_measure, request
+from bertsecrets.progress import log
 from bertsecrets.session import Session
 from bertsecrets.store.entries import entries, has_weights, read_manifest
 from bertsecrets.types import Request, Subject
@@ -156,21 +158,22 @@ def perform(session: Session, one: Request) -> bool:
     return True
 
 
-def carry_out(session: Session, planned: Plan, outcomes: Generator[Outcome], tell: Callable[[str], None]) -> Session:
+def carry_out(session: Session, planned: Plan, outcomes: Generator[Outcome], *, quiet: bool = False) -> Session:
     """Note in a session what becomes of the requests of a plan, and return it.
 
     A subject's weights are dropped, if the session does not keep them, as soon as all its requests are settled.
 
     Args:
         outcomes: yields one for each request; closed at the end, so that an interruption ends all workers.
-        tell: receives a line for each.
+        quiet: without a message for each.
     """
     left = Counter(one.subject for one in planned)
     with closing(outcomes):
         for number, outcome in enumerate(outcomes, start=1):
             became = f"failed: {outcome.error}" if outcome.error else f"{outcome.seconds:.0f} s"
             became = became if outcome.error or outcome.made else "was stored"
-            tell(f"{number} of {len(planned)}: {outcome.request}, {became}")
+            level = logging.DEBUG if quiet else logging.INFO
+            log.log(level, f"{number} of {len(planned)}: {outcome.request}, {became}")
             session.measurements.note(outcome.request, outcome.error, made=outcome.made)
             if outcome.error is None or isinstance(outcome.error, NotApplicableError):
                 left[outcome.request.subject] -= 1

@@ -2,7 +2,7 @@
 
 import multiprocessing
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -12,6 +12,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.jobs.plan import Outcome, Plan, failed_before, waits_for
 from bertsecrets.jobs.worker import serve
 from bertsecrets.options import RunOptions
+from bertsecrets.progress import log
 from bertsecrets.types import Request
 
 ATTEMPTS = 2  # at a job whose process is killed
@@ -19,9 +20,7 @@ PATIENCE = 30.0  # seconds that a process has to clean up when the run is interr
 SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
 
 
-def run_local(
-    plan: Plan, options: RunOptions, *, jobs: int, tell: Callable[[str], None] = lambda line: None
-) -> Generator[Outcome]:
+def run_local(plan: Plan, options: RunOptions, *, jobs: int) -> Generator[Outcome]:
     """Make all requests of a plan in at most `jobs` worker processes, and yield what becomes of each.
 
     A failed training fails the measurements of its checkpoint and no others. A job whose worker is killed is retried
@@ -30,9 +29,8 @@ def run_local(
     Args:
         plan: in the order of work, as far as requests need not wait.
         options: of the session in each worker.
-        tell: receives a line for each retry.
     """
-    pool = _Pool(plan, options, jobs, tell)
+    pool = _Pool(plan, options, jobs)
     try:
         while len(pool.outcomes) < len(plan):
             for outcome in (*pool.begin(), *pool.wait()):
@@ -54,7 +52,6 @@ class _Pool:
     plan: Plan
     options: RunOptions
     jobs: int
-    tell: Callable[[str], None]
     workers: list[_Worker] = field(default_factory=list)
     outcomes: dict[Request, Outcome] = field(default_factory=dict)
     kills: Counter[Request] = field(default_factory=Counter)
@@ -98,7 +95,7 @@ class _Pool:
         worker.connection.close()
         self.kills[request] += 1
         if self.kills[request] < ATTEMPTS:
-            self.tell(f"the worker of {request} was killed: retrying")
+            log.info(f"the worker of {request} was killed: retrying")
             self.waiting.insert(0, request)
             return
         code = worker.process.exitcode

@@ -1,7 +1,7 @@
 """Carrying out a plan, several jobs at a time or in turn, so that cases can be judged from the store afterwards."""
 
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,11 +14,10 @@ from bertsecrets.jobs.pool import run_local
 from bertsecrets.jobs.worker import Doing
 from bertsecrets.models.memory import available_bytes
 from bertsecrets.options import RunOptions
+from bertsecrets.progress import log
 from bertsecrets.session import Session
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request
-
-Tell = Callable[[str], None]
 
 MOST_JOBS = 4096
 BESIDE_GPU = 3 * 10**9  # bytes of main memory of a process that computes on a GPU, most of them the GPU's libraries
@@ -52,12 +51,11 @@ def planned(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Pl
     return ordered if session.options.keep == "full" else by_subject(ordered)
 
 
-def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jobs: int, tell: Tell) -> Session:
+def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jobs: int) -> Session:
     """Make all that cases need on some seeds in several processes, and return the session.
 
     Args:
         session: with the number of threads of each job (`with_share`).
-        tell: receives progress lines.
     """
     left = left_of(session, planned(session, cases, seeds))
     if not left:
@@ -65,9 +63,9 @@ def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jo
     costs, jobs = Costs(session), min(jobs, len(left))
     at_once = fitting(session.resources.device, {one: costs.memory(one) for one in left}, jobs)
     if at_once < jobs:
-        tell(f"not enough memory for {jobs} parallel jobs, running {at_once}")
-    tell(f"{len(left)} jobs to do, {at_once} at a time, each with --threads {session.options.threads}")
-    return carry_out(session, left, run_local(left, session.options, jobs=at_once, tell=tell), tell)
+        log.info(f"not enough memory for {jobs} parallel jobs, running {at_once}")
+    log.info(f"{len(left)} jobs to do, {at_once} at a time, each with --threads {session.options.threads}")
+    return carry_out(session, left, run_local(left, session.options, jobs=at_once))
 
 
 def fitting(device: torch.device, memory: Mapping[Request, int | None], jobs: int) -> int:
@@ -95,7 +93,7 @@ def prepare_share(session: Session, cases: Sequence[Case], seeds: Sequence[int],
     plan = planned(session, cases, seeds)
     subjects = list(dict.fromkeys(one.subject for one in plan))[place::of]
     left = {one: leader for one, leader in left_of(session, plan).items() if one.subject in subjects}
-    return carry_out(session, left, _run_here(left, Doing(session.options, session, bars=of == 1)), lambda line: None)
+    return carry_out(session, left, _run_here(left, Doing(session.options, session, bars=of == 1)), quiet=True)
 
 
 def _run_here(plan: Plan, doing: Doing) -> Generator[Outcome]:
