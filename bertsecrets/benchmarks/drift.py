@@ -50,24 +50,28 @@ class Drift:
     def __init__(self, pin: Path, options: RunOptions, end: End):
         self.pin, self.options, self.end = side_of_pin(pin), options, end
         self.summary: list[str] = []
+        self.found: Comparison | UserError | None = None
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Parametrize `pinned` with every measure on every task of the pin."""
         if "pinned" in metafunc.fixturenames:
             metafunc.parametrize("pinned", [pytest.param(part, id=_name(part.wanted)) for part in self.pin.parts])
 
-    @pytest.fixture(scope="session")
-    def comparison(self, request: pytest.FixtureRequest) -> Comparison | UserError:
-        """Return how far the model has drifted in the selected measures, or why that is unknown."""
+    def comparison(self, run: pytest.Session) -> Comparison | UserError:
+        """Return how far the model has drifted in the selected measures, or why that is unknown; computed once."""
+        self.found = self.found or self._compare(run)
+        return self.found
+
+    def _compare(self, run: pytest.Session) -> Comparison | UserError:
         from bertsecrets.session import Session  # takes seconds to import
 
-        selected = [item for item in request.session.items if "pinned" in getattr(item, "fixturenames", ())]
+        selected = [item for item in run.items if "pinned" in getattr(item, "fixturenames", ())]
         parts: list[Part] = [item.callspec.params["pinned"] for item in selected]  # type: ignore[attr-defined]
         wanted = [part.wanted for part in parts]
         try:
             session = Session(self.options)
             session.check_model()
-            _measure_share(session, wanted, *worker(request.config))
+            _measure_share(session, wanted, *worker(run.config))
             side = model_side(session, session.model, wanted)
             comparison = compare(replace(self.pin, parts=tuple(parts)), side, session.settings.judge)
         except UserError as error:
@@ -77,8 +81,9 @@ class Drift:
         return comparison
 
     @pytest.fixture
-    def drifted(self, comparison: Comparison | UserError, request: pytest.FixtureRequest):
+    def drifted(self, request: pytest.FixtureRequest):
         """Return a function that takes a part of the pin and returns how it compares."""
+        comparison = self.comparison(request.session)
         if isinstance(comparison, UserError):
             self.end(request.session, one_line(comparison), USER_ERROR)
             raise comparison
