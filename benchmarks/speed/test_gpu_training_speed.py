@@ -12,7 +12,8 @@ import multiprocessing
 
 import pytest
 import torch
-from trainings import PATIENCE, bert_base, piece, run_glue, training_of
+from bert import bert_base
+from trainings import PATIENCE, piece, run_glue, training_of
 
 from bertsecrets.settings import load_settings
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from test_ablation_speed import bert_base, minilm
+from bert import bert_base, minilm
 
 from bertsecrets.ablation.head_sets import single_heads
 from bertsecrets.measures.base.ablation import set_ablation

