@@ -60,7 +60,7 @@ def test_it_is_small_and_carries_no_annotated_map(wheel):
         "bertsecrets/patterns/weights/special.safetensors",
         "bertsecrets/patterns/weights/stripes.safetensors",
         "bertsecrets/report/templates/page.html",
-        "bertsecrets/patterns/annotation/page.html",
+        "bertsecrets/lab/annotation/page.html",
     ):
         assert needed in names
 
