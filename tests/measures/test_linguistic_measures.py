@@ -3,16 +3,17 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import opened
 from transformers import BertConfig, BertModel
 from wordpieces import tiny_tokenizer, words_of
 
-from bertsecrets.measures.base.observers import PairObserver
+from bertsecrets.measures.base.observers import PairObserver, max_weight
 from bertsecrets.measures.features import FeatureObserver, contains_negation, feature_marks
 from bertsecrets.measures.frame_heads import frame_observer
 from bertsecrets.measures.relations import relation_pairs
-from bertsecrets.models.alignment import Alignment, encode_words
+from bertsecrets.models.alignment import Alignment, TokenPairs, encode_words
 from bertsecrets.models.attention import Pass, Tap
 from bertsecrets.models.encoding import Batch, collate
 from bertsecrets.texts.framenet import FrameSentence
@@ -81,6 +82,44 @@ def test_zipped_pairs_join_the_kth_verb_with_the_kth_subject():
 # ---------------------------------------------------------------------- against loops, and padding
 
 shapes = st.tuples(st.integers(0, 999), st.lists(st.integers(2, 6), min_size=1, max_size=4))
+
+
+@settings(deadline=None, max_examples=40)
+@given(shapes, st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 5)), max_size=20))
+def test_pair_attention_equals_a_loop(shape, triples):
+    seed, lengths = shape
+    maps, batch = random_maps(seed, lengths, 3, 6)
+    kept = [(e, s, t) for e, s, t in triples if e < len(lengths) and max(s, t) < lengths[e]]
+    pairs = TokenPairs.of(*np.array(kept, dtype=np.int64).reshape(-1, 3).T)
+    found = max_weight(maps, batch, pairs).numpy()
+    for row in range(len(lengths)):
+        for head in range(3):
+            weights = [maps[row, head, s, t].item() for e, s, t in kept if e == row]
+            assert found[row, head] == pytest.approx(max(weights, default=np.nan), nan_ok=True)
+
+
+@settings(deadline=None, max_examples=40)
+@given(shapes, st.integers(0, 2**32 - 1))
+def test_features_equal_a_loop_whatever_the_padding(shape, seed):
+    lengths = shape[1]
+    maps, batch = random_maps(shape[0], lengths, 2, 6)
+    drawn = np.random.default_rng(seed).random((2, len(lengths), 6)) < 0.4
+    drawn &= np.arange(6) < np.array(lengths)[:, None]
+    cls = np.zeros((len(lengths), 6), dtype=bool)
+    cls[:, 0] = True
+    observer = FeatureObserver(len(lengths), 1, 2, dict(zip("ab", drawn, strict=True)), cls)
+    observer.update(batch, 0, maps, None)
+    _, samples = observer.compute()
+    for n, kind in enumerate("ab"):
+        for row, length in enumerate(lengths):
+            real = maps[row, :, :length, :length].numpy()
+            tokens = np.flatnonzero(drawn[n, row])
+            for head in range(2):
+                columns = [real[head, :, t].sum() / length for t in tokens]
+                row_weights = [real[head, 0, t] for t in tokens]
+                assert samples[kind][row, 0, head] == pytest.approx(max(columns, default=np.nan), nan_ok=True)
+                of_row = samples[f"cls_row_{kind}"][row, head]
+                assert of_row == pytest.approx(max(row_weights, default=np.nan), nan_ok=True)
 
 
 @pytest.fixture(scope="module")

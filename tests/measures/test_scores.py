@@ -4,16 +4,59 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from bertsecrets.measures.scores import class_entropy, scores
+from bertsecrets.measures.scores import class_entropy, majority_share, scores
 from bertsecrets.texts.metrics import decide, is_constant
+from bertsecrets.texts.metrics import scores as metrics
 from bertsecrets.texts.tasks import task
 
 two_classes = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=60).map(np.array)
 numbers = st.lists(st.tuples(st.integers(-40, 90), st.integers(0, 50)), min_size=3, max_size=40).map(
     lambda rows: np.array(rows, dtype=float) / 10
 )
+
+
+@given(two_classes)
+def test_accuracy_and_f1_are_scikit_learns(pairs):
+    from sklearn import metrics as reference
+
+    predicted, truth = pairs.T
+    found = metrics(task("mrpc"), predicted, truth)
+    assert found["accuracy"] == pytest.approx(reference.accuracy_score(truth, predicted))
+    assert found["f1"] == pytest.approx(reference.f1_score(truth, predicted, zero_division=0.0))
+
+
+@given(numbers)
+def test_correlations_are_scipys(pairs):
+    predicted, truth = pairs.T
+    found = metrics(task("stsb"), predicted, truth)
+    if np.ptp(predicted) == 0 or np.ptp(truth) == 0:
+        assert found == {"pearson": 0.0, "spearman": 0.0}
+    else:
+        assert found["pearson"] == pytest.approx(np.corrcoef(predicted, truth)[0, 1], abs=1e-9)
+        ranks = np.corrcoef(stats.rankdata(predicted), stats.rankdata(truth))[0, 1]
+        assert found["spearman"] == pytest.approx(ranks, abs=1e-9)
+
+
+def test_only_tasks_that_k19_scores_by_f1_have_one():
+    one = np.array([1, 0])
+    assert {name for name in ("rte", "mrpc", "qqp", "sst2", "qnli") if "f1" in metrics(task(name), one, one)} == {
+        "mrpc",
+        "qqp",
+    }
+
+
+def test_the_constant_answers_of_mrpc_score_as_in_table_1():
+    truth = np.array([0] * 129 + [1] * 279)
+    negative, positive = np.zeros(408, dtype=int), np.ones(408, dtype=int)
+    assert metrics(task("mrpc"), negative, truth) == {"accuracy": 129 / 408, "f1": 0.0}
+    found = metrics(task("mrpc"), positive, truth)
+    assert round(100 * found["accuracy"], 1) == 68.4
+    assert round(100 * found["f1"], 1) == 81.2
+    assert majority_share(truth) == 279 / 408
 
 
 @pytest.mark.parametrize(
