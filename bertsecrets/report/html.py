@@ -54,14 +54,14 @@ def page(
     rerun: Sequence[str] = (),
     examples: Examples = NO_EXAMPLES,
 ) -> str:
-    """Return the page that shows these verdicts, and the paper's figures beside those of their measurements.
+    """Return the page of these verdicts, with the paper's figures next to those of their measurements.
 
     Args:
-        runs: verdicts by model, as the user named it; several models stand side by side.
-        settings: of the intervals in the figures, and of what the verdicts say together.
-        note: what is missing from the page, if it is incomplete.
-        command: that the page comes from, in words.
-        rerun: words of a command that judges again what `--claim` names; without `--model` if there are several.
+        runs: verdicts by model, as named by the user.
+        settings: of the intervals in the figures and the statistics of the run.
+        note: what is missing if the page is incomplete.
+        command: the words of the command that made the page.
+        rerun: words of the command that judges the claims of `--claim` again; without `--model` if there are several.
         examples: for the attention viewer.
     """
     verdicts = [verdict for of_model in runs.values() for verdict in of_model]

@@ -1,4 +1,4 @@
-"""What the measures make of the engine's logits: predictions kept, scores, finished parts reused."""
+"""Measures of ablation: predictions, scores, bfloat16 and resuming."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def test_the_measure_scores_every_set_and_keeps_every_prediction():
     assert values["baseline"] == (expected[0] == targets).mean()
 
 
-def test_the_measure_correlates_scores_and_resumes_from_its_folder(tmp_path):
+def test_regression_scores_are_correlated_and_another_grid_is_refused(tmp_path):
     from transformers import BertConfig, BertForSequenceClassification
 
     torch.manual_seed(3)
@@ -51,7 +51,7 @@ def test_the_measure_correlates_scores_and_resumes_from_its_folder(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["mnli", "stsb"])
-def test_bfloat16_says_how_many_predictions_of_a_sample_differ_from_float32(name, monkeypatch):
+def test_bfloat16_counts_predictions_of_a_sample_that_differ_from_float32(name, monkeypatch):
     """Of all sets and the first examples; predictions of bfloat16 are those of the engine in bfloat16."""
     from transformers import BertConfig, BertForSequenceClassification
 
@@ -73,7 +73,7 @@ def test_bfloat16_says_how_many_predictions_of_a_sample_differ_from_float32(name
     assert "sampled" not in set_ablation(OpenModel(model.float(), None, ""), encoded, task(name), targets, sets)[0]
 
 
-def test_bfloat16_is_said_beside_every_verdict():
+def test_bfloat16_is_a_remark_of_every_verdict():
     counted = {"sampled": 2336, "sample_differs": 3, "baseline": 0.6}
     measurement = Measurement("head-ablation", Subject("tiny", "rte"), 277, counted, {})
     assert get_measure("head-ablation").remarks(measurement) == [

@@ -1,4 +1,4 @@
-"""How alike the vectors of random words are: against every pair, one by one."""
+"""Anisotropy, against a loop over all pairs of words."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def vectors(model, i):
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))
-def test_a_pairs_number_is_the_mean_cosine_of_all_their_words(name):
+def test_the_value_of_a_pair_is_the_mean_cosine_of_its_words(name):
     model = opened(name)
     pairs = random_pairs(len(ENCODED))
     with torch.no_grad():
@@ -59,7 +59,7 @@ def test_each_row_is_in_one_pair_at_most():
         random_pairs(1)
 
 
-def test_what_is_judged_by_hand():
+def test_quantities_of_anisotropy_equal_hand_computed_values():
     cosine = np.full((200, 5), np.nan)
     cosine[::2] = np.array([0.9, 0.1, 0.2, 0.3, 0.6]) + np.random.default_rng(1).normal(0, 0.01, (100, 1))
     found = measured("anisotropy", {}, {"cosine": cosine, "centred": cosine * 0.01}, initialisation="untrained")

@@ -1,4 +1,4 @@
-"""Models that have collapsed or answer without numbers: refused, or named, before any claim is judged on them."""
+"""Models that have collapsed or whose answers are not finite: refused, or degenerate."""
 
 import shutil
 from dataclasses import replace
@@ -40,13 +40,13 @@ def without_mask(model):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_logits_of_a_sound_model_do_not_move_with_the_batch(name):
+def test_logits_of_a_sound_model_do_not_depend_on_the_batch(name):
     model, encoded = family(name), some_inputs(40)
     check_alone(model, encoded, predict(model, encoded))
 
 
 @pytest.mark.parametrize("name", sorted(set(CONFIGS) - {"gpt2"}))  # no token of GPT-2 sees those after it
-def test_a_lost_mask_is_refused_by_scores(name):
+def test_scores_refuse_a_model_that_ignores_its_mask(name):
     model, encoded = without_mask(family(name)), some_inputs(40)
     with pytest.raises(
         MisreadError, match="when its example is scored alone: the mask of [0-9]+ padding tokens was lost"
@@ -55,7 +55,7 @@ def test_a_lost_mask_is_refused_by_scores(name):
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e3])
-def test_neither_tiny_nor_huge_logits_are_taken_for_a_lost_mask(scale):
+def test_tiny_and_huge_logits_are_not_taken_for_a_lost_mask(scale):
     """Rounding is relative to what is summed, which may cancel."""
     model, encoded = family("bert"), some_inputs(40)
     with torch.no_grad():
@@ -64,7 +64,7 @@ def test_neither_tiny_nor_huge_logits_are_taken_for_a_lost_mask(scale):
     check_alone(model, encoded, predict(model, encoded))
 
 
-def test_nothing_is_stored_of_a_model_that_loses_its_mask(tiny_bert, tiny_glue, tmp_path, monkeypatch):
+def test_nothing_is_stored_of_a_model_that_ignores_its_mask(tiny_bert, tiny_glue, tmp_path, monkeypatch):
     forward = BertModel.forward
     monkeypatch.setattr(BertModel, "forward", lambda *args, attention_mask=None, **more: forward(*args, **more))
     session = Session(
@@ -81,7 +81,7 @@ def test_nothing_is_stored_of_a_model_that_loses_its_mask(tiny_bert, tiny_glue, 
 # ---------------------------------------------------------------------- answers that are not numbers
 
 
-def test_a_model_without_an_answer_for_one_example_is_refused():
+def test_a_model_with_one_answer_that_is_nan_is_refused():
     """By scores and ablations, though the example that ablations try the engine on, the longest, is answered."""
     classifier, encoded = tiny("Bert"), tokens((5, 9, 5, 3, 12))
     (word, *_) = set(encoded.input_ids[0]).difference(*(encoded.input_ids[i] for i in range(1, 5)))
@@ -97,9 +97,9 @@ def test_a_model_without_an_answer_for_one_example_is_refused():
 
 
 def with_head(grid, layer, head, value):
-    spoilt = np.array(grid)
-    spoilt[:, layer, head] = value
-    return spoilt
+    damaged = np.array(grid)
+    damaged[:, layer, head] = value
+    return damaged
 
 
 def cosines(value=0.9, examples=40):
@@ -117,13 +117,13 @@ def cosines(value=0.9, examples=40):
 def test_a_head_without_numbers_is_named(measure, name):
     whole = cosines()
     assert problem(gridded(measure, **{name: whole})) is None
-    spoilt = gridded(measure, **{name: with_head(whole, 2, 1, NAN)})
-    assert problem(spoilt) == f"head 2 of layer 3 gives no numbers ({name})"
+    damaged = gridded(measure, **{name: with_head(whole, 2, 1, NAN)})
+    assert problem(damaged) == f"head 2 of layer 3 gives no numbers ({name})"
     two = gridded(measure, **{name: with_head(with_head(whole, 2, 1, NAN), 4, 0, np.inf)})
     assert problem(two) == f"head 2 of layer 3 and 1 more gives no numbers ({name})"
 
 
-def test_what_an_input_does_not_have_is_no_lack_of_numbers():
+def test_features_that_inputs_lack_are_not_missing_numbers():
     """Inputs without a pronoun have no attention to pronouns, models without [SEP] none to it: in no head."""
     some, none = cosines(), np.full((40, LAYERS, HEADS), NAN)
     some[::2] = NAN
@@ -132,7 +132,7 @@ def test_what_an_input_does_not_have_is_no_lack_of_numbers():
 
 
 @pytest.mark.parametrize("claim", ["C1-rte", "C2-rte"])
-def test_claims_about_change_are_not_judged_where_nothing_changed(claim):
+def test_claims_about_change_are_degenerate_if_nothing_changed(claim):
     """Whatever is left of rounding; a change of one head that can be seen is judged."""
     dust = gridded("attention-change", cosine=1 + 4e-8 * np.random.default_rng(1).normal(size=(40, LAYERS, HEADS)))
     found = verdict(claim, dust)
@@ -142,22 +142,22 @@ def test_claims_about_change_are_not_judged_where_nothing_changed(claim):
     assert verdict(claim, slight).outcome != "degenerate"
 
 
-def test_one_head_without_numbers_leaves_no_claim_about_change():
+def test_one_head_without_numbers_makes_claims_about_change_degenerate():
     """A comparison with NaN is false, so such a head once counted as changed."""
     assert (
         verdict("C2-rte", gridded("attention-change", cosine=with_head(cosines(), 0, 0, NAN))).outcome == "degenerate"
     )
 
 
-def test_maps_that_could_not_be_classified_are_named():
+def test_maps_that_could_not_be_classified_are_degenerate():
     own = {"predicted": np.zeros((4, 2, 2), np.int8), "expected": np.full((4, 5), 0.2), "errors": np.zeros((3, 5))}
     samples = {f"{reading}_{name}": sample for reading in READINGS for name, sample in own.items()}
     whole = measured("patterns", {}, samples)
     assert problem(whole) is None
     for name, value in (("special_predicted", -1), ("stripes_predicted", -1), ("stripes_expected", NAN)):
-        spoilt = {**samples, name: samples[name].copy()}
-        spoilt[name][1] = value
-        assert problem(replace(whole, samples=spoilt)) == "some maps are not numbers"
+        damaged = {**samples, name: samples[name].copy()}
+        damaged[name][1] = value
+        assert problem(replace(whole, samples=damaged)) == "some maps are not numbers"
 
 
 # ---------------------------------------------------------------------- ablations
@@ -185,7 +185,7 @@ def test_a_grid_of_a_constant_model_is_degenerate(measure):
 @pytest.mark.parametrize(
     "measure", ["scores", "attention-change", "special-tokens", "patterns", "head-ablation", "layer-ablation"]
 )
-def test_a_diverged_checkpoint_is_one_line(tiny_bert, tiny_glue, tmp_path, measure, value):
+def test_a_diverged_checkpoint_is_a_one_line_error(tiny_bert, tiny_glue, tmp_path, measure, value):
     folder = shutil.copytree(tiny_bert, tmp_path / "diverged")
     tensors = load_file(folder / "model.safetensors")
     for name in tensors:
@@ -208,7 +208,7 @@ def test_a_diverged_checkpoint_is_one_line(tiny_bert, tiny_glue, tmp_path, measu
 
 
 @pytest.mark.parametrize(("model", "checked"), [("minilm", True), ("mpnet", True), ("other", False)])
-def test_models_whose_maps_were_annotated_are_known_by_every_name(model, checked):
+def test_models_with_annotated_maps_are_recognised_by_every_name(model, checked):
     found = measured("patterns")
     found = replace(
         found,

@@ -1,4 +1,4 @@
-"""The paper's example sentence, against maps computed the plain way."""
+"""Measures without a task: the example sentence, the pattern classifier, frames."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,7 @@ def session(store, glue, **more) -> Session:
     return Session(store=store, glue=[glue], device="cpu", allow_unofficial_data=True, offline=True, **more)
 
 
-def test_the_example_sentence_is_read_off_the_row_of_he(tmp_path, tiny_bert):
+def test_the_example_sentence_reads_the_row_of_he(tmp_path, tiny_bert):
     main(["measure", "example-sentence", "--model", str(tiny_bert), "--store", str(tmp_path / "runs"), "--offline",
           "--device", "cpu", "--json", str(tmp_path / "x.json")])  # fmt: skip
     found = json.loads((tmp_path / "x.json").read_text())
@@ -44,7 +44,7 @@ def test_the_example_sentence_is_read_off_the_row_of_he(tmp_path, tiny_bert):
 
 
 @pytest.mark.slow
-def test_the_pattern_classifier_is_judged_without_a_model_and_once_for_all(tmp_path, tiny_bert, monkeypatch):
+def test_the_pattern_classifier_is_measured_once_for_all_models(tmp_path, tiny_bert, monkeypatch):
     calls = []
 
     def judged():
@@ -75,7 +75,7 @@ def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glu
     }
 
 
-def test_what_a_claim_lacks_is_said(tmp_path, tiny_glue):
+def test_missing_inputs_of_a_claim_are_named(tmp_path, tiny_glue):
     from measurements import of_id
 
     bench = session(tmp_path / "runs", tiny_glue)

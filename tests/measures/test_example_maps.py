@@ -1,4 +1,4 @@
-"""Maps of a few examples, against maps computed the plain way."""
+"""Maps of a few examples, against those of transformers."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def plain_maps(folder, texts) -> np.ndarray:
         return torch.cat(model(**coded, output_attentions=True).attentions).numpy()
 
 
-def test_maps_are_those_of_the_pretrained_model_and_of_the_checkpoint(session, made, tiny_bert):
+def test_maps_equal_those_of_the_pretrained_model_and_the_checkpoint(session, made, tiny_bert):
     rows = session.resources.rows.split("rte", "dev")
     checkpoint = session.checkpoint(made.subject)
     for place, row in enumerate(made.sample("shown")[:2]):
@@ -35,7 +35,7 @@ def test_maps_are_those_of_the_pretrained_model_and_of_the_checkpoint(session, m
         assert made.value("texts")[place] == " / ".join(texts)
 
 
-def test_the_shortest_are_shown_one_of_each_label_in_turn(session, made):
+def test_the_shortest_examples_alternate_between_labels(session, made):
     rows, lengths = session.resources.rows.split("rte", "dev"), made.sample("lengths")
     assert all(SHORTEST <= length <= LONGEST for length in lengths)
     assert made.value("labels") == ["entailment", "not_entailment"] * 3
@@ -43,13 +43,13 @@ def test_the_shortest_are_shown_one_of_each_label_in_turn(session, made):
     assert list(lengths[::2]) == sorted(lengths[::2])
 
 
-def test_scores_instead_of_labels_leave_the_shortest():
+def test_examples_without_labels_are_the_shortest():
     lengths = np.array([30, 9, 7, LONGEST + 1, 12, SHORTEST])
     assert short_examples(lengths, [0.0, 5.0, 1.2, 3.0, 2.5, 4.0], ()) == [5, 1, 4, 0]
     assert short_examples(np.array([7, 99]), ["yes", "no"], ["yes", "no"]) == []
 
 
-def test_shares_of_attention_are_what_a_loop_over_tokens_finds(made):
+def test_shares_of_attention_equal_a_loop_over_tokens(made):
     lengths, tokens = made.sample("lengths"), list(made.value("tokens"))
     words, place = tokens[: lengths[0]], made.sample("shown")[0]
     assert (words[0], words[-1], words.count("[SEP]")) == ("[CLS]", "[SEP]", 2)
@@ -67,7 +67,7 @@ def test_shares_of_attention_are_what_a_loop_over_tokens_finds(made):
     np.testing.assert_allclose(made.value("to_before"), made.sample("to_before").mean(0), atol=1e-6)
 
 
-def test_the_means_are_those_of_the_measure_of_change(session, made):
+def test_means_equal_those_of_attention_change(session, made):
     change = session.measure("attention-change", task="rte")
     np.testing.assert_allclose(made.value("cosine"), change.value("cosine"), atol=1e-6)
 
@@ -78,7 +78,7 @@ def test_tokens_are_words_of_the_texts(made):
     assert joined == made.value("texts")[0].replace(" / ", " ").replace(" ,", ",")
 
 
-def test_the_store_gives_back_what_was_kept(made, tmp_path):
+def test_stored_maps_and_tokens_are_read_back(made, tmp_path):
     save(made, tmp_path)
     again = load(tmp_path)
     assert again.value("tokens") == made.value("tokens")

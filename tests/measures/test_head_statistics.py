@@ -1,4 +1,4 @@
-"""Statistics of heads: entropy and divergence, attention by norms, gradients by weights; each against another route."""
+"""Statistics of heads, attention by norms and gradients, each against an independent computation."""
 
 import numpy as np
 import pytest
@@ -39,14 +39,14 @@ def test_divergence_is_scipys_squared_distance_averaged_over_rows():
     np.testing.assert_allclose(divergences(maps), expected, atol=1e-5)
 
 
-def test_heads_that_attend_to_different_tokens_are_one_bit_apart():
+def test_heads_that_attend_to_different_tokens_differ_by_one_bit():
     maps = torch.zeros(2, 3, 3)
     maps[0, :, 0] = maps[1, :, 1] = 1
     np.testing.assert_allclose(divergences(maps), [[0, 1], [1, 0]], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["bert", "albert", "gpt2", "distilbert"])
-def test_statistics_of_a_stream_are_those_of_each_example_alone(name, monkeypatch):
+def test_streamed_statistics_equal_those_of_single_examples(name, monkeypatch):
     monkeypatch.setattr(head_statistics, "COMPARED", 4)
     model = family(name)
     observer = HeadObserver(len(ENCODED), 3, 4)
@@ -72,7 +72,7 @@ def test_statistics_of_a_stream_are_those_of_each_example_alone(name, monkeypatc
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "albert", "distilbert", "electra"])
-def test_norms_are_those_of_the_vectors_that_a_head_adds(name):
+def test_norms_equal_those_of_the_vectors_that_a_head_adds(name):
     """By the whole vectors of each token and head, one example alone."""
     model = family(name)
     heads, observer = 4, NormObserver(len(ENCODED), model, 3, 4, IDS)
@@ -100,7 +100,7 @@ def test_norms_are_those_of_the_vectors_that_a_head_adds(name):
     assert values["sep_by_norm"].shape == (3, 4)
 
 
-def test_an_architecture_unlike_bert_has_no_norms():
+def test_norms_are_refused_for_architectures_unlike_bert():
     with pytest.raises(NotApplicableError, match="not built like BERT"):
         blocks_of(family("gpt2"), 3, 4)
 
@@ -109,7 +109,7 @@ def test_an_architecture_unlike_bert_has_no_norms():
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))
-def test_gradients_by_attention_do_not_depend_on_the_batch(name):
+def test_gradients_do_not_depend_on_the_batch(name):
     model, loss = family(name), loss_of(False)
     targets = torch.tensor([0, 1, 1, 0, 1, 0, 0, 1, 1])
     together = attention_slopes(model, batch := collate(ENCODED, np.arange(9)), targets, loss)
@@ -120,7 +120,7 @@ def test_gradients_by_attention_do_not_depend_on_the_batch(name):
             torch.testing.assert_close(one[i, :, :length, :length], other[0], rtol=1e-3, atol=1e-5)
 
 
-def test_a_gradient_is_what_a_small_change_of_a_weight_does_to_the_loss():
+def test_gradients_equal_finite_differences():
     """In the last layer, by finite differences: a hook adds a little to one weight before it meets the values."""
     model = family("bert")
     batch, target, loss = collate(ENCODED, np.array([3])), torch.tensor([1]), loss_of(False)
@@ -153,7 +153,7 @@ def test_a_gradient_is_what_a_small_change_of_a_weight_does_to_the_loss():
         assert float(found[head, i, j]) == pytest.approx(abs(losses[0] - losses[1]) / (2 * step), rel=0.05, abs=1e-4)
 
 
-def test_tokens_are_special_or_others_and_padding_is_none():
+def test_padding_is_neither_special_nor_another_token():
     batch = collate(Encoded([[2, 7, 8, 3, 9, 3], [2, 7, 3]], None, 0), np.array([0, 1]))
     marks = marked(batch, IDS)
     assert marks["sep"].int().tolist() == [[0, 0, 0, 1, 0, 1], [0, 0, 1, 0, 0, 0]]
@@ -167,7 +167,7 @@ def test_tokens_are_special_or_others_and_padding_is_none():
 # ---------------------------------------------------------------------- claims
 
 
-def test_what_is_judged_by_hand():
+def test_quantities_of_heads_equal_hand_computed_values():
     some = np.random.default_rng(1).normal(0, 0.01, (100, 6, 2))
     falling = gridded("head-statistics", entropy=some + np.linspace(4, 2, 6)[:, None])
     assert read("lower-breadth", falling) == pytest.approx(4 - 0.4 - 2.4, abs=0.01)

@@ -1,4 +1,4 @@
-"""Attention along relations and to linguistic features, and the words these are found by."""
+"""Attention along relations and to linguistic features, against loops and hand-computed values."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def random_maps(seed, lengths, heads, width):
 # ---------------------------------------------------------------------- by hand
 
 
-def test_features_by_hand():
+def test_features_equal_hand_computed_values():
     maps = torch.tensor([[[[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.6, 0.0, 0.4]]]])
     marks = {"noun": np.array([[False, True, True]]), "verb": np.array([[False, False, False]])}
     observer = FeatureObserver(1, 1, 1, marks, cls=np.array([[True, False, False]]))
@@ -51,7 +51,7 @@ def test_features_by_hand():
     assert (values["noun_examples"], values["verb_examples"]) == (1, 0)
 
 
-def test_inputs_without_a_feature_may_count_as_zero_but_a_missing_separator_never_does():
+def test_missing_features_may_count_as_zero_but_missing_separators_never_do():
     maps = torch.tensor([[[[0.5, 0.5], [0.1, 0.9]]]])
     marks = {"verb": np.zeros((1, 2), dtype=bool), "sep": np.zeros((1, 2), dtype=bool)}
     observer = FeatureObserver(1, 1, 1, marks, cls=np.array([[True, False]]), absent=0.0)
@@ -61,7 +61,7 @@ def test_inputs_without_a_feature_may_count_as_zero_but_a_missing_separator_neve
     assert np.isnan(values["sep"]).all()
 
 
-def test_a_word_that_contains_a_negation_is_one_for_the_papers_code():
+def test_the_papers_code_counts_words_that_contain_a_negation():
     words = words_of("another notice cannot nothing cat don't")
     assert [contains_negation(word) for word in words] == [True, True, True, True, False, True]
     assert [is_negation(word) for word in words] == [False, False, True, True, False, True]
@@ -100,7 +100,7 @@ def test_pair_attention_equals_a_loop(shape, triples):
 
 @settings(deadline=None, max_examples=40)
 @given(shapes, st.integers(0, 2**32 - 1))
-def test_features_equal_a_loop_whatever_the_padding(shape, seed):
+def test_features_equal_a_loop_with_any_padding(shape, seed):
     lengths = shape[1]
     maps, batch = random_maps(shape[0], lengths, 2, 6)
     drawn = np.random.default_rng(seed).random((2, len(lengths), 6)) < 0.4
@@ -146,7 +146,7 @@ SENTENCES = [
 ]
 
 
-def test_frame_attention_of_a_model_by_another_route(model, tokenizer):
+def test_frame_attention_equals_maps_of_transformers(model, tokenizer):
     encoded, alignment = encode_words(tokenizer, [s.sentence for s in SENTENCES])
     observer = frame_observer(alignment, SENTENCES, 2, 3)
     Pass(opened(model)).feed(encoded, [observer])

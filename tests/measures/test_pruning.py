@@ -1,4 +1,4 @@
-"""Pruning of weights and of heads: what is removed, in which order, and what is judged of the scores on the way."""
+"""Pruning of weights and heads: order, scores and claims."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_the_smallest_weights_of_all_layers_together_become_zero(name):
     assert not any("embed" in key or "classifier" in key or "score" in key or "pooler" in key for key in pruned)
 
 
-def test_growing_shares_give_what_each_alone_would():
+def test_growing_shares_equal_pruning_at_once():
     step_by_step, at_once = tiny("Bert"), tiny("Bert")
     for share in (0.0, 0.1, 0.4):
         prune_smallest(layer_modules(step_by_step.model), share)
@@ -57,7 +57,7 @@ def test_growing_shares_give_what_each_alone_would():
     np.testing.assert_array_equal(predict(step_by_step.model, ENCODED), predict(at_once.model, ENCODED))
 
 
-def test_equal_weights_are_pruned_in_the_number_that_was_asked_for():
+def test_the_requested_number_of_equal_weights_is_pruned():
     modules = layer_modules(tiny("Bert").model)
     with torch.no_grad():
         for module in modules:
@@ -78,7 +78,7 @@ def test_a_model_without_weights_in_layers_has_nothing_to_prune():
 
 
 @pytest.mark.parametrize("name", fast_tier([*FAMILIES, *EAGER], "Bert", "Albert", "GPT2", "MPNet"))
-def test_closed_gates_are_the_engines_ablation_by_zero_and_open_ones_the_model(name):
+def test_closed_gates_equal_ablation_by_zero_and_open_gates_the_model(name):
     kept = np.ones((3, 4), dtype=bool)
     kept[0, 1] = kept[1, 2] = kept[2, 0] = False
     model = tiny(name)
@@ -138,7 +138,7 @@ def pruned_heads(*right: float, left=(75, 50, 25, 0), **more):
     return measured("head-pruning", {**values, "score": np.array(right[1:]), "importance": np.eye(10)}, samples)
 
 
-def test_heads_are_left_as_long_as_every_score_is_nine_tenths():
+def test_heads_left_count_while_every_score_is_nine_tenths():
     assert read("heads-left", pruned_heads(0.8, 0.75, 0.721, 0.6, 0.5)) == 50
     assert read("heads-left", pruned_heads(0.8, 0.5, 0.8, 0.8, 0.5)) == 100  # a later rise comes too late
     assert read("heads-left", pruned_heads(0.8, 0.8, 0.8, 0.8, 0.8)) == 0
@@ -154,7 +154,7 @@ def pruned_weights(*right: float):
     return measured("weight-pruning", values, samples)
 
 
-def test_the_loss_of_pruned_weights_by_hand():
+def test_losses_of_pruned_weights_equal_hand_computed_values():
     weights = pruned_weights(0.8, 0.8, 0.79, 0.77, 0.7, 0.7, 0.6, 0.5)
     assert read("pruning-loss", weights, share=0.3) == pytest.approx(3)
     assert read("pruned-score", weights, share=0.7) == pytest.approx(50)
@@ -169,7 +169,7 @@ def test_p20s_survivors_are_counted_in_percent():
     assert p20_heads_left("sst2") == pytest.approx((np.mean(shares), np.std(shares, ddof=1)), abs=1e-3)
 
 
-def test_curves_are_drawn_and_p20s_beside_them():
+def test_curves_are_drawn_with_p20s():
     settings = JudgeParams(confidence=0.95, resamples=200, seed=7)
     (weights,) = figures_of(pruned_weights(0.8, 0.8, 0.79, 0.77, 0.7, 0.7, 0.6, 0.5), settings)
     assert weights.header == ("percent of weights pruned", "m", "P20, BERT-base")
@@ -181,12 +181,12 @@ def test_curves_are_drawn_and_p20s_beside_them():
 
 
 @pytest.mark.parametrize("name", ["weight-pruning", "head-pruning"])
-def test_a_constant_answer_is_no_model_to_prune(name):
+def test_pruning_a_constant_model_is_degenerate(name):
     constant = pruned_heads(1.0, 1.0) if name == "head-pruning" else pruned_weights(*[1.0] * 8)
     assert get_measure(name).degenerate(constant) == "gives every example the same answer"
 
 
-def test_a_checkpoint_is_pruned_in_memory_alone(session):
+def test_pruning_does_not_change_the_checkpoint(session):
     folder = session.checkpoint(session.subject("rte"))
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     weights, heads = (session.measure(name, task="rte") for name in ("weight-pruning", "head-pruning"))

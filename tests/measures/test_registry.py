@@ -10,7 +10,7 @@ from bertsecrets.measures.registry import SEEDLESS, get_measure, measure, measur
 
 
 @pytest.mark.parametrize("name", measure_names())
-def test_every_measure_is_called_after_its_file_and_says_what_it_is(name):
+def test_every_measure_is_named_after_its_file_and_has_title_and_source(name):
     found = get_measure(name)
     assert isinstance(found, Measure)
     assert found.name == name
@@ -19,7 +19,7 @@ def test_every_measure_is_called_after_its_file_and_says_what_it_is(name):
     assert found.check_options({}).given() == {}
 
 
-def test_a_name_is_given_once():
+def test_a_second_measure_of_the_same_name_is_refused():
     with pytest.raises(ValueError, match="two measures are called 'scores'"):
 
         @measure("scores", title="another", source="nowhere")
@@ -31,12 +31,12 @@ def test_a_name_is_given_once():
                 return {}, 0
 
 
-def test_an_unknown_measure_comes_with_near_matches():
+def test_an_unknown_measure_is_answered_with_near_matches():
     with pytest.raises(UserError, match="unknown measure 'head-ablaton': did you mean head-ablation"):
         get_measure("head-ablaton")
 
 
-def test_the_options_of_every_claim_are_those_of_its_measures():
+def test_options_of_every_claim_are_valid_for_its_measures():
     for claim in load_claims():
         if claim.implemented:
             for need in QUANTITIES[claim.quantity].needs.values():
@@ -44,5 +44,5 @@ def test_the_options_of_every_claim_are_those_of_its_measures():
                 get_measure(need.measure).check_options(options)
 
 
-def test_what_no_seed_changes_is_known_before_it_is_imported():
+def test_the_list_of_seedless_measures_is_complete():
     assert [name for name in measure_names() if get_measure(name).seedless] == sorted(SEEDLESS)

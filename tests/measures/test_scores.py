@@ -1,4 +1,4 @@
-"""Scores against scikit-learn's and scipy's, and what a constant answer scores."""
+"""Scores, against scikit-learn and scipy, and those of a constant answer."""
 
 import math
 
@@ -20,7 +20,7 @@ numbers = st.lists(st.tuples(st.integers(-40, 90), st.integers(0, 50)), min_size
 
 
 @given(two_classes)
-def test_accuracy_and_f1_are_scikit_learns(pairs):
+def test_accuracy_and_f1_equal_scikit_learns(pairs):
     from sklearn import metrics as reference
 
     predicted, truth = pairs.T
@@ -30,7 +30,7 @@ def test_accuracy_and_f1_are_scikit_learns(pairs):
 
 
 @given(numbers)
-def test_correlations_are_scipys(pairs):
+def test_correlations_equal_scipys(pairs):
     predicted, truth = pairs.T
     found = metrics(task("stsb"), predicted, truth)
     if np.ptp(predicted) == 0 or np.ptp(truth) == 0:
@@ -72,13 +72,13 @@ def test_entropy_is_in_bits(name, answers, bits):
     assert class_entropy(task(name), np.array(answers)) == pytest.approx(bits)
 
 
-def test_logits_decide_by_class_or_as_a_score():
+def test_logits_become_classes_or_scores():
     logits = np.array([[0.1, 0.3], [2.0, -1.0]], dtype=np.float32)
     assert decide(task("rte"), logits).tolist() == [1, 0]
     assert decide(task("stsb"), logits[:, :1]).tolist() == pytest.approx([0.1, 2.0])
 
 
-def test_a_constant_predictor_is_named():
+def test_a_constant_predictor_is_marked():
     always = np.tile(np.array([[0.0, 1.0]], dtype=np.float32), (4, 1))
     values, samples = scores(task("rte"), always, [0, 1, 1, 0])
     assert values == {"accuracy": 0.5, "constant": True, "majority": 0.5, "entropy": 0.0}
@@ -86,7 +86,7 @@ def test_a_constant_predictor_is_named():
     assert samples["target"].tolist() == [0, 1, 1, 0]
 
 
-def test_scores_hardly_apart_are_constant_and_their_correlation_is_still_given():
+def test_nearly_equal_scores_are_constant_but_have_a_correlation():
     logits = np.array([[2.000], [2.004], [2.001]], dtype=np.float32)
     values, _ = scores(task("stsb"), logits, [0.0, 5.0, 1.0])
     assert values["constant"]

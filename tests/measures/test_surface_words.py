@@ -1,4 +1,4 @@
-"""Attention between equal words and to punctuation, against plain loops; and the claims that are read off it."""
+"""Attention between equal words and to punctuation, against plain loops; and claims about it."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def characters(alignment, example, token):
     return part, (FIRST, SECOND)[part][example][start:stop].lower() if part >= 0 else ""
 
 
-def test_equal_words_are_found_across_the_texts_alone(encoded):
+def test_equal_words_are_found_only_across_texts(encoded):
     _, alignment = encoded
     found = equal_words(alignment, [FIRST, SECOND])
     links = [
@@ -38,7 +38,7 @@ def test_equal_words_are_found_across_the_texts_alone(encoded):
     assert len(links) == 2 * (2 + 1)  # "the" is there twice
 
 
-def test_of_single_texts_nothing_is_equal(encoded):
+def test_single_texts_have_no_equal_words(encoded):
     _, alignment = encode_words(tiny_tokenizer(), FIRST)
     assert len(equal_words(alignment, [FIRST]).example) == 0
 
@@ -55,7 +55,7 @@ def test_every_token_of_a_text_is_of_one_kind(encoded):
     assert said["other"] == [(0, ",")]
 
 
-def test_the_weights_equal_plain_loops(encoded):
+def test_weights_equal_plain_loops(encoded):
     rows, alignment = encoded
     batch = collate(rows, np.array([2, 0, 1]))
     torch.manual_seed(0)
@@ -85,7 +85,7 @@ def test_the_weights_equal_plain_loops(encoded):
     np.testing.assert_allclose(samples["final"][0, 0], columns[:, ends].max(1), rtol=1e-5)
 
 
-def test_uniform_attention_sees_equal_words_as_often_as_chance_has_it(encoded):
+def test_uniform_attention_equals_chance(encoded):
     rows, alignment = encoded
     batch = collate(rows, np.arange(3))
     maps = (batch.mask[:, None, None] * batch.mask[:, None, :, None] / batch.lengths[:, None, None, None]).float()
@@ -107,7 +107,7 @@ def surface(name, **kinds):
     )
 
 
-def test_the_mark_that_ends_a_text_against_the_others():
+def test_final_punctuation_is_compared_with_other_tokens():
     assert estimand("final-punctuation-lead", surface("rte", final=0.3, other=0.1, word=0.2)).value == pytest.approx(
         0.1
     )
@@ -118,7 +118,7 @@ def test_the_mark_that_ends_a_text_against_the_others():
     assert verdict("J7-rte", few).outcome == "reproduced"
 
 
-def test_heads_are_chosen_by_what_disabling_them_costs():
+def test_heads_are_selected_by_the_cost_of_disabling_them():
     gains = np.array([[-9.0, 1, 2], [3, 4, -8]])
     answers = {"baseline_predicted": np.arange(40) % 2, "predicted": np.zeros((6, 40)), "target": np.zeros(40)}
     grids = tuple(measured("head-ablation", {"score": gains}, answers, name) for name in ("stsb", "rte"))

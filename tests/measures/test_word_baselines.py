@@ -1,4 +1,4 @@
-"""Baselines of counts of words: what each of them sees, on rows where the answer is in one text or in none."""
+"""Bag-of-words baselines, on rows with the answer in one text or in none."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def answers(texts, others=None):
     return learned(task("rte"), texts, ANSWERS, others or texts)
 
 
-def test_the_words_and_the_second_text_of_the_training_rows_are_learned(session, tiny_glue):
+def test_baselines_learn_from_the_training_rows(session, tiny_glue):
     found = session.measure("word-baselines", task="rte")
     train, dev = (load_folder(tiny_glue, task("rte"), part) for part in ("train", "dev"))
     for kind, columns in (("words", ("sentence1", "sentence2")), ("second", ("sentence2",))):
@@ -28,23 +28,23 @@ def test_the_words_and_the_second_text_of_the_training_rows_are_learned(session,
         assert found.value(f"{kind}_accuracy") == (expected == dev.targets()).mean()
 
 
-def test_the_second_text_alone_gives_an_answer_that_is_written_there():
+def test_the_second_text_alone_reveals_answers_that_it_contains():
     np.testing.assert_array_equal(answers([SECOND]), ANSWERS)
     assert np.ptp(answers([["so it is said"] * 40])) == 0
 
 
-def test_words_of_the_two_texts_have_columns_of_their_own():
+def test_words_of_the_two_texts_have_separate_columns():
     """`yes` means one answer in the first text and the other in the second."""
     first, second = ["yes", "well", "yes", "well"] * 10, ["well", "yes", "well", "yes"] * 10
     np.testing.assert_array_equal(answers([first, second]), ANSWERS)
 
 
-def test_order_is_nothing_to_a_bag_of_words():
+def test_word_order_does_not_matter():
     turned = [" ".join(text.split()[::-1]) for text in SECOND]
     np.testing.assert_array_equal(answers([FIRST, SECOND]), answers([FIRST, SECOND], [FIRST, turned]))
 
 
-def test_scores_are_learned_as_numbers():
+def test_scores_are_learned_by_regression():
     found = learned(task("stsb"), [FIRST], [float(i % 4) for i in range(40)], [FIRST])
     assert np.corrcoef(found, [i % 4 for i in range(40)])[0, 1] > 0.9
 
@@ -53,7 +53,7 @@ def baselines(**samples):
     return measured("word-baselines", {}, samples)
 
 
-def test_the_lead_and_what_is_over_the_majority_by_hand():
+def test_leads_equal_hand_computed_values():
     """Of four rows the model has all right, words three, the second text alone one; the majority class has two."""
     target = [1, 1, 0, 0]
     words = baselines(words_predicted=[1, 1, 1, 0], second_predicted=[0, 0, 1, 0], target=target)
