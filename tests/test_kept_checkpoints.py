@@ -95,7 +95,7 @@ def test_retraining_with_different_weights_invalidates_measurements(store, tiny_
     assert after.provenance.weights != before.provenance.weights
 
 
-def test_a_subject_of_which_something_failed_keeps_its_weights(store, tiny_glue, subject, monkeypatch):
+def test_a_subject_with_a_failed_measurement_keeps_its_weights(store, tiny_glue, subject, monkeypatch):
     session = opened(store, tiny_glue, "none")
     session.measurement("scores", subject)
     monkeypatch.setattr(MeasurementCache, "_made", lambda *_: (_ for _ in ()).throw(UserError("the disk is full")))
@@ -142,7 +142,7 @@ def sizes(room):
 
 
 @pytest.mark.slow
-def test_a_report_keeps_what_it_is_told_and_gives_the_verdicts_that_it_gives_anyway(capsys, shared, tmp_path):
+def test_a_report_without_weights_gives_the_same_verdicts(capsys, shared, tmp_path):
     rooms, said = {keep: tmp_path / keep for keep in ("full", "none")}, {}
     for keep, room in rooms.items():
         room.mkdir()
@@ -160,7 +160,7 @@ def test_a_report_keeps_what_it_is_told_and_gives_the_verdicts_that_it_gives_any
 
 
 @pytest.mark.slow
-def test_jobs_in_several_processes_drop_nothing_that_another_one_needs(capsys, shared, tmp_path):
+def test_parallel_jobs_drop_no_weights_that_another_job_needs(capsys, shared, tmp_path):
     code, values, captured = reported(capsys, ["run", "--jobs", 2], shared, tmp_path, "--keep-checkpoints", "none")
     assert sizes(tmp_path) == []
     assert captured.err.count("-s1 dropped: ") == 2  # each as soon as it was measured

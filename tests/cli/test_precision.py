@@ -43,7 +43,7 @@ def test_auto_is_bfloat16_where_the_device_computes_it_natively(native, here, re
     assert best_precision("float32", CPU) == "float32"
 
 
-def test_bfloat16_that_is_not_native_is_one_line_that_says_how_slow(native, tmp_path, tiny_glue, tiny_bert):
+def test_bfloat16_without_native_support_warns_how_slow_it_is(native, tmp_path, tiny_glue, tiny_bert):
     native(False)
     message = r"^this cpu has no instructions for bfloat16: its products take \d+\.\d times as long .*auto or float32"
     with pytest.warns(SlowPrecisionWarning, match=message) as told_once:
@@ -55,14 +55,14 @@ def test_bfloat16_that_is_not_native_is_one_line_that_says_how_slow(native, tmp_
     assert "\n" not in str(told_once[0].message)
 
 
-def test_bfloat16_that_is_native_needs_no_warning(native, tmp_path, tiny_glue, tiny_bert):
+def test_native_bfloat16_gives_no_warning(native, tmp_path, tiny_glue, tiny_bert):
     native(True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert session(tmp_path, tiny_glue, tiny_bert, precision="bfloat16").settings.finetune.precision == "bfloat16"
 
 
-def test_each_precision_has_a_checkpoint_of_its_own_and_auto_has_none(native, tmp_path, tiny_glue, tiny_bert):
+def test_each_precision_has_its_own_checkpoint_and_auto_shares_one(native, tmp_path, tiny_glue, tiny_bert):
     native(True)
     full = manifest(session(tmp_path, tiny_glue, tiny_bert))
     half = manifest(session(tmp_path, tiny_glue, tiny_bert, precision="bfloat16"))
@@ -73,7 +73,7 @@ def test_each_precision_has_a_checkpoint_of_its_own_and_auto_has_none(native, tm
     assert auto == half
 
 
-def test_the_option_goes_before_the_settings(native, quick, tmp_path, tiny_glue, tiny_bert, monkeypatch):
+def test_the_option_overrides_the_settings(native, quick, tmp_path, tiny_glue, tiny_bert, monkeypatch):
     native(True)
     data = yaml.safe_load(quick.read_text(encoding="utf-8"))
     data["finetune"]["precision"] = "auto"

@@ -60,7 +60,7 @@ def test_the_second_text_has_its_own_characters(tokenizer):
     assert pieces(tokenizer, "the cat sat", "mat", second="sat the mat", part=1) == ["mat"]
 
 
-def test_what_was_cut_off_has_no_tokens(tokenizer):
+def test_truncated_spans_have_no_tokens(tokenizer):
     assert pieces(tokenizer, "the cat sat on the mat", "mat", max_length=5) == []
     assert pieces(tokenizer, "the cat sat on the mat", "cat", max_length=5) == ["cat"]
 
@@ -92,7 +92,7 @@ def test_tokens_are_those_of_an_ordinary_encoding(tokenizer):
     assert (ours.input_ids, ours.segments) == (theirs.input_ids, theirs.segments)
 
 
-def test_links_pair_only_what_is_linked(tokenizer):
+def test_links_pair_linked_spans_only(tokenizer):
     text = "the cat sat on the unhappiness"
     _, alignment = encode_words(tokenizer, [text, text])
     pairs = alignment.links([[], [((4, 7), (19, 30)), ((8, 11), (4, 7))]])

@@ -178,12 +178,12 @@ def padded_batch():
     return next(batches(some_inputs(7)))
 
 
-def test_a_wrong_number_of_layers_is_noticed():
+def test_a_wrong_number_of_layers_is_detected():
     with pytest.raises(RuntimeError, match="saw 3 attention layers where the model has 4"):
         Tap(family("bert"), LAYERS + 1).run(padded_batch(), lambda *_: None)
 
 
-def test_a_lost_mask_is_noticed():
+def test_a_lost_mask_is_detected():
     model = family("bert")
     model.register_forward_pre_hook(
         lambda _module, args, kwargs: (args, {**kwargs, "attention_mask": torch.ones_like(kwargs["attention_mask"])}),
@@ -193,7 +193,7 @@ def test_a_lost_mask_is_noticed():
         Tap(model, LAYERS).run(padded_batch(), lambda *_: None)
 
 
-def spoil(model, layer, change):
+def corrupt(model, layer, change):
     """A model whose layer reports other weights than it computes with."""
     module = model.bert.encoder.layer[layer].attention.self
     module.register_forward_hook(lambda _module, _inputs, output: (output[0], change(output[1])))
@@ -208,10 +208,10 @@ def spoil(model, layer, change):
         (lambda maps: maps[:, :, :-1], r"layer 2 returned no attention weights"),
     ],
 )
-def test_weights_that_are_no_distributions_are_noticed(change, message):
+def test_weights_that_do_not_sum_to_1_are_detected(change, message):
     model = family("bert")
     tap = Tap(model, LAYERS)
-    spoil(model, 1, change)
+    corrupt(model, 1, change)
     tap.modules = [layer.attention.self for layer in model.bert.encoder.layer]  # hooks run after the spoiling one
     with pytest.raises(UserError, match=message):
         tap.run(padded_batch(), lambda *_: None)
@@ -221,14 +221,14 @@ def test_garbage_in_the_rows_of_padding_is_left_out():
     model = family("bert")
     tap = Tap(model, LAYERS)
     batch = collate(some_inputs(3), np.arange(3), width=25)
-    spoil(model, 0, lambda maps: maps.masked_fill(~batch.mask[:, None, :, None], float("nan")))
+    corrupt(model, 0, lambda maps: maps.masked_fill(~batch.mask[:, None, :, None], float("nan")))
     tap.modules = [layer.attention.self for layer in model.bert.encoder.layer]
     seen = []
     tap.run(batch, lambda layer, maps: seen.append(bool(maps.isfinite().all())))
     assert seen == [True] * LAYERS
 
 
-def test_the_hooks_are_gone_after_a_pass():
+def test_hooks_are_removed_after_a_pass():
     model = family("bert")
     with pytest.raises(RuntimeError):
         Tap(model, LAYERS + 1).run(padded_batch(), lambda *_: None)

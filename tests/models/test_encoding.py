@@ -113,7 +113,7 @@ def test_predictions_come_in_the_original_order_and_equal_those_one_by_one(name)
         np.testing.assert_allclose(together[i], alone.numpy(), atol=1e-5)
 
 
-def test_a_cased_copy_leaves_capitals_and_the_vocabulary_alone(tiny_vocabulary):
+def test_a_cased_copy_keeps_capitals_and_the_vocabulary(tiny_vocabulary):
     assert lower_cases(tiny_vocabulary)
     other = cased(tiny_vocabulary)
     assert not lower_cases(other)
@@ -210,7 +210,7 @@ def test_a_typed_separator_is_not_counted_as_one(tiny_vocabulary):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_an_answer_that_is_no_number_is_one_line(value):
+def test_a_logit_that_is_not_finite_is_one_line(value):
     model = family("bert")
     with torch.no_grad():
         model.classifier.bias[1] = value

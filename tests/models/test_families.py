@@ -71,7 +71,7 @@ def encoded(classifier) -> Encoded:
 
 
 @EACH_WITH_MAPS
-def test_maps_in_padded_batches_are_those_of_each_example_alone(classifier, encoded):
+def test_maps_in_padded_batches_equal_those_of_single_examples(classifier, encoded):
     seen = np.zeros((len(encoded), LAYERS, HEADS, 64, 64))
 
     class Keep:
@@ -132,7 +132,7 @@ def test_disabling_any_layer_of_gpt2_changes_the_logits(folders):
 
 
 @EACH_THAT_ANSWERS
-def test_answers_and_segments_are_those_of_each_example_alone(classifier, encoded):
+def test_answers_and_segments_equal_those_of_single_examples(classifier, encoded):
     for i, logits in enumerate(predict(classifier.model, encoded)):
         ids = torch.tensor([encoded.input_ids[i]])
         kinds = {} if encoded.segments is None else {"token_type_ids": torch.tensor([encoded.segments[i]])}
@@ -188,7 +188,7 @@ def test_families_that_cannot_answer_padded_inputs_are_refused_by_name(folders, 
 
 
 @pytest.mark.slow
-def test_the_page_shows_for_each_family_what_is_possible(folders):
+def test_the_page_shows_the_possible_measures_of_each_family(folders):
     assert matrix.table({family: folders(family) for family in FAMILIES}) in (DOCS / "families.md").read_text(
         encoding="utf-8"
     )

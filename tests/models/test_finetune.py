@@ -80,7 +80,7 @@ def test_the_last_two_layers_are_trained_alone_in_bfloat16_too(tiny_bert, tiny_g
     )
 
 
-def test_the_last_two_layers_can_be_drawn_anew_before_training(tiny_bert):
+def test_the_last_two_layers_can_be_reinitialised_before_training(tiny_bert):
     opened = (open_classifier(locate(str(tiny_bert)), task("rte"), "last-two-new", seed) for seed in (1, 1, 2))
     one, same, other = (classifier.model.state_dict() for classifier in opened)
     plain = open_classifier(locate(str(tiny_bert)), task("rte"), "pretrained", 1).model.state_dict()

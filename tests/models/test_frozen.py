@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from tiny import CONFIGS
-from transformers import AutoModelForSequenceClassification, DistilBertForSequenceClassification
+from tiny import CONFIGS, open_family
+from transformers import DistilBertForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from bertsecrets.models.encoding import Encoded, batches, encode
@@ -25,16 +25,14 @@ SETTINGS = FinetuneParams(
 
 @pytest.fixture
 def opened(tiny_vocabulary):
-    """What opens a tiny model of a family, each time with the same weights."""
+    """A function that opens a tiny model with a frozen encoder, each time with the same weights."""
 
-    def open_one(name):
-        config = type(CONFIGS[name]).from_dict({**CONFIGS[name].to_dict(), "vocab_size": len(tiny_vocabulary)})
-        torch.manual_seed(0)
-        model = AutoModelForSequenceClassification.from_config(config)
-        freeze_encoder(model)
-        return OpenModel(model, tiny_vocabulary, "")
+    def open_frozen(name):
+        classifier = open_family(name, tiny_vocabulary)
+        freeze_encoder(classifier.model)
+        return classifier
 
-    return open_one
+    return open_frozen
 
 
 def train(classifier, split, folder):
@@ -44,7 +42,7 @@ def train(classifier, split, folder):
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))
-def test_every_family_learns_what_it_learns_when_it_encodes_at_every_step(
+def test_encoding_once_gives_the_same_training_as_encoding_at_every_step(
     opened, tiny_glue, tmp_path, monkeypatch, name
 ):
     split = load_folder(tiny_glue, task("rte"), "train").head(20)
@@ -70,7 +68,7 @@ def test_every_family_encodes_each_text_once(opened, tiny_glue, monkeypatch, nam
     assert not calls
 
 
-def test_what_is_read_is_not_found_by_the_shortest_texts_alone(opened):
+def test_the_token_that_is_read_is_probed_on_texts_of_all_lengths(opened):
     """In texts of one token the first is the last: GPT-2's classifier reads the last."""
     classifier = opened("gpt2")
     encoded = Encoded([[5]] * 300 + [[5, 6, 7]] * 3, None, 0)

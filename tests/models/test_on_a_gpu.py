@@ -45,7 +45,7 @@ class Keep:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_maps_are_those_that_a_cpu_computes_alone(device, name):
+def test_maps_equal_those_of_single_examples_on_a_cpu(device, name):
     model, inputs = family(name), some_inputs(segments=name in SEGMENTED)
     expected = [plain_maps(model, inputs, i) for i in range(len(inputs))]
     kept = Keep()
@@ -57,14 +57,14 @@ def test_maps_are_those_that_a_cpu_computes_alone(device, name):
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "gpt2"])
 @pytest.mark.parametrize("path", ["auto", "general"])
-def test_disabling_heads_gives_what_a_cpu_computes(device, name, path):
+def test_disabling_heads_equals_a_cpu(device, name, path):
     inputs, sets = some_inputs(segments=name == "bert"), [BASELINE, *single_heads(3, 4), *whole_layers(3, 4)]
     expected = ablate(Engine.open(opened(family(name))), inputs, sets)
     on_device = ablate(Engine.open(opened(family(name)), device, path=path), inputs, sets)
     np.testing.assert_allclose(on_device, expected, rtol=0, atol=1e-5)
 
 
-def test_the_memory_that_is_used_is_bounded_by_what_is_free(device):
+def test_the_budget_fits_into_free_memory(device):
     budget = Budget.of(torch.device(device), 768)
     assert budget.tokens > 0
     assert budget.kept > 0
@@ -89,7 +89,7 @@ def test_the_same_seed_gives_the_same_weights(device, precision, quick, tiny_ber
     assert all(np.isfinite(facts["loss"]))
 
 
-def test_a_frozen_encoder_stays_as_it_was(device, quick, tiny_bert, tiny_glue, tmp_path):
+def test_a_frozen_encoder_is_unchanged(device, quick, tiny_bert, tiny_glue, tmp_path):
     before = load_file(tiny_bert / "model.safetensors")
     after, _ = trained(tiny_bert, tiny_glue, tmp_path, device, "frozen")
     for name in (one for one in before if "encoder" in one):

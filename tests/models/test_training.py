@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 import torch
-from tiny import CONFIGS, fast_tier
+from tiny import CONFIGS, fast_tier, open_family
 from trainer_reference import train_with_trainer
 from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding
 
@@ -15,7 +15,7 @@ from bertsecrets.models import memory
 from bertsecrets.models.encoding import encode
 from bertsecrets.models.initialisations import freeze_encoder
 from bertsecrets.models.locations import locate
-from bertsecrets.models.opening import OpenModel, open_classifier
+from bertsecrets.models.opening import open_classifier
 from bertsecrets.models.training.finetune import finetune
 from bertsecrets.models.training.loop import Training
 from bertsecrets.models.training.texts import TrainingTexts
@@ -77,13 +77,6 @@ def test_a_regression_equals_the_trainers(tiny_bert, tmp_path):
     texts = ["ada sold two books", "ada sold nine books and two keys", "leo lost two keys"] * 6
     split = Split(task("stsb"), "train", texts, texts[::-1], [0.5, 2.5, 4.75] * 6, "here", False)
     assert_equal(*both_ways(lambda: open_classifier(locate(str(tiny_bert)), task("stsb")), split, tmp_path))
-
-
-def open_family(name, tokenizer):
-    """A tiny classifier with random weights, the same at each call."""
-    config = type(CONFIGS[name]).from_dict({**CONFIGS[name].to_dict(), "vocab_size": len(tokenizer)})
-    torch.manual_seed(0)
-    return OpenModel(AutoModelForSequenceClassification.from_config(config), tokenizer, "")
 
 
 @pytest.mark.parametrize("name", fast_tier(sorted(CONFIGS), "bert", "gpt2", "modernbert"))

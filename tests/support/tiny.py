@@ -97,6 +97,13 @@ def family(name: str, seed: int = 0):
     return model
 
 
+def open_family(name: str, tokenizer: Any) -> OpenModel:
+    """Return a tiny classifier with the vocabulary of a tokenizer; its weights are the same at each call."""
+    config = type(CONFIGS[name]).from_dict({**CONFIGS[name].to_dict(), "vocab_size": len(tokenizer)})
+    torch.manual_seed(0)
+    return OpenModel(AutoModelForSequenceClassification.from_config(config), tokenizer, "")
+
+
 def some_inputs(examples: int = 7, seed: int = 0, longest: int = 19, segments: bool = False) -> Encoded:
     """Inputs of many lengths: 2 as [CLS], 3 as [SEP], ordinary ids between; a second [SEP] in the middle."""
     generator = torch.Generator().manual_seed(seed)
