@@ -14,8 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bertsecrets.errors import UserError
 from bertsecrets.lab.training import compare
-from bertsecrets.lab.training.cnn import PaperCnn, canvases, network
-from bertsecrets.lab.training.logistic import LogisticFeatures
+from bertsecrets.lab.training.baselines import LogisticFeatures, PaperCnn, canvases, network
 from bertsecrets.patterns import crossval, estimators
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier

@@ -70,6 +70,6 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
     training = "bertsecrets.lab.training"
     patch.setattr("bertsecrets.patterns.fitting.ROUNDS", 4)
     patch.setattr("bertsecrets.patterns.fitting.INNER_FOLDS", 2)
-    patch.setattr(f"{training}.logistic.PENALTIES", (0.1,))
+    patch.setattr(f"{training}.baselines.PENALTIES", (0.1,))
     patch.setattr(f"{training}.audit.MODELS", 40)
     patch.setattr(f"{training}.audit.RESAMPLES", 50)

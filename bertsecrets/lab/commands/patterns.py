@@ -252,7 +252,7 @@ def _draw_pictures(options: argparse.Namespace, maps: "MapSet", room: Path) -> l
 
 def train(options: argparse.Namespace) -> None:
     """Evaluate pattern classifiers on held-out heads, and train the suite's own on all maps, one for each reading."""
-    from bertsecrets.lab.training.cnn import PaperCnn
+    from bertsecrets.lab.training.baselines import PaperCnn
     from bertsecrets.lab.training.train import show, train_patterns
     from bertsecrets.patterns.map_set import own_maps
 
