@@ -23,7 +23,6 @@ OWN = [f"--{name.replace('_', '-')}" for name in PARSING]
 PYTESTS = ["-k", "-m", "-n", "-rs", "--pyargs", "--collect-only", "--junitxml", "--benchmark-json"]
 PYTESTS += ["--jobs", "--checkpoint", "--task", "--against", "--report", "--examples"]
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
-LAUNCHERS = ("accelerate", "torchrun")
 CONTAINERS = ("podman", "apptainer")
 # Options of these and of Docker that pages name in passing.
 OF_CONTAINERS = {"--volume", "--userns", "--user", "--gpus"}
@@ -66,7 +65,7 @@ def subparsers(parser: argparse.ArgumentParser | None = None) -> dict[str, argpa
 
 
 def test_every_command_line_is_of_a_program_that_is_checked():
-    checked = {"bertsecrets", "pytest", "make", "pip", "dvc", *LAUNCHERS, *CONTAINERS}
+    checked = {"bertsecrets", "pytest", "make", "pip", "dvc", *CONTAINERS}
     others = {"python", "git", "source", "mkdocs", "bash"}
     assert {command[0] for _, command in COMMANDS} <= checked | others
 
@@ -74,20 +73,6 @@ def test_every_command_line_is_of_a_program_that_is_checked():
 def test_documented_commands_are_understood():
     parser = build_parser()
     assert failing(lines_of("bertsecrets"), lambda words: parser.parse_args(words).command == words[0]) == []
-
-
-@pytest.mark.slow
-def test_documented_launchers_start_commands_that_are_understood():
-    from accelerate.commands.launch import launch_command_parser
-    from torch.distributed.run import get_args_parser
-
-    def check(words: list[str]) -> bool:
-        launching = words[0] == "launch"
-        started = (launch_command_parser() if launching else get_args_parser()).parse_args(words[launching:])
-        assert (started.module, started.training_script) == (True, "bertsecrets")
-        return bool(build_parser().parse_args(started.training_script_args).run)
-
-    assert failing(lines_of(*LAUNCHERS), check) == []
 
 
 def test_documented_containers_run_commands_that_are_understood():
