@@ -9,7 +9,7 @@ from jaxtyping import Float
 from bertsecrets.errors import UserError, near_matches
 
 CLASSES = ("vertical", "diagonal", "vertical-diagonal", "block", "heterogeneous")
-GAMMA = 0.5  # square root, so that a diagonal with a hundredth of the mass is visible beside a column with the rest
+GAMMA = 0.5  # square root, so that a diagonal with a hundredth of the mass is visible next to a column with the rest
 TOP = 0.98  # this quantile of the strongest cells of all rows has the brightest colour
 
 

@@ -2,7 +2,7 @@
 
 The probabilities of both are multiplied, with half the weight for the regression, and calibrated.
 
-They take maps of any length, padded or not, on any device. The weights of each are one safetensors file beside
+They take maps of any length, padded or not, on any device. The weights of each are one safetensors file next to
 `report.json`, which records their quality on held-out heads; `bertsecrets lab train-patterns` makes all of
 them. A folder may have classifiers of outside readings too, such as of other people's labels. This module loads, saves
 and applies classifiers; `fitting` fits them.
@@ -88,7 +88,7 @@ class PatternClassifier:
         """
         path = weights_path(folder, reading)
         if file_sha256(path) != report_of(read_report(folder), reading)["weights_sha256"]:
-            raise UserError(f"{path} does not match {REPORT} beside it: {REMEDY}")
+            raise UserError(f"{path} does not match the {REPORT} next to it: {REMEDY}")
         try:
             with safe_open(path, framework="pt") as file:
                 facts = json.loads((file.metadata() or {}).get("facts", "{}"))
@@ -154,7 +154,7 @@ def weights_path(folder: Path, reading: str) -> Path:
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """Return the report beside the classifiers in a folder.
+    """Return the report of the classifiers in a folder.
 
     Raises:
         UserError: the report is missing or incomplete.

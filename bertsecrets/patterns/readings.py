@@ -14,7 +14,7 @@ from bertsecrets.errors import UserError
 
 Reading = Literal["special", "stripes"]
 READINGS: tuple[Reading, ...] = ("special", "stripes")
-FEW = 5  # stripes: "a few"; how shares move with it is shown beside them
+FEW = 5  # stripes: "a few"; shares are also reported for `FEWS`
 FEWS = (1, 3, FEW, 9)
 MANY = 9  # stripes: this number or more
 PARTS = {"S": "special", "O": "other", "D": "diagonal", "B": "squares", "H": "haze"}
@@ -28,9 +28,9 @@ class Attributes:
         special: stripes on [CLS] and [SEP]: 0 none, 1 faint or broken, 2 strong.
         other: the number of strong stripes on other tokens; 9 for nine and more.
         faint: faint stripes on other tokens: 0 none, 1 up to five, 2 more.
-        diagonal: a line along the main diagonal, or right beside it: 0 none, 1 faint or partial, 2 plain.
+        diagonal: a line along the main diagonal, or right next to it: 0 none, 1 faint or partial, 2 plain.
         squares: each text attends to itself: 0 no, 1 weakly, 2 plainly.
-        haze: attention that lies in no stripe, line or square: 0 hardly any, 1 some, 2 about as much as in these, or
+        haze: attention that lies in no stripe, line or square: 0 little, 1 some, 2 about as much as in these, or
             more.
         carried_by: one or two letters of `PARTS`, the part with most of the attention first.
 

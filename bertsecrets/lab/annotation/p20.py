@@ -1,7 +1,7 @@
 """The annotated maps of P20 (Prasanna et al. 2020), `data/head_classification_data.tar.gz` in its repository, as a set.
 
 The format follows from their own reader (`src/classify_attention_patterns.py`): `raw/labels.txt` has lines of `label =
-name, name`, and a folder beside it has one `.npy` file for each map, raw attention of any size. A bare number stands
+name, name`, and a folder next to it has one `.npy` file for each map, raw attention of any size. A bare number stands
 for a name of 4 digits. Single, double and multiple vertical are one class, as in K19 (Kovaleva et al. 2019); `mix` is
 vertical and diagonal, `other` is everything else.
 """
@@ -48,7 +48,7 @@ def read_p20(source: Path) -> MapSet:
         if not texts:
             raise UserError(f"no {LABELS} in {source}: {ADVICE}")
         name, text = texts[0]
-        file, beside = excerpt(source / name), PurePosixPath(name).parent
+        file, parent = excerpt(source / name), PurePosixPath(name).parent
         lines: dict[str, tuple[str, str]] = {}  # by the map's name: file and line, and the class
         for line, label, names in _lines(file, text):
             for stem in names:
@@ -60,7 +60,7 @@ def read_p20(source: Path) -> MapSet:
 
         def wanted(name: str) -> bool:  # another folder of the archive has normalised maps with the same names
             path = PurePosixPath(name)
-            return path.suffix == ".npy" and path.stem in lines and path.is_relative_to(beside)
+            return path.suffix == ".npy" and path.stem in lines and path.is_relative_to(parent)
 
         maps: dict[str, PatternMap] = {}
         for name, content in files(source, wanted):

@@ -86,16 +86,16 @@ def growth(world: World, rng: np.random.Generator, scale: float = 0.02) -> Drawn
     return Drawn(by_seed, world.effect)
 
 
-def change(world: World, rng: np.random.Generator, scale: float = 0.03, apart: float = 0.0) -> Drawn:
+def change(world: World, rng: np.random.Generator, scale: float = 0.03, separation: float = 0.0) -> Drawn:
     """Six layers that change, the last two more than the others by the effect.
 
     Args:
-        apart: how far the fourth layer's similarity is below that of the first three, and the sixth's below the
+        separation: how far the fourth layer's similarity is below that of the first three, and the sixth's below the
             fifth's; 0 for ties.
     """
-    level = np.array([apart, apart, apart, 0.0, 0.0, -apart])
+    level = np.array([separation, separation, separation, 0.0, 0.0, -separation])
     level[-2:] -= world.effect
-    cosine = 0.5 + level + scale * crossed(rng, world, 6, alike=0.5)
+    cosine = 0.5 + level + scale * crossed(rng, world, 6, correlation=0.5)
     by_seed = [
         {"change": measured("attention-change", "rte", seed, {"cosine": of_seed[:, :, None]})}
         for seed, of_seed in enumerate(cosine, start=1)
@@ -166,7 +166,7 @@ def best_growth(world: World, rng: np.random.Generator, scale: float = 0.1) -> D
 
 def whole_figure(world: World, rng: np.random.Generator, scale: float = 0.1) -> Drawn:
     """A map of all heads between two panels of figure 5: midway without an effect, the task's own at effect 0.5."""
-    seen = _between_panels(world.effect) + scale * crossed(rng, world, 144, alike=0.3)
+    seen = _between_panels(world.effect) + scale * crossed(rng, world, 144, correlation=0.3)
     by_seed = [
         {"change": measured("attention-change", "rte", seed, {"cosine": of_seed.reshape(-1, 12, 12)})}
         for seed, of_seed in enumerate(seen, start=1)
@@ -353,7 +353,7 @@ def kinds() -> Mapping[str, Kind]:
     on_mrpc = partial(figure, task="mrpc", level=82.3, spread=0.77, positive=68.3)
     on_stsb = partial(figure, task="stsb", metric="pearson", level=82.7, spread=0.44)
     seedless = partial(Kind, ratios=(0.0,))
-    apart, percentile = partial(change, apart=0.2), partial(frames, tied=2, share=0.43)
+    separated, percentile = partial(change, separation=0.2), partial(frames, tied=2, share=0.43)
 
     def orders(published: float, half: bool = False) -> dict[str, float]:
         return {"none": 0, **({"half": published / 2} if half else {}), "published": published}
@@ -361,7 +361,7 @@ def kinds() -> Mapping[str, Kind]:
     found = [
         Kind("attention", find_case("C3-rte"), growth, orders(0.07), due=True),
         Kind("layers that tie", find_case("C1-rte"), change, orders(0.25), due=True, conservative=True),
-        Kind("layers", find_case("C1-rte"), apart, orders(0.25), due=True, conservative=True),
+        Kind("layers", find_case("C1-rte"), separated, orders(0.25), due=True, conservative=True),
         Kind("score difference", find_case("D3-rte"), score_gap, orders(11.9, half=True), due=True),
         Kind("score difference (MRPC)", find_case("D3-mrpc"), gap_on_mrpc, orders(14, half=True), due=True),
         Kind("score figure", find_case("D1-rte-pretrained"), figure, {"none": 0, "nothing": 11.9}, due=True),

@@ -55,16 +55,18 @@ class Drawn:
 
 
 def crossed(
-    rng: np.random.Generator, world: World, columns: int = 1, *, common: bool = False, alike: float = 0.0
+    rng: np.random.Generator, world: World, columns: int = 1, *, common: bool = False, correlation: float = 0.0
 ) -> Float[np.ndarray, "seeds examples columns"]:
     """Return a random effect for each seed, example and column, in standard deviations of the examples.
 
     Args:
         common: a seed shifts all columns equally.
-        alike: the share of an example's variance that all columns share.
+        correlation: the share of an example's variance that all columns share.
     """
     shared = rng.normal(size=(1, world.examples, 1))
-    of_example = np.sqrt(alike) * shared + np.sqrt(1 - alike) * rng.normal(size=(1, world.examples, columns))
+    of_example = np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * rng.normal(
+        size=(1, world.examples, columns)
+    )
     of_seed = world.ratio * rng.normal(size=(world.seeds, 1, 1 if common else columns))
     return of_example + of_seed + OWN * rng.normal(size=(world.seeds, world.examples, columns))
 

@@ -7,13 +7,13 @@ follows a line that bends or joins clumps; straight diagonals are in `picture.pi
 import torch
 from jaxtyping import Float, Int
 
-from bertsecrets.patterns.features.readings import BESIDE, Row, View
+from bertsecrets.patterns.features.readings import MARGIN, Row, View
 from bertsecrets.patterns.features.regions import Column, longest_gap, mean, quantiles
 
 TURN = 1  # largest deviation of a step from the diagonal direction, in columns
 PRICE = 0.05  # brightness that each column of deviation costs
 FORBIDDEN, UNREACHABLE = -1e4, -1e9  # brightness where a path may not go; sum where it cannot come from
-ASIDE = (-4, -3, 3, 4)  # columns beside the path with which it is compared
+ASIDE = (-4, -3, 3, 4)  # columns next to the path, for comparison
 PINK, LIT = 0.5, 0.35  # brightness that is plainly visible, and just visible
 
 
@@ -22,7 +22,7 @@ def path_features(view: View) -> dict[str, Column]:
     count = view.words
     held = view.places < count[:, None]
     path, value = _path(view.read.ribbon, view.widest, count)
-    ahead = value - _beside(view.read.ribbon, path, count)
+    ahead = value - _neighbours(view.read.ribbon, path, count)
     peak = view.read.brightest.gather(1, view.tokens_of_words) * held
     moves = (path[:, 1:] - path[:, :-1]).abs().float()
     size = count.clamp(min=1)
@@ -55,21 +55,21 @@ def _path(
         widest: the largest distance of a map's path.
         count: the number of its words.
     """
-    cells = ribbon[:, :, BESIDE:-BESIDE]
+    cells = ribbon[:, :, MARGIN:-MARGIN]
     rows, maps, offsets = cells.shape
     reach = offsets // 2
     places = torch.arange(-reach, reach + 1, device=ribbon.device)
-    apart = torch.where(places.abs() <= widest[:, None], 0, FORBIDDEN)
+    penalty = torch.where(places.abs() <= widest[:, None], 0, FORBIDDEN)
     totals = cells.new_empty(rows, maps, offsets + 2)  # with a column on either side
     totals[:, :, 0] = totals[:, :, -1] = UNREACHABLE
     inner = totals[:, :, 1:-1]
-    torch.add(cells[0], apart, out=inner[0])
+    torch.add(cells[0], penalty, out=inner[0])
     shortest = int(count.min())
     for row in range(1, rows):
         before, now = totals[row - 1], inner[row]
         best = torch.maximum(before[:, :-2], before[:, 2:]).sub_(PRICE)
         torch.add(torch.maximum(best, before[:, 1:-1], out=best), cells[row], out=now)
-        now.add_(apart)
+        now.add_(penalty)
         if row >= shortest:
             torch.where((count > row)[:, None], now, before[:, 1:-1], out=now)
     turns = torch.arange(-TURN, TURN + 1, device=ribbon.device)
@@ -87,7 +87,7 @@ def _path(
     return place[:, :, 0].T - reach, value.T
 
 
-def _beside(
+def _neighbours(
     ribbon: Float[torch.Tensor, "words maps ribbon"],
     path: Int[torch.Tensor, "maps words"],
     count: Int[torch.Tensor, " maps"],

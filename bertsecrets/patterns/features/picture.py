@@ -24,11 +24,11 @@ def picture_features(view: View) -> dict[str, Column]:
     features["columns_half"] = ((unbroken > 0.4).sum(1) / view.lengths).float()
     features["columns_explain"] = _explained(read.unexplained, height, within)
     bands, exists = read.light_bands, view.near(view.real)
-    beside = (bands[:, :-6] + bands[:, 6:]) / (exists[:, :-6] + exists[:, 6:]).clamp(min=1)
+    neighbours = (bands[:, :-6] + bands[:, 6:]) / (exists[:, :-6] + exists[:, 6:]).clamp(min=1)
     lines, whole = [], []
     for offset in (-2, -1, 0, 1, 2):
         line, rows = bands[:, BANDS + offset], within & (exists[:, BANDS + offset] > 0)
-        sides = beside[:, offset + 2]
+        sides = neighbours[:, offset + 2]
         lines.append(mean(line, rows))
         whole.append(mean(((line > 0.4) & (line > 1.3 * sides)).float(), rows))
         if not offset:

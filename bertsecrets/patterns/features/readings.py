@@ -18,7 +18,7 @@ from bertsecrets.patterns.map_stack import MapStack
 
 CELLS = 2**18  # cells that are read together
 BANDS = 5  # bands on each side of the main diagonal that are kept
-BESIDE = 4  # columns beside the ribbon that are kept
+MARGIN = 4  # columns kept on each side of the ribbon
 WIDEST = 0.25  # largest distance of the ribbon from the diagonal, as a share of the words
 OUTSIDE = -0.5  # brightness of the ribbon's cells outside the map
 LIT, BRIGHT = 0.2, 0.5  # brightness from which a cell of a square, of a column counts as lit
@@ -67,8 +67,8 @@ class Marks:
         return torch.minimum(self.places + 1 + self.after_middle, self.places[-1])
 
     @cached_property
-    def beside_border(self) -> Float[torch.Tensor, "maps 2 tokens"]:
-        """The last words before the border between the texts, and the first after it."""
+    def around_border(self) -> Float[torch.Tensor, "maps 2 tokens"]:
+        """The last words before the border between the texts, and the first words after it."""
         border, places = self.stack.boundary[:, None], self.places
         before = self.within & (places >= border - 1 - STEP) & (places < border - 1)
         after = self.within & (places >= border) & (places < border + STEP)
@@ -110,7 +110,7 @@ class Weights:
             sizes=marks.sizes.clamp(min=1).float(),
             kinds=torch.cat([kinds, kinds[:, 1:] * marks.places], dim=1),
             close=(marks.own_size / 8).clamp(min=1.5),
-            border=marks.beside_border,
+            border=marks.around_border,
             moved=ahead.float(),
         )
 
@@ -164,7 +164,7 @@ class Readings:
             reach: the largest distance of the ribbon from the diagonal.
         """
         weights, tokens = Weights.of(marks), marks.tokens
-        read = {"ribbon": marks.maps.new_zeros(tokens, len(marks.lengths), 2 * (reach + BESIDE) + 1)}
+        read = {"ribbon": marks.maps.new_zeros(tokens, len(marks.lengths), 2 * (reach + MARGIN) + 1)}
         for part, stack in marks.stack.cut(CELLS):
             longest = stack.maps.shape[-1]
             ribbon = read["ribbon"][: max(0, longest - 2), part]

@@ -18,7 +18,7 @@ FLOOR = 0.05  # share of the uniform weight; differences between weaker cells do
 def off_diagonal_features(view: View) -> dict[str, Column]:
     """Return the log ratio of each corner to its expected mass: that of tokens of one text at the same distances.
 
-    A corner is the rows of one text and the columns of the other. The ratio is far below 0 beside squares, and about 0
+    A corner is the rows of one text and the columns of the other. The ratio is far below 0 for squares, and about 0
     in a smear. It is computed for whole corners and for their parts close to the squares; for each corner, and for the
     less dark of the two. All are 0 for one text.
     """
@@ -75,6 +75,6 @@ def _reach(view: View) -> dict[str, Column]:
 
 def _step(view: View) -> Column:
     """Return the change of brightness at the border, in the rows of the text where it changes less."""
-    levels = view.read.border / view.beside_border.sum(2).clamp(min=1)[:, :, None]
+    levels = view.read.border / view.around_border.sum(2).clamp(min=1)[:, :, None]
     fall = levels[:, 0] - levels[:, 1]
     return torch.minimum(mean(fall, view.texts[:, 0]), -mean(fall, view.texts[:, 1]))
