@@ -157,10 +157,14 @@ def test_every_figure_of_the_paper_is_next_to_ours():
     assert ("[SEP]" in sep.caption, "[CLS]" in cls.caption) == (True, True)
 
 
-def test_our_figure_is_the_mean_over_seeds():
+def test_our_figure_is_the_mean_over_seeds_of_the_fine_tuned_model():
     pair = [of("attention-change", {"cosine": GRID + shift}, seed=seed) for seed, shift in ((1, 0.0), (2, 0.1))]
-    (figure,) = paper_figures(pair, SETTINGS)
+    other = of("attention-change", {"cosine": GRID * 0}, initialisation="random")
+    (figure,) = paper_figures([*pair, other], SETTINGS)
     assert figure.on_tasks[0].panels[1].rows[0][1] == pytest.approx(0.55)
+    scores = [of("scores", {"accuracy": share}, seed=seed) for seed, share in ((1, 0.6), (2, 0.64))]
+    header, (row,) = table_1(scores)
+    assert row[header.index("fine-tuned, ours")] == "62.0 ± 2.8"
 
 
 def test_figures_that_need_samples_are_left_out_without_samples():
