@@ -1,7 +1,5 @@
 """Contact sheets show every map once and nothing of it but its number; pictures by class hold maps of that class."""
 
-import errno
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +18,6 @@ from bertsecrets.lab.annotation.pictures import (
     column_shares,
     hard_cases,
     panel,
-    save_image,
     shades,
     sheet,
     write_gallery,
@@ -97,20 +94,6 @@ def test_sheets_hold_every_map_once_in_shuffled_order(tmp_path):
         assert image.size == expected.size
         difference = np.abs(np.array(image.convert("RGB")).astype(int) - np.array(expected).astype(int))
     assert difference.mean() < 3  # 256 colours are nearly all of them
-
-
-def test_a_picture_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
-    save_image(panel(pattern_map(0)), tmp_path / "one.png")
-    before = (tmp_path / "one.png").read_bytes()
-
-    def full(_):
-        raise OSError(errno.ENOSPC, "full")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match="no space left"):
-        save_image(panel(pattern_map(1)), tmp_path / "one.png")
-    assert [path.name for path in tmp_path.iterdir()] == ["one.png"]
-    assert (tmp_path / "one.png").read_bytes() == before
 
 
 def test_a_subset_is_drawn_by_its_seed(tmp_path):

@@ -116,9 +116,10 @@ def test_the_exported_boosted_trees_are_scikit_learns(classes):
     assert np.delete(ours, classes, axis=1).max() < 1e-9  # classes that were never seen
 
 
-def test_trees_of_one_class_say_that_class():
+def test_trees_and_regression_trained_on_one_class_predict_it():
     table, labels = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32), np.full(9, 3)
-    assert boost(table, labels, 1).probabilities(torch.from_numpy(table))[:, 3].min() > 0.999
+    for trained in (boost(table, labels, 1), regress(table, labels)):
+        assert trained.probabilities(torch.from_numpy(table))[:, 3].min() > 0.999
 
 
 @pytest.mark.parametrize("classes", [(0, 1, 2, 4), (1, 3)])
@@ -195,8 +196,3 @@ def test_trees_and_regression_are_multiplied_and_tempered():
     said = PatternClassifier(leaf, line, 2.0).of_features(torch.zeros(1, 2))[0]
     expected = (shares[0] * bias.softmax(0) ** 0.5) ** 0.5
     np.testing.assert_allclose(said.numpy(), (expected / expected.sum()).numpy(), atol=1e-6)
-
-
-def test_a_regression_of_one_class_says_that_class():
-    found = regress(np.ones((4, 3), dtype=np.float32), np.array([3, 3, 3, 3]))
-    assert found.probabilities(torch.rand(2, 3))[:, 3].min() > 0.999

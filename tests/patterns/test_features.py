@@ -5,10 +5,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from patterned import values
 
 from bertsecrets.lab.annotation.pictures import shades
-from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.features import readings
 from bertsecrets.patterns.features.readings import BANDS, Sheared, bands, stack_brightness
 from bertsecrets.patterns.features.regions import both_texts, quantiles
@@ -308,14 +306,6 @@ def test_stacks_are_cut_to_the_longest_map_of_each_part():
         assert not stack.maps[part, longest:].any()
     assert [part.stop - part.start for part, _ in stack.cut(1)] == [1] * 5  # one map at least
     assert list(MapStack.of([], []).cut(50)) == []
-
-
-def test_every_class_of_plain_maps_stands_out_in_its_own_feature():
-    found = {kind: named(values(kind).astype(np.float32), 7) for kind in CLASSES}
-    assert max(found, key=lambda kind: found[kind]["square_over_corner"]) == "block"
-    assert max(found, key=lambda kind: found[kind]["near"]) == "diagonal"
-    assert max(found, key=lambda kind: found[kind]["cls"]) == "vertical"
-    assert found["vertical-diagonal"]["line_unbroken"] > 0.8 > found["vertical"]["line_unbroken"]
 
 
 def test_no_maps_have_no_features():

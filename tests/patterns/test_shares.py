@@ -20,7 +20,7 @@ from bertsecrets.patterns.crossval import LabelledMaps
 from bertsecrets.patterns.fitting import boost, regress
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import READINGS
-from bertsecrets.patterns.shares import corrected, heads_to_draw, majority, on_simplex, raw_shares
+from bertsecrets.patterns.shares import corrected, majority, on_simplex, raw_shares
 from bertsecrets.settings import load_settings
 from bertsecrets.types import Measurement, Subject
 
@@ -76,12 +76,6 @@ def test_the_correction_takes_away_what_all_heads_have_in_common():
     shares = corrected(expected[:1000].mean(0), (true - expected)[1000:].mean(0))
     truth = true[:1000].mean(0)
     assert np.abs(shares - truth).sum() < np.abs(expected[:1000].mean(0) - truth).sum() / 2
-
-
-def test_how_many_heads_are_drawn():
-    assert heads_to_draw(72, 360) == 60
-    assert heads_to_draw(72, 10**9) == 72
-    assert heads_to_draw(1, 1) == 1
 
 
 def test_the_audit_finds_what_it_must():
