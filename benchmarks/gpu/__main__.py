@@ -16,7 +16,7 @@ sys.path.insert(1, str(Path(__file__).parents[2]))
 
 from environment import provide
 
-from bertsecrets.cli.signals import as_interrupt
+from bertsecrets.cli.console import as_interrupt
 from bertsecrets.errors import UserError, one_line
 from bertsecrets.options import path
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bertsecrets.benchmarks.workers import worker
-from bertsecrets.cli.crash import USER_ERROR
+from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.cli.sides import model_side
 from bertsecrets.compare.comparison import Compared, Comparison, compare
 from bertsecrets.compare.pins import side_of_pin

@@ -2,7 +2,11 @@
 
 import pytest
 
-from bertsecrets.cli.crash import BUG, USER_ERROR, interrupted
+from bertsecrets.cli.console import (
+    BUG,
+    USER_ERROR,
+    interrupted,
+)
 from bertsecrets.formats import ERROR
 
 KIND, OUTCOME = "bertsecrets", "verdict"  # properties of reports, and so of JUnit's XML

@@ -8,7 +8,11 @@ import pytest
 
 from bertsecrets.benchmarks.stash import OPTIONS, SESSION, VERDICTS
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cli.crash import BUG, USER_ERROR, report_bug
+from bertsecrets.cli.console import (
+    BUG,
+    USER_ERROR,
+    report_bug,
+)
 from bertsecrets.errors import UserError, of_the_machine, one_line
 from bertsecrets.settings import load_settings
 

@@ -23,9 +23,15 @@ from bertsecrets.benchmarks.stash import BUDGET, ENDED, OPTIONS, SESSION, VERDIC
 from bertsecrets.benchmarks.workers import worker
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.cli.crash import BUG, USER_ERROR, report_bug, what_is_kept
-from bertsecrets.cli.notices import bars_on_terminals, in_one_line
-from bertsecrets.cli.signals import as_interrupt
+from bertsecrets.cli.console import (
+    BUG,
+    USER_ERROR,
+    as_interrupt,
+    bars_on_terminals,
+    report_bug,
+    warnings_in_one_line,
+    what_is_kept,
+)
 from bertsecrets.errors import MissingError, RunError, UserError, of_the_machine, one_line
 from bertsecrets.extras import check_extra
 from bertsecrets.formats import ERROR, Ends, VerdictData
@@ -74,7 +80,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Read options, settings and claims first, so that a mistake in them ends the run before anything starts."""
     clearing = ExitStack()
-    clearing.enter_context(in_one_line())
+    clearing.enter_context(warnings_in_one_line())
     clearing.enter_context(bars_on_terminals())
     if threading.current_thread() is threading.main_thread():  # no other thread may handle signals
         clearing.enter_context(as_interrupt())

@@ -10,10 +10,17 @@ from typing import Any
 
 from bertsecrets import __version__
 from bertsecrets.cli import claims, compare, doctor, fetch, measure, plan, report, store
-from bertsecrets.cli.crash import BUG, USER_ERROR, interrupted, report_bug, what_is_kept
-from bertsecrets.cli.notices import bars_on_terminals, in_one_line
+from bertsecrets.cli.console import (
+    BUG,
+    USER_ERROR,
+    as_interrupt,
+    bars_on_terminals,
+    interrupted,
+    report_bug,
+    warnings_in_one_line,
+    what_is_kept,
+)
 from bertsecrets.cli.parsing import LONGEST_LINE, Parser
-from bertsecrets.cli.signals import as_interrupt
 from bertsecrets.errors import UserError, of_the_machine, one_line, shortened
 from bertsecrets.options import RunOptions, check_seed
 
@@ -89,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
     except UserError as error:
         return _tell(error)
     options = build_parser().parse_args(words, argparse.Namespace(words=words))
-    with as_interrupt(), in_one_line(), bars_on_terminals():
+    with as_interrupt(), warnings_in_one_line(), bars_on_terminals():
         return _run(options, words)
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from bertsecrets.cli.crash import USER_ERROR
+from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.errors import UserError, one_line, shortened
 from bertsecrets.options import flag
 

@@ -72,7 +72,7 @@ def test_an_interrupted_training_leaves_nothing_behind(shared, quick_params, tmp
 def test_a_closed_terminal_does_not_end_what_nohup_started():
     code = """
         import os, signal
-        from bertsecrets.cli.signals import as_interrupt
+        from bertsecrets.cli.console import as_interrupt
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with as_interrupt():
             os.kill(os.getpid(), signal.SIGHUP)

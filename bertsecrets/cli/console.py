@@ -1,0 +1,92 @@
+"""What the command line and pytest share: exit codes, signals, and what goes to standard error."""
+
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+from bertsecrets.errors import in_short
+from bertsecrets.progress import IN_LOGS, SWITCH
+
+USER_ERROR = 2  # exit code: the user can fix what is wrong
+BUG = 70  # exit code, as in sysexits.h: an internal error of the software
+ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT")  # signals that end a process; not every system has all of them
+
+
+def interrupted(signalled: KeyboardInterrupt) -> int:
+    """Return the exit code of a run that a signal ended: 128 plus the signal's number."""
+    number = signalled.args[0] if signalled.args else signal.SIGINT
+    return 128 + (number if isinstance(number, int) else signal.SIGINT)
+
+
+def what_is_kept(store: Path) -> str:
+    """Return the message of an interrupted run, in one line."""
+    return f"interrupted; finished results are kept in {store}: the same command continues from there"
+
+
+def report_bug(error: BaseException) -> str:
+    """Print the traceback of a bug to standard error, and return the line that says how to report it."""
+    traceback.print_exception(error)
+    return f"this is {in_short(error)}: please report it with this traceback and the output of `bertsecrets doctor`"
+
+
+@contextmanager
+def as_interrupt() -> Iterator[None]:
+    """Make ending signals raise KeyboardInterrupt inside the block, so that unfinished work is cleaned up.
+
+    Only the main thread may do this. Signals that are ignored, as `nohup` ignores SIGHUP, stay so.
+    """
+    numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    handled = {number: action for number, action in before.items() if action not in (signal.SIG_IGN, None)}
+    for number in handled:
+        signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number, action in handled.items():
+            signal.signal(number, action)
+
+
+def _interrupt(number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt(number)
+
+
+@contextmanager
+def warnings_in_one_line() -> Iterator[None]:
+    """Show the suite's own warnings inside the block without the line of code that raised them."""
+    before = warnings.formatwarning
+
+    def shown(message, category, filename, lineno, line=None) -> str:
+        if category.__module__.partition(".")[0] == __name__.partition(".")[0]:
+            return f"bertsecrets: {message}\n"
+        return before(message, category, filename, lineno, line)
+
+    warnings.formatwarning = shown
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
+
+
+@contextmanager
+def bars_on_terminals() -> Iterator[None]:
+    """Hide the progress bars of libraries inside the block unless standard error is a terminal.
+
+    Our own progress is then lines in a log (`progress`). tqdm reads the variable when it is imported, and child
+    processes inherit it. If the user has set it, it stays.
+    """
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    if terminal or SWITCH in os.environ:
+        yield
+        return
+    os.environ[SWITCH] = IN_LOGS
+    try:
+        yield
+    finally:
+        os.environ.pop(SWITCH, None)
