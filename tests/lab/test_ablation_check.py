@@ -74,6 +74,12 @@ def noise(model, layer, head):
     return hooked(attention(model, layer).output.dense.register_forward_pre_hook(fill))
 
 
+@contextmanager
+def failing_at_its_end():
+    yield
+    raise KeyError
+
+
 # ---------------------------------------------------------------------- wrong
 
 
@@ -204,6 +210,7 @@ def test_the_summary_counts_heads_and_shows_the_first(check):
         (lambda model, layer, head: 5, "the function returns int: it should return a context manager"),
         (lambda model, layer, head: 1 / 0, "the function fails on layer 2 head 3: ZeroDivisionError"),
         (lambda model: None, "the function fails on layer 2 head 3: TypeError"),
+        (lambda model, layer, head: failing_at_its_end(), "the function fails after layer 2 head 3: KeyError"),
         (
             lambda model, layer, head: setattr(model, "classifier", torch.nn.Linear(3, 3)),
             "the model fails: RuntimeError",
