@@ -56,8 +56,8 @@ def test_parallel_jobs_reach_the_verdicts_of_a_serial_run(capsys, shared, runs, 
     assert page.exists()
     said = parallel[1].err
     assert "2 at a time, each with --threads 1" in said
-    lines = [line for line in said.splitlines() if " of " in line]
-    assert len(lines) == int(said.split(" jobs to do")[0].split()[-1])
+    jobs = int(said.split(" jobs to do")[0].split()[-1])
+    assert said.count(f" of {jobs}: ") == jobs
     again = judged(capsys, "run", shared, tmp_path / "runs", *options, "--jobs", 2)
     assert again[2] == expected
     assert again[1].err == ""  # everything is stored: no process is started
