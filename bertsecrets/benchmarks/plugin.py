@@ -190,6 +190,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     from bertsecrets.claims.plan import reads_model, reads_rows
     from bertsecrets.jobs.disk import announce
     from bertsecrets.jobs.estimates import seed_cost
+    from bertsecrets.jobs.plan import plan_for
     from bertsecrets.judging import SeedBudget
     from bertsecrets.session import Session
 
@@ -207,7 +208,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if not judges_one and not hasattr(
             session.config, "workerinput"
         ):  # pytest-xdist shows nothing that its workers write
-            announce(run, possible, run.interims[0], at_once=session.config.getoption("jobs") or 1)
+            plan = plan_for(run, possible, run.model, run.interims[0])
+            announce(run, plan, at_once=session.config.getoption("jobs") or 1)
         session.config.stash[SESSION] = _prepared(session.config, run, possible)
     except UserError as error:
         end = (one_line(error), USER_ERROR)

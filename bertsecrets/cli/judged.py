@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from bertsecrets.progress import log
 
 if TYPE_CHECKING:
-    from bertsecrets.claims.plan import Bench
     from bertsecrets.claims.schema import Case
     from bertsecrets.claims.verdict import Verdict
     from bertsecrets.judging import JudgedRun, Skipped
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 def judge_cases(
     session: "Session",
     possible: Sequence["Case"],
-    bench: "Callable[[Sequence[Case], Sequence[int]], Bench]",
+    prepare: "Callable[[Sequence[Case], Sequence[int]], object]",
     jobs: int = 1,
     asked: Sequence["Case"] = (),
     trained_at_once: int | None = 1,
@@ -28,7 +27,7 @@ def judge_cases(
     Cases whose measurements are stored come first. If something has to be measured, each verdict is printed at once.
 
     Args:
-        bench: measures what cases need on some seeds, and returns the source of it.
+        prepare: makes what cases need on some seeds, so that the session has it.
         jobs: at a time.
         asked: the cases that were asked for, also those that cannot be judged.
         trained_at_once: checkpoints that exist with their weights at a time if not all are kept; None for all.
@@ -36,6 +35,7 @@ def judge_cases(
     from bertsecrets.claims.plan import measure_case
     from bertsecrets.jobs.disk import announce
     from bertsecrets.jobs.estimates import seed_cost
+    from bertsecrets.jobs.plan import plan_for
     from bertsecrets.jobs.prepare import stored_first
     from bertsecrets.judging import JudgedRun, SeedBudget, attempt, judge_until_decided
     from bertsecrets.report.terminal import verdict_line
@@ -43,20 +43,20 @@ def judge_cases(
     run, own = JudgedRun(session.model, possible, asked), session.options.checkpoint is not None
     measures = False
 
-    def one(source: "Bench", case: "Case", seeds: Sequence[int]) -> "Verdict":
-        return session.verdict(case, measure_case(source, case, session.model, seeds))
+    def one(case: "Case", seeds: Sequence[int]) -> "Verdict":
+        return session.verdict(case, measure_case(session, case, session.model, seeds))
 
     def judge(cases: Sequence["Case"], seeds: Sequence[int]) -> "Iterator[Verdict | Skipped]":
         nonlocal measures
         ready, waiting = ([], list(cases)) if own else stored_first(session, cases, seeds)
         measures = measures or bool(waiting)
-        yield from (attempt(case, partial(one, session, case, seeds)) for case in ready)
+        yield from (attempt(case, partial(one, case, seeds)) for case in ready)
         if not waiting:
             return
         if not own:
-            announce(session, waiting, seeds, at_once=trained_at_once)
-        source = bench(waiting, seeds)
-        yield from (attempt(case, partial(one, source, case, seeds)) for case in waiting)
+            announce(session, plan_for(session, waiting, session.model, seeds), at_once=trained_at_once)
+        prepare(waiting, seeds)
+        yield from (attempt(case, partial(one, case, seeds)) for case in waiting)
 
     budget = SeedBudget(session.budget, seed_cost(session), at_once=jobs)
     run.collect(

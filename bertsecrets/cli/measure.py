@@ -141,13 +141,13 @@ def _announce(session: "Session", subject: "Subject", wanted: Sequence[tuple["Me
     Raises:
         UserError: it is not free.
     """
-    from bertsecrets.jobs.disk import announce_plan
+    from bertsecrets.jobs.disk import announce
     from bertsecrets.measures.registry import request
     from bertsecrets.types import Request
 
     here = [(one, more) for one, more in wanted if one.on_task and one.missing(session.resources, subject.task) is None]
     requests = [request(one.name, subject, more) for one, more in here]
-    announce_plan(session, dict.fromkeys([Request(None, subject), *requests] if requests else []))
+    announce(session, dict.fromkeys([Request(None, subject), *requests] if requests else []))
 
 
 def _run_all(measures: Sequence[tuple["Measure", dict[str, Any]]], run: Callable[["Measure", dict[str, Any]], None]):

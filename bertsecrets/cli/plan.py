@@ -15,7 +15,6 @@ from bertsecrets.options import RunOptions
 from bertsecrets.progress import in_bytes, in_time
 
 if TYPE_CHECKING:
-    from bertsecrets.claims.plan import Bench
     from bertsecrets.claims.schema import Case
     from bertsecrets.jobs.estimates import Estimate
     from bertsecrets.session import Session
@@ -186,7 +185,8 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UserError: as `report`; or a number of jobs, of GPUs, or a Ray cluster that cannot be used.
     """
-    from bertsecrets.jobs.prepare import prepare, with_share
+    from bertsecrets.jobs.prepare import prepare as prepare_here
+    from bertsecrets.jobs.prepare import with_share
 
     check_outputs(options)
     chosen, names = selected(options)
@@ -199,9 +199,9 @@ def run(options: argparse.Namespace) -> int:
         check_ray(options.gpus)
     session, possible = open_session(given, chosen, names)
 
-    def bench(cases: Sequence["Case"], seeds: Sequence[int]) -> "Bench":
+    def prepare(cases: Sequence["Case"], seeds: Sequence[int]) -> "Session":
         if options.ray is None:
-            return prepare(session, cases, seeds, jobs=options.jobs)
+            return prepare_here(session, cases, seeds, jobs=options.jobs)
         from bertsecrets.jobs.on_ray import prepare_on_ray
 
         return prepare_on_ray(session, cases, seeds, address=options.ray or None, gpus=options.gpus)
@@ -209,7 +209,7 @@ def run(options: argparse.Namespace) -> int:
     run = judge_cases(
         session,
         possible,
-        bench,
+        prepare,
         options.jobs,
         asked=asked_for(session, chosen),
         trained_at_once=options.jobs if options.ray is None else None,  # Ray itself says what comes first

@@ -2,15 +2,14 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertsecrets.claims.schema import Case
 from bertsecrets.errors import RunError
 from bertsecrets.jobs.estimates import Costs
-from bertsecrets.jobs.plan import Plan, State, plan_for, states
+from bertsecrets.jobs.plan import Plan, State, states
 from bertsecrets.progress import in_bytes, log
 from bertsecrets.session import Session
 from bertsecrets.types import KEEPS, Keep, Request
@@ -91,16 +90,7 @@ def disk(
     return Disk(len(trainings), max(trainings, default=0), measurements, at_once or len(trainings), free)
 
 
-def announce(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, at_once: int | None = 1) -> None:
-    """Say how much disk cases take on some seeds, if anything is trained for them.
-
-    Raises:
-        UserError: it is not free.
-    """
-    announce_plan(session, plan_for(session, cases, session.model, seeds), at_once=at_once)
-
-
-def announce_plan(session: Session, planned: Plan, *, at_once: int | None = 1) -> None:
+def announce(session: Session, planned: Plan, *, at_once: int | None = 1) -> None:
     """Say how much disk the requests of a plan take, if they train anything.
 
     Raises:
