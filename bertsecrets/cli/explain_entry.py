@@ -50,7 +50,7 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
     yield f"{entry}: made {manifest.get('made')}, {f'damaged ({problem})' if problem else 'undamaged'}"
     if manifest.get("kind") == DROPPED:
         yield "weights: dropped"
-    yield "asked for:"
+    yield "inputs:"
     yield from (f"  {name}: {_short(value)}" for name, value in key.inputs.items() if value is not None)
     yield "made by:"
     yield f"  code: {_short(key.made_by.get('code'))}"

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertsecrets.cli.parsing import add_command, refuse
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from bertsecrets.measures.base import Measure
     from bertsecrets.session import Session
     from bertsecrets.types import Subject
+
+    Run = tuple[Measure, dict[str, Any]]  # a measure and its options
 
 ALL = "all"
 
@@ -81,103 +83,109 @@ def measure(options: argparse.Namespace) -> None:
     """Run one measure, or all that fit the subject.
 
     Raises:
-        UserError: options that do not go together, or something that is needed is missing.
+        UserError: incompatible options, or something that is needed is missing.
     """
     from bertsecrets.measures.registry import get_measure, measure_names
     from bertsecrets.session import Session
-    from bertsecrets.store.entries import finite, write_json
-    from bertsecrets.store.measurements import keep
 
     given = _given(options)
     if options.measure == ALL:
         if options.save is None or options.json is not None:
             raise UserError("measure all needs --save DIR and cannot write --json: name a single measure for that")
         refuse(options, given, "is an option of a single measure, not of all")
-        chosen = [get_measure(name) for name in measure_names() if get_measure(name).common]
-        chosen = [one for one in chosen if one.fits(options.init)]
+        measures = [get_measure(name) for name in measure_names()]
+        measures = [measure for measure in measures if measure.common and measure.fits(options.init)]
     else:
-        chosen = [get_measure(options.measure)]
-        chosen[0].check_options(given)
-    for one in chosen:
-        one.check_request(options.task, options.init, options.seed, checkpoint=options.checkpoint)
-    compares = any(one.compares for one in chosen)
+        measures = [get_measure(options.measure)]
+        measures[0].check_options(given)
+    for measure in measures:
+        measure.check_request(options.task, options.init, options.seed, checkpoint=options.checkpoint)
+    compares = any(measure.compares for measure in measures)
     if options.model is None and options.checkpoint is not None and not compares:
-        options.model = str(options.checkpoint)  # a checkpoint that is compared with nothing needs no other model
+        options.model = str(options.checkpoint)  # nothing compares the checkpoint with another model
     session = Session(RunOptions.of(options))
     subject = session.subject(options.task, options.init, options.seed)
-    if any(one.reads_model for one in chosen) and (options.checkpoint is None or compares):
+    if any(measure.reads_model for measure in measures) and (options.checkpoint is None or compares):
         session.check_model()
-    wanted = [
-        (one, more)
-        for one in chosen
-        for more in (one.variants(session.settings) if options.measure == ALL else [given])
-    ]
+    all_options = [measure.variants(session.settings) if options.measure == ALL else [given] for measure in measures]
+    runs = [(measure, values) for measure, own in zip(measures, all_options, strict=True) for values in own]
     if options.checkpoint is None:
-        _announce(session, subject, wanted)
-
-    def run(one: "Measure", more: dict[str, Any]) -> None:
-        measurement = session.measurement(one.name, subject, options.checkpoint, **more)
-        if options.save:
-            keep(measurement, options.save, options.checkpoint if one.reads_model else None)
-        if options.json:
-            write_json(options.json, measurement.as_json())
-        where = options.json or options.save
-        if where is None:
-            print(json.dumps(finite(measurement.as_json()), indent=1))
-        else:
-            stored = " (stored)" if measurement.reused else ""
-            print(f"{where}: {measurement.measure} of {subject}, {measurement.examples} examples{stored}")
-
+        _announce_disk(session, subject, runs)
     if options.measure == ALL:
-        _run_all(wanted, run)
+        _run_all(session, subject, runs, options)
     else:
-        run(chosen[0], given)
+        _run(session, subject, *runs[0], options)
     session.close()
 
 
-def _announce(session: "Session", subject: "Subject", wanted: Sequence[tuple["Measure", dict[str, Any]]]) -> None:
-    """Say how much disk a checkpoint and its measurements take, if it is trained now.
+def _announce_disk(session: "Session", subject: "Subject", runs: "Sequence[Run]") -> None:
+    """Report the disk space of a checkpoint and its measurements, if it is trained now.
 
     Raises:
-        UserError: it is not free.
+        UserError: there is too little.
     """
     from bertsecrets.jobs.disk import announce
     from bertsecrets.measures.registry import request
     from bertsecrets.types import Request
 
-    here = [(one, more) for one, more in wanted if one.on_task and one.missing(session.resources, subject.task) is None]
-    requests = [request(one.name, subject, more) for one, more in here]
+    requests = [
+        request(measure.name, subject, values)
+        for measure, values in runs
+        if measure.on_task and measure.missing(session.resources, subject.task) is None
+    ]
     announce(session, dict.fromkeys([Request(None, subject), *requests] if requests else []))
 
 
-def _run_all(measures: Sequence[tuple["Measure", dict[str, Any]]], run: Callable[["Measure", dict[str, Any]], None]):
-    """Run every measure with its options; one that fails does not take the others with it.
+def _run(
+    session: "Session",
+    subject: "Subject",
+    measure: "Measure",
+    values: dict[str, Any],
+    options: argparse.Namespace,
+) -> None:
+    """Run a measure, and write or print the measurement."""
+    from bertsecrets.store.entries import finite, write_json
+    from bertsecrets.store.measurements import keep
+
+    measurement = session.measurement(measure.name, subject, options.checkpoint, **values)
+    if options.save:
+        keep(measurement, options.save, options.checkpoint if measure.reads_model else None)
+    if options.json:
+        write_json(options.json, measurement.as_json())
+    if not (options.json or options.save):
+        print(json.dumps(finite(measurement.as_json()), indent=1))
+        return
+    stored = " (stored)" if measurement.reused else ""
+    print(f"{options.json or options.save}: {measure.name} of {subject}, {measurement.examples} examples{stored}")
+
+
+def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", options: argparse.Namespace) -> None:
+    """Run every measure; one that fails does not end the others.
 
     Raises:
-        UserError: some failed; each has been named on a line of its own.
-        Exception: a bug, once all others have run.
+        UserError: some failed; a line names each.
+        Exception: a bug, after all others have run.
     """
     failed: list[str] = []
-    crash: Exception | None = None
-    for one, more in measures:
+    bug: Exception | None = None
+    for measure, values in runs:
         try:
-            run(one, more)
+            _run(session, subject, measure, values, options)
         except RunError:
             raise
         except Exception as error:
             line = str(error) if isinstance(error, UserError) else of_the_machine(error)
-            crash = crash or (error if line is None else None)
-            failed.append(" ".join([one.name, *(f"{name}={value}" for name, value in more.items())]))
+            bug = bug or (error if line is None else None)
+            failed.append(" ".join([measure.name, *(f"{name}={value}" for name, value in values.items())]))
             print(f"{failed[-1]} failed: {one_line(line or in_short(error))}")
-    if crash is not None:
-        raise crash
+    if bug is not None:
+        raise bug
     if failed:
-        names = ", ".join(failed)
-        raise UserError(f"{len(failed)} of {len(measures)} measurements failed ({names}); the others are saved")
+        raise UserError(f"{len(failed)} of {len(runs)} measurements failed ({', '.join(failed)}); the others are saved")
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the measure itself that were given.
+    """Return the given options of the measure itself.
 
     Raises:
         UserError: an `--option` that is not NAME=VALUE.

@@ -1,4 +1,4 @@
-"""What `report` and `run` print and write at their end: the table of verdicts, the page, and files for programs."""
+"""Output of `report` and `run`: the table of verdicts, the page, and files for programs."""
 
 import argparse
 import sys
@@ -6,18 +6,25 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from bertsecrets.extras import check_extra
-from bertsecrets.options import EXAMPLES, path
+from bertsecrets.options import EXAMPLES, flag, path
 
 if TYPE_CHECKING:
     from bertsecrets.judging import JudgedRun
 
+# The files to write, by option.
+FILES = {
+    "metrics": "outcomes and observed values, as JSON",
+    "plots": "the curves over layers, as JSON",
+    "html": "the report page",
+    "json": "the verdicts, as JSON",
+    "markdown": "a summary, as Markdown",
+    "badge": "the number of claims that hold, as JSON for shields.io",
+    "record": "the results of each seed, as JSON; saved as expected/evidence/seeds-MODEL.json, it gives later verdicts "
+    "the variance between seeds",
+}
 SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts")
-
-# What chooses claims, and what is written of them: left out when one claim is judged again.
-CHOOSING = (
-    *("--task", "--claim", "--metrics", "--plots", "--html", "--json", "--markdown", "--badge", "--eval-results"),
-    *("--record", "--examples", *SWITCHES),
-)
+# Options that choose claims, and what is written of them: left out when one claim is judged again.
+CHOOSING = ("--task", "--claim", *map(flag, FILES), "--eval-results", "--examples", *SWITCHES)
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -25,50 +32,31 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also print each claim's statement, band, reason and remarks"
     )
-    parser.add_argument("--metrics", type=path, help="write outcomes and observed values to this JSON file")
-    parser.add_argument("--plots", type=path, help="write the curves over layers to this JSON file")
-    parser.add_argument("--html", type=path, help="write the report to this HTML file")
-    parser.add_argument("--examples", **EXAMPLES)
-    parser.add_argument("--json", type=path, help="write the verdicts to this JSON file")
-    parser.add_argument("--markdown", type=path, metavar="FILE", help="write a summary to this Markdown file")
-    parser.add_argument(
-        "--badge",
-        type=path,
-        metavar="FILE",
-        help="write how many claims hold to this JSON file, for shields.io",
-    )
+    for name, content in FILES.items():
+        parser.add_argument(flag(name), type=path, metavar="FILE", help=f"write {content}")
     parser.add_argument(
         "--eval-results",
         type=path,
         metavar="DIR",
-        help="write the scores of table 1 to this folder, as a hub's model repository keeps them in .eval_results",
+        help="write the scores of table 1 in the layout of .eval_results, for a model repository on the hub",
     )
+    parser.add_argument("--examples", **EXAMPLES)
     parser.add_argument(
-        "--strict",
-        "--strict-verdicts",
-        action="store_true",
-        help="exit with 1 also if a claim that was asked for is not decided",
-    )
-    parser.add_argument(
-        "--record",
-        type=path,
-        metavar="FILE",
-        help="write what every seed gave to this JSON file; as expected/evidence/seeds-MODEL.json it tells later "
-        "verdicts how far seeds differ",
+        "--strict", "--strict-verdicts", action="store_true", help="exit with 1 also if a requested claim is undecided"
     )
 
 
 def check_outputs(options: argparse.Namespace) -> None:
-    """Make sure, before anything is measured, that the files asked for can be written.
+    """Make sure, before anything is measured, that the requested files can be written.
 
     Raises:
-        UserError: a package is missing that writes one, or its place cannot be written.
+        UserError: a package that writes one is missing, or its place cannot be written.
     """
     from bertsecrets.store.files import check_writable
 
     if options.html:
         check_extra("report")
-    for name in ("metrics", "plots", "html", "json", "markdown", "badge", "record"):
+    for name in FILES:
         if (file := getattr(options, name)) is not None:
             check_writable(file)
 
@@ -92,12 +80,12 @@ def without(words: Sequence[str], names: Collection[str]) -> list[str]:
 
 
 def conclude(options: argparse.Namespace, *runs: "JudgedRun") -> int:
-    """Print the verdicts, write the files asked for, and return the exit code; of several models one after another."""
+    """Print the verdicts of each model, write the requested files, and return the exit code."""
     for run in runs:
         if len(runs) > 1:
             print(f"\n{run.model}")
         if run.verdicts:
-            _tell(options, run)
+            _print_verdicts(options, run)
             _write(options, run)
     if options.html and any(run.verdicts for run in runs):
         _write_page(options, runs)
@@ -109,8 +97,8 @@ def conclude(options: argparse.Namespace, *runs: "JudgedRun") -> int:
     return max(run.exit_code(strict=options.strict) for run in runs)
 
 
-def _tell(options: argparse.Namespace, run: "JudgedRun") -> None:
-    """Print the table of verdicts and what they say together."""
+def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
+    """Print the table of verdicts and the lines about all of them."""
     from bertsecrets.report.tables import fold
     from bertsecrets.report.terminal import Screen, verdict_table
     from bertsecrets.report.text import run_lines
@@ -125,7 +113,7 @@ def _tell(options: argparse.Namespace, run: "JudgedRun") -> None:
 
 
 def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
-    """Write the files asked for, but for the page."""
+    """Write the requested files except for the page."""
     from bertsecrets.report.json import as_file, badge, layer_rows, metrics
     from bertsecrets.report.markdown import summary
     from bertsecrets.settings import load_settings
@@ -177,8 +165,8 @@ def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> Non
         command=["bertsecrets", *options.words],
         rerun=["bertsecrets", *without(options.words, (*CHOOSING, *(["--model"] if len(runs) > 1 else [])))],
         examples=Examples(
-            [one for of_model in examples for one in of_model.measurements],
-            [line for of_model in examples for line in of_model.problems],
+            [measurement for shown in examples for measurement in shown.measurements],
+            [problem for shown in examples for problem in shown.problems],
             options.examples,
         ),
     )

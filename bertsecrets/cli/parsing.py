@@ -58,5 +58,6 @@ def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
         UserError: one is given.
     """
     for name in names:
-        if getattr(options, name) not in (None, False, []):
+        value = getattr(options, name)
+        if value is not None and value is not False and value != []:
             raise UserError(f"{flag(name)} {why}: leave it out")

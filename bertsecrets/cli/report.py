@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bertsecrets.cli.judged import add_examples, judge_cases
-from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
+from bertsecrets.cli.outputs import FILES, add_outputs, check_outputs, conclude
 from bertsecrets.cli.parsing import add_command, refuse
 from bertsecrets.errors import UserError
 from bertsecrets.options import CHECKPOINT, PARSING, ROW_OPTIONS, RunOptions, add_options, path, seed_range
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from bertsecrets.session import Session
 
 SELECTION = (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy")  # options of a run that judges
-ONE_MODEL = ("metrics", "plots", "json", "markdown", "badge", "eval_results", "record", "checkpoint")
 
 
 def add_parsers(commands) -> None:
@@ -89,7 +88,7 @@ def report(options: argparse.Namespace) -> int:
     check_outputs(options)
     models: list[str | None] = [*dict.fromkeys(options.models)] if options.models else [None]
     if len(models) > 1:
-        refuse(options, ONE_MODEL, "is for a single --model")
+        refuse(options, [*sorted({*FILES} - {"html"}), "eval_results", "checkpoint"], "is for a single --model")
     judging = [_judging(argparse.Namespace(**vars(options), model=model)) for model in models]
     runs: list[JudgedRun] = []
     for judge in judging:  # all can be judged, as far as is known before anything is measured
