@@ -33,7 +33,7 @@ REAL = os.environ.get("BERTSECRETS_TEST_GLUE")
 CHANGES = {
     "code of a measure": ("bertsecrets/measures/scores.py", None, "# changed", {MEASURED, "verify"}),
     "code of patterns": ("bertsecrets/patterns/classifier.py", None, "# changed", {MEASURED}),
-    "code of training": ("bertsecrets/models/finetune.py", None, "# changed", {TRAINED, MEASURED}),
+    "code of training": ("bertsecrets/models/training/finetune.py", None, "# changed", {TRAINED, MEASURED}),
     "code of sessions": ("bertsecrets/session.py", None, "# changed", {TRAINED, MEASURED}),
     "code that reads rows": ("bertsecrets/texts/glue.py", None, "# changed", {"glue@rte", TRAINED, MEASURED}),
     "code that locates models": (
@@ -223,7 +223,7 @@ def test_edited_training_code_gives_new_results_and_never_stored_ones(lab):
         ]
 
     first = results()
-    module = lab / "bertsecrets" / "models" / "finetune.py"
+    module = lab / "bertsecrets" / "models" / "training" / "finetune.py"
     code = module.read_text(encoding="utf-8")
     saving = re.search(r"^( +)(classifier\.)?model\.save_pretrained\(folder\)$", code, re.M)
     other = f"{saving[1]}for weights in classifier.model.parameters():\n{saving[1]}    weights.data.mul_(1.01)\n"
