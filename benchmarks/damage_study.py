@@ -1,10 +1,10 @@
-"""Is damage noticed, and are retrainings left alone? Damage a fine-tuned checkpoint in eight ways, and compare it.
+"""Is damage to a model detected, without false alarms? Damage a fine-tuned checkpoint in eight ways, and compare it.
 
     python benchmarks/damage_study.py PIN --glue DIR [--store DIR] [--seeds 5] [--damaged 1] [--json FILE]
 
-Every damaged checkpoint is compared with the pin, whose seeds say how far another training may differ, and with the
-undamaged checkpoint itself. Each seed is compared with the pin or, if it is one of the pin's own, with the others of
-these: an alarm there is a false one. Everything goes through the store. It is for models of the BERT family.
+Every damaged checkpoint is compared with the pin, whose seeds show how much trainings differ, and with the undamaged
+checkpoint itself. Each seed is compared with the pin or, if it is one of the pin's own, with the pin's other seeds:
+drift there is a false alarm. Everything is stored. The study is for models of the BERT family.
 """
 
 import argparse
@@ -49,29 +49,33 @@ def rewritten(folder: Path, change: Callable[[Tensors], Tensors]) -> None:
     """Change the weights in a folder."""
     tensors = change(load_file(folder / WEIGHTS))
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS, {"format": "pt"})
-    (folder / "manifest.json").unlink(missing_ok=True)  # which would say that the file has changed
+    (folder / "manifest.json").unlink(missing_ok=True)  # it has a digest of the old weights
 
 
-def _heads(folder: Path) -> int:
-    return int(json.loads((folder / "config.json").read_text())["num_attention_heads"])
-
-
-def values_of_a_head_zeroed(folder: Path, layer: int = 1, head: int = 1) -> None:
-    """One head adds nothing any more."""
-    heads = _heads(folder)
+def edited(folder: Path, part: str, edit: Callable[[str, torch.Tensor], object]) -> None:
+    """Edit all weights in place whose names contain `part`."""
 
     def change(tensors: Tensors) -> Tensors:
         for name, tensor in tensors.items():
-            if f"layer.{layer}.attention.self.value." in name:
-                size = len(tensor) // heads
-                tensor[head * size : (head + 1) * size] = 0
+            if part in name:
+                edit(name, tensor)
         return tensors
 
     rewritten(folder, change)
 
 
+def values_of_a_head_zeroed(folder: Path, layer: int = 1, head: int = 1) -> None:
+    """Zero the values of a head, so that it has no output."""
+    heads = int(json.loads((folder / "config.json").read_text())["num_attention_heads"])
+
+    def zero(name: str, tensor: torch.Tensor) -> None:
+        tensor.unflatten(0, (heads, -1))[head] = 0
+
+    edited(folder, f"layer.{layer}.attention.self.value.", zero)
+
+
 def two_layers_swapped(folder: Path, one: int = 1, two: int = 2) -> None:
-    """Two layers stand in each other's place."""
+    """Swap two layers."""
     other = {f".layer.{one}.": f".layer.{two}.", f".layer.{two}.": f".layer.{one}."}
 
     def moved(name: str) -> str:
@@ -81,71 +85,58 @@ def two_layers_swapped(folder: Path, one: int = 1, two: int = 2) -> None:
 
 
 def a_norm_reset(folder: Path, layer: int = 1) -> None:
-    """A LayerNorm is as before any training."""
+    """Reset a LayerNorm to its initial weights."""
+    edited(
+        folder,
+        f"layer.{layer}.attention.output.LayerNorm.",
+        lambda name, tensor: tensor.fill_(1.0 if name.endswith("weight") else 0.0),
+    )
 
-    def change(tensors: Tensors) -> Tensors:
-        for name, tensor in tensors.items():
-            if f"layer.{layer}.attention.output.LayerNorm." in name:
-                tensor.fill_(1.0 if name.endswith("weight") else 0.0)
-        return tensors
 
-    rewritten(folder, change)
+def rounded_to_8_bits(folder: Path) -> None:
+    """Round every matrix to 8 bits a weight, with one scale each."""
+
+    def rounded(name: str, tensor: torch.Tensor) -> None:
+        if tensor.ndim == 2:
+            scale = tensor.abs().max() / 127
+            tensor.copy_((tensor / scale).round() * scale)
+
+    edited(folder, "", rounded)
+
+
+def attention_of_a_layer_uniform(folder: Path, layer: int = 1) -> None:
+    """Zero the queries of a layer, so that its heads attend uniformly."""
+    edited(folder, f"layer.{layer}.attention.self.query.", lambda name, tensor: tensor.zero_())
+
+
+def classifier_of_another_seed(folder: Path, other: Path) -> None:
+    """Take the classifier of another seed's checkpoint."""
+    theirs = {name: tensor for name, tensor in load_file(other / WEIGHTS).items() if name.startswith("classifier.")}
+    rewritten(folder, lambda tensors: {**tensors, **theirs})
 
 
 def wrong_casing(folder: Path) -> None:
-    """The tokenizer of an uncased model leaves capitals as they are."""
+    """Let the tokenizer of an uncased model keep capitals."""
     for name in ("tokenizer.json", "tokenizer_config.json"):
         data = json.loads((folder / name).read_text())
         if name == "tokenizer.json":
             data["normalizer"]["lowercase"] = False
-        data["do_lower_case"] = False
-        if name == "tokenizer.json":
-            data.pop("do_lower_case")
+        else:
+            data["do_lower_case"] = False
         (folder / name).write_text(json.dumps(data))
     (folder / "manifest.json").unlink(missing_ok=True)
 
 
 @contextmanager
 def padding_mask_lost() -> Iterator[None]:
-    """A model's code ignores which tokens are padding, as long as this block lasts."""
-    whole = BertModel.forward
+    """Let the model's code ignore the padding mask in this block."""
+    forward = BertModel.forward
 
-    def forward(self: Any, input_ids: Any = None, attention_mask: Any = None, **rest: Any) -> Any:
-        return whole(self, input_ids=input_ids, attention_mask=None, **rest)
+    def without_mask(self: Any, input_ids: Any = None, attention_mask: Any = None, **rest: Any) -> Any:
+        return forward(self, input_ids=input_ids, attention_mask=None, **rest)
 
-    with patch.object(BertModel, "forward", forward):
+    with patch.object(BertModel, "forward", without_mask):
         yield
-
-
-def rounded_to_8_bits(folder: Path) -> None:
-    """Every matrix has 8 bits a weight, with one scale each."""
-
-    def change(tensors: Tensors) -> Tensors:
-        for tensor in tensors.values():
-            if tensor.ndim == 2:
-                scale = tensor.abs().max() / 127
-                tensor.copy_((tensor / scale).round() * scale)
-        return tensors
-
-    rewritten(folder, change)
-
-
-def attention_of_a_layer_uniform(folder: Path, layer: int = 1) -> None:
-    """The heads of a layer look everywhere alike."""
-
-    def change(tensors: Tensors) -> Tensors:
-        for name, tensor in tensors.items():
-            if f"layer.{layer}.attention.self.query." in name:
-                tensor.zero_()
-        return tensors
-
-    rewritten(folder, change)
-
-
-def classifier_of_another_seed(folder: Path, other: Path) -> None:
-    """The classifier was trained on another seed's encoder."""
-    theirs = {name: tensor for name, tensor in load_file(other / WEIGHTS).items() if name.startswith("classifier.")}
-    rewritten(folder, lambda tensors: {**tensors, **theirs})
 
 
 OF_WEIGHTS = {
@@ -164,14 +155,14 @@ OF_WEIGHTS = {
 def damaged_sides(
     sessions: Sequence[Session], wanted: Sequence[Wanted], folder: Path, seeds: Sequence[int] = (1,)
 ) -> Iterator[tuple[str, Side]]:
-    """Yield each damage with the side of the checkpoints that it is done to.
+    """Yield the name of each kind of damage and the side of the damaged checkpoints.
 
     Args:
-        sessions: the second has a store of its own, for code that is damaged instead of a checkpoint.
+        sessions: the second has a store of its own, for damage to the code instead of a checkpoint.
         folder: for damaged copies.
-        seeds: of the checkpoints that are damaged.
+        seeds: of the checkpoints to damage.
     """
-    session, apart = sessions
+    session, separate = sessions
     of_seed = {
         seed: session.checkpoint(Subject(session.model, wanted[0].task, "pretrained", seed))
         for seed in {*seeds, *(seed + 1 for seed in seeds)}
@@ -185,39 +176,36 @@ def damaged_sides(
                 classifier_of_another_seed(copies[seed], of_seed[seed + 1])
             else:
                 damage(copies[seed])
-        yield name, checkpoints_side(session, name, wanted, copies)
+        yield name, seeds_side(session, name, wanted, seeds, copies)
     with padding_mask_lost():
-        whole = {seed: of_seed[seed] for seed in seeds}
-        yield "the padding mask lost", checkpoints_side(apart, "the padding mask lost", wanted, whole)
+        yield "the padding mask lost", seeds_side(separate, "the padding mask lost", wanted, seeds, of_seed)
 
 
-def checkpoints_side(session: Session, name: str, wanted: Sequence[Wanted], folders: Mapping[int, Path]) -> Side:
-    """Return the side of the checkpoints in folders, by their seeds."""
-
-    def measure(of: Wanted, seed: int) -> Measurement:
-        return session.measurement(of.measure, of.subject(session.model, seed), folders[seed], **of.options)
-
-    return measured_side(name, "checkpoint", wanted, list(folders), measure)
-
-
-def seeds_side(session: Session, name: str, wanted: Sequence[Wanted], seeds: Sequence[int]) -> Side:
-    """Return the side of a model's own trainings."""
+def seeds_side(
+    session: Session,
+    name: str,
+    wanted: Sequence[Wanted],
+    seeds: Sequence[int],
+    folders: Mapping[int, Path] | None = None,
+) -> Side:
+    """Return the side of the model's checkpoints of these seeds, or of the checkpoints in these folders by seed."""
 
     def measure(of: Wanted, seed: int) -> Measurement:
-        return session.measurement(of.measure, of.subject(session.model, seed), **of.options)
+        checkpoint = folders[seed] if folders else None
+        return session.measurement(of.measure, of.subject(session.model, seed), checkpoint, **of.options)
 
     return measured_side(name, f"seeds {', '.join(map(str, seeds))}", wanted, seeds, measure)
 
 
 def found_in(comparison: Comparison) -> dict[str, str]:
-    """Return what a comparison found, by measure: how many numbers drifted, or why the model cannot be measured."""
-    found = {}
-    for one in comparison.measures:
-        drifted = sum(int(difference.drifted.sum()) for difference in one.differences)
-        cells = sum(len(difference.before) for difference in one.differences)
-        told = f"{drifted} of {cells}" if one.differences else one.reason
-        found[one.wanted.measure] = f"drift: {told}" if one.outcome == "drift" else one.outcome
-    return found
+    """Return the outcome of each measure, with the number of drifted cells or the reason for drift."""
+    outcomes = {}
+    for measure in comparison.measures:
+        drifted = sum(int(difference.drifted.sum()) for difference in measure.differences)
+        cells = sum(len(difference.before) for difference in measure.differences)
+        how = f"{drifted} of {cells}" if measure.differences else measure.reason
+        outcomes[measure.wanted.measure] = f"drift: {how}" if measure.outcome == "drift" else measure.outcome
+    return outcomes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -241,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def study(place: Path, options: RunOptions, measures: Sequence[str] = (), damaged: int = 1) -> dict[str, Any]:
-    """Return what each damage changes, from the pin and from the checkpoint itself, and the false alarms of the seeds.
+    """Return the drift that each kind of damage causes, from the pin and from the checkpoint, and the false alarms.
 
     Raises:
         UserError: the pin cannot be read, or something cannot be measured.
@@ -249,7 +237,7 @@ def study(place: Path, options: RunOptions, measures: Sequence[str] = (), damage
     session = Session(options)
     pin, judge, first = side_of_pin(place), session.settings.judge, range(1, damaged + 1)
     pin = replace(pin, parts=tuple(part for part in pin.parts if not measures or part.wanted.measure in measures))
-    wanted, seeds = [part.wanted for part in pin.parts], list(session.seeds)
+    wanted = [part.wanted for part in pin.parts]
     result: dict[str, Any] = {
         "model": session.model,
         "pin": str(place),
@@ -258,25 +246,21 @@ def study(place: Path, options: RunOptions, measures: Sequence[str] = (), damage
         "false_alarms": {},
     }
     with tempfile.TemporaryDirectory() as temporary:
-        apart = Session(replace(options, store=Path(temporary) / "store"))
-        itself = seeds_side(session, "itself", wanted, first)
-        for name, side in damaged_sides((session, apart), wanted, Path(temporary), first):
-            against = {
-                base.name: found_in(compare(base, side, judge)) for base in (replace(pin, name="the pin"), itself)
-            }
-            result["damages"][name] = against
-            rows = [[base, *found.values()] for base, found in against.items()]
-            print(
-                f"{name}:\n{tabulate(rows, ['from', *(one.measure for one in wanted)], maxcolwidths=24)}\n", flush=True
-            )
+        separate = Session(replace(options, store=Path(temporary) / "store"))
+        bases = (replace(pin, name="the pin"), seeds_side(session, "itself", wanted, first))
+        for name, side in damaged_sides((session, separate), wanted, Path(temporary), first):
+            outcomes = {base.name: found_in(compare(base, side, judge)) for base in bases}
+            result["damages"][name] = outcomes
+            rows = [[base, *by_measure.values()] for base, by_measure in outcomes.items()]
+            print(f"{name}:\n{tabulate(rows, ['from', *(of.measure for of in wanted)], maxcolwidths=24)}\n", flush=True)
     pinned = pin.parts[0].seeds
-    for seed in seeds:
-        others = [one for one in pinned if one != seed]
+    for seed in session.seeds:
+        others = [other for other in pinned if other != seed]
         base = pin if seed not in pinned else seeds_side(session, "its other seeds", wanted, others)
         comparison = compare(base, seeds_side(session, f"seed {seed}", wanted, [seed]), judge)
         result["false_alarms"][str(seed)] = found_in(comparison) if comparison.drifted else "none"
-        told = "a false alarm" if comparison.drifted else "no alarm"
-        print(f"seed {seed} against the pin's {len(base.parts[0].seeds)} seeds: {told}", flush=True)
+        alarm = "a false alarm" if comparison.drifted else "no alarm"
+        print(f"seed {seed} against the pin's {len(base.parts[0].seeds)} seeds: {alarm}", flush=True)
     return result
 
 
