@@ -27,7 +27,7 @@ from bertsecrets.types import AUTO, SEEDS, InitialisationName, Precision
 Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
 
-# Far above what fine-tuning uses: beyond them a number is a slip of the pen, and a training diverges or never ends.
+# Limits far above those of fine-tuning, to catch typing errors: beyond them, training diverges or takes for ever.
 MAX_RATE, MAX_DECAY, MAX_BATCH, MAX_EPOCHS, MAX_TOKENS, MAX_RESAMPLES = 0.1, 1.0, 8192, 1000, 65536, 100_000
 Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
 Tokens = Annotated[int, Field(gt=0, le=MAX_TOKENS)]
@@ -39,28 +39,28 @@ def _checked_time(text: str) -> str:
 
 
 def _or_auto(value: Any, check: Callable[[Any], list[int]]) -> list[int] | str:
-    """Return `auto` as it is, and anything else as checked; a union would blur what is said of a wrong list."""
+    """Return `auto` or a checked list; a union would give vaguer messages about a wrong list."""
     return AUTO if value == AUTO else check(value)
 
 
 class Section(BaseModel):
-    """A part of a YAML file, checked: no unknown entries, no infinite numbers, no yes or no where a number belongs."""
+    """A checked part of a YAML file: no unknown entries, no infinite numbers, no booleans for numbers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
     def _no_truth_values(cls, data: Any) -> Any:
-        """Refuse yes, no, true and false, which pydantic would take for the numbers 1 and 0."""
+        """Refuse booleans (yes, no, true, false), which pydantic would accept as the numbers 1 and 0."""
         for name, value in data.items() if isinstance(data, dict) else ():
             wanted = name in cls.model_fields and cls.model_fields[name].annotation is bool
             if not wanted and any(isinstance(part, bool) for part in (value if isinstance(value, list) else [value])):
-                raise ValueError(f"{name} is neither true nor false: give a number or a text")
+                raise ValueError(f"{name} must not be true or false: give a number or a text")
         return data
 
 
 class FinetuneParams(Section):
-    """Settings for training a checkpoint; `params.yaml` has the unit beside each value."""
+    """Settings for training a checkpoint, with units in `params.yaml`."""
 
     batch_size: int = Field(gt=0, le=MAX_BATCH)
     epochs: int = Field(gt=0, le=MAX_EPOCHS)
@@ -71,7 +71,7 @@ class FinetuneParams(Section):
     max_gradient_norm: PositiveFloat
     max_length: Tokens
     precision: Precision = "float32"
-    save_every: float = Field(default=2, gt=0, exclude=True)  # changes no result, so it is part of no key
+    save_every: float = Field(default=2, gt=0, exclude=True)  # not in any key, because it does not change results
 
 
 class ScoreParams(Section):
@@ -155,20 +155,20 @@ def load_settings() -> Params:
     """Return the settings.
 
     Raises:
-        UserError: the file is missing, is not valid YAML, or has an unknown, doubled, missing or impossible entry.
+        UserError: the file is missing, is not valid YAML, or has an unknown, duplicate, missing or invalid entry.
     """
     path = Path(os.environ.get("BERTSECRETS_PARAMS") or project_path("params.yaml"))
     try:
         _, data = read_yaml(read_text(path, YAML_LIMIT, "cannot read the settings"))
         return Params.model_validate(data)
     except ValidationError as error:
-        raise UserError(f"{path}: {in_words(error)}") from error
+        raise UserError(f"{path}: {first_problem(error)}") from error
     except YamlError as error:
         raise UserError(f"{path}, line {error.line}: {error}") from error
 
 
-def in_words(error: ValidationError) -> str:
-    """Return the first thing that is wrong with an entry, in one line: where it is, and what was expected."""
+def first_problem(error: ValidationError) -> str:
+    """Return the first problem of an entry in one line: its place, and what was expected."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
     return excerpt(f"{place}: {first['msg']}" if place else first["msg"]).replace("Value error, ", "", 1)

@@ -20,7 +20,7 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.reading import read_text
-from bertsecrets.settings import Section, in_words, project_path
+from bertsecrets.settings import Section, first_problem, project_path
 
 PATTERN = "seeds-*.json"  # one file for each model
 LIMIT = 2**24  # bytes of such a file
@@ -98,7 +98,9 @@ def runs_on_record() -> tuple[tuple[str, Runs], ...]:
         try:
             recorded = Recorded.model_validate_json(read_text(file, LIMIT))
         except ValidationError as error:
-            raise UserError(f"{file}: {in_words(error)}: write it anew with bertsecrets report --record") from error
+            raise UserError(
+                f"{file}: {first_problem(error)}: write it anew with bertsecrets report --record"
+            ) from error
         found += [(recorded.model, runs) for runs in recorded.runs]
     return tuple(found)
 

@@ -18,7 +18,7 @@ from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.measures.registry import is_seedless, measure_names
 from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
-from bertsecrets.settings import Section, in_words, project_path
+from bertsecrets.settings import Section, first_problem, project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 from bertsecrets.types import InitialisationName
 
@@ -268,7 +268,7 @@ def _read(file: Path) -> list[tuple[int, Claim]]:
             claims.append((line, Claim.model_validate(entry)))
         except ValidationError as error:
             line = _line_of(entry_node, error.errors()[0]["loc"]) or line
-            raise UserError(f"{file}, line {line}: {in_words(error)}") from error
+            raise UserError(f"{file}, line {line}: {first_problem(error)}") from error
     return claims
 
 

@@ -18,7 +18,7 @@ from bertsecrets.compare import aligned
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.formats import ERROR, FORMAT, READS, VERSION, VerdictData, VerdictsFile
 from bertsecrets.reading import read_bytes
-from bertsecrets.settings import in_words
+from bertsecrets.settings import first_problem
 
 LIMIT = 16 * 2**20  # bytes of a file: several times the size of all claims
 EQUAL = 1e-9  # relative difference below which two observed values are equal
@@ -202,7 +202,7 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
     try:
         run = VerdictsFile.model_validate_json(to_json(data), strict=True)
     except ValidationError as error:
-        raise UserError(f"{path}: {in_words(error)}: name a file that bertsecrets report --json wrote") from error
+        raise UserError(f"{path}: {first_problem(error)}: name a file that bertsecrets report --json wrote") from error
     ids = [verdict.id for verdict in run.verdicts]
     if len(set(ids)) < len(ids):
         [(twice, _)] = Counter(ids).most_common(1)

@@ -15,7 +15,7 @@ from bertsecrets.compare.sides import Part, Side
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.provenance import run_facts
 from bertsecrets.reading import YamlError, read_text, read_yaml
-from bertsecrets.settings import Section, in_words
+from bertsecrets.settings import Section, first_problem
 from bertsecrets.store.files import write_whole
 from bertsecrets.types import slug
 
@@ -155,7 +155,7 @@ def read_pin(place: Path) -> Pin:
     try:
         return Pin.model_validate(read_yaml(read_text(place, LIMIT, "cannot read the pin"))[1])
     except ValidationError as error:
-        raise UserError(f"{place} is not a pin ({in_words(error)}): write one with bertsecrets pin") from error
+        raise UserError(f"{place} is not a pin ({first_problem(error)}): write one with bertsecrets pin") from error
     except YamlError as error:
         raise UserError(f"{place}, line {error.line}: {error}: write it again with bertsecrets pin") from error
 
