@@ -1,4 +1,4 @@
-"""What of a measurement is compared: for each measure its numbers, head by head, as functions of means over examples.
+"""The quantities of a measurement that are compared, head by head, as functions of means over examples.
 
 Nothing here imports torch.
 """
@@ -15,7 +15,7 @@ from bertsecrets.texts.metrics import METRICS, moments
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
-# What is compared unless something else is asked for; what costs least comes first.
+# Measures that can be compared, the cheapest first.
 MEASURES = (
     *("scores", "special-tokens", "patterns", "attention-change", "features"),
     *("layer-ablation", "head-ablation"),
@@ -27,15 +27,15 @@ class Reading:
     """One quantity of a measurement, for every head, every layer or the whole model: its cells.
 
     Args:
-        name: short, as files have it.
-        what: in words.
-        unit: one of `claims.units`, which knows the smallest effect of interest.
-        shape: of the cells: [layers, heads], [layers], or nothing for one number of the model.
+        name: as in files.
+        what: for people.
+        unit: one of `claims.units`, which has the smallest effect of interest.
+        shape: of the cells: (layers, heads), (layers,), or () for a single number of the model.
         block: one row per example.
         statistic: takes the means of the block's columns ([..., k]) and returns the cells ([..., cells]).
-        right: which examples are answered rightly, where the quantity is an accuracy.
+        right: which answers are correct, if the quantity is an accuracy.
         clusters: the number of each row's cluster (`Estimand`).
-        step: the smallest change that one example can make; 0 where there is no such step.
+        step: the smallest change that one example can make; 0 for continuous quantities.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Reading:
 
 
 def readings(measurement: Measurement) -> list[Reading]:
-    """Return what of a measurement is compared; nothing for a measure that has no such numbers.
+    """Return the quantities of a measurement that are compared; none for a measure that cannot be compared.
 
     Raises:
         UserError: the measurement is incomplete.
@@ -122,7 +122,7 @@ def _scores(measurement: Measurement) -> Iterator[Reading]:
 
 
 def _step(measurement: Measurement, block: np.ndarray) -> float:
-    """Return by how many points a score changes when one example's class changes; 0 where answers are scores."""
+    """Return the change of a score, in points, if one answer changes; 0 for regression."""
     return 0.0 if TASKS[measurement.subject.task].regression else 100 / len(block)
 
 
