@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-SWITCH = "TQDM_DISABLE"  # the variable that hides progress; the libraries that we use heed it too
+SWITCH = "TQDM_DISABLE"  # hides progress; tqdm and other libraries read it too
 IN_LOGS = "lines"  # its value where bars cannot be drawn, in a log or beside other processes: we write lines instead
 EVERY = 30.0  # seconds between two lines of a log
 SHARE, SOONEST = 0.1, 10.0  # a line may come earlier: with this share of the work, after these seconds
@@ -28,20 +28,20 @@ log.addHandler(_Stderr())
 
 
 class Progress(Protocol):
-    """Work that goes on."""
+    """Work in progress."""
 
     def advance(self, more: float = 1.0, note: str = "") -> None:
-        """Say that more is done, and what else there is to tell, such as the loss."""
+        """Add to what is done, with a note such as the loss."""
 
 
 @contextmanager
 def progress(title: str | None, total: int, unit: str, *, done: float = 0) -> Iterator[Progress]:
-    """Show how far work is inside the block: what, how far, how fast, how long it still takes.
+    """Show the progress of the block: title, share, speed, time left.
 
     Args:
-        title: what is done; with None nothing is shown.
-        unit: what is counted, as one of them is called.
-        done: how many are done at the start.
+        title: None shows nothing.
+        unit: of what is counted, in the singular.
+        done: at the start.
     """
     if title is None or hidden():
         yield Silence()
@@ -58,14 +58,14 @@ def hidden() -> bool:
 
 
 class Silence:
-    """Progress that nobody sees."""
+    """Hidden progress."""
 
     def advance(self, more: float = 1.0, note: str = "") -> None:
         """Do nothing."""
 
 
 class Lines:
-    """Progress in a log: a line now and then, and none of what is done within seconds."""
+    """Progress as lines in a log; work of a few seconds gets none."""
 
     def __init__(self, title: str, total: int, unit: str, done: float = 0):
         self.title, self.total, self.unit = title, total, unit
@@ -73,7 +73,7 @@ class Lines:
         self.began = self.last = time.monotonic()
 
     def advance(self, more: float = 1.0, note: str = "") -> None:
-        """Count, and write a line if it is time for one."""
+        """Add to what is done, and write a line if one is due."""
         self.done += more
         now = time.monotonic()
         waited, further = now - self.last, self.done - self.told

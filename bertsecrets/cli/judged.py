@@ -29,7 +29,7 @@ def judge_cases(
     Args:
         prepare: makes what cases need on some seeds, so that the session has it.
         jobs: at a time.
-        asked: the cases that were asked for, also those that cannot be judged.
+        asked: the requested cases, including those that cannot be judged.
         trained_at_once: checkpoints that exist with their weights at a time if not all are kept; None for all.
     """
     from bertsecrets.claims.plan import measure_case
@@ -69,7 +69,7 @@ def judge_cases(
 
 
 def add_examples(options: argparse.Namespace, session: "Session", run: "JudgedRun") -> None:
-    """Measure what the page's attention viewer shows, if a page is asked for and the run has not ended early."""
+    """Measure what the page's attention viewer shows, if the page is requested and the run has not ended early."""
     if not options.html or not options.examples or run.ended is not None:
         return
     from bertsecrets.report.viewer import Examples, subjects_shown

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bertsecrets.cli.judged import add_examples, judge_cases
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
 from bertsecrets.cli.parsing import add_command
-from bertsecrets.cli.report import add_selection, asked_for, open_session, selected
+from bertsecrets.cli.report import add_selection, open_session, selected
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions
 from bertsecrets.progress import in_bytes, in_time
@@ -197,7 +197,7 @@ def run(options: argparse.Namespace) -> int:
         from bertsecrets.jobs.on_ray import check_ray
 
         check_ray(options.gpus)
-    session, possible = open_session(given, chosen, names)
+    session, requested, possible = open_session(given, chosen, names)
 
     def prepare(cases: Sequence["Case"], seeds: Sequence[int]) -> "Session":
         if options.ray is None:
@@ -211,7 +211,7 @@ def run(options: argparse.Namespace) -> int:
         possible,
         prepare,
         options.jobs,
-        asked=asked_for(session, chosen),
+        asked=requested,
         trained_at_once=options.jobs if options.ray is None else None,  # Ray itself says what comes first
     )
     add_examples(options, session, run)

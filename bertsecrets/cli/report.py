@@ -79,7 +79,7 @@ def add_selection(parser: argparse.ArgumentParser, names: Sequence[str] = SELECT
 
 
 def report(options: argparse.Namespace) -> int:
-    """Judge claims, print the verdicts, write the files asked for, and return the exit code."""
+    """Judge claims, print the verdicts, write the requested files, and return the exit code."""
     if options.schema:
         from bertsecrets.formats import json_schema
 
@@ -113,10 +113,10 @@ def _judging(options: argparse.Namespace) -> Callable[[], "JudgedRun"]:
     refuse(options, ("init", "seed"), "has no effect without --measurements")
     from bertsecrets.jobs.prepare import prepare_in_turn
 
-    session, possible = open_session(RunOptions.of(options).judging(checkpoint, names), chosen, names)
+    session, requested, possible = open_session(RunOptions.of(options).judging(checkpoint, names), chosen, names)
 
     def judge() -> "JudgedRun":
-        run = judge_cases(session, possible, partial(prepare_in_turn, session), asked=asked_for(session, chosen))
+        run = judge_cases(session, possible, partial(prepare_in_turn, session), asked=requested)
         add_examples(options, session, run)
         return run
 
@@ -138,13 +138,17 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
     return [case for case in of_tasks if str(case) in wanted] if wanted else usual, names
 
 
-def open_session(options: RunOptions, chosen: list["Case"], names: Sequence[str]) -> tuple["Session", list["Case"]]:
-    """Return a session, and those of the chosen cases that it can measure.
+def open_session(
+    options: RunOptions, chosen: Sequence["Case"], names: Sequence[str]
+) -> tuple["Session", list["Case"], list["Case"]]:
+    """Return a session, the requested cases (about such models, with data of their task), and those it can measure.
+
+    Prints a line for the requested cases that lack something else.
 
     Raises:
-        UserError: nothing can be judged, or a task named by the user has no data.
+        UserError: nothing can be judged, or a task that the user named has no data.
     """
-    from bertsecrets.claims.plan import reads_model
+    from bertsecrets.claims.plan import missing, reads_model, reads_rows
     from bertsecrets.session import Session
 
     session = Session(options)
@@ -152,47 +156,27 @@ def open_session(options: RunOptions, chosen: list["Case"], names: Sequence[str]
         session.check_model()
     if chosen and not any(map(session.speaks_of, chosen)):
         raise UserError(f"{chosen[0]} is about {' and '.join(chosen[0].claim.architectures)}: name one with --model")
-    possible = _possible(session, chosen, names)
+    missing_rows = session.resources.rows.missing
+    tasks_read = {case.task for case in chosen if reads_rows(case)}
+    without_data = {name: problem for name in tasks_read if (problem := missing_rows(name)) is not None}
+    for name in names:
+        if name in without_data:
+            raise UserError(without_data[name])
+    requested = [
+        case for case in chosen if session.speaks_of(case) and not (reads_rows(case) and case.task in without_data)
+    ]
+    problems = {str(case): missing(session, case) for case in requested}
+    for reason in dict.fromkeys(filter(None, problems.values())):
+        skipped = [name for name, problem in problems.items() if problem == reason]
+        claims = "1 claim" if len(skipped) == 1 else f"{len(skipped)} claims"
+        print(f"{claims} skipped ({', '.join(skipped)}): {reason}")
+    possible = [case for case in requested if problems[str(case)] is None]
     if not possible:
         raise UserError(
             f"nothing to judge for {session.model}: no implemented claim matches --task and --claim, "
             "or its data are missing (see bertsecrets doctor)"
         )
-    return session, possible
-
-
-def _possible(session: "Session", chosen: Sequence["Case"], names: Sequence[str]) -> list["Case"]:
-    """Return the cases whose data and tools are available; prints a line for those that lack something else.
-
-    Cases whose own task has no data are left out silently.
-
-    Raises:
-        UserError: a task was named by the user and its data are missing.
-    """
-    from bertsecrets.claims.plan import missing, reads_rows
-
-    rows = session.resources.rows
-    with_rows = {case.task for case in chosen if reads_rows(case)}
-    for name in names:
-        problem = rows.missing(name) if name in with_rows else None
-        if problem:
-            raise UserError(problem)
-    problems = [(case, missing(session, case)) for case in asked_for(session, chosen)]
-    for reason in dict.fromkeys(problem for _, problem in problems if problem):
-        skipped = [str(case) for case, problem in problems if problem == reason]
-        claims = "1 claim" if len(skipped) == 1 else f"{len(skipped)} claims"
-        print(f"{claims} skipped ({', '.join(skipped)}): {reason}")
-    return [case for case, problem in problems if problem is None]
-
-
-def asked_for(session: "Session", chosen: Sequence["Case"]) -> list["Case"]:
-    """Return the cases about such models whose own task has data, and those that read none."""
-    from bertsecrets.claims.plan import reads_rows
-
-    reading = {case.task for case in chosen if reads_rows(case)}
-    without = {name for name in reading if session.resources.rows.missing(name) is not None}
-    there = [case for case in chosen if case.task not in without or not reads_rows(case)]
-    return [case for case in there if session.speaks_of(case)]
+    return session, requested, possible
 
 
 def _of_measurements(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> "JudgedRun":
