@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from bertsecrets import __version__
-from bertsecrets.errors import MissingError, NotApplicableError, UserError
+from bertsecrets.errors import MissingError, NotApplicableError
 from bertsecrets.measures.base import Measure, Resources, Run
 from bertsecrets.measures.registry import canonical, get_measure
 from bertsecrets.models import opening
@@ -105,7 +105,7 @@ class CheckpointCache:
                 takes = (ModelRef.in_folder(dropped).manifest().get("training") or {}).get("seconds") or 0
                 log.info(f"{subject}: its weights were dropped, so it is trained again (last time {in_time(takes)})")
             facts = self._train(subject, folder, states)
-            check_unchanged(key, self.key(subject))
+            key.check_unchanged(self.key(subject))
             return facts
 
         store = self.store if dropped is None else exact
@@ -164,27 +164,17 @@ def _announce_retrained(subject: Subject, dropped: Path, checkpoint: Path) -> No
     remove_unused(dropped)
 
 
-@dataclass
 class MeasurementCache:
     """The measurements of a store, found by measure, options, checkpoint, rows and settings.
 
     `made` and `failed` are the requests that other processes carried out for this one (`note`).
     """
 
-    checkpoints: CheckpointCache
-    made: set[Request] = field(default_factory=set)
-    failed: dict[Request, Exception] = field(default_factory=dict)
-    _refused: dict[tuple[str, object], str | None] = field(default_factory=dict)  # why a model cannot be measured
-
-    @property
-    def store(self) -> Store:
-        """The store of the checkpoints as well."""
-        return self.checkpoints.store
-
-    @property
-    def resources(self) -> Resources:
-        """Data, settings and device."""
-        return self.checkpoints.resources
+    def __init__(self, checkpoints: CheckpointCache):
+        self.checkpoints, self.store, self.resources = checkpoints, checkpoints.store, checkpoints.resources
+        self.made: set[Request] = set()
+        self.failed: dict[Request, Exception] = {}
+        self._refused: dict[tuple[str, object], str | None] = {}  # why a measure is impossible on a model
 
     def key(self, request: Request) -> Key:
         """Return the key of a measurement, without reading or making it.
@@ -331,7 +321,7 @@ class MeasurementCache:
         seconds = round(time.monotonic() - began, 2)
         made = {}
         for each in (each for each in runs if each.name in results):
-            check_unchanged(keys[each.name], each.key(runs[each]))
+            keys[each.name].check_unchanged(each.key(runs[each]))
             values, samples = results[each.name]
             measurement = Measurement(
                 measure=each.name,
@@ -402,14 +392,3 @@ def _entry_name(measure: Measure, subject: Subject, checkpoint: Path | None) -> 
         return measure.name
     measured = str(subject) if checkpoint is None else f"{slug(str(checkpoint))}-{subject.task}"
     return f"{measure.name}-{measured}"
-
-
-def check_unchanged(before: Key, now: Key) -> None:
-    """Make sure that no input of a result was replaced while it was in use.
-
-    Raises:
-        UserError: a file of the model, the checkpoint or the data has changed.
-    """
-    changed = sorted(name for name in before.inputs if before.inputs[name] != now.inputs.get(name))
-    if changed:
-        raise UserError(f"{', '.join(changed)} changed while in use, so nothing was stored: run the command again")

@@ -46,6 +46,16 @@ class Key:
         """The digests by which an entry is found: the last part of its name."""
         return f"{digest(self.inputs)[:12]}-{digest(self.made_by)[:8]}"
 
+    def check_unchanged(self, now: "Key") -> None:
+        """Make sure that no input was replaced while it was in use.
+
+        Raises:
+            UserError: a file of the model, the checkpoint or the data has changed.
+        """
+        changed = sorted(name for name in self.inputs if self.inputs[name] != now.inputs.get(name))
+        if changed:
+            raise UserError(f"{', '.join(changed)} changed while in use, so nothing was stored: run the command again")
+
     def as_json(self) -> dict[str, Any]:
         """Return the key as a manifest holds it."""
         return plain_json(asdict(self))
