@@ -4,11 +4,12 @@ Nothing here computes, reads or writes, and nothing here imports torch.
 """
 
 import functools
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
-from pydantic import Field
+from annotated_types import Ge, Lt  # pydantic reads them, and takes long to import
 
 from bertsecrets.errors import UserError
 
@@ -33,7 +34,7 @@ class Subject:
     model: str
     task: str
     initialisation: InitialisationName = "pretrained"
-    seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 1
+    seed: Annotated[int, Ge(0), Lt(SEEDS)] = 1
 
     def __str__(self) -> str:
         return f"{slug(self.model)}-{self.task}-{self.initialisation}-s{self.seed}"
@@ -59,7 +60,7 @@ class Provenance:
     training: dict[str, Any] | None = None
     weights: str | None = None
     made_by: dict[str, Any] = field(default_factory=dict)
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    seconds: Annotated[float, Ge(0), Lt(math.inf)] = 0
     made: str = ""
     python: str = ""
     bertsecrets: str = ""
