@@ -1,15 +1,17 @@
-"""The smallest error rates at which a decision would still be made: the p-values against a claim and for it."""
+"""Error rates of a verdict: the p-values against a claim and for it, and the power of more seeds or examples."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from bertsecrets.claims.band import reach
 from bertsecrets.claims.estimate import Estimate
 
-LEAST = 1e-6  # the smallest that is told apart: no resampling and no spread of a few seeds says more
-PRECISION = 1.05  # the result may be so many times the smallest rate itself: every step costs an interval
-DRAWS = 5  # in each tail: an interval with fewer beyond its ends goes by Student's t instead
+CHANCE = 0.8  # of deciding, with that many seeds or examples
+MOST_SEEDS = 1000  # the largest number that a statement considers
+LEAST = 1e-6  # the smallest p-value: neither resampling nor a few seeds support a smaller one
+PRECISION = 1.05  # the result may exceed the smallest rate by this factor: every step costs an interval
+DRAWS = 5  # in each tail; with fewer, the tail of Student's t is used
 
 
 def smallest_rate(decided: Callable[[float], bool], rate: float) -> float:
@@ -34,10 +36,10 @@ def smallest_rate(decided: Callable[[float], bool], rate: float) -> float:
 def interval_at(observed: Estimate, rate: float, run: float) -> tuple[float, float]:
     """Return an estimate's central interval at an error rate.
 
-    Where hardly any draws lie beyond its ends, it is that of a larger error rate, stretched as Student's t is.
+    If too few draws lie beyond its ends, it is that of a larger error rate, stretched by the ratio of Student's t.
 
     Args:
-        run: the error rate that the run decides at, at which the draws always suffice.
+        run: the error rate of the run, for which there are always enough draws.
     """
     edge = min(run, 2 * DRAWS / len(observed.replicates))
     if rate >= edge:
@@ -52,3 +54,67 @@ def interval_at(observed: Estimate, rate: float, run: float) -> tuple[float, flo
     ends = observed.value + stretch * (np.array([low, high]) - observed.value)
     low, high = np.clip(ends, *observed.within)
     return float(low), float(high)
+
+
+def power(observed: Estimate, limits: Sequence[float], confidence: float, least: float = 0.0) -> str:
+    """Return how many seeds decide a claim with 80 % power if the observed value is the truth, as text.
+
+    More seeds reduce their part of the error, but not that of the examples. If that alone is too large, the text gives
+    the number of examples instead.
+
+    Args:
+        limits: values that the interval must exclude; infinite ones do not count.
+        least: the smallest effect of interest, if the limit is 0: an interval inside it is a decision too.
+    """
+    from scipy.special import ndtri, stdtrit  # scipy.stats would take five times as long to import
+
+    finite = [abs(observed.value - limit) for limit in limits if np.isfinite(limit)]
+    if not observed.computable or not finite:
+        return "the number of seeds needed is unknown: the quantity cannot be computed on every resample"
+    distance, share = max(min(finite), least - abs(observed.value)), (1 + confidence) / 2
+    if distance <= 0:
+        return "no number of seeds decides what lies on the limit itself"
+    if observed.spread is None and not observed.seedless:
+        return "the number of seeds needed is unknown: measure the seed-to-seed spread with --seeds 2 or more"
+    of_examples = float(ndtri(share) + ndtri(CHANCE)) * observed.sampling_error
+    of_seeds = np.zeros(1)
+    if observed.spread is not None:
+        seeds = np.arange(1, MOST_SEEDS + 1)
+        beforehand = observed.seeds * max(0.0, observed.spread.degrees - (observed.seeds - 1))  # as in Spread.updated
+        degrees = np.maximum(1, beforehand / seeds + seeds - 1)
+        of_seeds = (
+            (stdtrit(degrees, share) + ndtri(CHANCE)) * observed.spread.std * np.sqrt(1 / seeds + observed.published)
+        )
+    if of_examples >= distance:
+        if observed.seeds == 1 and not observed.seedless:
+            return "measure two seeds or more: one does not tell whether seeds or examples are missing"
+        now = float(of_seeds[min(observed.seeds, len(of_seeds)) - 1])
+        left = distance**2 - now**2 if now < distance else distance**2
+        examples = int(np.ceil(observed.examples * of_examples**2 / left))
+        also = "" if now < distance else ", and more seeds,"
+        return f"about {examples} examples{also} would be needed to decide this, instead of {observed.examples}"
+    if observed.seedless:
+        return f"these {observed.examples} examples decide this with a chance of {CHANCE:.0%}; seeds make no difference"
+    enough = np.flatnonzero(np.hypot(of_seeds, of_examples) <= distance) + 1
+    if not len(enough):
+        return f"more than {MOST_SEEDS} seeds would be needed to decide this"
+    assert observed.spread is not None
+    count = "one seed decides this" if enough[0] == 1 else f"{enough[0]} seeds decide this"
+    return f"{count} with a chance of {CHANCE:.0%}, by the spread of {observed.spread.source}"
+
+
+def seeds_may_decide(observed: Estimate, limits: Iterable[float], confidence: float) -> bool:
+    """Return whether further seeds could decide an undecided claim; they cannot if examples are the bottleneck.
+
+    They can if the error of the examples alone would decide after the estimate moves by one standard error of its
+    seeds. Stopping can miss a decision, but never makes a false one.
+    """
+    from scipy.special import ndtri  # scipy.stats would take five times as long to import
+
+    if observed.seedless or not observed.computable:
+        return False
+    if observed.spread is None:
+        return True
+    distance = min((abs(observed.value - limit) for limit in limits if np.isfinite(limit)), default=0.0)
+    moved = distance + observed.spread.std / np.sqrt(observed.seeds)
+    return bool(moved > ndtri((1 + confidence) / 2) * observed.sampling_error)

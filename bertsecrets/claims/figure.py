@@ -10,9 +10,16 @@ from typing import Any
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 
-from bertsecrets.claims.paper import SEVEN_TASKS
 from bertsecrets.errors import near_matches
-from bertsecrets.published import P20_SEEDS, Setting, p20_heads_left, p20_pruned_scores, p20_score, p20_shares
+from bertsecrets.published import (
+    P20_SEEDS,
+    SEVEN_TASKS,
+    Setting,
+    p20_heads_left,
+    p20_pruned_scores,
+    p20_score,
+    p20_shares,
+)
 from bertsecrets.settings import Section
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 

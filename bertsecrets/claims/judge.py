@@ -9,6 +9,7 @@ read is judged under each reading.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -19,27 +20,28 @@ from bertsecrets.claims.band import (
     format_interval,
     format_number,
     share_of_other_rows,
+    smallest,
 )
-from bertsecrets.claims.error_rates import interval_at, smallest_rate
+from bertsecrets.claims.error_rates import interval_at, power, seeds_may_decide, smallest_rate
 from bertsecrets.claims.estimand import FEWEST, Estimand
-from bertsecrets.claims.estimate import Estimate, estimate
-from bertsecrets.claims.gates import degenerate
-from bertsecrets.claims.power import power, seeds_may_decide
-from bertsecrets.claims.published import with_ceiling
+from bertsecrets.claims.estimate import Estimate, Spread, estimate
 from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import Needed, all_of
 from bertsecrets.claims.readings import together, under_readings
 from bertsecrets.claims.record import spread_beforehand
 from bertsecrets.claims.schema import Case
-from bertsecrets.claims.spread import Spread
-from bertsecrets.claims.units import smallest
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.formats import Outcome
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
-ENOUGH = 0.5  # of a published effect: an order whose effect is surely smaller does not reproduce it
+GIVEN = ("target", "errors", "cluster")  # samples that do not come from the subject
+MANY = 100  # examples; two different models never agree on all of so many
+ENOUGH = 0.5  # of a published effect: an order with a significantly smaller effect does not reproduce it
 
 
 def judge(
@@ -129,7 +131,7 @@ def _power(
     doubtful: Sequence[float],
     confidence: float,
 ) -> str:
-    """Return, in words, what would decide a claim that is not decided; empty where nothing can be said."""
+    """Return what would decide an undecided claim, as text; empty if unknown."""
     if limits is None or not decidable(case, limits):
         return ""
     assert case.claim.expect is not None
@@ -139,7 +141,7 @@ def _power(
 
 
 def _nothing_decides(estimands: Sequence[Estimand], observed: Estimate, limits: tuple[float, float] | None) -> str:
-    """Return why these measurements decide nothing about the claim, whatever the interval; empty if they can."""
+    """Return why these measurements cannot decide the claim, whatever the interval; empty if they can."""
     if not observed.computable:
         return "the quantity cannot be computed on some of the resamples"
     if _refuted(estimands, observed, limits):
@@ -147,12 +149,12 @@ def _nothing_decides(estimands: Sequence[Estimand], observed: Estimate, limits: 
     if observed.fewest < FEWEST:
         return f"fewer than {FEWEST} examples decide nothing"
     if limits is None or (observed.spread is None and not observed.seedless):
-        return "of this checkpoint alone: how far seeds differ is not known, so measure several"
+        return "only one seed, and the spread over seeds is unknown: measure several seeds"
     return ""
 
 
 def _refuted(estimands: Sequence[Estimand], observed: Estimate, limits: tuple[float, float] | None) -> bool:
-    """Return whether no resampling can speak for the claim, and the observed value is outside its band."""
+    """Return whether no resample can support the claim, and the observed value is outside its band."""
     outside = limits is not None and (observed.value <= limits[0] or observed.value >= limits[1])
     return outside and all(estimand.refuted for estimand in estimands)
 
@@ -164,7 +166,7 @@ def _outcome(
     limits: tuple[float, float] | None,
     interval: tuple[float, float],
 ) -> tuple[Outcome, str]:
-    """Return outcome and reason, also where something else than the interval decides."""
+    """Return outcome and reason; a refuted claim needs no interval."""
     if _refuted(estimands, observed, limits):
         return "deviates", f"{estimands[0].refuted}, whatever the examples: the interval decides nothing here"
     assert limits is not None
@@ -236,7 +238,7 @@ def decide_order(
     if far < 0:
         return "deviates", f"{shown} lies on the other side of the limit"
     if near <= 0:
-        return "inconclusive", f"{shown} holds the limit"
+        return "inconclusive", f"{shown} includes the limit"
     if published is not None and limit == 0:
         effect = published - limit if above else limit - published
         if effect > 0 and far < ENOUGH * effect:
@@ -320,3 +322,40 @@ def shape_problem(case: Case, shape: Sequence[int] | None) -> str | None:
         return None
     instead = f"; {case.claim.relative} asks the same of any shape" if case.claim.relative else ""
     return f"needs {wanted[0]} layers x {wanted[1]} heads; the model has {shape[0]} x {shape[1]}{instead}"
+
+
+def degenerate(by_seed: Sequence[Mapping[str, Needed]]) -> str | None:
+    """Return why measurements cannot decide any claim (a collapsed model, identical seeds); None if they can.
+
+    Args:
+        by_seed: per seed, what the claim's quantity needs, by name.
+    """
+    for needed in by_seed:
+        for measurement in all_of(needed):
+            problem = get_measure(measurement.measure).degenerate(measurement)
+            if problem:
+                return f"{measurement.subject}: {problem}"
+    for one, other in combinations(by_seed, 2):
+        for first, second in zip(all_of(one), all_of(other), strict=True):
+            if first.examples != second.examples:
+                return f"{first.subject} and {second.subject} have {first.examples} and {second.examples} examples"
+            if get_initialisation(first.subject.initialisation).trains and _identical(first, second):
+                return f"{first.subject} and {second.subject} give the same numbers: the seed changes nothing"
+    return None
+
+
+def _identical(one: Measurement, other: Measurement) -> bool:
+    """Return whether two trained subjects have exactly the same numbers.
+
+    For predicted classes this takes many examples and more than one class: two seeds may end in the same constant
+    answer.
+    """
+    if one.subject == other.subject:
+        return False
+    names = [name for name in one.samples if name not in GIVEN and name in other.samples]
+    equal = [name for name in names if np.array_equal(one.samples[name], other.samples[name], equal_nan=True)]
+    real = [name for name in names if one.samples[name].dtype.kind == "f"]
+    if real:
+        return all(name in equal for name in real)
+    varied = any(np.ptp(one.samples[name]) > 0 for name in names)
+    return bool(names) and equal == names and varied and one.examples >= MANY

@@ -13,9 +13,9 @@ from pydantic import Field, ValidationError
 
 from bertsecrets.claims.band import cited_spread
 from bertsecrets.claims.estimand import Extreme, decisive
+from bertsecrets.claims.estimate import Spread, pooled
 from bertsecrets.claims.readings import reading_of
 from bertsecrets.claims.schema import Case, Claim, load_claims
-from bertsecrets.claims.spread import Spread, pooled
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError
 from bertsecrets.models.initialisations import get_initialisation

@@ -12,10 +12,10 @@ from functools import cache
 import numpy as np
 
 from bertsecrets.claims.error_rates import LEAST
+from bertsecrets.claims.estimate import Spread
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case
-from bertsecrets.claims.spread import Spread
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.settings import JudgeParams
 

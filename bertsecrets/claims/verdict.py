@@ -1,17 +1,29 @@
 """A verdict: the outcome of a claim on a task, as an object and as data."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bertsecrets.claims.against import against
+from bertsecrets.claims.band import format_number
 from bertsecrets.claims.estimand import Extreme
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case
 from bertsecrets.formats import ERROR, FAILURES, Outcome, ReadingData, VerdictData
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import checkpoint_differences, differences
+from bertsecrets.published import MODEL, is_papers_model
 from bertsecrets.types import Measurement, Subject, as_html
+
+PAPERS = "the paper's text"
+WHOSE = {  # by the first word of a claim's source; others are named as they are
+    "K19": PAPERS,
+    "notebook": PAPERS,
+    "ours": "what this suite expects",
+    "hypothesis": "a hypothesis",
+    "blog": "the text of the authors' blog",
+    "G": "the report on GPT-2",
+}
 
 
 @dataclass(frozen=True)
@@ -186,3 +198,43 @@ def _older(measurement: Measurement) -> list[str]:
     made_by = measurement.provenance.made_by
     own = differences(made_by, get_measure(measurement.measure).made_by(None)) if made_by else []
     return own + checkpoint_differences(measurement.provenance.checkpoint_made_by)
+
+
+def against(case: Case, observed: float, band: tuple[float, float], models: Iterable[str]) -> str:
+    """Return what an observed quantity deviates from, as text.
+
+    The text says whether the paper's own figures contradict its claim, whether a second source agrees with the
+    observed value, and which models the paper did not have.
+
+    Args:
+        band: of the claim; a second source agrees within the same width.
+        models: that were measured.
+    """
+    figure, expect = case.figure, case.claim.expect
+    assert expect is not None
+    first = re.split("[;,]", case.claim.source)[0]
+    whose = WHOSE.get(first.split()[0], first)
+    parts = []
+    if expect.kind == "around" and whose == PAPERS:
+        parts.append("the paper's figure")
+    elif figure.published is not None and contradicted(case):
+        parts.append(f"{whose}, which the published figure contradicts too ({format_number(figure.published)})")
+    elif figure.published is not None and band[0] < observed < band[1]:
+        parts.append("the size of the published effect")
+    else:
+        parts.append(whose)
+    if figure.second_value is not None and figure.published is not None and expect.kind == "around":
+        half = max(figure.published - band[0], band[1] - figure.published)  # one end may be cut off
+        agrees = abs(observed - figure.second_value) <= half
+        parts.append(f"{'but it agrees with' if agrees else 'and from'} {figure.second}")
+    others = [name for name in models if not is_papers_model(name)]
+    where = f" (on {', '.join(others)}; the paper's model is {MODEL})" if others else ""
+    return ", ".join(parts) + where
+
+
+def contradicted(case: Case) -> bool:
+    """Return whether an order's own published figure contradicts it, as table 1 contradicts "well on all tasks"."""
+    published, expect = case.figure.published, case.claim.expect
+    if published is None or expect is None or expect.kind not in ("above", "below"):
+        return False
+    return published <= expect.value if expect.kind == "above" else published >= expect.value

@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from bertsecrets.bootstrap import resampled_means
-from bertsecrets.claims.spread import pooled
-from bertsecrets.claims.units import smallest
+from bertsecrets.claims.band import smallest
+from bertsecrets.claims.estimate import pooled
 from bertsecrets.compare import aligned
 from bertsecrets.compare.sides import Part, Side, Values, Wanted
 from bertsecrets.errors import UserError

@@ -6,8 +6,7 @@ from itertools import groupby
 
 import numpy as np
 
-from bertsecrets.claims.band import format_interval, format_number
-from bertsecrets.claims.units import smallest
+from bertsecrets.claims.band import format_interval, format_number, smallest
 from bertsecrets.compare.changes import KINDS, Change, Changes, Judged, ends
 from bertsecrets.compare.comparison import Compared, Comparison, Difference
 from bertsecrets.compare.history import Move, moves

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bertsecrets.claims.many import over_tasks, together
+from bertsecrets.claims.multiplicity import over_tasks, together
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import FAILURES, FORMAT, VERSION, VerdictsFile
 from bertsecrets.measures.registry import get_measure

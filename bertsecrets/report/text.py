@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from bertsecrets.claims.band import band, cited_spread, decidable, format_interval, format_number
-from bertsecrets.claims.many import OverTasks, Together, over_tasks, together
+from bertsecrets.claims.multiplicity import OverTasks, Together, over_tasks, together
 from bertsecrets.claims.readings import in_figures, under_readings
 from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict

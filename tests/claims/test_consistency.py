@@ -116,7 +116,7 @@ def test_they_are_judged_without_model_and_data(tmp_path, monkeypatch, capsys):
     code = main(["report", "--claim", "D7", "--claim", "G1-luck", "--claim", "I3", *options])
     out = capsys.readouterr().out
     assert code == 0
-    assert f"{len(OURS)} claims: 17 reproduced, 11 deviates" in out
+    assert f"{len(OURS)} claims: 17 reproduced, 11 deviate" in out
     assert main(["report", "--claim", "D7-table-1", "--task", "qqp", *options]) == 0
     assert "1 claim: 0 reproduced, 1 deviates" in capsys.readouterr().out
 

@@ -9,10 +9,9 @@ from scipy import stats
 
 from bertsecrets.claims.error_rates import LEAST, interval_at, smallest_rate
 from bertsecrets.claims.estimand import Estimand
-from bertsecrets.claims.estimate import Estimate
+from bertsecrets.claims.estimate import Estimate, Spread
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import ANY, REGISTERED
-from bertsecrets.claims.spread import Spread
 from bertsecrets.settings import JudgeParams
 
 SETTINGS = JudgeParams(confidence=0.95, resamples=500, seed=7)

@@ -9,9 +9,8 @@ import pytest
 from measurements import estimand, read, scored
 
 from bertsecrets.claims.estimand import Estimand
-from bertsecrets.claims.estimate import estimate
-from bertsecrets.claims.published import correlation
-from bertsecrets.claims.spread import Spread
+from bertsecrets.claims.estimate import Spread, estimate
+from bertsecrets.claims.quantities.likeness import correlation
 
 SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 4000})
 FEW = measurements.SETTINGS.model_copy(update={"resamples": 600})

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from measurements import SURE, correlated, judged, made_up, scored
 
-from bertsecrets.claims.band import band
+from bertsecrets.claims.band import band, smallest
+from bertsecrets.claims.estimate import Spread
 from bertsecrets.claims.judge import decide_equal, decide_order
 from bertsecrets.claims.schema import Case, cases, find_case, load_claims
-from bertsecrets.claims.spread import Spread
-from bertsecrets.claims.units import smallest
 from bertsecrets.report.text import band_text
 from bertsecrets.texts.tasks import TASKS
 

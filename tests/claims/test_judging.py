@@ -15,13 +15,12 @@ from scipy import stats
 
 from bertsecrets.claims.band import band, format_interval, format_number, share_of_other_rows
 from bertsecrets.claims.estimand import Estimand
-from bertsecrets.claims.estimate import Estimate
+from bertsecrets.claims.estimate import Estimate, Spread
 from bertsecrets.claims.judge import decide_order, judge, model_problem
 from bertsecrets.claims.plan import measure_case
 from bertsecrets.claims.plan import needed as all_needed
 from bertsecrets.claims.quantity import REGISTERED
 from bertsecrets.claims.schema import Case
-from bertsecrets.claims.spread import Spread
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.published import published_figures
 from bertsecrets.report.text import check
@@ -162,7 +161,7 @@ def test_one_seed_decides_nothing_where_the_spread_is_not_known():
     above = made_up(kind="above", value=50.0, figure={})
     verdict = judged(above, found)
     assert verdict.outcome == "inconclusive"
-    assert "of this checkpoint alone" in verdict.reason
+    assert "the spread over seeds is unknown" in verdict.reason
     assert "seeds needed is unknown" in verdict.power
     three = [needed("score", scored([1] * n + [0] * (1000 - n), [1] * 1000)) for n in (600, 610, 590)]
     assert judge(above, three, SETTINGS).outcome == "reproduced"

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from measurements import SETTINGS, SURE, gridded, measured, needed, of_id, scored
 
+from bertsecrets.claims.estimate import Spread
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.spread import Spread
 
 RTE = np.array([1] * 146 + [0] * 131)
 MRPC = np.array([1] * 279 + [0] * 129)

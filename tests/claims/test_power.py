@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from measurements import SETTINGS, judged, made_up, needed, scored
 
+from bertsecrets.claims.error_rates import power
 from bertsecrets.claims.estimand import Estimand
-from bertsecrets.claims.estimate import Estimate, estimate
+from bertsecrets.claims.estimate import Estimate, Spread, estimate
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.power import power
-from bertsecrets.claims.spread import Spread
 
 ABOVE = (0.0, math.inf)
 FEW = SETTINGS.model_copy(update={"resamples": 300})

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from measurements import estimand, gridded, made_up, measured, of_id, read, scored, verdict
 
 from bertsecrets.bootstrap import column_means
+from bertsecrets.claims.error_rates import power
 from bertsecrets.claims.estimand import Estimand, cross_fitted, halves
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.plan import is_kept, measure_case, missing, plan
-from bertsecrets.claims.power import power
-from bertsecrets.claims.published import correlation
+from bertsecrets.claims.quantities.likeness import correlation
 from bertsecrets.claims.schema import cases
 from bertsecrets.errors import MissingError, NotApplicableError
 from bertsecrets.store.measurements import Shelf

@@ -8,6 +8,7 @@ import pytest
 from measurements import SETTINGS, SURE, gridded, measured, needed, of_id, scored
 from scipy.stats import multivariate_normal, norm
 
+from bertsecrets.claims.estimate import Spread, pooled
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.sequential import (
@@ -17,7 +18,6 @@ from bertsecrets.claims.sequential import (
     judge_interim,
     overall_p_value,
 )
-from bertsecrets.claims.spread import Spread, pooled
 
 QUICK = SETTINGS.model_copy(update={"resamples": 200})
 GROWS = of_id("C3-rte")

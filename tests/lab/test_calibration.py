@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from calls import run, told
 
-from bertsecrets.claims.spread import Spread
+from bertsecrets.claims.estimate import Spread
 from bertsecrets.lab.calibration import rates as counted
 from bertsecrets.lab.calibration.kinds import kinds
 from bertsecrets.lab.calibration.rates import Cell, cells, rates

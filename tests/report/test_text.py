@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from measurements import SETTINGS, judged, of_id, scored
 
-from bertsecrets.claims.against import against
 from bertsecrets.claims.schema import Case, Known
-from bertsecrets.claims.verdict import Verdict
+from bertsecrets.claims.verdict import Verdict, against
 from bertsecrets.cli.main import main
 from bertsecrets.report.html import page
 from bertsecrets.report.json import as_file, metrics

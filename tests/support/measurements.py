@@ -5,11 +5,11 @@ import functools
 import numpy as np
 
 from bertsecrets.claims.estimand import Estimand
+from bertsecrets.claims.estimate import Spread
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, Claim, cases
-from bertsecrets.claims.spread import Spread
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement, Subject

@@ -11,12 +11,12 @@ from jaxtyping import Float, Int
 
 from bertsecrets.ablation.gains import Block, all_gains, gains_of, metric_of
 from bertsecrets.claims.estimand import Estimand, Extreme, Number, both, clusters_of, halves
-from bertsecrets.claims.heads import name_of, place, top
-from bertsecrets.claims.paper import FRAME_HEADS, HARMFUL_HEADS
-from bertsecrets.claims.published import likeness, panels
+from bertsecrets.claims.quantities.heads import name_of, place, top
+from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantities.scores import in_points, score_range
 from bertsecrets.claims.quantity import ANY, Need, quantity
 from bertsecrets.errors import NotApplicableError
+from bertsecrets.published import FRAME_HEADS, HARMFUL_HEADS
 from bertsecrets.texts.metrics import METRICS, moments
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement

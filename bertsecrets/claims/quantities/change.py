@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from bertsecrets.claims.estimand import Estimand, Number, by_layer, clusters_of, flat
-from bertsecrets.claims.published import likeness, panels
+from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.tasks import TASKS

@@ -11,12 +11,11 @@ import numpy as np
 
 from bertsecrets.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand, Number, flat
-from bertsecrets.claims.heads import best_heads, place
-from bertsecrets.claims.paper import FRAME_HEADS, FRAME_SENTENCES
-from bertsecrets.claims.published import correlation
+from bertsecrets.claims.quantities.heads import best_heads, place
+from bertsecrets.claims.quantities.likeness import correlation
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.published import published_figures
+from bertsecrets.published import FRAME_HEADS, FRAME_SENTENCES, published_figures
 from bertsecrets.types import Measurement
 
 SAMPLES = {

@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bertsecrets.claims.estimand import Clusters, Estimand, Number, clusters_of, halves
-from bertsecrets.claims.paper import SEVEN_TASKS
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.patterns.classes import CLASSES, check_class
 from bertsecrets.patterns.readings import Reading
 from bertsecrets.patterns.shares import corrected, heads_to_draw, raw_shares
+from bertsecrets.published import SEVEN_TASKS
 from bertsecrets.texts.metrics import macro_f1
 from bertsecrets.types import Measurement
 

@@ -7,10 +7,10 @@ import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.claims.estimand import Estimand, Number, by_layer, clusters_of, flat
-from bertsecrets.claims.paper import ONE_SENTENCE_TASK, TWO_SENTENCE_TASKS
-from bertsecrets.claims.published import likeness, panels
+from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
+from bertsecrets.published import ONE_SENTENCE_TASK, TWO_SENTENCE_TASKS
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 

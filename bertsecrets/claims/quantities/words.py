@@ -16,8 +16,8 @@ from bertsecrets.claims.estimand import (
     flat,
     halves,
 )
-from bertsecrets.claims.heads import name_of
-from bertsecrets.claims.published import likeness, panels
+from bertsecrets.claims.quantities.heads import name_of
+from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES

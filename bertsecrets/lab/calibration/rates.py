@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bertsecrets.claims.estimate import estimate
+from bertsecrets.claims.estimate import Spread, estimate, pooled
 from bertsecrets.claims.judge import FEWEST, judge
 from bertsecrets.claims.record import std_of_seeds
 from bertsecrets.claims.schema import Case
-from bertsecrets.claims.spread import Spread, pooled
 from bertsecrets.lab.calibration.kinds import RUNS, Kind, kinds
 from bertsecrets.lab.calibration.worlds import Drawn, World
 from bertsecrets.settings import JudgeParams

@@ -8,11 +8,10 @@ import pytest
 from measurements import SURE, estimand, gridded, judged, of_id, verdict
 from scipy.stats import rankdata
 
-from bertsecrets.claims.estimate import estimate
+from bertsecrets.claims.error_rates import power
+from bertsecrets.claims.estimate import Spread, estimate
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.power import power
-from bertsecrets.claims.published import between_seeds, likeness, panels, shuffled, with_ceiling
-from bertsecrets.claims.spread import Spread
+from bertsecrets.claims.quantities.likeness import between_seeds, likeness, panels, shuffled, with_ceiling
 
 FEW = measurements.SETTINGS.model_copy(update={"resamples": 200})
 FIGURE_5, FIGURE_8 = panels("fig5_cosine"), panels("fig8_head")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from measurements import of_id
 from scipy.special import ndtr
 
-from bertsecrets.claims.many import at_least, over_tasks, together
+from bertsecrets.claims.multiplicity import at_least, over_tasks, together
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.claims.verdict import Verdict
 
