@@ -5,7 +5,7 @@ a difference larger than seeds explain. Between two single checkpoints the examp
 spread over seeds is unknown, and the result is about these two checkpoints only.
 
 A cell (a head, a layer, or the model) drifts if its difference is significantly larger than the smallest effect of
-interest (`claims.units`); it is the same if the difference is significantly smaller (two one-sided tests). The false
+interest (see `claims.band`); it is the same if the difference is significantly smaller (two one-sided tests). The false
 discovery rate of drift is controlled over all cells of all measures.
 """
 

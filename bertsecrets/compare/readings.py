@@ -29,7 +29,7 @@ class Reading:
     Args:
         name: as in files.
         what: for people.
-        unit: one of `claims.units`, which has the smallest effect of interest.
+        unit: a unit of `claims.band`, which has the smallest effect of interest.
         shape: of the cells: (layers, heads), (layers,), or () for a single number of the model.
         block: one row per example.
         statistic: takes the means of the block's columns ([..., k]) and returns the cells ([..., cells]).
