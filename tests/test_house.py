@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -107,3 +108,12 @@ def test_reading_files_and_starting_a_command_import_no_heavy_library(tmp_path):
     output, errors = process.communicate()
     assert process.returncode == 0, errors
     assert "C1" in output
+
+
+def test_the_architecture_page_names_every_folder_and_module():
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    tree = page.split("```text")[1].split("```")[0]
+    folders = {path.parent.name for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE}
+    named = set(re.findall(r"[a-z_]+/|\b[a-z_]+\b", tree))
+    assert {f"{name}/" for name in folders} - named == set()
+    assert {name for name in ORDER if name not in folders} - named == set()
