@@ -28,7 +28,7 @@ from bertsecrets.texts.tasks import task
 
 WITHOUT_MAPS = {
     "longformer": "a window and to a few global tokens",
-    "squeezebert": "logits in place of its attention weights",
+    "squeezebert": "logits instead of its attention weights",
     "funnel": "its layers pool tokens",
     "bart": "encoder-decoder",
     "t5": "encoder-decoder",

@@ -105,7 +105,7 @@ FRAMES = {
         FRAME.replace("<frame ", f'<!DOCTYPE frame [<!ENTITY l0 "ha">{LAUGHS}]><frame ').replace("Core", "&l9;", 1),
         "document type",
     ),
-    "100 000 elements in one another": (FRAME.replace("<FE ", "<a>" * 100_000 + "<FE "), "nested more than 50 deep"),
+    "100 000 elements in one another": (FRAME.replace("<FE ", "<a>" * 100_000 + "<FE "), "is damaged"),
 }
 UNITS = {
     "an empty text": (UNIT.replace("Ann was softly humming .", ""), "a sentence without words"),
