@@ -5,13 +5,10 @@ made now) and judges it. A claim known to deviate is a strict xfail, marked at c
 """
 
 import argparse
-import pickle  # nosec B403
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,7 +17,8 @@ import pytest
 from bertsecrets.benchmarks.exit_code import CRASHED, KIND, OURS, OUTCOME, BugError, ExitCode
 from bertsecrets.benchmarks.page import NO_REPORT, REPORTED, write_report
 from bertsecrets.benchmarks.stash import BUDGET, ENDED, OPTIONS, SESSION, VERDICTS
-from bertsecrets.benchmarks.workers import worker
+from bertsecrets.benchmarks.summary import junit_properties, print_verdicts
+from bertsecrets.benchmarks.workers import packed_results, unpacked, worker
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.console import (
@@ -34,7 +32,6 @@ from bertsecrets.cli.console import (
 )
 from bertsecrets.errors import MissingError, RunError, UserError, of_the_machine, one_line
 from bertsecrets.extras import check_extra
-from bertsecrets.formats import ERROR, Ends, VerdictData
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.options import CHECKPOINT, EXAMPLES, PARSING, RunOptions, add_options, path
 from bertsecrets.settings import load_settings
@@ -47,33 +44,26 @@ if TYPE_CHECKING:
 
 LACKING = "missing input"  # instead of a verdict
 EXIT_CODE = "bertsecrets.exit-code"
-MADE = "bertsecrets"  # what a worker of pytest-xdist hands to its controller
+RESULTS = "bertsecrets"  # key of the results that a worker of pytest-xdist sends to its controller
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of a run."""
-    add_options(parser.getgroup("bertsecrets").addoption)
-    parser.getgroup("bertsecrets").addoption(
-        "--jobs", type=int, metavar="N", help="make what the selected claims need in N processes before they are judged"
-    )
-    parser.getgroup("bertsecrets").addoption("--checkpoint", **CHECKPOINT)
-    parser.getgroup("bertsecrets").addoption(
-        "--task", metavar="NAME", help="the task that --checkpoint was fine-tuned on"
-    )
-    parser.getgroup("bertsecrets").addoption(
-        "--strict-verdicts", action="store_true", help="fail a claim that is not decided, instead of skipping it"
-    )
-    parser.getgroup("bertsecrets").addoption(
+    add = parser.getgroup("bertsecrets").addoption
+    add_options(add)
+    add("--jobs", type=int, metavar="N", help="measure what the selected claims need in N processes before judging")
+    add("--checkpoint", **CHECKPOINT)
+    add("--task", metavar="NAME", help="the task that --checkpoint was fine-tuned on")
+    add("--strict-verdicts", action="store_true", help="fail undecided claims instead of skipping them")
+    add(
         "--report",
         dest="report_folder",
         type=path,
         metavar="DIR",
         help="write the report (report.html) and the verdicts (verdicts.json) to this folder",
     )
-    parser.getgroup("bertsecrets").addoption("--examples", **EXAMPLES)
-    parser.getgroup("bertsecrets").addoption(
-        "--against", type=path, metavar="PIN", help="judge drift from this pin (bertsecrets pin), instead of the claims"
-    )
+    add("--examples", **EXAMPLES)
+    add("--against", type=path, metavar="PIN", help="test for drift from this pin instead of judging claims")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -309,7 +299,7 @@ def judged(case: Case, run_session, benchmark, request: pytest.FixtureRequest) -
         end_run(request.session, f"{case}: {one_line(error)}", USER_ERROR)
     benchmark.extra_info.update(verdict.as_json())
     config.stash[VERDICTS].append(verdict)
-    request.node.user_properties.extend(_properties(verdict.data))
+    request.node.user_properties.extend(junit_properties(verdict.data))
     if verdict.outcome is None:
         if not isinstance(verdict.error, UserError):
             raise BugError(verdict.reason) from verdict.error
@@ -336,28 +326,6 @@ def _undecided(reason: str, *, strict: bool) -> NoReturn:
     pytest.skip(reason)
 
 
-def _properties(verdict: VerdictData) -> list[tuple[str, object]]:
-    """Return what JUnit's XML says of a verdict; what it does not have is left out."""
-    facts = {
-        OUTCOME: verdict.verdict or ERROR,
-        "observed": verdict.observed,
-        "interval": _ends(verdict.interval),
-        "band": _ends(verdict.band),
-        "unit": verdict.unit,
-        "published": verdict.published,
-        "model": " ".join(verdict.models),
-        "seeds": " ".join(map(str, verdict.seeds)),
-        "known_deviation": "yes" if verdict.known_deviation else None,
-        "reason": verdict.reason,
-    }
-    return [(name, fact) for name, fact in facts.items() if fact not in (None, "")]
-
-
-def _ends(ends: Ends | None) -> str | None:
-    """Return the ends of an interval as `low high`; an open one as -inf or inf."""
-    return f"{-inf if ends[0] is None else ends[0]} {inf if ends[1] is None else ends[1]}" if ends else None
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     """Mark the reports of our benchmarks, and among them those of crashes, for the exit code."""
@@ -377,9 +345,9 @@ def pytest_sessionfinish(session: pytest.Session):
     output = getattr(session.config, "workeroutput", None)
     failed = 0 if output is not None else write_report(session)
     if output is None and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        _let_go(session.config)
+        _drop_weights(session.config)
     if output is not None:
-        output[MADE] = pickle.dumps((_light(session.config.stash[VERDICTS]), [e.as_dict() for e in timed.benchmarks]))
+        output[RESULTS] = packed_results(session.config.stash[VERDICTS], timed.benchmarks)
     if not timed.benchmarks or output is not None:
         timed.json = timed.save = timed.autosave = None
     result = yield
@@ -388,7 +356,7 @@ def pytest_sessionfinish(session: pytest.Session):
     return result
 
 
-def _let_go(config: pytest.Config) -> None:
+def _drop_weights(config: pytest.Config) -> None:
     """Drop the weights of measured checkpoints if the options say so; those of workers once all have ended."""
     options, verdicts = config.stash[OPTIONS], config.stash[VERDICTS]
     if options.keep == "full":
@@ -413,73 +381,25 @@ def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, A
     output_json["bertsecrets"] = as_file(verdicts, model, settings).model_dump(mode="json")
 
 
-def _light(verdicts: list[Verdict]) -> list[Verdict]:
-    """Return verdicts without the samples of their measurements, which the table does not show."""
-    return [
-        replace(one, measurements=tuple(replace(m, samples={}) for m in one.measurements), error=None)
-        for one in verdicts
-    ]
-
-
-class TimedElsewhere:
-    """A benchmark of a worker of pytest-xdist, as pytest-benchmark writes its own."""
-
-    has_error = False
-
-    def __init__(self, entry: dict[str, Any]):
-        self.entry = entry
-        self.fullname = entry["fullname"]
-
-    def as_dict(
-        self, include_data: bool = True, flat: bool = False, stats: bool = True, cprofile: Any = None
-    ) -> dict[str, Any]:
-        """Return the benchmark as data."""
-        numbers = {name: value for name, value in self.entry["stats"].items() if include_data or name != "data"}
-        rest = {name: value for name, value in self.entry.items() if name != "stats"}
-        return rest | ((numbers if flat else {"stats": numbers}) if stats else {})
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
     """Take the verdicts and times of a worker of pytest-xdist that has ended."""
-    made = getattr(node, "workeroutput", {}).get(MADE)
-    if made is None:
+    if (packed := getattr(node, "workeroutput", {}).get(RESULTS)) is None:
         return
-    verdicts, timed = pickle.loads(made)  # nosec B301  # of a process of this run
+    verdicts, benchmarks = unpacked(packed)
     config = node.config
     order = [str(case) for case in cases()]
     config.stash[VERDICTS] = sorted([*config.stash[VERDICTS], *verdicts], key=lambda one: order.index(str(one.case)))
-    config._benchmarksession.benchmarks += [TimedElsewhere(entry) for entry in timed]
+    config._benchmarksession.benchmarks += benchmarks
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     """Print the verdict table, what the verdicts say together, where the report is, and what an interruption leaves."""
     if config.stash[VERDICTS]:
-        _show(terminalreporter, config)
+        print_verdicts(terminalreporter, config)
     if (line := config.stash.get(REPORTED, None)) is not None:
         terminalreporter.write_line(line, red=line.startswith(NO_REPORT))
     ended = config.pluginmanager.get_plugin(EXIT_CODE)
     if ended is not None and ended.signalled is not None:
         terminalreporter.write_line(what_is_kept(config.stash[OPTIONS].store_folder))
-
-
-def _show(terminalreporter: Any, config: pytest.Config) -> None:
-    verdicts = config.stash[VERDICTS]
-    from bertsecrets.report.tables import fold
-    from bertsecrets.report.terminal import NARROWEST, Screen, verdict_table
-    from bertsecrets.report.text import run_lines
-
-    terminalreporter.section("verdicts")
-    width = config.get_terminal_writer().fullwidth if terminalreporter.isatty else NARROWEST
-    screen = Screen(max(NARROWEST, width), terminalreporter.hasmarkup)
-    terminalreporter.write_line(verdict_table(verdicts, screen, verbose=config.get_verbosity() > 0))
-    for line in run_lines(verdicts, load_settings().judge.confidence):
-        terminalreporter.write_line(fold(line, screen.width))
-    known = [verdict for verdict in verdicts if verdict.known_deviation]
-    if known:
-        terminalreporter.write_line(f"known to deviate: {', '.join(str(v.case) for v in known)}")
-    errors = [str(verdict.case) for verdict in verdicts if verdict.outcome is None]
-    if errors:
-        line = f"{len(errors)} of {len(verdicts)} claims could not be measured: {', '.join(errors)}"
-        terminalreporter.write_line(line)
