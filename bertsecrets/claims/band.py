@@ -28,6 +28,12 @@ def smallest(unit: str) -> tuple[float, str]:
     return SMALLEST.get(unit, (0.0, ""))
 
 
+def smallest_effect(case: Case) -> tuple[float, str]:
+    """Return the smallest effect of interest of a case, and why: that of the claim, otherwise that of its unit."""
+    own = case.claim.smallest_effect
+    return (own.size, own.reason) if own else smallest(case.unit)
+
+
 def too_wide(band: tuple[float, float], unit: str) -> bool:
     """Return whether a band around a figure is so wide that nearly anything lies inside, so that it decides nothing.
 
@@ -61,7 +67,8 @@ def band(
     if expect.kind == "below":
         return float("-inf"), expect.value
     if expect.kind == "equal":
-        return expect.value - smallest(case.unit)[0], expect.value + smallest(case.unit)[0]
+        least, _ = smallest_effect(case)
+        return expect.value - least, expect.value + least
     assert figure.published is not None
     if observed is not None:
         spread, seedless = observed.spread, observed.seedless

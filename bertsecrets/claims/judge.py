@@ -20,7 +20,7 @@ from bertsecrets.claims.band import (
     format_interval,
     format_number,
     share_of_other_rows,
-    smallest,
+    smallest_effect,
 )
 from bertsecrets.claims.error_rates import interval_at, power, seeds_may_decide, smallest_rate
 from bertsecrets.claims.estimand import FEWEST, Estimand
@@ -105,6 +105,10 @@ def _judge(
     if not reason:
         outcome, reason = _outcome(case, estimands, observed, limits, observed.interval(settings.confidence))
         against, in_favour = _p_values(case, estimands, observed, published_error, outcome, settings.confidence)
+    if case.claim.existence:
+        against = None  # the claim cannot deviate, so it is no false alarm either
+        if outcome == "deviates":
+            outcome, reason = "inconclusive", f"{reason}; another head or layer may still have the effect"
     undecided, doubtful = outcome == "inconclusive", _doubtful(case, estimands, limits)
     return Verdict(
         case,
@@ -136,7 +140,7 @@ def _power(
         return ""
     assert case.claim.expect is not None
     compares_with_0 = case.claim.expect.kind != "around" and 0.0 in doubtful
-    least = smallest(case.unit)[0] if compares_with_0 else 0.0
+    least = smallest_effect(case)[0] if compares_with_0 else 0.0
     return power(observed, doubtful, confidence, least) if doubtful else ""
 
 
@@ -174,9 +178,9 @@ def _outcome(
     if case.claim.expect.kind == "around":
         return _of_figure(case, estimands, observed, limits, interval)
     if case.claim.expect.kind == "equal":
-        return decide_equal(interval, limits, smallest(case.unit)[1])
+        return decide_equal(interval, limits, smallest_effect(case)[1])
     published = case.figure.published if case.claim.expect.comparable else None
-    return decide_order(interval, limits, published, smallest(case.unit))
+    return decide_order(interval, limits, published, smallest_effect(case))
 
 
 def _p_values(

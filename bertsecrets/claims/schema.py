@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field, PositiveInt, ValidationError, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from bertsecrets.claims.figure import Cited, TaskFigure
 from bertsecrets.claims.quantities import QUANTITIES
@@ -55,6 +55,13 @@ class Known(Section):
     status: Literal["deviates", "reproduces"] = "deviates"
 
 
+class SmallestEffect(Section):
+    """The smallest effect of interest of one claim, in its unit, and why; by default that of the unit (`band`)."""
+
+    size: PositiveFloat
+    reason: str = Field(min_length=10)
+
+
 class Claim(Section):
     """One claim, as its entry in `expected/` says it.
 
@@ -66,6 +73,8 @@ class Claim(Section):
     says the opposite are a claim of their own, whose variant ends in `not`.
     `needs_shape` are the layers and heads of the only models for which a claim about numbered heads, or about a map of
     all heads, has a meaning; `relative` is the claim, if there is one, that asks the same of a model of any shape.
+    `existence` says that some head or layer has the property. A choice that does not transfer to other examples leaves
+    open whether another head has it, so such a claim can be reproduced but cannot deviate.
     `on_request` says that the claim costs so much that it is judged only where a command names it.
     `architectures` are those of which the claim speaks, as transformers names them (`gpt2`); by default every one.
     """
@@ -83,6 +92,8 @@ class Claim(Section):
     initialisation: InitialisationName = "pretrained"
     against: InitialisationName | None = None
     expect: Expectation | None = None
+    smallest_effect: SmallestEffect | None = None
+    existence: bool = False
     published: str | None = None
     seeds_of: tuple[str, ...] = ()
     doubt_of: tuple[str, ...] = ()
@@ -120,6 +131,10 @@ class Claim(Section):
             raise ValueError("relative is for a claim with needs_shape")
         if self.over_tasks and (len(self.tasks) < 2 or self.expect is None or self.expect.kind == "around"):
             raise ValueError("over_tasks is for an order on several tasks")
+        if self.smallest_effect and (self.expect is None or self.expect.kind == "around"):
+            raise ValueError("smallest_effect is for an order or an equality")
+        if self.existence and (self.expect is None or self.expect.kind not in ("above", "below")):
+            raise ValueError("existence is for an order")
         for known in self.known:
             if known.task not in self.tasks:
                 raise ValueError(f"a known outcome on {known.task}, which is not among the claim's tasks")

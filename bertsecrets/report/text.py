@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from bertsecrets.claims.band import band, cited_spread, decidable, format_interval, format_number
+from bertsecrets.claims.band import band, cited_spread, decidable, format_interval, format_number, smallest_effect
 from bertsecrets.claims.multiplicity import OverTasks, Together, over_tasks, together
 from bertsecrets.claims.readings import in_figures, under_readings
 from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
@@ -275,6 +275,15 @@ def _readings(case: Case) -> str:
     return f'the readings {names} of "vertical"; inconclusive if they disagree' if names else ""
 
 
+def _smallest_effect_text(case: Case) -> list[str]:
+    """Return the smallest effect of interest where it matters: for an equality, and an order against 0."""
+    expect, (size, reason) = case.claim.expect, smallest_effect(case)
+    matters = expect is not None and (expect.kind == "equal" or (expect.kind != "around" and expect.value == 0))
+    if not size or not matters:
+        return []
+    return [f"smallest effect of interest {format_number(size)} {case.unit} ({reason})"]
+
+
 def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVerdict] = ()) -> Iterator[str]:
     """Yield all lines about one claim: its statement, figures, bands, known outcomes and last verdicts.
 
@@ -298,7 +307,7 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVer
         if figure.constant_answer:
             parts[0] += " (a constant answer)"
         if claim.implemented:
-            parts.append(f"band {band_text(case, confidence)}")
+            parts += [f"band {band_text(case, confidence)}", *_smallest_effect_text(case)]
         parts += [text for text in (figure.second, figure.note) if text]
         yield f"  {task_title(case.task)}: {'; '.join(parts)}"
     for known in claim.known:

@@ -11,7 +11,7 @@ from bertsecrets.claims.band import band, smallest
 from bertsecrets.claims.estimate import Spread
 from bertsecrets.claims.judge import decide_equal, decide_order
 from bertsecrets.claims.schema import Case, cases, find_case, load_claims
-from bertsecrets.report.text import band_text
+from bertsecrets.report.text import band_text, claim_lines
 from bertsecrets.texts.tasks import TASKS
 
 HALF = (-0.5, 0.5)
@@ -53,6 +53,37 @@ def test_only_an_order_against_0_is_judged_by_its_size():
     assert decide_order((1.0, 2.0), (0.0, math.inf), published=10.0)[0] == "deviates"
     # "in most heads": 60 % are most, though the paper has 90
     assert decide_order((59.0, 61.0), (50.0, math.inf), published=90.0)[0] == "reproduced"
+
+
+def gains(rows: int) -> list:
+    """Two models on 20 000 examples, of which one answers so many more correctly."""
+    target = [1] * 20_000
+    return [scored([1] * right + [0] * (20_000 - right), target) for right in (14_000 + rows, 14_000)]
+
+
+def test_a_claim_can_name_its_own_smallest_effect():
+    """A gain of .2 points, give or take .06, is less than half a point and more than a tenth."""
+    settings = {"against": "untrained", "figure": {}}
+    by_unit = made_up("score-difference", kind="above", **settings)
+    smaller = {"size": 0.1, "reason": "half of the published gain"}
+    own = made_up("score-difference", kind="above", smallest_effect=smaller, **settings)
+    assert judged(by_unit, *gains(40), known=SURE).outcome == "deviates"
+    assert judged(own, *gains(40), known=SURE).outcome == "reproduced"
+    assert "smallest effect of interest 0.1 points (half of the published gain)" in "".join(claim_lines([own], 0.95))
+    equal = made_up("score-difference", kind="equal", smallest_effect=smaller, **settings)
+    assert band(equal, 0.95) == (-0.1, 0.1)
+    assert judged(equal, *gains(40), known=SURE).outcome == "deviates"
+
+
+def test_an_effect_that_is_said_to_exist_is_not_refuted_by_one_choice():
+    settings = {"kind": "above", "against": "untrained", "figure": {}}
+    better = gains(600)
+    worse = better[::-1]
+    assert judged(made_up("score-difference", **settings), *worse, known=SURE).outcome == "deviates"
+    found = judged(made_up("score-difference", existence=True, **settings), *worse, known=SURE)
+    assert (found.outcome, found.p_against) == ("inconclusive", None)
+    assert "another head or layer" in found.reason
+    assert judged(made_up("score-difference", existence=True, **settings), *better, known=SURE).outcome == "reproduced"
 
 
 def test_a_published_figure_of_another_kind_gives_no_size():
