@@ -138,7 +138,7 @@ def hidden_states(opened: OpenModel, batch: Batch) -> States:
     """
     if getattr(opened.model.config, "is_encoder_decoder", False):
         raise NotApplicableError("it is an encoder-decoder, whose layers are two stacks")
-    found = opened.model.base_model(**batch.inputs(), output_hidden_states=True).hidden_states
+    found = opened.model(**batch.inputs(), output_hidden_states=True).hidden_states
     if found is None or len(found) != opened.layers + 1 or len({state.shape for state in found}) > 1:
         raise NotApplicableError("its embeddings and layers do not return vectors of one size")
     states = torch.stack([state.float() for state in found])

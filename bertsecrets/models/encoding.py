@@ -69,9 +69,10 @@ class Batch:
         return inputs
 
     def to(self, device: torch.device | str) -> "Batch":
-        """Return the same batch on another device."""
-        segments = None if self.segments is None else self.segments.to(device)
-        return Batch(self.indices, self.input_ids.to(device), segments, self.mask.to(device))
+        """Return the same batch on another device; the host does not wait for a GPU's copy."""
+        segments = None if self.segments is None else self.segments.to(device, non_blocking=True)
+        ids, mask = (tensor.to(device, non_blocking=True) for tensor in (self.input_ids, self.mask))
+        return Batch(self.indices, ids, segments, mask)
 
 
 _encoded: dict[tuple[str, str, int], Encoded] = {}
@@ -201,19 +202,25 @@ def batches(
         start = stop
 
 
-def collate(encoded: Encoded, indices: Int[np.ndarray, " rows"], width: int | None = None) -> Batch:
-    """Return the examples of these numbers as one batch, padded on the right to the longest, or to `width` tokens."""
-    width = max(width or 0, *(len(encoded.input_ids[i]) for i in indices))
-    ids = torch.full((len(indices), width), encoded.padding_id, dtype=torch.long)
-    segments = torch.zeros_like(ids) if encoded.segments is not None else None
-    mask = torch.zeros(len(indices), width, dtype=torch.bool)
-    for row, i in enumerate(indices):
-        length = len(encoded.input_ids[i])
-        ids[row, :length] = torch.tensor(encoded.input_ids[i])
-        mask[row, :length] = True
-        if segments is not None and encoded.segments is not None:
-            segments[row, :length] = torch.tensor(encoded.segments[i])
-    return Batch(np.asarray(indices), ids, segments, mask)
+def collate(encoded: Encoded, indices: Int[np.ndarray, " rows"] | Sequence[int], width: int | None = None) -> Batch:
+    """Return these examples as one batch, padded on the right, whatever the tokenizer's `padding_side`.
+
+    Training and evaluation share this function, so a model is never trained on inputs of another form than it is
+    evaluated on.
+
+    Args:
+        width: pad to this many tokens, or to the longest example if that is longer.
+    """
+    rows = [encoded.input_ids[i] for i in indices]
+    lengths = torch.tensor([len(row) for row in rows])
+    width = max(width or 0, int(lengths.max()))
+
+    def padded(rows: Sequence[Sequence[int]], padding: int) -> Int[torch.Tensor, "rows tokens"]:
+        return torch.tensor([[*row, *[padding] * (width - len(row))] for row in rows])
+
+    segments = None if encoded.segments is None else padded([encoded.segments[i] for i in indices], 0)
+    mask = torch.arange(width) < lengths[:, None]
+    return Batch(np.asarray(indices), padded(rows, encoded.padding_id), segments, mask)
 
 
 def predict(model: Any, encoded: Encoded, device: torch.device | str = "cpu") -> Float[np.ndarray, "examples outputs"]:

@@ -5,6 +5,8 @@ import pytest
 import torch
 from measurements import measured, read, verdict
 from tiny import CONFIGS, family, some_inputs
+from transformers import AutoModelForSequenceClassification
+from zoo import save_family
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.anisotropy import paired, random_pairs, row_directions
@@ -19,20 +21,29 @@ class Tokens:
     cls_token_id, sep_token_id = 2, 3
 
 
-def opened(name):
-    return OpenModel(family(name), Tokens(), "")
-
-
 def vectors(model, i):
     """The vectors of one example's ordinary tokens, alone and without padding: [state, token, width]."""
     ids = torch.tensor([ENCODED.input_ids[i]])
     with torch.no_grad():
-        states = model.base_model(input_ids=ids, output_hidden_states=True).hidden_states
+        states = model(input_ids=ids, output_hidden_states=True).hidden_states
     return torch.cat(states)[:, (ids[0] != 2) & (ids[0] != 3)].numpy()
 
 
-@pytest.mark.parametrize("name", sorted(CONFIGS))
-def test_the_value_of_a_pair_is_the_mean_cosine_of_its_words(name):
+@pytest.fixture
+def opened(tmp_path):
+    """A function that opens a tiny classifier of a family."""
+
+    def open_classifier(name):
+        if name in CONFIGS:
+            return OpenModel(family(name), Tokens(), "")
+        model = AutoModelForSequenceClassification.from_pretrained(save_family(name, tmp_path)).eval()
+        return OpenModel(model, Tokens(), "")
+
+    return open_classifier
+
+
+@pytest.mark.parametrize("name", [*sorted(CONFIGS), "longformer"])  # whose classifier adds global attention
+def test_the_value_of_a_pair_is_the_mean_cosine_of_its_words(opened, name):
     model = opened(name)
     pairs = random_pairs(len(ENCODED))
     with torch.no_grad():

@@ -5,10 +5,12 @@ import torch
 from tiny import CONFIGS, open_family
 from transformers import DistilBertForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
+from zoo import save_family
 
 from bertsecrets.models.encoding import Encoded, batches, encode
 from bertsecrets.models.initialisations import freeze_encoder
-from bertsecrets.models.opening import OpenModel
+from bertsecrets.models.locations import locate
+from bertsecrets.models.opening import OpenModel, open_classifier
 from bertsecrets.models.training.finetune import finetune
 from bertsecrets.models.training.loop import Training
 from bertsecrets.models.training.texts import EncodedTexts, reading_of
@@ -52,6 +54,20 @@ def test_encoding_once_gives_the_same_training_as_encoding_at_every_step(
     assert losses == pytest.approx(other_losses, rel=1e-5)
     for weight, other in zip(weights, others, strict=True):
         torch.testing.assert_close(weight, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_frozen_longformer_is_trained_with_its_global_attention(tiny_glue, tmp_path, monkeypatch):
+    split = load_folder(tiny_glue, task("rte"), "train").head(20)
+    ref = locate(str(save_family("longformer", tmp_path / "model")))
+
+    def opened():
+        classifier = open_classifier(ref, task("rte"))
+        freeze_encoder(classifier.model)
+        return classifier
+
+    losses, _ = train(opened(), split, tmp_path / "once")
+    monkeypatch.setattr(EncodedTexts, "of", classmethod(lambda cls, *_, **__: None))
+    assert losses == pytest.approx(train(opened(), split, tmp_path / "each")[0], rel=1e-4)
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))

@@ -8,17 +8,15 @@ import pytest
 import torch
 from tiny import CONFIGS, fast_tier, open_family
 from trainer_reference import train_with_trainer
-from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding
+from transformers import AutoModelForSequenceClassification
 
 from bertsecrets.errors import UserError
 from bertsecrets.models import memory
-from bertsecrets.models.encoding import encode
 from bertsecrets.models.initialisations import freeze_encoder
 from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import open_classifier
 from bertsecrets.models.training.finetune import finetune
 from bertsecrets.models.training.loop import Training
-from bertsecrets.models.training.texts import TrainingTexts
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts.glue import Split, load_folder
 from bertsecrets.texts.tasks import task
@@ -86,21 +84,26 @@ def test_every_family_equals_the_trainers(tiny_vocabulary, tiny_glue, tmp_path, 
     assert_equal(*both_ways(lambda: open_family(name, tiny_vocabulary), split, tmp_path, epochs=3))
 
 
-@pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize("targets", [[0, 1] * 20, [0.5, 2.5] * 20])
-def test_a_batch_is_what_transformers_collator_makes(tiny_vocabulary, tiny_glue, side, targets):
-    tokenizer = copy.deepcopy(tiny_vocabulary)
-    tokenizer.padding_side, tokenizer._pad_token_type_id = side, 7
-    encoded = encode(load_folder(tiny_glue, task("rte"), "train").head(40), tokenizer, 64)
-    texts = TrainingTexts(encoded, targets, tokenizer, CPU)
-    for rows in ([3, 1, 4], [39], [7, 7]):
-        names = {"input_ids": encoded.input_ids, "token_type_ids": encoded.segments, "labels": targets}
-        expected = DataCollatorWithPadding(tokenizer)([{name: of[i] for name, of in names.items()} for i in rows])
-        batch = texts.batch(torch.tensor(rows), width=int(encoded.lengths[rows].max()))
-        assert batch.keys() == expected.keys()
-        for key, tensor in batch.items():
-            assert torch.equal(tensor, expected[key]), key
-            assert tensor.dtype == expected[key].dtype
+@pytest.mark.parametrize(
+    "setting",
+    [
+        pytest.param({"padding_side": "left"}, id="left"),
+        pytest.param({"model_input_names": ["input_ids", "token_type_ids"]}, id="no mask"),
+    ],
+)
+@pytest.mark.parametrize("name", fast_tier(sorted(CONFIGS), "bert", "gpt2"))
+def test_how_a_tokenizer_pads_does_not_change_training(tiny_vocabulary, tiny_glue, tmp_path, name, setting):
+    split = load_folder(tiny_glue, task("rte"), "train").head(20)
+    unusual = copy.deepcopy(tiny_vocabulary)
+    for attribute, value in setting.items():
+        setattr(unusual, attribute, value)
+    weights = []
+    for tokenizer in (tiny_vocabulary, unusual):
+        classifier, folder = open_family(name, tokenizer), tmp_path / str(len(weights))
+        folder.mkdir()
+        finetune(classifier, split, folder, settings=SETTINGS, initialisation="pretrained", seed=1, device=CPU)
+        weights.append(classifier.model.state_dict())
+    assert all(torch.equal(weight, weights[1][key]) for key, weight in weights[0].items())
 
 
 @pytest.mark.parametrize("name", fast_tier(sorted(CONFIGS), "bert", "distilbert"))

@@ -16,10 +16,10 @@ from transformers.trainer_pt_utils import get_length_grouped_indices, get_parame
 from transformers.trainer_utils import align_special_tokens, set_seed
 
 from bertsecrets.errors import UserError
-from bertsecrets.models.encoding import Encoded
+from bertsecrets.models.encoding import Encoded, collate
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.states import State, keep, newest, random_state, set_random_state
-from bertsecrets.models.training.texts import EncodedTexts, TrainingTexts, moved
+from bertsecrets.models.training.texts import EncodedTexts
 from bertsecrets.progress import log, progress
 from bertsecrets.provenance import best_precision
 from bertsecrets.settings import FinetuneParams
@@ -61,7 +61,7 @@ class Training:
         self.frozen = not any(weight.requires_grad for weight in self.model.base_model.parameters())
         self.rate_setting = "frozen_learning_rate" if self.frozen else "learning_rate"
         self.peak: float = getattr(settings, self.rate_setting)
-        self.texts = TrainingTexts(encoded, targets, classifier.tokenizer, device)
+        self.encoded, self.targets = encoded, torch.tensor(targets)
         self.features: EncodedTexts | None = None
         if self.frozen:
             self.features = EncodedTexts.of(self.model, encoded, device, half=self.precision == "bfloat16")
@@ -134,12 +134,12 @@ class Training:
 
     def _forward(self, rows: list[int]) -> Any:
         """Return the model's output for some examples, with its loss."""
-        chosen = moved(torch.tensor(rows), self.device)
+        labels = self.targets[rows].to(self.device, non_blocking=True)
         if self.features is not None:
-            return self.features.classified(chosen, self.texts.targets[chosen])
-        batch = self.texts.batch(chosen, width=max(self.lengths[row] for row in rows))
+            return self.features.classified(torch.tensor(rows, device=self.device), labels)
+        inputs = collate(self.encoded, rows).to(self.device).inputs()
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            return self.model(**batch)
+            return self.model(**inputs, labels=labels)
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step (from 0): linear warmup to its peak, then linear decay to 0."""

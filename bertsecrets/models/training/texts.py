@@ -1,54 +1,21 @@
-"""The texts of a training on the device that trains: their tokens, or what a frozen encoder makes of them.
+"""The features of texts for training a classifier on a frozen encoder.
 
-A frozen encoder reads each text once, without dropout, before the first step. Only what the classifier reads is kept:
-the pooled output, or the hidden state of one token of each text.
+The encoder runs once per text, without dropout, before the first step. Only what the classifier reads is kept: the
+pooled output, or the hidden state of one token of each text.
 """
 
-import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from transformers.utils import ModelOutput
 
 from bertsecrets.models.encoding import Batch, Encoded, batches, collate
 
 PROBED = 8  # texts, of all lengths, that show what a classifier reads
 HIDDEN, POOLED = "last_hidden_state", "pooler_output"
-
-
-class TrainingTexts:
-    """Texts without padding, and their targets, on a device; batches are padded there to their longest text."""
-
-    def __init__(self, encoded: Encoded, targets: list[float] | list[int], tokenizer: Any, device: torch.device):
-        self.targets = torch.tensor(targets).to(device)
-        self.lengths = torch.from_numpy(encoded.lengths).to(device)
-        self.starts = self.lengths.cumsum(0) - self.lengths
-        self.left = tokenizer.padding_side == "left"
-        # name of the model's argument: all texts one after another, and what padding has there
-        self.fields = {"input_ids": (_flat(encoded.input_ids, device), encoded.padding_id)}
-        if encoded.segments is not None:
-            self.fields["token_type_ids"] = (_flat(encoded.segments, device), tokenizer.pad_token_type_id)
-
-    def batch(self, rows: Int[torch.Tensor, " rows"], width: int) -> dict[str, torch.Tensor]:
-        """Return some texts with their targets as arguments of a transformers model, padded to `width` tokens."""
-        lengths = self.lengths[rows, None]
-        places = torch.arange(width, device=rows.device) - (width - lengths if self.left else 0)
-        real = (places >= 0) & (places < lengths)
-        index = torch.where(real, self.starts[rows, None] + places, 0)
-        batch = {name: torch.where(real, flat[index].long(), padding) for name, (flat, padding) in self.fields.items()}
-        return {**batch, "attention_mask": real.long(), "labels": self.targets[rows]}
-
-
-def _flat(rows: Sequence[Sequence[int]], device: torch.device) -> Int[torch.Tensor, " tokens"]:
-    return torch.tensor(list(itertools.chain.from_iterable(rows)), dtype=torch.int32).to(device)
-
-
-def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a tensor on a device; the host does not wait for a GPU's copy."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 @dataclass(frozen=True)
@@ -97,7 +64,7 @@ class EncodedTexts:
         for batch in batches(encoded):
             here = batch.to(device)
             with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=half):
-                found = reading.features(model.base_model(**here.inputs()), here)
+                found = reading.features(encoder_output(model, here), here)
             if not self.features.numel():
                 self.features = found.new_empty(len(encoded), found.shape[1])
             rows = torch.from_numpy(batch.indices).to(device)
@@ -119,6 +86,20 @@ class EncodedTexts:
         return self.reading.classified(self.model, self.features[rows], self.tokens[rows], labels=labels)
 
 
+def encoder_output(model: Any, batch: Batch) -> Any:
+    """Return the encoder's output in the classifier's forward pass, which may give the encoder further arguments.
+
+    Longformer's classifier, for one, gives [CLS] global attention.
+    """
+    outputs: list[Any] = []
+    handle = model.base_model.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
+    try:
+        model(**batch.inputs())
+    finally:
+        handle.remove()
+    return outputs[-1]
+
+
 def _with_encoder_output(model: Any, given: Any, **inputs: Any) -> Any:
     encoder = model.base_model
     encoder.forward = lambda *_, **__: given
@@ -137,7 +118,9 @@ def reading_of(model: Any, batch: Batch) -> Reading | None:
     if encoder is model or getattr(model.config, "is_encoder_decoder", False):
         return None
     with torch.no_grad():
-        found = encoder(**batch.inputs())
+        found = encoder_output(model, batch)
+    if not isinstance(found, ModelOutput):
+        return None
     outputs = {name: found[name].requires_grad_() for name in (HIDDEN, POOLED) if found.get(name) is not None}
     if HIDDEN not in outputs:
         return None
