@@ -114,6 +114,7 @@ lint: $(VENV)/installed
 	PATH="$(abspath $(BIN)):$$PATH" actionlint  # which runs shellcheck on scripts
 	$(BIN)/zizmor --offline --quiet --persona pedantic .github
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions .github/actions/*/action.yml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
 	PATH="$(abspath $(BIN)):$$PATH" shellcheck .ci/run
 	$(BIN)/hadolint container/Containerfile

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from pages import PROJECT, titled
 from steps import WORKFLOWS, run_step, step, workflow
 from verdicts import filed
@@ -14,7 +15,11 @@ from bertsecrets.cli.main import build_parser
 from bertsecrets.options import PARSING
 from bertsecrets.store.entries import write_json
 
-REPLICATION = {"MODEL": "bert-base-uncased", "TASKS": "rte", "SEEDS": "5", "BUDGET": "", "PIN": "", "STRICT": "false"}
+ACTION = workflow(PROJECT / ".github" / "actions" / "judge" / "action.yml")
+JUDGE = {
+    **{name.upper(): given.get("default", "") for name, given in ACTION["inputs"].items()},
+    "MODEL": "bert-base-uncased",
+}
 STEPS = [(path.name, one) for path in WORKFLOWS for job in workflow(path)["jobs"].values() for one in job["steps"]]
 
 
@@ -48,6 +53,7 @@ def benchmarks_understand(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--strict-verdicts", action="store_true")
     parser.add_argument("--against")
     parser.add_argument("--junitxml")
+    parser.add_argument("--pyargs", action="store_true")
     parser.add_argument("-m")
     parser.add_argument("paths", nargs="+")
     return parser.parse_args(arguments)
@@ -59,13 +65,14 @@ def benchmarks_understand(arguments: list[str]) -> argparse.Namespace:
         {},
         {"TASKS": ""},
         {"TASKS": " rte  mrpc ", "SEEDS": "auto", "BUDGET": "2h", "STRICT": "true"},
+        {"GLUE": "/data/glue", "FRAMES": "frames.jsonl", "SPACY": "en_core_web_sm"},
         {"MODEL": "$(touch stolen) `touch stolen`; touch stolen", "TASKS": "rte"},
     ],
-    ids=["usual", "every task", "all options", "a hostile name"],
+    ids=["usual", "every task", "all options", "all data", "a hostile name"],
 )
-def test_the_replication_calls_the_suite_with_options_that_there_are(given, tmp_path):
-    environment = {**REPLICATION, **given}
-    done = run_step(step("replication.yml", "Measure and judge")["run"], environment, tmp_path)
+def test_the_action_calls_the_suite_with_options_that_exist(given, tmp_path):
+    environment = {**JUDGE, **given}
+    done = run_step(step("judge", "Judge")["run"], environment, tmp_path)
     assert done.code == 0, done.output
     report = understood(done.of("bertsecrets")[0])
     benchmarks = benchmarks_understand(done.of("pytest")[0])
@@ -78,7 +85,12 @@ def test_the_replication_calls_the_suite_with_options_that_there_are(given, tmp_
     assert (report.task or []) == tasks
     assert (benchmarks.m or "") == " or ".join(tasks)
     assert ([benchmarks.model], benchmarks.seeds, benchmarks.budget) == (report.models, report.seeds, report.budget)
-    assert benchmarks.paths == ["benchmarks"]
+    assert benchmarks.paths == ["bertsecrets.benchmarks"]
+    assert [str(report.frames or ""), *map(str, report.glue or [])] == [
+        environment["FRAMES"],
+        *environment["GLUE"].split(),
+    ]
+    assert (report.spacy or "") == (benchmarks.spacy or "") == environment["SPACY"]
     assert report.strict == benchmarks.strict_verdicts == (environment["STRICT"] == "true")
     assert not (done.folder / "checkout" / "stolen").exists()
     made = {path.name for path in (done.folder / "checkout" / "results").iterdir()}
@@ -87,18 +99,18 @@ def test_the_replication_calls_the_suite_with_options_that_there_are(given, tmp_
 
 
 @pytest.mark.parametrize(("code", "says"), [(1, "a claim deviates"), (2, "bad input"), (70, "a bug"), (143, "143")])
-def test_the_replication_ends_with_the_code_of_the_suite(code, says, tmp_path):
-    done = run_step(step("replication.yml", "Measure and judge")["run"], REPLICATION, tmp_path, ends_with=code)
+def test_the_action_ends_with_the_exit_code_of_the_suite(code, says, tmp_path):
+    done = run_step(step("judge", "Judge")["run"], JUDGE, tmp_path, ends_with=code)
     assert done.code == code
-    assert re.search(rf"^::error title=replication::.*{says}", done.output, re.M)
+    assert re.search(rf"^::error title=bertsecrets::.*{says}", done.output, re.M)
     assert done.summary == "made by --markdown"
     assert len(done.of("pytest")) == (code == 1)  # what could not be judged is not tried again
 
 
 @pytest.mark.parametrize("strict", ["false", "true"])
-def test_the_replication_judges_drift_from_a_pin_where_one_is_named(strict, tmp_path):
-    given = {**REPLICATION, "PIN": "expected/variants/my bert.yaml", "STRICT": strict}
-    done = run_step(step("replication.yml", "Measure and judge")["run"], given, tmp_path)
+def test_the_action_compares_with_a_pin_if_one_is_given(strict, tmp_path):
+    given = {**JUDGE, "PIN": "expected/variants/my bert.yaml", "STRICT": strict}
+    done = run_step(step("judge", "Judge")["run"], given, tmp_path)
     assert done.code == 0, done.output
     claims, drift = map(benchmarks_understand, done.of("pytest"))
     assert claims.against is None
@@ -131,20 +143,18 @@ def test_the_comparison_needs_no_torch_which_its_job_does_not_install(tmp_path):
     assert "no change in" in (tmp_path / "comment.md").read_text()
 
 
-def test_the_documented_workflow_calls_the_benchmarks_with_options_that_there_are():
-    text = titled("ci.md", ".github/workflows/verdicts.yml")
-    words = re.search(r"/pytest --pyargs (.*)", text)[1].replace("-k ", "-m ").split()
-    options = benchmarks_understand(words)
-    assert (options.paths, options.m, options.seeds) == (["bertsecrets.benchmarks"], "rte", 5)
-    used = set(re.findall(r"uses: (\S+)", text))
-    assert used <= {one["uses"] for _, one in STEPS if "uses" in one}
+def test_the_documented_workflow_gives_the_action_inputs_that_it_has():
+    documented = yaml.safe_load(titled("ci.md", ".github/workflows/verdicts.yml"))
+    (judge,) = (one for one in documented["jobs"]["judge"]["steps"] if "actions/judge@" in one.get("uses", ""))
+    assert judge["with"].keys() <= ACTION["inputs"].keys()
 
 
-def test_the_page_names_the_inputs_and_variables_of_the_replication():
+def test_the_page_lists_all_inputs_and_variables():
     page = (PROJECT / "docs" / "ci.md").read_text()
     text = (PROJECT / ".github" / "workflows" / "replication.yml").read_text()
-    inputs = workflow(PROJECT / ".github" / "workflows" / "replication.yml")["on"]["workflow_dispatch"]["inputs"]
-    assert [name for name in inputs if f"| `{name}`" not in page] == []
+    assert [name for name in ACTION["inputs"] if f"| `{name}`" not in page] == []
+    dispatch = workflow(PROJECT / ".github" / "workflows" / "replication.yml")["on"]["workflow_dispatch"]
+    assert dispatch["inputs"].keys() <= ACTION["inputs"].keys()
     variables = set(re.findall(r"vars\.(\w+)", text))
     assert [name for name in variables if f"`{name}`" not in page] == []
     assert set(re.findall(r"`(BERTSECRETS_[A-Z]+)`", page)) - variables == {"BERTSECRETS_STORE", "BERTSECRETS_GLUE"}

@@ -50,10 +50,15 @@ def workflow(path: Path) -> dict[Any, Any]:
 
 
 def step(name: str, title: str) -> dict[str, Any]:
-    """The step of this title in a workflow."""
-    jobs = workflow(PROJECT / ".github" / "workflows" / name)["jobs"].values()
-    (found,) = (one for job in jobs for one in job["steps"] if one.get("name") == title)
-    return found
+    """The step with this title in a workflow (`tests.yml`) or an action (`judge`)."""
+    if name.endswith(".yml"):
+        steps = [
+            one for job in workflow(PROJECT / ".github" / "workflows" / name)["jobs"].values() for one in job["steps"]
+        ]
+    else:
+        steps = workflow(PROJECT / ".github" / "actions" / name / "action.yml")["runs"]["steps"]
+    (chosen,) = (one for one in steps if one.get("name") == title)
+    return chosen
 
 
 def run_step(script: str, environment: Mapping[str, str], folder: Path, ends_with: int = 0) -> Ran:
@@ -68,12 +73,14 @@ def run_step(script: str, environment: Mapping[str, str], folder: Path, ends_wit
     for name in ("bertsecrets", "pytest"):
         (programs / name).write_text(STAND_IN.format(python=sys.executable))
         (programs / name).chmod(0o755)
-    for name in ("summary", "calls"):
+    for name in ("summary", "calls", "output"):
         (folder / name).write_text("")
     given = {
         "PATH": f"{programs}:/usr/bin:/bin",
         "HOME": str(folder / "home"),
         "GITHUB_STEP_SUMMARY": str(folder / "summary"),
+        "GITHUB_OUTPUT": str(folder / "output"),
+        "RUNNER_TEMP": str(folder),
         "CALLS": str(folder / "calls"),
         "ENDS_WITH": str(ends_with),
         **environment,
