@@ -79,7 +79,7 @@ class Claim(Section):
     `architectures` are those of which the claim speaks, as transformers names them (`gpt2`); by default every one.
     """
 
-    id: str = Field(pattern=r"^[A-J][0-9]+p?$")
+    id: str = Field(pattern=r"^[A-J][0-9]+[bp]?$")
     source: str
     statement: str
     how: str = ""

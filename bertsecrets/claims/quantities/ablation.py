@@ -13,10 +13,10 @@ from bertsecrets.ablation.gains import Block, all_gains, gains_of, metric_of
 from bertsecrets.claims.estimand import Estimand, Extreme, Number, both, clusters_of, halves
 from bertsecrets.claims.quantities.heads import name_of, place, top
 from bertsecrets.claims.quantities.likeness import likeness, panels
-from bertsecrets.claims.quantities.scores import in_points, score_range
+from bertsecrets.claims.quantities.scores import in_points, mean_over_tasks, score_range
 from bertsecrets.claims.quantity import ANY, Need, quantity
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.published import FRAME_HEADS, HARMFUL_HEADS
+from bertsecrets.published import FRAME_HEADS, HARMFUL_HEADS, SEVEN_TASKS
 from bertsecrets.texts.metrics import METRICS, moments
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
@@ -25,6 +25,7 @@ FLIPS, SEED, AT_ONCE = 2000, 2019, 100  # draws of the null distribution
 HEADS, LAYERS = Need("head-ablation"), Need("layer-ablation")
 KINDS = ("uniform", "zero", "mean", "resampled")
 STSB_AND_RTE = Need("head-ablation", tasks=("stsb", "rte"))
+SEVERAL_TASKS = Need("head-ablation", tasks=SEVEN_TASKS, least=2)
 
 
 def _cross_fitted(ablation: Measurement, choose: Callable[[np.ndarray], np.integer], *notes: str) -> Estimand:
@@ -105,6 +106,37 @@ def mean_gain(ablation: Measurement) -> Estimand:
     return Estimand.of(block, lambda mean: gains(mean).mean(-1), clusters=clusters_of(ablation))
 
 
+@quantity("best-head-gain-over-tasks", unit="points", ablations=SEVERAL_TASKS)
+def best_head_over_tasks(ablations: tuple[Measurement, ...]) -> Estimand:
+    """Return the gain of each task's own best head, as `best-head-gain`, averaged over the tasks with data."""
+    return _over_tasks(ablations, [_cross_fitted(ablation, np.argmax) for ablation in ablations])
+
+
+@quantity("mean-head-gain-over-tasks", unit="points", ablations=SEVERAL_TASKS)
+def mean_gain_over_tasks(ablations: tuple[Measurement, ...]) -> Estimand:
+    """Return the gain of disabling a single head, averaged over all heads and over the tasks with data."""
+    return _over_tasks(ablations, [mean_gain(ablation) for ablation in ablations])
+
+
+def _over_tasks(ablations: Sequence[Measurement], by_task: Sequence[Estimand]) -> Estimand:
+    """Return the mean over tasks, with the value on each task as a note."""
+    values = zip(ablations, by_task, strict=True)
+    note = ", ".join(f"{TASKS[ablation.subject.task].title} {task.value:+.2f}" for ablation, task in values)
+    return replace(mean_over_tasks(by_task), notes=(note,))
+
+
+@quantity("heads-without-effect", unit="percent", within=(0, 100), ablation=HEADS)
+def without_effect(ablation: Measurement, within: float = 0.1) -> Estimand:
+    """Return the percentage of heads that can be disabled without changing the score.
+
+    Args:
+        within: the score must change by less than this, in points.
+    """
+    block, gains = gains_of(ablation)
+    share = lambda mean: 100 * (abs(gains(mean)) < within).mean(-1)  # noqa: E731
+    return Estimand.of(block, share, clusters=clusters_of(ablation))
+
+
 @quantity("first-layer-gain", unit="points", ablation=LAYERS)
 def first_layer(ablation: Measurement) -> Estimand:
     """Return the gain of disabling the first layer (K19 figure 9)."""
@@ -127,6 +159,12 @@ def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estiman
     by_set = zip(sets, gains(block.mean(0)), strict=True)
     notes = [f"{_name(ablation, chosen)} {gain:+.2f}" for chosen, gain in by_set]
     return replace(Estimand.of(block, gains, *notes, clusters=clusters_of(ablation)), extreme="least")
+
+
+@quantity("named-heads-gain-over-tasks", unit="points", ablations=SEVERAL_TASKS)
+def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Sequence = FRAME_HEADS) -> Estimand:
+    """Return the gain of each named head, averaged over the tasks with data; the smaller of them."""
+    return _over_tasks(ablations, [named_heads(ablation, heads) for ablation in ablations])
 
 
 @quantity(
@@ -303,3 +341,14 @@ def figure_8(ablation: Measurement, ranks: bool = False) -> Estimand:
     block, gains = gains_of(ablation)
     folder, clusters = TASKS[ablation.subject.task].folder, clusters_of(ablation)
     return likeness(block, panels("fig8_head"), folder, to_map=gains, ranks=ranks, clusters=clusters)
+
+
+@quantity("figure-9-correlation", unit="r", ablation=LAYERS)
+def figure_9(ablation: Measurement, ranks: bool = False) -> Estimand:
+    """Return by how much the gains of disabled layers are more like the task's panel of K19's figure 9 than others.
+
+    Figure 9 has one score per layer, so chance is a shuffled order of the layers.
+    """
+    block, gains = gains_of(ablation)
+    folder, clusters = TASKS[ablation.subject.task].folder, clusters_of(ablation)
+    return likeness(block, panels("fig9_layer"), folder, to_map=gains, ranks=ranks, clusters=clusters)

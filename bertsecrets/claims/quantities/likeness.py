@@ -21,9 +21,12 @@ OF_CEILING = 0.5  # of the correlation between seeds: what that with the publish
 
 
 def panels(name: str, features: Sequence[str] = ()) -> dict[str, Float[np.ndarray, "rows heads"]]:
-    """Return the panels of a figure by the folder of their task; their rows are layers, or some features (figure 7)."""
+    """Return the panels of a figure by the folder of their task.
+
+    Rows are layers, or some features (figure 7); figure 9, which has one number per layer, is a single row.
+    """
     return {
-        folder: np.array([panel[feature] for feature in features] if features else panel, dtype=np.float64)
+        folder: np.array([panel[feature] for feature in features] if features else panel, dtype=np.float64, ndmin=2)
         for folder, panel in published_figures()[name].items()
     }
 

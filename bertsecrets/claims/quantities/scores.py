@@ -1,6 +1,6 @@
 """Scores and their differences, in points (percent) (K19 table 1)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -66,17 +66,41 @@ def f1_score(scores: Measurement) -> Estimand:
 
 
 @quantity("score-difference", unit="points", own=SCORES, other=Need("scores", "against"))
-def difference(own: Measurement, other: Measurement, with_f1: bool = False) -> Estimand:
+def difference(own: Measurement, other: Measurement, with_f1: bool = False, above_majority: bool = False) -> Estimand:
     """Return one subject's score minus the other's, on the same examples.
 
     Args:
         with_f1: use F1 for a task whose metric it is.
+        above_majority: return the smaller of this difference and the lead over the most frequent class, so that a
+            constant answer cannot win against a worse one. A correlation is compared with the other subject alone.
     """
+    if above_majority and _plain_metric(own) is accuracy:
+        return _lead_over_both(own, other)
     of_own, of_other = _moments(own), _moments(other)
     has_f1 = with_f1 and TASKS[own.subject.task].metric == "f1"
     k, points = of_own.shape[1], in_points(positive_f1 if has_f1 else _plain_metric(own))
     block = np.hstack([of_own, of_other])
     return Estimand.of(block, lambda mean: points(mean[..., :k]) - points(mean[..., k:]), clusters=clusters_of(own))
+
+
+def _lead_over_both(own: Measurement, other: Measurement) -> Estimand:
+    """Return the accuracy of one subject minus that of the other, and minus that of the most frequent class."""
+    block = np.stack([_moments(own)[:, 0], _moments(other)[:, 0], _majority(own)], axis=1)
+    of_own, of_other, majority = 100 * block.mean(0)
+    note = f"{of_own:.1f} against {of_other:.1f}; {majority:.1f} for the most frequent class"
+    found = Estimand.of(block, lambda mean: 100 * (mean[..., :1] - mean[..., 1:]), note, clusters=clusters_of(own))
+    return replace(found, extreme="least")
+
+
+def mean_over_tasks(by_task: Sequence[Estimand]) -> Estimand:
+    """Return the mean over tasks of a quantity, part by part; the examples of each task are resampled on their own."""
+
+    def statistic(*means: np.ndarray) -> Number:
+        values = [np.asarray(task.statistic(mean)) for task, mean in zip(by_task, means, strict=True)]
+        return np.mean(np.broadcast_arrays(*values), axis=0)
+
+    blocks, clusters = tuple(task.blocks[0] for task in by_task), tuple(task.clusters[0] for task in by_task)
+    return Estimand(blocks, statistic, clusters=clusters, extreme=by_task[0].extreme)
 
 
 @quantity(
@@ -91,14 +115,7 @@ def mean_difference(own: tuple[Measurement, ...], other: tuple[Measurement, ...]
     Args:
         with_f1: use F1 for the tasks whose metric it is.
     """
-    gaps = [difference(tuned, plain, with_f1) for tuned, plain in zip(own, other, strict=True)]
-
-    def statistic(*means: np.ndarray) -> Number:
-        by_task = [np.asarray(gap.statistic(mean)) for gap, mean in zip(gaps, means, strict=True)]
-        return np.mean(np.broadcast_arrays(*by_task), axis=0)
-
-    blocks, clusters = tuple(gap.blocks[0] for gap in gaps), tuple(gap.clusters[0] for gap in gaps)
-    return Estimand(blocks, statistic, clusters=clusters)
+    return mean_over_tasks([difference(tuned, plain, with_f1) for tuned, plain in zip(own, other, strict=True)])
 
 
 @quantity("cased-loss", unit="points", scores=SCORES, cased=Need("scores", options={"cased": True}))
