@@ -3,7 +3,7 @@
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -25,6 +25,15 @@ ROW_OPTIONS = (
     *("model", "glue", "store", "device", "threads", "precision", "limit", "train_limit", "grid_limit"),
     *("offline", "allow_unofficial_data", "accept_older"),
 )
+# All options of a run, by their groups in `--help`.
+HELP_GROUPS = {
+    "model and data": (
+        *("model", "glue", "frames", "spacy", "limit", "train_limit", "grid_limit", "offline"),
+        "allow_unofficial_data",
+    ),
+    "seeds and store": ("seeds", "budget", "store", "keep_checkpoints", "accept_older"),
+    "computation": ("device", "threads", "precision"),
+}
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on every usual file system
 LIMITS = ("limit", "train_limit", "grid_limit")
 MOST_THREADS = 1024
@@ -70,13 +79,17 @@ def _option(help: str, default: Any = None, **parsing: Any) -> Any:
 
 NUMBER: dict[str, Any] = {"type": int, "metavar": "N"}
 FOLDER: dict[str, Any] = {"type": path, "metavar": "DIR"}
+INITIALISATION: dict[str, Any] = {
+    "choices": INITIALISATIONS,
+    "metavar": "NAME",
+    "help": f"initialisation: {', '.join(INITIALISATIONS)} (default: pretrained)",
+}
 CHECKPOINT: dict[str, Any] = {
-    "help": "judge only this fine-tuned checkpoint, trained on the task that --task names; --model then names the "
-    "pretrained model for claims that compare the two",
+    "help": "judge only this checkpoint, fine-tuned on --task; --model is then the pretrained model to compare it with",
     **FOLDER,
 }
 EXAMPLES: dict[str, Any] = {
-    "help": "examples of each task whose attention the page shows, with their texts (default: 3; 0 for none)",
+    "help": "examples per task in the page's attention viewer, with their texts (default: 3; 0 for none)",
     "type": _examples,
     "default": 3,
     "metavar": "N",
@@ -95,7 +108,7 @@ class RunOptions:
         UserError: an option is out of range or unknown, or has no effect on `checkpoint`.
     """
 
-    model: str | None = _option("model: a hub name, a folder, minilm or mpnet; NAME@REVISION pins a commit")
+    model: str | None = _option("hub name, folder, minilm or mpnet; NAME@REVISION pins a commit")
     glue: Sequence[Path | str] | Path | str | None = _option(
         "local GLUE folder, or hub (default: BERTSECRETS_GLUE, otherwise the hub); "
         "repeatable: later folders fill in missing tasks",
@@ -107,39 +120,41 @@ class RunOptions:
     )
     device: str | None = _option("cpu, cuda, cuda:1 (default: the GPU if there is one)")
     precision: str | None = _option(
-        "of training: float32, bfloat16, or auto, which is bfloat16 if the device computes it natively "
-        "(default: that in params.yaml)"
+        "training precision: float32, bfloat16, or auto, which is bfloat16 if the device supports it natively "
+        "(default: from params.yaml)"
     )
     threads: int | None = _option("CPU threads (default: OMP_NUM_THREADS, otherwise one per core)", **NUMBER)
     limit: int | None = _option("use only N validation rows, a fixed random sample", **NUMBER)
     train_limit: int | None = _option("use only N training rows, a fixed random sample", **NUMBER)
-    grid_limit: int | None = _option("validation rows used for disabling heads and layers, the slow part", **NUMBER)
+    grid_limit: int | None = _option(
+        "use only N validation rows to disable heads and layers, the slowest part", **NUMBER
+    )
     frames: Path | str | None = _option(
-        "frame sentences: a JSONL file, or FrameNet's folder or archive (default: BERTSECRETS_FRAMES)",
+        "sentences with frames: a JSONL file, or FrameNet's folder or archive (default: BERTSECRETS_FRAMES)",
         type=path,
         metavar="PATH",
     )
-    spacy: str | None = _option("spaCy pipeline that tags and parses (default: en_core_web_sm)", metavar="NAME")
+    spacy: str | None = _option("spaCy pipeline for tagging and parsing (default: en_core_web_sm)", metavar="NAME")
     seeds: int | str | None = _option(
-        "judge on seeds 1 to N; auto: add seeds, at most 5, while they can decide a claim and the budget lasts "
-        "(default: those in params.yaml)",
+        "use seeds 1 to N; auto adds up to 5 seeds, one at a time, until every claim is decided or the budget is spent "
+        "(default: from params.yaml)",
         type=_seeds,
         metavar="N",
     )
     budget: str | None = _option(
-        "with --seeds auto: start no further seed that would take longer than the rest of this time, "
-        "such as 90s, 20min or 2h (default: that in params.yaml)",
+        "with --seeds auto: add no seed that would exceed this time, such as 90s, 20min or 2h "
+        "(default: from params.yaml)",
         metavar="TIME",
     )
     offline: bool = _option("never use the network", default=False, action="store_true")
     keep_checkpoints: str = _option(
-        "weights kept in the store once everything is measured: full or none (default: full)",
+        "weights to keep in the store after all measurements: full or none (default: full)",
         default="full",
         choices=KEEPS,
         metavar="|".join(KEEPS),
     )
     accept_older: bool = _option(
-        "accept checkpoints and measurements made by other code, library versions or devices; verdicts say so",
+        "reuse checkpoints and measurements made by other code, library versions or devices; verdicts say so",
         default=False,
         action="store_true",
     )
@@ -305,6 +320,39 @@ def add_options(add: Callable[..., Any], names: Iterable[str] = tuple(PARSING)) 
     """Add options of a run with `add`: an argparse parser's `add_argument`, or a pytest group's `addoption`."""
     for name in names:
         add(flag(name), **PARSING[name])
+
+
+def add_command(commands: Any, name: str, help: str, example: str, run: Callable[..., int | None]) -> Any:
+    """Return the parser of a new command.
+
+    Args:
+        example: a call of the command, without `bertsecrets`.
+    """
+    parser = commands.add_parser(name, help=help, description=help, epilog=f"example: bertsecrets {example}")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_run_options(parser: argparse.ArgumentParser, names: Collection[str] = ROW_OPTIONS) -> None:
+    """Add options of a run to a command, in groups."""
+    for title, members in HELP_GROUPS.items():
+        if present := [name for name in members if name in names]:
+            add_options(parser.add_argument_group(title).add_argument, present)
+
+
+def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    """Make sure that none of these options is given.
+
+    Args:
+        why: the rest of the message after the option's name.
+
+    Raises:
+        UserError: one is given.
+    """
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and value is not False and value != []:
+            raise UserError(f"{flag(name)} {why}: leave it out")
 
 
 def _from_environment(variable: str) -> Path | None:

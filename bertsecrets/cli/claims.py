@@ -1,42 +1,41 @@
-"""The commands that show claims: `claims` lists them, `explain` shows one, `history` lists the verdicts on one."""
+"""The commands that show claims: `claims` lists them, `explain` shows one, `history` lists its verdicts."""
 
 import argparse
 import json
 import sys
 
-from bertsecrets.cli.parsing import add_command
 from bertsecrets.errors import UserError
-from bertsecrets.options import RunOptions, add_options
+from bertsecrets.options import RunOptions, add_command, add_run_options
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
-NAMES = "an id or name as in tables, such as C1, D1-random, C1-rte or D1-rte-random"
+NAME = {"metavar": "CLAIM", "help": "id or name as in tables, such as C1, D1-random, C1-rte or D1-rte-random"}
 
 
 def add_parsers(commands) -> None:
-    """Add the commands' options to the command line."""
-    listing = add_command(commands, "claims", "list every claim with its status", "claims --model minilm", claims)
-    listing.add_argument("--model", help="show only known outcomes and verdicts of this model")
-    listing.add_argument("-v", "--verbose", action="store_true", help="also print source and measure of each claim")
+    """Add the commands and their options to the command line."""
+    listing = add_command(commands, "claims", "list all claims with their status", "claims --model minilm", claims)
+    listing.add_argument("--model", help="show known outcomes and verdicts of this model only")
+    listing.add_argument("-v", "--verbose", action="store_true", help="also print each claim's source and measure")
 
     one = add_command(
         commands, "explain", "show one claim: figures, bands, known outcomes, last verdicts", "explain C1-rte", explain
     )
-    one.add_argument("claim", help=NAMES)
+    one.add_argument("claim", **NAME)
 
     past = add_command(
-        commands, "history", "list every verdict on one claim, and its changes", "history C1 --task rte", history
+        commands, "history", "list all verdicts on one claim, and what changed", "history C1 --task rte", history
     )
-    past.add_argument("claim", help=NAMES)
-    past.add_argument("--task", help="only verdicts on this task; `all` for those across tasks")
-    past.add_argument("--model", help="only verdicts on this model")
+    past.add_argument("claim", **NAME)
+    past.add_argument("--task", help="verdicts on this task only; `all` for claims across tasks")
+    past.add_argument("--model", help="verdicts on this model only")
     past.add_argument("--json", action="store_true", help="print JSON")
 
     for parser in (listing, one, past):
-        add_options(parser.add_argument, ("store",))
+        add_run_options(parser, ("store",))
 
 
 def claims(options: argparse.Namespace) -> None:
-    """Print every claim with its status."""
+    """Print all claims with their status."""
     from bertsecrets.claims.schema import load_claims
     from bertsecrets.report.terminal import Screen, claim_table
     from bertsecrets.store.verdicts import read_verdicts
@@ -51,7 +50,7 @@ def claims(options: argparse.Namespace) -> None:
 
 
 def explain(options: argparse.Namespace) -> None:
-    """Print everything about one claim: all its variants and tasks, or those that are named."""
+    """Print everything about a claim, with all its variants and tasks or only those that are named."""
     from bertsecrets.claims.schema import find_cases
     from bertsecrets.report.text import claim_lines
     from bertsecrets.settings import load_settings
@@ -69,7 +68,7 @@ def history(options: argparse.Namespace) -> None:
     """Print the verdicts on a claim, oldest first.
 
     Raises:
-        UserError: there is no such claim, or no verdict on it.
+        UserError: the claim does not exist, or has no verdict.
     """
     from bertsecrets.claims.schema import find_cases
     from bertsecrets.compare.history import moves
@@ -78,15 +77,14 @@ def history(options: argparse.Namespace) -> None:
 
     root, name = RunOptions.of(options).store_folder, options.task
     only = name if name in (None, ALL_TASKS) else task(name).name
-    all_series = read_history(
-        root, {str(case): case.task for case in find_cases(options.claim) if only in (None, case.task)}
-    )
+    tasks = {str(case): case.task for case in find_cases(options.claim) if only in (None, case.task)}
+    all_series = read_history(root, tasks)
     chosen = [series for series in all_series if options.model in (None, series[0].model)]
     if not chosen:
         what = f"no verdict on {options.claim}" + (f" on {only}" if only else "")
         if all_series:
             models = ", ".join(dict.fromkeys(series[0].model for series in all_series))
-            raise UserError(f"{what} by {options.model} in {root}: it has those of {models}")
+            raise UserError(f"{what} for {options.model} in {root}, which has verdicts for {models}")
         raise UserError(f"{what} in {root}: judge it first, or name another store with --store")
     if options.json:
         data = [

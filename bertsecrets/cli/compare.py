@@ -4,23 +4,30 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertsecrets.cli.parsing import add_command, refuse
 from bertsecrets.cli.sides import Choice, model_side, open_sides, wanted_of
-from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, check_initialisation, path
+from bertsecrets.options import (
+    INITIALISATION,
+    ROW_OPTIONS,
+    RunOptions,
+    add_command,
+    add_run_options,
+    check_initialisation,
+    path,
+    refuse,
+)
 from bertsecrets.texts.tasks import task
-from bertsecrets.types import INITIALISATIONS
 
 if TYPE_CHECKING:
     from bertsecrets.report.comparison import Findings
 
 SIDE = (
-    "a pin (a file), MODEL@STORE or a folder of measurements, a folder with a classifier (measured as it is), or "
-    "a model (fine-tuned first); or verdicts of a run (a .json file of report --json)"
+    "a pin (a file); MODEL@STORE or a folder of measurements; a folder with a classifier, measured without training; a "
+    "model, which is fine-tuned; or verdicts (a .json file of report --json)"
 )
 
 
 def add_parsers(commands) -> None:
-    """Add the commands' options to the command line."""
+    """Add the commands and their options to the command line."""
     comparing = add_command(
         commands,
         "compare",
@@ -29,16 +36,16 @@ def add_parsers(commands) -> None:
         compare,
     )
     comparing.add_argument("before", metavar="A", help=f"the reference: {SIDE}")
-    comparing.add_argument("after", metavar="B", help="what may have drifted from it, named in the same way")
-    comparing.add_argument("--fail-on", choices=("worse",), help="of two runs: exit with code 1 if a verdict is worse")
-    comparing.add_argument("--json", type=path, metavar="FILE", help="write the comparison as data to this file")
-    comparing.add_argument("--html", type=path, metavar="FILE", help="write it as a page to this file")
-    comparing.add_argument("--markdown", type=path, metavar="FILE", help="write it as Markdown to this file")
+    comparing.add_argument("after", metavar="B", help="what to test for drift, named in the same way")
+    comparing.add_argument("--fail-on", choices=("worse",), help="for verdicts: exit with 1 if one is worse")
+    comparing.add_argument("--json", type=path, metavar="FILE", help="write the comparison as JSON")
+    comparing.add_argument("--html", type=path, metavar="FILE", help="write it as a page")
+    comparing.add_argument("--markdown", type=path, metavar="FILE", help="write it as Markdown")
 
     pinning = add_command(
         commands,
         "pin",
-        "record what a model's measures find, to detect drift later",
+        "record a model's measurements, to detect drift later",
         'pin --model minilm --seeds 5 --reason "first release" --glue ./glue_data',
         pin,
     )
@@ -48,8 +55,8 @@ def add_parsers(commands) -> None:
     for parser in (comparing, pinning):
         parser.add_argument("--task", action="append", default=[], help="GLUE task; repeatable (default: rte)")
         parser.add_argument("--measure", action="append", default=[], metavar="NAME", help="only this; repeatable")
-        parser.add_argument("--init", choices=INITIALISATIONS, default="pretrained")
-        add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "spacy"))
+        parser.add_argument("--init", default="pretrained", **INITIALISATION)
+        add_run_options(parser, (*ROW_OPTIONS, "seeds", "spacy"))
 
 
 def _choice(options: argparse.Namespace) -> Choice:
@@ -58,7 +65,7 @@ def _choice(options: argparse.Namespace) -> Choice:
 
 
 def compare(options: argparse.Namespace) -> int:
-    """Print and write how two sides differ; returns 1 for drift, or for a worse verdict with `--fail-on worse`.
+    """Print and write the differences of two sides; return 1 for drift, or with `--fail-on worse` for a worse verdict.
 
     Raises:
         UserError: a side cannot be read or measured, or they have nothing in common.
@@ -83,7 +90,7 @@ def _compare_models(options: argparse.Namespace) -> tuple["Findings", bool]:
     from bertsecrets.session import Session
     from bertsecrets.store.entries import write_json
 
-    refuse(options, ["fail_on"], "is about files of verdicts")
+    refuse(options, ["fail_on"], "is for files of verdicts")
     session = Session(RunOptions.of(options))
     before, after = open_sides([options.before, options.after], session, _choice(options))
     comparison = compared(before, after, session.settings.judge)
@@ -105,7 +112,7 @@ def pin(options: argparse.Namespace) -> None:
     """Measure a model on several seeds and write its pin.
 
     Raises:
-        UserError: the reason is not new, or something cannot be measured.
+        UserError: the reason is that of an earlier pin, or something cannot be measured.
     """
     from bertsecrets.compare.pins import check_reason, check_seeds, default_place, pin_of, write_pin
     from bertsecrets.session import Session

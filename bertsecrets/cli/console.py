@@ -1,4 +1,4 @@
-"""What the command line and pytest share: exit codes, signals, and what goes to standard error."""
+"""What the command line and pytest share: exit codes, signals, and messages on standard error."""
 
 import os
 import signal
@@ -13,9 +13,9 @@ from typing import NoReturn
 from bertsecrets.errors import in_short
 from bertsecrets.progress import IN_LOGS, SWITCH
 
-USER_ERROR = 2  # exit code: the user can fix what is wrong
-BUG = 70  # exit code, as in sysexits.h: an internal error of the software
-ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT")  # signals that end a process; not every system has all of them
+USER_ERROR = 2  # exit code of an error that the user can fix
+BUG = 70  # exit code of an internal error, as in sysexits.h
+ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT")  # signals that end a process; some systems lack some
 
 
 def interrupted(signalled: KeyboardInterrupt) -> int:
@@ -25,21 +25,21 @@ def interrupted(signalled: KeyboardInterrupt) -> int:
 
 
 def what_is_kept(store: Path) -> str:
-    """Return the message of an interrupted run, in one line."""
-    return f"interrupted; finished results are kept in {store}: the same command continues from there"
+    """Return the message of an interrupted run."""
+    return f"interrupted; finished results are kept in {store}: run the same command to continue"
 
 
 def report_bug(error: BaseException) -> str:
-    """Print the traceback of a bug to standard error, and return the line that says how to report it."""
+    """Print the traceback of a bug to standard error, and return a line on how to report it."""
     traceback.print_exception(error)
     return f"this is {in_short(error)}: please report it with this traceback and the output of `bertsecrets doctor`"
 
 
 @contextmanager
 def as_interrupt() -> Iterator[None]:
-    """Make ending signals raise KeyboardInterrupt inside the block, so that unfinished work is cleaned up.
+    """Turn signals that end a process into KeyboardInterrupt, so that unfinished work is cleaned up.
 
-    Only the main thread may do this. Signals that are ignored, as `nohup` ignores SIGHUP, stay so.
+    Only for the main thread. Ignored signals, such as SIGHUP under `nohup`, remain ignored.
     """
     numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers}
@@ -59,7 +59,7 @@ def _interrupt(number: int, _frame: object) -> NoReturn:
 
 @contextmanager
 def warnings_in_one_line() -> Iterator[None]:
-    """Show the suite's own warnings inside the block without the line of code that raised them."""
+    """Show the suite's own warnings without the line of code that issued them."""
     before = warnings.formatwarning
 
     def shown(message, category, filename, lineno, line=None) -> str:
@@ -76,10 +76,9 @@ def warnings_in_one_line() -> Iterator[None]:
 
 @contextmanager
 def bars_on_terminals() -> Iterator[None]:
-    """Hide the progress bars of libraries inside the block unless standard error is a terminal.
+    """Hide the progress bars of libraries unless standard error is a terminal; a log gets lines (`progress`).
 
-    Our own progress is then lines in a log (`progress`). tqdm reads the variable when it is imported, and child
-    processes inherit it. If the user has set it, it stays.
+    tqdm reads the variable when it is imported, and child processes inherit it. A value set by the user is kept.
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
     if terminal or SWITCH in os.environ:

@@ -1,7 +1,4 @@
-"""`bertsecrets doctor`: shows what is available, what is missing and how to get it.
-
-Whatever is missing gets a line; nothing ends the command early.
-"""
+"""`bertsecrets doctor`: a line for everything that is available or missing, with how to get it."""
 
 import argparse
 import importlib.util
@@ -11,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bertsecrets.cli.parsing import add_command
 from bertsecrets.errors import NotApplicableError, UserError
-from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, ROW_OPTIONS, RunOptions, add_options
+from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, ROW_OPTIONS, RunOptions, add_command, add_run_options
 from bertsecrets.texts.tasks import TASKS
 
 EXTRAS = {
@@ -27,7 +23,7 @@ EXTRAS = {
 
 
 def add_parsers(commands) -> None:
-    """Add the command's options to the command line."""
+    """Add the command and its options to the command line."""
     parser = add_command(
         commands,
         "doctor",
@@ -35,11 +31,11 @@ def add_parsers(commands) -> None:
         "doctor --model minilm --glue ./glue_data",
         doctor,
     )
-    add_options(parser.add_argument, (*ROW_OPTIONS, "frames", "spacy"))
+    add_run_options(parser, (*ROW_OPTIONS, "frames", "spacy"))
 
 
 def doctor(options: argparse.Namespace) -> None:
-    """Print what is available and what is missing, and what a named model allows."""
+    """Print what is available, what is missing, and which measures `--model` allows."""
     from bertsecrets.models.configuration import open_config
     from bertsecrets.models.locations import locate
     from bertsecrets.models.packaged import INSTALL, NAMES
@@ -73,7 +69,7 @@ def _or_missing(what: str) -> Iterator[None]:
 
 
 def _measures(name: str) -> None:
-    """Print which measures are possible on a model, and why the others are not."""
+    """Print for each measure whether it applies to a model, or why it does not."""
     from bertsecrets.measures.registry import refusals
     from bertsecrets.models.locations import locate
     from bertsecrets.models.opening import open_classifier
@@ -118,7 +114,7 @@ def _texts(run: RunOptions) -> None:
 
     folders = run.glue_folders
     if not folders:
-        print(f"GLUE: from the hub; a local folder goes in --glue DIR or {GLUE_VARIABLE}")
+        print(f"GLUE: from the hub; name a local folder with --glue DIR or {GLUE_VARIABLE}")
     for folder in folders:
         with _or_missing("GLUE"):
             check_glue(folder)

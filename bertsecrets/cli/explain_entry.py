@@ -1,4 +1,4 @@
-"""`bertsecrets store explain`: what the key of an entry consists of, and why it does not match today."""
+"""`bertsecrets store explain`: the inputs of an entry's cache key, and why it does not match now."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -15,29 +15,29 @@ from bertsecrets.types import Subject
 
 
 def find_entry(root: Path, text: str) -> Path:
-    """Return the entry of a store, named by its folder or by a part of its name that no other entry has.
+    """Return the entry of a store, given its folder or a unique part of its name.
 
     Raises:
-        UserError: there is none, or several.
+        UserError: no entry matches, or several do.
     """
     if (Path(text) / "manifest.json").is_file():
         return Path(text)
     matching = [entry for entry in entries(root) if text in entry.name]
     if not matching:
-        raise UserError(f"no entry of {root} has {text!r} in its name: bertsecrets store ls lists them")
+        raise UserError(f"no entry of {root} has {text!r} in its name: see bertsecrets store ls")
     if len(matching) > 1:
         names = ", ".join(entry.name for entry in matching[:3])
         raise UserError(
-            f"{len(matching)} entries of {root} have {text!r} in their names ({names}, ...): give more of it"
+            f"{len(matching)} entries of {root} have {text!r} in their names ({names}, ...): give a longer part"
         )
     return matching[0]
 
 
 def explanation(entry: Path, session: Session) -> Iterator[str]:
-    """Yield the lines that explain an entry.
+    """Yield lines that explain an entry.
 
     Args:
-        session: with the settings, device, model and data to compare with.
+        session: settings, device, model and data to compare with.
 
     Raises:
         UserError: its manifest cannot be read, or has no key.
@@ -57,16 +57,16 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
     yield from (f"  {name} {number}" for name, number in (key.made_by.get("software") or {}).items())
     if key.made_by.get("device"):
         yield f"  {key.made_by['device']}"
-    yield "today:"
+    yield "now:"
     lines = list(_today(manifest, key, session))
-    yield from (f"  {line}" for line in lines or ["it matches"])
+    yield from (f"  {line}" for line in lines or ["the key matches"])
 
 
 def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[str]:
-    """Yield the differences between a key and that of the same request today."""
+    """Yield the differences between a key and that of the same request now."""
     subject = Subject(**manifest["subject"])
     subject = replace(subject, model=session.options.model or subject.model)
-    known: dict[str, Any] = {}  # today's inputs that need neither model nor data
+    known: dict[str, Any] = {}  # current inputs that need neither model nor data
     if manifest.get("kind") in (CHECKPOINTS, DROPPED):
         now = made_by(TRAINING, session.resources.device)
         if key.inputs.get("finetune"):
@@ -88,7 +88,7 @@ def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what differs between the inputs of two keys."""
+    """Yield the differences between the inputs of two keys."""
     for name, value in now.items():
         old = before.get(name)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
@@ -98,7 +98,7 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
 
 
 def _short(value: Any) -> str:
-    """Return a value as short text; a digest as its first twelve digits."""
+    """Return a value as short text; digests are cut to twelve digits."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_short(part)}" for name, part in value.items()) or "none"
     if isinstance(value, list | tuple):

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertsecrets.cli.parsing import add_command
 from bertsecrets.errors import UserError
-from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, path
+from bertsecrets.options import INITIALISATION, RunOptions, add_command, add_run_options, path
 from bertsecrets.texts.tasks import TASKS, task
-from bertsecrets.types import INITIALISATIONS
 
 if TYPE_CHECKING:
     from bertsecrets.models.locations import ModelRef
@@ -18,41 +16,33 @@ if TYPE_CHECKING:
 
 
 def add_parsers(commands) -> None:
-    """Add the commands' options to the command line."""
-    corpus_parser = add_command(
+    """Add the commands and their options to the command line."""
+    writing = add_command(
         commands,
         "corpus",
-        "write the suite's own small synthetic corpus as a GLUE folder",
+        "write the suite's small synthetic corpus as a GLUE folder",
         "corpus ./corpus --train-rows 200",
         corpus,
     )
-    corpus_parser.add_argument("folder", type=path)
-    corpus_parser.add_argument("--train-rows", type=int, help="number of training pairs (default: params.yaml)")
-    corpus_parser.add_argument("--dev-rows", type=int, help="number of validation pairs (default: params.yaml)")
+    writing.add_argument("folder", type=path, metavar="DIR", help="new folder")
+    writing.add_argument("--train-rows", type=int, metavar="N", help="training pairs (default: from params.yaml)")
+    writing.add_argument("--dev-rows", type=int, metavar="N", help="validation pairs (default: from params.yaml)")
 
-    fetch_parser = add_command(
+    fetching = add_command(
         commands, "fetch", "download a model and GLUE tasks, and check them", "fetch --task rte", fetch
     )
-    fetch_parser.add_argument("--task", action="append", help="repeatable (default: all seven tasks)")
-    fetch_parser.add_argument(
-        "--output",
-        type=path,
-        metavar="DIR",
-        help="write the tasks to this folder, in GLUE's own layout, and leave out the model",
+    fetching.add_argument("--task", action="append", help="repeatable (default: all seven tasks)")
+    fetching.add_argument("--output", type=path, metavar="DIR", help="write the tasks as a GLUE folder; no model")
+    fetching.add_argument(
+        "--digests", type=path, metavar="FILE", help="write the digests of the model's files as JSON; no tasks"
     )
-    fetch_parser.add_argument(
-        "--digests",
-        type=path,
-        metavar="FILE",
-        help="write the digests of the model's files to this JSON file, and leave out the tasks",
-    )
-    fetch_parser.add_argument(
+    fetching.add_argument(
         "--watched",
         type=path,
         metavar="PATH",
-        help="with one of these: refuse another folder than this one, which a pipeline watches for changes",
+        help="with --output or --digests: fail unless they read from this path, which a pipeline watches for changes",
     )
-    add_options(fetch_parser.add_argument, ROW_OPTIONS)
+    add_run_options(fetching)
 
     training = add_command(
         commands,
@@ -61,27 +51,27 @@ def add_parsers(commands) -> None:
         "finetune --task rte --init random --seed 2 --output ./checkpoint",
         finetune,
     )
-    training.add_argument("--task", required=True)
-    training.add_argument("--init", choices=INITIALISATIONS, default="pretrained")
-    training.add_argument("--seed", type=int, default=1)
-    training.add_argument("--output", type=path, help="also write the checkpoint to this folder")
-    add_options(training.add_argument, ROW_OPTIONS)
+    training.add_argument("--task", required=True, help="GLUE task")
+    training.add_argument("--init", default="pretrained", **INITIALISATION)
+    training.add_argument("--seed", type=int, default=1, metavar="N", help="default: 1")
+    training.add_argument("--output", type=path, metavar="DIR", help="also write the checkpoint to this folder")
+    add_run_options(training)
 
 
 def corpus(options: argparse.Namespace) -> None:
-    """Write the suite's own corpus.
+    """Write the synthetic corpus.
 
     Raises:
-        UserError: impossible numbers of rows, or the folder holds another corpus.
+        UserError: a number of rows is out of range, or the folder holds another corpus.
     """
     from bertsecrets.settings import load_settings
     from bertsecrets.texts.corpus import MOST, write_corpus
     from bertsecrets.texts.glue import SPLITS, load_folder
 
-    usual = load_settings().corpus
+    default = load_settings().corpus
     rows = (
-        usual.train_rows if options.train_rows is None else options.train_rows,
-        usual.dev_rows if options.dev_rows is None else options.dev_rows,
+        default.train_rows if options.train_rows is None else options.train_rows,
+        default.dev_rows if options.dev_rows is None else options.dev_rows,
     )
     wanted = f"{rows[0]} training and {rows[1]} validation pairs"
     if min(rows) < 1 or sum(rows) > MOST:
@@ -94,10 +84,10 @@ def corpus(options: argparse.Namespace) -> None:
 
 
 def fetch(options: argparse.Namespace) -> None:
-    """Download and check a model and tasks, or only write down one of the two.
+    """Download and check a model and tasks, or write the tasks or the digests of the model's files.
 
     Raises:
-        UserError: they are not available, or `--watched` is not what is read.
+        UserError: they are not available, or are not read from `--watched`.
     """
     if options.output and options.digests:
         raise UserError("--output writes data and --digests is about the model: give one of the two at a time")
@@ -115,7 +105,7 @@ def fetch(options: argparse.Namespace) -> None:
     ref = session.ref(session.model).resolved()
     open_classifier(ref, tasks[0])
     print(_place(ref))
-    _print_splits([session.resources.rows.split(one.name, name) for one in tasks for name in ("train", "dev")])
+    _print_splits([session.resources.rows.split(each.name, name) for each in tasks for name in ("train", "dev")])
 
 
 def _fetch_tasks(options: argparse.Namespace) -> None:
@@ -130,7 +120,7 @@ def _fetch_tasks(options: argparse.Namespace) -> None:
 
 
 def _fetch_digests(options: argparse.Namespace) -> None:
-    """Write the digests of the files that a model is read from."""
+    """Write the digests of a model's files."""
     from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, locate
     from bertsecrets.settings import load_settings
     from bertsecrets.store.entries import write_json
@@ -147,13 +137,13 @@ def _fetch_digests(options: argparse.Namespace) -> None:
 
 
 def _check_watched(what: str, folders: Sequence[Path], watched: Path) -> None:
-    """Make sure that what a pipeline watches is what is read, if that is a folder.
+    """Make sure that data are read from the watched path if it is a folder, and otherwise from no folder.
 
     Raises:
-        UserError: it is another one, or none is read.
+        UserError: they are not.
     """
-    wanted = [watched] if watched.is_dir() else []
-    if [os.path.realpath(one) for one in folders] != [os.path.realpath(one) for one in wanted]:
+    expected = [watched] if watched.is_dir() else []
+    if [os.path.realpath(folder) for folder in folders] != [os.path.realpath(folder) for folder in expected]:
         read = f"from {folders[0]}" if folders else "not from a folder"
         raise UserError(
             f"{what} is read {read}, but changes of {watched} are watched: name the same folder for both "
@@ -172,7 +162,7 @@ def _print_splits(splits: Sequence["Split"]) -> None:
 
 
 def finetune(options: argparse.Namespace) -> None:
-    """Fine-tune one checkpoint, unless it is in the store."""
+    """Fine-tune one checkpoint unless the store has it."""
     from bertsecrets.session import Session
     from bertsecrets.store.files import check_free
 
@@ -181,5 +171,4 @@ def finetune(options: argparse.Namespace) -> None:
     session = Session(RunOptions.of(options))
     subject = session.subject(options.task, options.init, options.seed)
     session.check_model()
-    folder = session.export_checkpoint(subject, options.output) if options.output else session.checkpoint(subject)
-    print(folder)
+    print(session.export_checkpoint(subject, options.output) if options.output else session.checkpoint(subject))

@@ -4,9 +4,9 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from bertsecrets import __version__
 from bertsecrets.cli import claims, compare, doctor, fetch, measure, plan, report, store
@@ -20,35 +20,58 @@ from bertsecrets.cli.console import (
     warnings_in_one_line,
     what_is_kept,
 )
-from bertsecrets.cli.parsing import LONGEST_LINE, Parser
 from bertsecrets.errors import UserError, of_the_machine, one_line, shortened
 from bertsecrets.options import RunOptions, check_seed
 
 GROUPS = {
     "claims": ("claims", "explain", "history"),
     "measurements and verdicts": ("measure", "report", "compare", "pin"),
-    "many jobs": ("plan", "run"),
+    "parallel jobs": ("plan", "run"),
     "models, data and results": ("fetch", "finetune", "doctor", "store", "corpus"),
     "instruments": ("lab",),
 }
+MOVED_TO_LAB = (
+    *("annotate", "calibrate", "check-ablation", "classify", "import-patterns", "sheets", "specifications"),
+    *("train-parser", "train-patterns"),
+)
 RENAMED = {
     "schema": "report --schema",
     "changes": "compare OLD.json NEW.json",
     "gallery": "report --model A --model B --html FILE",
-    **{
-        name: f"lab {name}"
-        for name in (
-            *("annotate", "calibrate", "check-ablation", "classify", "import-patterns", "sheets", "specifications"),
-            *("train-parser", "train-patterns"),
-        )
-    },
+    **{name: f"lab {name}" for name in MOVED_TO_LAB},
 }
 # Errors of writing to standard output when it is a file or a device; they name no path.
 OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
-LONGEST_WORD = 100_000  # of a command: sets of heads may be long
+LONGEST_LINE = 2000  # characters of a message
 
 
-class _Commands(Parser):
+class Parser(argparse.ArgumentParser):
+    """A parser that reports invalid usage in one line, and whose subcommands may be loaded on use."""
+
+    def __init__(self, *args: Any, add_commands: Callable[[Any], None] | None = None, **named: Any):
+        """
+        Args:
+            add_commands: adds subcommands; called when this command is used, so that nothing is imported earlier.
+        """
+        super().__init__(*args, **{"formatter_class": argparse.RawDescriptionHelpFormatter, **named})
+        self._add_commands = add_commands
+
+    def load_commands(self) -> None:
+        """Add this command's subcommands, if it has any."""
+        if self._add_commands is not None:
+            self._add_commands(self.add_subparsers(dest="subcommand", required=True, metavar="COMMAND"))
+            self._add_commands = None
+
+    def parse_known_args(self, *args, **named):
+        self.load_commands()
+        return super().parse_known_args(*args, **named)
+
+    def error(self, message: str) -> NoReturn:
+        line = one_line(shortened(message, LONGEST_LINE))
+        self.exit(USER_ERROR, f"{self.prog}: {line} (see {self.prog} --help)\n")
+
+
+class _MainParser(Parser):
     """The parser of all commands; its help lists them in groups."""
 
     commands: Any
@@ -60,17 +83,17 @@ class _Commands(Parser):
         return "\n".join([*lines, "", "`bertsecrets COMMAND --help` lists the options of a command.", ""])
 
 
-def build_parser() -> _Commands:
+def build_parser() -> _MainParser:
     """Return the parser of all commands and their options."""
-    parser = _Commands(
+    parser = _MainParser(
         prog="bertsecrets",
-        description='"Revealing the Dark Secrets of BERT" (Kovaleva et al. 2019) as benchmarks that can fail.',
+        description='"Revealing the Dark Secrets of BERT" (Kovaleva et al. 2019) as a test suite.',
     )
     parser.add_argument("--version", action="version", version=f"bertsecrets {__version__}")
     parser.commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     for group in (claims, measure, report, compare, plan, fetch, doctor, store):
         group.add_parsers(parser.commands)
-    help_lab = "make and check the suite's instruments: annotated maps, classifiers, parser, judge"
+    help_lab = "build and check the instruments: annotated maps, classifiers, parser, judge"
     parser.commands.add_parser("lab", help=help_lab, description=help_lab, add_commands=_add_lab)
     return parser
 
@@ -84,42 +107,27 @@ def _add_lab(commands: Any) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit code.
 
-    0: nothing deviates. 1: a claim deviates that was not known to. 2: an error that the user can fix. 70: a bug.
-    128 plus a signal's number: interrupted. SIGTERM, SIGHUP and SIGQUIT are treated like Ctrl-C: unfinished
-    work is cleaned up.
+    0: no unexpected deviation. 1: a claim deviates unexpectedly. 2: an error that the user can fix. 70: a bug.
+    128 plus a signal's number: interrupted. SIGTERM, SIGHUP and SIGQUIT are treated like Ctrl-C: unfinished work is
+    cleaned up.
     """
     words = sys.argv[1:] if argv is None else argv
     if words and words[0] in RENAMED:
         return _tell(f"`bertsecrets {words[0]}` is now `bertsecrets {RENAMED[words[0]]}`")
-    try:
-        _check_words(words)
-    except UserError as error:
-        return _tell(error)
-    options = build_parser().parse_args(words, argparse.Namespace(words=words))
-    with as_interrupt(), warnings_in_one_line(), bars_on_terminals():
-        return _run(options, words)
-
-
-def _check_words(words: Sequence[str]) -> None:
-    """Make sure that every word of a command can be a name, a number or a path.
-
-    Raises:
-        UserError: one is not text, or is too long for a path.
-    """
     for place, word in enumerate(words, start=1):
         if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
-            raise UserError(f"word {place} of the command is not valid text ({shortened(word)}): write it in UTF-8")
-        if len(word) > LONGEST_WORD:
-            raise UserError(
-                f"word {place} of the command has {len(word)} characters ({shortened(word)}), "
-                f"more than any option takes: give at most {LONGEST_WORD}"
-            )
+            return _tell(f"word {place} of the command is not valid text ({shortened(word)}): write it in UTF-8")
+    options = build_parser().parse_args(words, argparse.Namespace(words=words))
+    with as_interrupt(), warnings_in_one_line(), bars_on_terminals():
+        return _run(options)
 
 
-def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
+def _run(options: argparse.Namespace) -> int:
     code = 0
     try:
-        code = _do(options)
+        if isinstance(getattr(options, "seed", None), int):
+            check_seed(options.seed)
+        code = options.run(options) or 0
         print(end="", flush=True)
     except UserError as error:
         return _tell(error)
@@ -132,27 +140,19 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
             _drop_output()
             return _tell(f"cannot write the output ({error.strerror}): redirect it to another place")
         line = of_the_machine(error)
-        if line is not None:
-            return _tell(line)
-        return _tell(report_bug(error), BUG)
+        return _tell(line) if line is not None else _tell(report_bug(error), BUG)
     return code
 
 
-def _do(options: argparse.Namespace) -> int:
-    if isinstance(getattr(options, "seed", None), int):
-        check_seed(options.seed)
-    return options.run(options) or 0
-
-
 def _tell(problem: object, code: int = USER_ERROR) -> int:
-    """Print one line about what is wrong, and return the exit code."""
-    with suppress(OSError):  # where standard error is a full disk, the exit code still tells
+    """Print a problem in one line to standard error, and return the exit code."""
+    with suppress(OSError):  # if standard error cannot be written, the exit code still reports the problem
         print(f"bertsecrets: {one_line(shortened(str(problem), LONGEST_LINE))}", file=sys.stderr)
     return code
 
 
 def _drop_output() -> None:
-    """Discard output that is still buffered, so that it raises no second error at exit."""
+    """Discard buffered output, so that it does not raise again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -5,10 +5,16 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.cli.parsing import add_command, refuse
 from bertsecrets.errors import RunError, UserError, in_short, of_the_machine, one_line
-from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, path
-from bertsecrets.types import INITIALISATIONS
+from bertsecrets.options import (
+    INITIALISATION,
+    ROW_OPTIONS,
+    RunOptions,
+    add_command,
+    add_run_options,
+    path,
+    refuse,
+)
 
 if TYPE_CHECKING:
     from bertsecrets.measures.base import Measure
@@ -21,69 +27,53 @@ ALL = "all"
 
 
 def add_parsers(commands) -> None:
-    """Add the command's options to the command line."""
+    """Add the command and its options to the command line."""
     parser = add_command(
         commands,
         "measure",
-        "run one measure, or all, on one model and task",
+        "run one or all measures on one model and task",
         "measure attention-change --model minilm --task rte --glue ./glue_data --json change.json",
         measure,
     )
-    parser.add_argument("measure", help="scores, attention-change, special-tokens, ... or all")
+    parser.add_argument("measure", metavar="MEASURE", help="scores, attention-change, special-tokens, ... or all")
     parser.add_argument(
-        "--task", help="GLUE task; all measures need it except frame-heads, example-sentence and pattern-quality"
+        "--task", help="GLUE task; required except for frame-heads, example-sentence and pattern-quality"
     )
+    parser.add_argument("--init", default="pretrained", **INITIALISATION)
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the fine-tuning (default: 1)")
     parser.add_argument(
-        "--cased",
-        action="store_true",
-        help="for scores and attention: switch off the tokenizer's lower-casing (claim D6)",
+        "--checkpoint", type=path, metavar="DIR", help="measure this sequence classifier instead of fine-tuning one"
     )
+    parser.add_argument("--json", type=path, metavar="FILE", help="write the measurement (default: print it)")
     parser.add_argument(
-        "--checkpoint", type=path, help="measure this folder of a sequence classifier instead of fine-tuning one"
+        "--save", type=path, metavar="DIR", help="save it with its samples, for `report --measurements`"
     )
-    parser.add_argument("--init", choices=INITIALISATIONS, default="pretrained")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
+    own = parser.add_argument_group("options of single measures")
+    own.add_argument("--cased", action="store_true", help="scores, attention: do not lower-case the inputs (claim D6)")
+    own.add_argument(
         "--padded-to",
         type=int,
         metavar="TOKENS",
-        help="for attention-change: pad every input, as the paper's notebook does (200)",
+        help="attention-change: pad every input, as the paper's notebook does (200)",
     )
-    parser.add_argument(
-        "--rows",
-        metavar="WHICH",
-        help="for measures of attention: read rows drawn at random (default) or the first of the file (first)",
+    own.add_argument(
+        "--rows", metavar="WHICH", help="measures of attention: drawn (random rows, the default) or first (of the file)"
     )
-    parser.add_argument(
+    own.add_argument(
         "--heads",
         metavar="SETS",
-        help="for head-ablation: the sets to disable, such as 1.2 1.2+7.6 5 (a layer) all pairs:5 nested:1.2,7.6, "
-        "counted from 1",
+        help="head-ablation: the sets to disable, counted from 1, such as 1.2 1.2+7.6 5 (a layer) all pairs:5 "
+        "nested:1.2,7.6",
     )
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="any other option of the measure; repeatable",
-    )
-    parser.add_argument(
-        "--json", type=path, metavar="FILE", help="write the measurement to this file (default: print it)"
-    )
-    parser.add_argument(
-        "--save",
-        type=path,
-        metavar="DIR",
-        help="also save it with its samples in this folder, for `report --measurements`",
-    )
-    add_options(parser.add_argument, (*ROW_OPTIONS, "keep_checkpoints", "frames", "spacy"))
+    own.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="any other option; repeatable")
+    add_run_options(parser, (*ROW_OPTIONS, "keep_checkpoints", "frames", "spacy"))
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Run one measure, or all that fit the subject.
+    """Run one measure, or all measures that apply to the subject.
 
     Raises:
-        UserError: incompatible options, or something that is needed is missing.
+        UserError: options are incompatible, or data or a tool is missing.
     """
     from bertsecrets.measures.registry import get_measure, measure_names
     from bertsecrets.session import Session
@@ -102,7 +92,7 @@ def measure(options: argparse.Namespace) -> None:
         measure.check_request(options.task, options.init, options.seed, checkpoint=options.checkpoint)
     compares = any(measure.compares for measure in measures)
     if options.model is None and options.checkpoint is not None and not compares:
-        options.model = str(options.checkpoint)  # nothing compares the checkpoint with another model
+        options.model = str(options.checkpoint)
     session = Session(RunOptions.of(options))
     subject = session.subject(options.task, options.init, options.seed)
     if any(measure.reads_model for measure in measures) and (options.checkpoint is None or compares):
@@ -119,10 +109,10 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def _announce_disk(session: "Session", subject: "Subject", runs: "Sequence[Run]") -> None:
-    """Report the disk space of a checkpoint and its measurements, if it is trained now.
+    """Report the disk space that a checkpoint to be trained and its measurements need.
 
     Raises:
-        UserError: there is too little.
+        UserError: there is too little free.
     """
     from bertsecrets.jobs.disk import announce
     from bertsecrets.measures.registry import request
@@ -143,7 +133,7 @@ def _run(
     values: dict[str, Any],
     options: argparse.Namespace,
 ) -> None:
-    """Run a measure, and write or print the measurement."""
+    """Run a measure, and write or print its measurement."""
     from bertsecrets.store.entries import finite, write_json
     from bertsecrets.store.measurements import keep
 
@@ -160,11 +150,11 @@ def _run(
 
 
 def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", options: argparse.Namespace) -> None:
-    """Run every measure; one that fails does not end the others.
+    """Run every measure, even if others fail.
 
     Raises:
-        UserError: some failed; a line names each.
-        Exception: a bug, after all others have run.
+        UserError: a measure failed; a line is printed for each.
+        Exception: a bug, after all measures have run.
     """
     failed: list[str] = []
     bug: Exception | None = None
@@ -185,18 +175,13 @@ def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", opti
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the given options of the measure itself.
+    """Return the options of the measure itself.
 
     Raises:
-        UserError: an `--option` that is not NAME=VALUE.
+        UserError: an `--option` is not NAME=VALUE.
     """
-    named = {
-        "padded_to": options.padded_to,
-        "rows": options.rows,
-        "heads": options.heads,
-        "cased": options.cased or None,
-    }
-    given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    names = ("padded_to", "rows", "heads", "cased")
+    given: dict[str, Any] = {name: value for name in names if (value := getattr(options, name)) not in (None, False)}
     for text in options.option:
         name, equals, value = text.partition("=")
         if not name or not equals:

@@ -1,4 +1,4 @@
-"""Output of `report` and `run`: the table of verdicts, the page, and files for programs."""
+"""The output of `report` and `run`: the table of verdicts, the page, and files for other programs."""
 
 import argparse
 import sys
@@ -11,46 +11,45 @@ from bertsecrets.options import EXAMPLES, flag, path
 if TYPE_CHECKING:
     from bertsecrets.judging import JudgedRun
 
-# The files to write, by option.
+# The output files, by option.
 FILES = {
-    "metrics": "outcomes and observed values, as JSON",
-    "plots": "the curves over layers, as JSON",
     "html": "the report page",
-    "json": "the verdicts, as JSON",
-    "markdown": "a summary, as Markdown",
-    "badge": "the number of claims that hold, as JSON for shields.io",
-    "record": "the results of each seed, as JSON; saved as expected/evidence/seeds-MODEL.json, it gives later verdicts "
-    "the variance between seeds",
+    "json": "the verdicts (JSON)",
+    "markdown": "a summary (Markdown)",
+    "metrics": "outcomes and observed values (JSON)",
+    "plots": "curves over layers (JSON)",
+    "badge": "the number of claims that hold (JSON for shields.io)",
+    "record": "the results of each seed (JSON), which estimate the variance between seeds in later runs if saved as "
+    "expected/evidence/seeds-MODEL.json",
 }
 SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts")
-# Options that choose claims, and what is written of them: left out when one claim is judged again.
+# Options that choose claims and outputs; a command that judges a single claim again leaves them out.
 CHOOSING = ("--task", "--claim", *map(flag, FILES), "--eval-results", "--examples", *SWITCHES)
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name the files to write, and what the exit code says."""
-    parser.add_argument(
+    """Add the options for the output and the exit code."""
+    group = parser.add_argument_group("output")
+    group.add_argument(
         "-v", "--verbose", action="store_true", help="also print each claim's statement, band, reason and remarks"
     )
+    group.add_argument("--strict", "--strict-verdicts", action="store_true", help="also exit with 1 if undecided")
     for name, content in FILES.items():
-        parser.add_argument(flag(name), type=path, metavar="FILE", help=f"write {content}")
-    parser.add_argument(
+        group.add_argument(flag(name), type=path, metavar="FILE", help=f"write {content}")
+    group.add_argument(
         "--eval-results",
         type=path,
         metavar="DIR",
-        help="write the scores of table 1 in the layout of .eval_results, for a model repository on the hub",
+        help="write the scores of table 1 as .eval_results of a model repository on the hub",
     )
-    parser.add_argument("--examples", **EXAMPLES)
-    parser.add_argument(
-        "--strict", "--strict-verdicts", action="store_true", help="exit with 1 also if a requested claim is undecided"
-    )
+    group.add_argument("--examples", **EXAMPLES)
 
 
 def check_outputs(options: argparse.Namespace) -> None:
     """Make sure, before anything is measured, that the requested files can be written.
 
     Raises:
-        UserError: a package that writes one is missing, or its place cannot be written.
+        UserError: a required package is missing, or a file cannot be written.
     """
     from bertsecrets.store.files import check_writable
 
@@ -98,7 +97,7 @@ def conclude(options: argparse.Namespace, *runs: "JudgedRun") -> int:
 
 
 def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
-    """Print the table of verdicts and the lines about all of them."""
+    """Print the table of verdicts and its summary."""
     from bertsecrets.report.tables import fold
     from bertsecrets.report.terminal import Screen, verdict_table
     from bertsecrets.report.text import run_lines
@@ -106,8 +105,8 @@ def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
 
     screen = Screen.of(sys.stdout)
     print(verdict_table(run.verdicts, screen, verbose=options.verbose))
-    lines = run_lines(run.verdicts, load_settings().judge.confidence)
-    print("\n".join(fold(line, screen.width) for line in lines))
+    for line in run_lines(run.verdicts, load_settings().judge.confidence):
+        print(fold(line, screen.width))
     if not options.verbose:
         print("details: -v, or bertsecrets explain ID")
 
@@ -151,19 +150,20 @@ def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
 
 
 def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> None:
-    """Write the page of one model, or of several side by side."""
+    """Write the page, with several models next to each other."""
     from bertsecrets.report.html import page
     from bertsecrets.report.viewer import Examples
     from bertsecrets.settings import load_settings
     from bertsecrets.store.files import write_whole
 
     examples = [run.examples for run in runs if run.examples is not None]
+    dropped = (*CHOOSING, "--model") if len(runs) > 1 else CHOOSING
     content = page(
         {run.model: run.verdicts for run in runs},
         load_settings().judge,
         note="; ".join(run.note for run in runs if run.note),
         command=["bertsecrets", *options.words],
-        rerun=["bertsecrets", *without(options.words, (*CHOOSING, *(["--model"] if len(runs) > 1 else [])))],
+        rerun=["bertsecrets", *without(options.words, dropped)],
         examples=Examples(
             [measurement for shown in examples for measurement in shown.measurements],
             [problem for shown in examples for problem in shown.problems],

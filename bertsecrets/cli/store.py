@@ -2,13 +2,15 @@
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.cli.parsing import add_command
 from bertsecrets.errors import UserError
-from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options
+from bertsecrets.options import ROW_OPTIONS, RunOptions, add_command, add_run_options
 from bertsecrets.progress import in_bytes
 from bertsecrets.store.entries import CHECKPOINTS, DROPPED
 
@@ -17,49 +19,49 @@ if TYPE_CHECKING:
 
 
 def add_parsers(commands) -> None:
-    """Add the commands' options to the command line."""
-    help_store = "list, check, explain and clear up what the store holds"
+    """Add the commands and their options to the command line."""
+    help_store = "list, check, explain and clean up the entries of the store"
     parser = commands.add_parser(
         "store", help=help_store, description=help_store, epilog="example: bertsecrets store ls"
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=type(parser))
 
     listing = add_command(
-        actions, "ls", "list entries with size, age, subject, and the versions that made them", "store ls --json", ls
+        actions, "ls", "list entries with size, age, subject and software versions", "store ls --json", ls
     )
     listing.add_argument("--json", action="store_true", help="print JSON")
     check = add_command(
         actions,
         "verify",
-        "check every byte against the digests; exit code 2 if any is damaged",
+        "compare all files with their digests; exit with 2 if one is damaged",
         "store verify --store runs",
         verify,
     )
-    clearing = add_command(
-        actions, "gc", "list what is no longer needed, and remove it with --yes", "store gc --keep-verdicts 5", gc
+    cleaning = add_command(
+        actions, "gc", "list what is no longer needed; delete it with --yes", "store gc --keep-verdicts 5", gc
     )
-    clearing.add_argument("--yes", action="store_true", help="remove it")
-    add_options(clearing.add_argument, ("keep_checkpoints",))
-    clearing.add_argument("--keep-older", action="store_true", help="keep what other code or versions made")
-    clearing.add_argument(
-        "--keep-verdicts", type=int, metavar="N", help="keep only the last N verdicts on each claim, task and model"
+    cleaning.add_argument("--yes", action="store_true", help="delete it")
+    cleaning.add_argument("--keep-older", action="store_true", help="keep entries made by other code or versions")
+    cleaning.add_argument(
+        "--keep-verdicts", type=int, metavar="N", help="keep only the last N verdicts of each claim, task and model"
     )
-    for each in (listing, check, clearing):
-        add_options(each.add_argument, ("store",))
+    add_run_options(listing, ("store",))
+    add_run_options(check, ("store",))
+    add_run_options(cleaning, ("store", "keep_checkpoints"))
 
-    one = add_command(
+    explaining = add_command(
         actions,
         "explain",
-        "show what an entry's key consists of, and why it does not match today",
+        "show the inputs of an entry's cache key, and why it does not match now",
         "store explain special-tokens --model minilm --glue ./glue_data",
         explain,
     )
-    one.add_argument("entry", metavar="ENTRY", help="its folder, or a part of its name that no other entry has")
-    add_options(one.add_argument, (*ROW_OPTIONS, "frames", "spacy"))
+    explaining.add_argument("entry", metavar="ENTRY", help="its folder, or a unique part of its name")
+    add_run_options(explaining, (*ROW_OPTIONS, "frames", "spacy"))
 
 
 def ls(options: argparse.Namespace) -> None:
-    """Print everything that the store holds."""
+    """Print the contents of the store."""
     from bertsecrets.report.tables import table
     from bertsecrets.store.contents import PARSES, VERDICTS, items
 
@@ -67,38 +69,36 @@ def ls(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps([_facts(item) for item in held], indent=1))
         return
-    single = [item for item in held if item.kind not in (PARSES, VERDICTS)]
     rows = [
         [item.kind, in_bytes(item.bytes), age(item.made), _subject(item), _versions(item), item.marks]
-        for item in single
+        for item in held
+        if item.kind not in (PARSES, VERDICTS)
     ]
     if rows:
         print(table(("kind", "size", "age", "subject", "made by", "entry"), rows))
     for kind in (PARSES, VERDICTS):
-        files = [item.bytes for item in held if item.kind == kind]
-        if files:
-            print(f"{kind}: {len(files)}, {in_bytes(sum(files))}")
-    print(f"in all {in_bytes(sum(item.bytes for item in held))}")
+        sizes = [item.bytes for item in held if item.kind == kind]
+        if sizes:
+            print(f"{kind}: {len(sizes)}, {in_bytes(sum(sizes))}")
+    print(f"total: {in_bytes(sum(item.bytes for item in held))}")
 
 
 def verify(options: argparse.Namespace) -> None:
-    """Check every byte of the store.
+    """Compare all files of the store with their digests.
 
     Raises:
-        UserError: something is damaged.
+        UserError: an entry is damaged.
     """
     from bertsecrets.store.contents import problems
 
     root = RunOptions.of(options).store_folder
-    checked, damaged = 0, 0
-    for path, problem in problems(root):
-        checked += 1
-        if problem:
-            damaged += 1
-            print(f"{path}: {problem}")
+    checked = list(problems(root))
+    damaged = [(path, problem) for path, problem in checked if problem]
+    for path, problem in damaged:
+        print(f"{path}: {problem}")
     if damaged:
-        raise UserError(f"{damaged} of {checked} in {root} damaged: delete them, and the next run makes them again")
-    print(f"{root}: {checked} checked, none damaged")
+        raise UserError(f"{len(damaged)} of {len(checked)} in {root} damaged: delete them; the next run recreates them")
+    print(f"{root}: {len(checked)} checked, none damaged")
 
 
 def gc(options: argparse.Namespace) -> None:
@@ -107,65 +107,76 @@ def gc(options: argparse.Namespace) -> None:
     Raises:
         UserError: there is no store, or no verdict would be kept.
     """
-    from bertsecrets.models.retention import drop, weights_bytes
-    from bertsecrets.store.contents import items, unneeded
-
     given = RunOptions.of(options)
-    root, removed, removable = given.store_folder, 0, 0
     if options.keep_verdicts is not None and options.keep_verdicts < 1:
         raise UserError(f"--keep-verdicts {options.keep_verdicts} is out of range: keep 1 or more")
-    listed = unneeded(root, None if options.keep_older else _older, options.keep_verdicts)
-    for item in listed:
-        print(f"{item.path} ({in_bytes(item.bytes)}): {item.reason}")
-        removable += item.bytes
+    removable = removed = 0
+    for line, size, remove in _removals(given, older=not options.keep_older, verdicts=options.keep_verdicts):
+        print(line)
+        removable += size
         if options.yes:
-            if item.remove():
-                removed += item.bytes
-            else:
+            freed = remove()
+            removed += freed or 0
+            if freed is None:
                 print("  in use: kept")
-    gone = {item.path for item in listed}
-    for stored in items(root) if given.keep == "none" else ():
-        if stored.kind == CHECKPOINTS and stored.key and stored.path not in gone:
-            weights = weights_bytes(stored.path)
-            print(f"{stored.path} ({in_bytes(stored.bytes)}): {in_bytes(stored.bytes - weights)} without weights")
-            removable += weights
-            if options.yes:
-                freed = drop(stored.path)
-                removed += freed or 0
-                if freed is None:
-                    print("  in use: kept")
     if options.yes:
         print(f"removed {in_bytes(removed)}")
     elif not removable:
         print("nothing to remove")
     else:
-        words = ["bertsecrets store gc", f"--store {root}"]
+        words = ["bertsecrets store gc", f"--store {given.store_folder}"]
         words += ["--keep-older"] if options.keep_older else []
         words += [f"--keep-verdicts {options.keep_verdicts}"] if options.keep_verdicts is not None else []
         words += [f"--keep-checkpoints {given.keep}"] if given.keep != "full" else []
         print(f"{in_bytes(removable)} can be removed: {' '.join(words)} --yes")
 
 
+def _removals(
+    given: RunOptions, *, older: bool, verdicts: int | None
+) -> list[tuple[str, int, Callable[[], int | None]]]:
+    """Return a line, the bytes, and a function that removes them, for everything that is no longer needed.
+
+    The functions return the freed bytes; None if a running process uses the entry.
+    """
+    from bertsecrets.models.retention import drop, weights_bytes
+    from bertsecrets.store.contents import Unneeded, items, unneeded
+
+    def remove(item: Unneeded) -> int | None:
+        return item.bytes if item.remove() else None
+
+    listed = unneeded(given.store_folder, _older if older else None, verdicts)
+    removals: list[tuple[str, int, Callable[[], int | None]]] = [
+        (f"{item.path} ({in_bytes(item.bytes)}): {item.reason}", item.bytes, partial(remove, item)) for item in listed
+    ]
+    gone = {item.path for item in listed}
+    for stored in items(given.store_folder) if given.keep == "none" else ():
+        if stored.kind == CHECKPOINTS and stored.key and stored.path not in gone:
+            weights = weights_bytes(stored.path)
+            line = f"{stored.path} ({in_bytes(stored.bytes)}): {in_bytes(stored.bytes - weights)} without weights"
+            removals.append((line, weights, partial(drop, stored.path)))
+    return removals
+
+
 def explain(options: argparse.Namespace) -> None:
-    """Print what the key of an entry consists of, and why it does not match today.
+    """Print the inputs of an entry's cache key, and why it does not match now.
 
     Raises:
-        UserError: there is no such entry, or its manifest is damaged.
+        UserError: the entry does not exist, or its manifest is damaged.
     """
     from bertsecrets.cli.explain_entry import explanation, find_entry
     from bertsecrets.session import Session
 
     given = RunOptions.of(options)
     entry = find_entry(given.store_folder, options.entry)
-    of_entry = replace(given, store=entry.resolve().parents[1])  # where its checkpoint is, if it is a measurement
-    for line in explanation(entry, Session(of_entry)):
+    own_store: Path = entry.resolve().parents[1]  # also has the checkpoint of a measurement
+    for line in explanation(entry, Session(replace(given, store=own_store))):
         print(line)
 
 
 def _older(kind: str, manifest: dict[str, Any]) -> str | None:
-    """Return how the code and libraries that made something differ from those in use; None if they do not, or unknown.
+    """Return how the code and libraries that made an entry differ from the current ones; None if not, or unknown.
 
-    The device does not count: a store may serve several.
+    Devices are not compared, since a store may serve several.
     """
     from bertsecrets.measures.registry import get_measure
     from bertsecrets.provenance import TRAINING, differences, made_by
@@ -177,13 +188,12 @@ def _older(kind: str, manifest: dict[str, Any]) -> str | None:
     try:
         trained = kind in (CHECKPOINTS, DROPPED)
         now = made_by(TRAINING, None) if trained else get_measure(manifest["measure"]).made_by(None)
-    except (UserError, KeyError):  # a plugin's measure that is not installed here
+    except (UserError, KeyError):  # the measure of a plugin that is not installed here
         return None
     return ", ".join(differences(made, now)) or None
 
 
 def _facts(item: "Item") -> dict[str, Any]:
-    made_by = item.key.made_by if item.key else None
     return {
         "path": str(item.path),
         "kind": item.kind,
@@ -192,7 +202,7 @@ def _facts(item: "Item") -> dict[str, Any]:
         "made": item.made.isoformat(),
         "name": item.subject,
         "subject": item.manifest.get("subject"),
-        "made_by": made_by,
+        "made_by": item.key.made_by if item.key else None,
     }
 
 

@@ -199,7 +199,7 @@ def test_what_is_skipped_or_refused_costs_nobody_the_json(bench, first, tiny_glu
     )  # fmt: skip
     assert "Incomplete.</strong> The run ended early" in (room / "ended" / "report.html").read_text()
     assert (code, "KeyboardInterrupt" in output) == (130, True), output
-    assert f"interrupted; finished results are kept in {room / 'runs'}: the same command continues from there" in output
+    assert f"interrupted; finished results are kept in {room / 'runs'}: run the same command to continue" in output
     assert [one["extra_info"]["id"] for one in json.loads((room / "f.json").read_text())["benchmarks"]] == ["A2-rte"]
     code, output = bench(room / "runs", tiny_glue, tiny_bert, "--seeds", 0, "--benchmark-json", room / "none.json")
     assert code == 2

@@ -102,18 +102,18 @@ def test_an_entry_explains_itself(capsys, shared, runs, older, monkeypatch, tmp_
     assert "  task: rte\n" in out
     assert "batch_size 32" in out
     assert f"  torch {provenance.library_version('torch')}\n" in out
-    assert out.endswith("today:\n  it matches\n")
+    assert out.endswith("now:\n  the key matches\n")
     (scores,) = [path for path in (runs / "measurements").glob("scores-*") if fits(path)]
     at = shared.index("--store")
     for given in (options, [*options[:at], *options[at + 2 :]]):  # a folder says itself which store it is in
-        assert run(capsys, "store", "explain", scores, *given).endswith("today:\n  it matches\n")
+        assert run(capsys, "store", "explain", scores, *given).endswith("now:\n  the key matches\n")
 
     older()
     text = quick.read_text().replace("epochs: 1", "epochs: 2")
     (tmp_path / "params.yaml").write_text(text)
     monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "params.yaml"))
     out = run(capsys, "store", "explain", checkpoint.name, *options, "--train-limit", 8)
-    today = out.partition("today:\n")[2]
+    today = out.partition("now:\n")[2]
     assert f"made with torch {out.partition('  torch ')[2].split()[0]}, not 1.0.0" in today
     assert "epochs: 2, not 1" in today
     assert "train: " in today
@@ -125,5 +125,5 @@ def fits(entry):
 
 def test_an_entry_that_is_unknown_or_ambiguous_is_one_line(capsys, shared):
     line = told(capsys, "store", "explain", "zzz", *shared)
-    assert "has 'zzz' in its name: bertsecrets store ls lists them" in line
-    assert "give more of it" in told(capsys, "store", "explain", "-", *shared)
+    assert "has 'zzz' in its name: see bertsecrets store ls" in line
+    assert "give a longer part" in told(capsys, "store", "explain", "-", *shared)

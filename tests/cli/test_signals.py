@@ -24,7 +24,7 @@ def interrupted(name, *more):
 builtins.__import__ = interrupted
 sys.exit(main(["claims"]))
 """
-GOES_ON = ": the same command continues from there"
+GOES_ON = ": run the same command to continue"
 
 
 def train_until_interrupted(words: list[str], errors: Path, settings: str, begun: Connection) -> None:

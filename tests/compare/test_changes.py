@@ -156,7 +156,7 @@ def test_a_worse_verdict_fails_on_request(capsys, tmp_path):
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     run(capsys, "compare", good, bad, "--fail-on", "worse", code=1)
     run(capsys, "compare", bad, good, "--fail-on", "worse", code=0)
-    assert "--fail-on is about files of verdicts" in told(capsys, "compare", "m", "n", "--fail-on", "worse")
+    assert "--fail-on is for files of verdicts" in told(capsys, "compare", "m", "n", "--fail-on", "worse")
 
 
 def test_a_file_of_version_1_is_read_with_the_outcomes_of_version_2(tmp_path):

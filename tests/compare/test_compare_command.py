@@ -57,7 +57,7 @@ def test_stored_measurements_are_compared_without_model_or_data(capsys, models, 
     one, other = tmp_path / "one", tmp_path / "other"
     run(capsys, "compare", one, other, code=1)
     run(capsys, "compare", f"{models[0]}@{one}", one)
-    assert "no measurements of nobody to compare" in told(capsys, "compare", f"nobody@{one}", other)
+    assert "no measurements of nobody with these limits" in told(capsys, "compare", f"nobody@{one}", other)
     assert "name one, as in" in told(capsys, "compare", tmp_path, one)
 
 
@@ -74,7 +74,7 @@ def test_bad_input_is_one_line(capsys, models, rest, tmp_path):
         (("nowhere/at/all",), "no model folder at nowhere/at/all"),
         ((tmp_path / "gone.yaml",), "cannot read the pin"),
         ((tmp_path / "list.yaml",), "is not a pin"),
-        ((tmp_path / "empty",), "has no measurements to compare"),
+        ((tmp_path / "empty",), "has no measurements with these limits"),
         ((models[0], "--measure", "relations"), "measure 'relations' cannot be compared"),
         ((models[0], "--task", "rtee"), "unknown task 'rtee'"),
         ((models[0], "--task", "stsb"), "no STS-B/train.tsv"),

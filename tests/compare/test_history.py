@@ -204,7 +204,7 @@ def test_a_history_is_found_by_every_name_of_a_claim(capsys, store, name):
 def test_a_history_is_narrowed_to_a_model_and_a_task(capsys, store):
     assert run(capsys, "history", "D2", "--model", "two", "--task", "RTE", "--store", store).count("D2-rte on") == 1
     line = told(capsys, "history", "D2", "--model", "three", "--store", store)
-    assert line.endswith(f"no verdict on D2 by three in {store}: it has those of one, two")
+    assert line.endswith(f"no verdict on D2 for three in {store}, which has verdicts for one, two")
     assert "no verdict on D2 on mrpc in" in told(capsys, "history", "D2", "--task", "mrpc", "--store", store)
     assert "unknown task" in told(capsys, "history", "D2", "--task", "nothing", "--store", store)
     assert "unknown claim 'Z9'" in told(capsys, "history", "Z9", "--store", store)

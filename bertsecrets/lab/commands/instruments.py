@@ -1,15 +1,16 @@
-"""The commands that check the judge and third-party ablations, and that train a parser."""
+"""The commands that check the judge and third-party ablations, and train a parser."""
 
 import argparse
 import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from bertsecrets.errors import UserError, one_line, shortened
-from bertsecrets.options import RunOptions, add_options, path
+from bertsecrets.options import RunOptions, add_command, add_run_options, path
 from bertsecrets.progress import progress
 
 if TYPE_CHECKING:
@@ -20,56 +21,61 @@ WORLDS, EXAMPLES, SEEDS, SPREADS = 200, [100, 277, 1000], [1, 3, 5], [0.0, 0.5, 
 
 
 def add_parsers(commands) -> None:
-    """Add the commands' options to the command line."""
-    judging = commands.add_parser(
+    """Add the commands and their options to the command line."""
+    calibrating = add_command(
+        commands,
         "calibrate",
-        help="estimate the judge's error rates and power in simulated worlds",
-        epilog="example: bertsecrets lab calibrate --kind attention --worlds 100 --seeds 1 5",
+        "estimate the judge's error rates and power in simulated worlds",
+        "lab calibrate --kind attention --worlds 100 --seeds 1 5",
+        calibrate,
     )
-    judging.add_argument("--kind", action="append", metavar="K", help="only this kind of claim; repeatable")
-    judging.add_argument("--worlds", type=int, default=WORLDS, metavar="N", help=f"for each cell (default: {WORLDS})")
-    judging.add_argument("--examples", type=int, nargs="+", default=EXAMPLES, metavar="N", help="default: 100 277 1000")
-    judging.add_argument(
+    calibrating.add_argument("--kind", action="append", metavar="K", help="only this kind of claim; repeatable")
+    calibrating.add_argument("--worlds", type=int, default=WORLDS, metavar="N", help=f"per cell (default: {WORLDS})")
+    calibrating.add_argument(
+        "--examples", type=int, nargs="+", default=EXAMPLES, metavar="N", help="default: 100 277 1000"
+    )
+    calibrating.add_argument(
         "--seeds", dest="counts", type=int, nargs="+", default=SEEDS, metavar="N", help="default: 1 3 5"
     )
-    judging.add_argument(
+    calibrating.add_argument(
         "--spread",
         type=float,
         nargs="+",
         default=SPREADS,
         metavar="S",
-        help="standard deviation over seeds relative to that of examples: 0, 0.5, 1 (default: all)",
+        help="standard deviation over seeds relative to that over examples: 0, 0.5, 1 (default: all)",
     )
-    judging.add_argument("--unknown", action="store_true", help="the judge has no prior knowledge of the seed variance")
-    judging.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default: 1)")
-    judging.add_argument("--json", action="store_true", help="print every cell as JSON")
-    judging.add_argument("--markdown", type=path, metavar="FILE", help="write the table to this file")
-    judging.set_defaults(run=calibrate)
+    calibrating.add_argument("--unknown", action="store_true", help="give the judge no prior of the seed variance")
+    calibrating.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default: 1)")
+    calibrating.add_argument("--json", action="store_true", help="print every cell as JSON")
+    calibrating.add_argument("--markdown", type=path, metavar="FILE", help="write the table as Markdown")
 
-    checking = commands.add_parser(
+    checking = add_command(
+        commands,
         "check-ablation",
-        help="check whether your function disables a head before the output projection",
-        epilog="example: bertsecrets lab check-ablation my_ablation:without_head --model minilm",
+        "check whether your function disables a head before the output projection",
+        "lab check-ablation my_ablation:without_head --model minilm",
+        check_ablation,
     )
     checking.add_argument(
         "function",
         metavar="MODULE:FUNCTION",
-        help="a function of (model, layer, head), both counted from 0, in a module that Python can import here; it "
-        "changes the model in place, or returns a changed model or a context manager",
+        help="an importable function of (model, layer, head), both counted from 0; it changes the model in place, or "
+        "returns a changed model or a context manager",
     )
-    add_options(checking.add_argument, ("model", "offline"))
-    checking.set_defaults(run=check_ablation)
+    add_run_options(checking, ("model", "offline"))
 
-    parser_training = commands.add_parser(
+    training = add_command(
+        commands,
         "train-parser",
-        help="train a small spaCy pipeline if none can be downloaded",
-        epilog="example: bertsecrets lab train-parser ./nltk_data/corpora ./pipeline",
+        "train a small spaCy pipeline if none can be downloaded",
+        "lab train-parser ./nltk_data/corpora ./pipeline",
+        train_parser,
     )
-    parser_training.add_argument(
-        "treebank", type=path, help="folder with NLTK's dependency_treebank.zip and treebank.zip"
+    training.add_argument(
+        "treebank", type=path, metavar="DIR", help="folder with NLTK's dependency_treebank.zip and treebank.zip"
     )
-    parser_training.add_argument("folder", type=path, help="new folder for the pipeline; use it with --spacy FOLDER")
-    parser_training.set_defaults(run=train_parser)
+    training.add_argument("folder", type=path, metavar="NEW", help="new folder for the pipeline, to use with --spacy")
 
 
 def calibrate(options: argparse.Namespace) -> int:
@@ -114,38 +120,34 @@ def calibrate(options: argparse.Namespace) -> int:
 
 
 def _all_rates(wanted: Sequence["Cell"], worlds: int, settings: "JudgeParams", jobs: int) -> list["Rates"]:
-    """Return the rates of all cells, which several processes may count."""
+    """Return the rates of all cells, estimated in several processes if `jobs` is above 1."""
+    from concurrent.futures import ProcessPoolExecutor
     from functools import partial
+    from multiprocessing import get_context
 
     from bertsecrets.lab.calibration.rates import rates
 
-    one = partial(rates, worlds=worlds, settings=settings)
-    if jobs == 1:
-        return _counted(map(one, wanted), len(wanted))
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")  # of each process
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        return _counted(pool.map(one, wanted), len(wanted))
-
-
-def _counted(found: "Iterable[Rates]", total: int) -> list["Rates"]:
-    """Return what comes, showing how much has."""
-    every = []
-    with progress("cells", total, "cell") as shown:
-        for one in found:
-            every.append(one)
+    estimate = partial(rates, worlds=worlds, settings=settings)
+    with ExitStack() as stack:
+        shown = stack.enter_context(progress("cells", len(wanted), "cell"))
+        results: Iterator[Rates] = map(estimate, wanted)
+        if jobs > 1:
+            for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+                os.environ.setdefault(name, "1")  # of each process
+            pool = stack.enter_context(ProcessPoolExecutor(jobs, mp_context=get_context("spawn")))
+            results = pool.map(estimate, wanted)
+        every = []
+        for result in results:
+            every.append(result)
             shown.advance()
-    return every
+        return every
 
 
 def check_ablation(options: argparse.Namespace) -> int:
-    """Print what the function does to each head; returns 0 if all heads are right, else 1.
+    """Print what a function does to each head; return 1 if it fails to disable one.
 
     Raises:
-        UserError: the function does not exist, or it fails.
+        UserError: the function does not exist, or raises an error.
     """
     disable = _function(options.function)
     from bertsecrets.lab.ablation_check import AblationCheck, summary
@@ -170,7 +172,7 @@ def check_ablation(options: argparse.Namespace) -> int:
 
 
 def _function(text: str) -> Callable[..., Any]:
-    """Return the function `MODULE:FUNCTION`; modules of the current folder come first.
+    """Return the function `MODULE:FUNCTION`; modules in the current folder take precedence.
 
     Raises:
         UserError: it does not exist.
@@ -192,7 +194,7 @@ def _function(text: str) -> Callable[..., Any]:
 
 
 def train_parser(options: argparse.Namespace) -> None:
-    """Train a small spaCy pipeline that tags and parses, and print its scores."""
+    """Train a small spaCy tagger and parser, and print its scores."""
     from bertsecrets.lab.train_parser import train_pipeline
 
     scores = train_pipeline(options.treebank, options.folder)

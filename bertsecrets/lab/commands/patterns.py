@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
-from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, path
+from bertsecrets.options import RunOptions, add_command, add_run_options, path
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.texts.tasks import task
@@ -20,56 +20,71 @@ if TYPE_CHECKING:
 
 
 def add_parsers(commands) -> None:
-    """Add the commands' options to the command line."""
-    classifying = commands.add_parser(
+    """Add the commands and their options to the command line."""
+    classifying = add_command(
+        commands,
         "classify",
-        help="classify your own attention maps, under each reading",
-        epilog="example: bertsecrets lab classify maps.npz --json classes.json",
+        "classify your own attention maps under each reading",
+        "lab classify maps.npz --json classes.json",
+        classify,
     )
     classifying.add_argument(
-        "maps", type=path, help=".npz file with maps [n, L, L], padded with zeros, lengths [n] and boundary [n]"
+        "maps",
+        type=path,
+        metavar="FILE",
+        help=".npz file with maps [n, L, L], padded with zeros, lengths [n] and boundary [n]",
     )
-    classifying.add_argument("--json", type=path, metavar="FILE", help="write every map's class and probabilities here")
-    classifying.set_defaults(run=classify)
+    classifying.add_argument("--json", type=path, metavar="FILE", help="write each map's class and probabilities")
 
-    annotating = commands.add_parser(
+    annotating = add_command(
+        commands,
         "annotate",
-        help="draw a set of attention maps, or label a set on an HTML page",
-        epilog="example: bertsecrets lab annotate ./maps --model minilm --task rte --html label.html",
+        "draw a set of attention maps, or write an HTML page to label a set",
+        "lab annotate ./maps --model minilm --task rte --html label.html",
+        annotate,
     )
-    annotating.add_argument("folder", type=path, help="a set of maps; with --task a new set is drawn first")
+    annotating.add_argument("folder", type=path, metavar="DIR", help="a set of maps; with --task, a new set")
     annotating.add_argument("--task", action="append", help="draw maps on this task; repeatable")
     annotating.add_argument(
-        "--per-task", type=int, default=128, metavar="N", help="maps drawn from each fine-tuned checkpoint"
+        "--per-task", type=int, default=128, metavar="N", help="maps per fine-tuned checkpoint (default: 128)"
     )
     annotating.add_argument(
-        "--pretrained-per-task", type=int, default=32, metavar="N", help="maps drawn from the pretrained model per task"
+        "--pretrained-per-task",
+        type=int,
+        default=32,
+        metavar="N",
+        help="maps of the pretrained model per task (default: 32)",
     )
     annotating.add_argument("--max-tokens", type=int, default=100, metavar="N", help="skip longer inputs")
-    annotating.add_argument("--seed", type=int, default=1, help="seed of the draw")
-    annotating.add_argument("--html", type=path, metavar="FILE", help="write a page for labelling the maps")
-    annotating.add_argument("--annotator", default="", metavar="NAME", help="name of the annotator, for the page")
-    annotating.add_argument("--second", type=int, metavar="N", help="label N maps blind, as the second annotator")
-    annotating.add_argument("--anew", action="store_true", help="start without this annotator's earlier labels")
-    add_options(annotating.add_argument, ROW_OPTIONS)
-    annotating.set_defaults(run=annotate)
+    annotating.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the draw")
+    page = annotating.add_argument_group("page")
+    page.add_argument("--html", type=path, metavar="FILE", help="write a page for labelling the maps")
+    page.add_argument("--annotator", default="", metavar="NAME", help="name of the annotator")
+    page.add_argument("--second", type=int, metavar="N", help="label N maps blind, as the second annotator")
+    page.add_argument("--anew", action="store_true", help="start without this annotator's earlier labels")
+    add_run_options(annotating)
 
-    importer = commands.add_parser(
+    importer = add_command(
+        commands,
         "import-patterns",
-        help="import annotated maps in the format of P20 (Prasanna et al. 2020)",
-        epilog="example: bertsecrets lab import-patterns head_classification_data.tar.gz ./p20",
+        "import annotated maps in the format of P20 (Prasanna et al. 2020)",
+        "lab import-patterns head_classification_data.tar.gz ./p20",
+        import_patterns,
     )
-    importer.add_argument("source", type=path, help="folder or .tar.gz with labels.txt and one .npy file for each map")
-    importer.add_argument("folder", type=path, help="new folder for the set")
-    importer.set_defaults(run=import_patterns)
+    importer.add_argument(
+        "source", type=path, metavar="SOURCE", help="folder or .tar.gz with labels.txt and one .npy file per map"
+    )
+    importer.add_argument("folder", type=path, metavar="DIR", help="new folder for the set")
 
-    training = commands.add_parser(
+    training = add_command(
+        commands,
         "train-patterns",
-        help="cross-validate and train the pattern classifiers, one for each reading",
-        epilog="example: bertsecrets lab train-patterns --outside p20=./p20 --output ./classifiers",
+        "cross-validate and train the pattern classifiers, one per reading",
+        "lab train-patterns --outside p20=./p20 --output ./classifiers",
+        train,
     )
     training.add_argument(
-        "--data", type=path, metavar="DIR", help="folder of maps read for attributes (default: the suite's own)"
+        "--data", type=path, metavar="DIR", help="maps annotated with attributes (default: the suite's own)"
     )
     training.add_argument(
         "--outside",
@@ -77,34 +92,35 @@ def add_parsers(commands) -> None:
         metavar="NAME=DIR",
         action="append",
         default=[],
-        help="also train a classifier for other people's class labels, those of the maps in DIR",
+        help="also train a classifier on third-party class labels, those of the maps in DIR",
     )
     training.add_argument("--output", type=path, metavar="DIR", default=Path("pattern-classifier"), help="new folder")
     training.add_argument(
         "--cnn-epochs", type=int, metavar="N", help="epochs for the paper's own classifier (a CNN); 0 leaves it out"
     )
-    training.set_defaults(run=train)
 
-    drawing = commands.add_parser(
+    drawing = add_command(
+        commands,
         "sheets",
-        help="draw contact sheets of a set of maps, as PNG",
-        epilog="example: bertsecrets lab sheets data/patterns ./sheets --count 48",
+        "draw contact sheets of a set of maps, as PNG",
+        "lab sheets data/patterns ./sheets --count 48",
+        sheets,
     )
-    drawing.add_argument("folder", type=path, help="a set of maps")
-    drawing.add_argument("output", type=path, help="new folder for the pictures")
-    drawing.add_argument("--count", type=int, metavar="N", help="draw only N maps, chosen at random")
-    drawing.add_argument("--seed", type=int, default=1, help="seed of the order and the choice")
-    drawing.add_argument("--by-class", action="store_true", help="instead: five maps of each class, and ten hard cases")
-    drawing.add_argument(
+    drawing.add_argument("folder", type=path, metavar="DIR", help="a set of maps")
+    drawing.add_argument("output", type=path, metavar="NEW", help="new folder for the pictures")
+    drawing.add_argument("--count", type=int, metavar="N", help="draw only N random maps")
+    drawing.add_argument("--seed", type=int, default=1, metavar="N", help="seed of order and choice")
+    instead = drawing.add_mutually_exclusive_group()
+    instead.add_argument("--by-class", action="store_true", help="instead: five maps of each class and ten hard cases")
+    instead.add_argument(
         "--predicted",
         metavar="READING",
         choices=READINGS,
         help="instead: ten maps of held-out heads for each class that this reading's classifier predicts",
     )
-    drawing.add_argument(
+    instead.add_argument(
         "--parted", action="store_true", help="instead: twenty maps that the two readings classify differently"
     )
-    drawing.set_defaults(run=sheets)
 
 
 def classify(options: argparse.Namespace) -> None:

@@ -1,11 +1,11 @@
-"""`bertsecrets lab specifications`: claims judged under every combination of open choices."""
+"""`bertsecrets lab specifications`: claims under every combination of the choices that the paper leaves open."""
 
 import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
-from bertsecrets.options import ROW_OPTIONS, RunOptions, add_options, path
+from bertsecrets.options import ROW_OPTIONS, RunOptions, add_command, add_run_options, path
 
 if TYPE_CHECKING:
     from bertsecrets.claims.schema import Case
@@ -14,30 +14,27 @@ if TYPE_CHECKING:
 
 
 def add_parsers(commands) -> None:
-    """Add the command's options to the command line."""
-    parser = commands.add_parser(
+    """Add the command and its options to the command line."""
+    parser = add_command(
+        commands,
         "specifications",
-        help="judge claims under every combination of the choices that the paper leaves open",
-        epilog="example: bertsecrets lab specifications --task mrpc --model minilm --glue ./glue_data",
+        "judge claims under every combination of the choices that the paper leaves open",
+        "lab specifications --task mrpc --model minilm --glue ./glue_data",
+        specifications,
     )
     parser.add_argument("--task", required=True, help="GLUE task")
     parser.add_argument("--claim", nargs="+", metavar="ID", help="claims (default: C1 C3 E1 F1)")
-    parser.add_argument(
-        "--choices",
-        metavar="NAMES",
-        help="vary only these choices, such as padding,length",
-    )
-    parser.add_argument("--json", type=path, metavar="FILE", help="write the curves to this JSON file")
-    parser.add_argument("--figures", type=path, metavar="DIR", help="draw the curves into this folder, one SVG a claim")
-    add_options(parser.add_argument, (*ROW_OPTIONS, "seeds", "frames", "spacy"))
-    parser.set_defaults(run=specifications)
+    parser.add_argument("--choices", metavar="NAMES", help="vary only these choices, such as padding,length")
+    parser.add_argument("--json", type=path, metavar="FILE", help="write the curves as JSON")
+    parser.add_argument("--figures", type=path, metavar="DIR", help="draw one SVG per claim into this folder")
+    add_run_options(parser, (*ROW_OPTIONS, "seeds", "frames", "spacy"))
 
 
 def specifications(options: argparse.Namespace) -> None:
-    """Print how often each claim holds over all combinations of choices, and write the curves.
+    """Print how often each claim holds across all combinations of choices, and write the curves.
 
     Raises:
-        UserError: an unknown claim, task or choice, or nothing can be measured.
+        UserError: a claim, task or choice is unknown, or nothing can be measured.
     """
     from bertsecrets.claims.plan import missing
     from bertsecrets.lab.curve import curve_lines, curve_table, draw_curve
@@ -59,18 +56,18 @@ def specifications(options: argparse.Namespace) -> None:
             continue
         curves.append(_curve(session, case, choices[str(case)]))
         print(curve_table(curves[-1]), end="\n\n")
-        if options.json:  # whole after every claim, so that an interrupted run leaves what it has
+        if options.json:  # after every claim, so that an interrupted run keeps the finished curves
             write_json(options.json, [curve.as_json() for curve in curves])
         if options.figures:
             write_whole(options.figures / f"{case}.svg", draw_curve(curves[-1]))
     if not curves:
-        raise UserError("nothing to judge: inputs of all claims are missing")
+        raise UserError("nothing to judge: every claim lacks an input")
     for curve in curves:
         print(curve_lines(curve)[0])
 
 
 def _curve(session: "Session", case: "Case", choices: Sequence["Choice"]) -> "Curve":
-    """Return the curve of a claim; combinations with equal inputs are measured once."""
+    """Return the curve of a claim; combinations with the same inputs are measured once."""
     from bertsecrets.lab.specifications import INPUTS, Inputs, Specification, curve, specification
 
     inputs = Inputs(session.resources, session.ref(session.model), case.task)

@@ -1,0 +1,158 @@
+"""What `report`, `plan` and `run` share: choosing claims, opening a session, judging."""
+
+import argparse
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bertsecrets.errors import UserError
+from bertsecrets.options import ROW_OPTIONS, RunOptions, add_run_options
+from bertsecrets.progress import log
+from bertsecrets.texts.tasks import ALL_TASKS, task
+
+if TYPE_CHECKING:
+    from bertsecrets.claims.schema import Case
+    from bertsecrets.claims.verdict import Verdict
+    from bertsecrets.judging import JudgedRun, Skipped
+    from bertsecrets.session import Session
+
+SELECTION = (*ROW_OPTIONS, "seeds", "budget", "keep_checkpoints", "frames", "spacy")
+
+
+def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = SELECTION) -> None:
+    """Add the options that choose claims, and those of the run that measures what they need."""
+    parser.add_argument(
+        "--task",
+        action="append",
+        help="repeatable; `all` for claims across tasks or without a task (default: all tasks with data)",
+    )
+    parser.add_argument(
+        "--claim",
+        action="append",
+        metavar="ID",
+        help="judge this claim or family only: D1, D1-random, D1-rte, D1-rte-random or D; repeatable",
+    )
+    add_run_options(parser, names)
+
+
+def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
+    """Return the cases that `--task` and `--claim` choose, and the named tasks.
+
+    Raises:
+        UserError: a task or claim is unknown.
+    """
+    from bertsecrets.claims.schema import cases, find_cases
+
+    named = {str(case) for name in options.claim or () for case in find_cases(name)}
+    tasks = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
+    of_tasks = [case for case in cases() if not tasks or case.task in tasks]
+    chosen = [case for case in of_tasks if (str(case) in named if named else not case.claim.on_request)]
+    return chosen, tasks
+
+
+def skipped(names: Sequence[str], reason: str) -> str:
+    """Return a line about claims that are skipped for the same reason."""
+    return f"{len(names)} claim{'' if len(names) == 1 else 's'} skipped ({', '.join(names)}): {reason}"
+
+
+def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[str]) -> tuple["Session", "JudgedRun"]:
+    """Return a session, and a run of those chosen cases that the model and the data allow.
+
+    Prints a line for cases that lack something else.
+
+    Args:
+        tasks: the tasks that the user named.
+
+    Raises:
+        UserError: nothing can be judged, or a named task has no data.
+    """
+    from bertsecrets.claims.plan import missing, reads_model, reads_rows
+    from bertsecrets.judging import JudgedRun
+    from bertsecrets.session import Session
+
+    session = Session(options)
+    if not chosen or any(map(reads_model, chosen)):
+        session.check_model()
+    of_model = [case for case in chosen if session.speaks_of(case)]
+    if chosen and not of_model:
+        raise UserError(f"{chosen[0]} is about {' and '.join(chosen[0].claim.architectures)}: name one with --model")
+    problems = {
+        name: session.resources.rows.missing(name) for name in {case.task for case in chosen if reads_rows(case)}
+    }
+    for name in tasks:
+        if problem := problems.get(name):
+            raise UserError(problem)
+    requested = [case for case in of_model if not (reads_rows(case) and problems[case.task])]
+    lacking = {str(case): missing(session, case) for case in requested}
+    for reason in dict.fromkeys(filter(None, lacking.values())):
+        print(skipped([name for name, problem in lacking.items() if problem == reason], reason))
+    possible = [case for case in requested if lacking[str(case)] is None]
+    if not possible:
+        raise UserError(
+            f"nothing to judge for {session.model}: no implemented claim matches --task and --claim, "
+            "or its data are missing (see bertsecrets doctor)"
+        )
+    return session, JudgedRun(session.model, possible, requested)
+
+
+def judge_cases(
+    session: "Session",
+    run: "JudgedRun",
+    prepare: "Callable[[Sequence[Case], Sequence[int]], object]",
+    jobs: int = 1,
+    trained_at_once: int | None = 1,
+) -> None:
+    """Judge the cases of a run; if the session adds seeds, until each case is decided.
+
+    Cases whose measurements are stored come first. If something has to be measured, each verdict is printed at once.
+
+    Args:
+        prepare: makes the measurements of some cases on some seeds.
+        jobs: the number of parallel jobs.
+        trained_at_once: the number of checkpoints that have weights at the same time if weights are dropped; None
+            for all.
+    """
+    from bertsecrets.claims.plan import measure_case
+    from bertsecrets.jobs.disk import announce
+    from bertsecrets.jobs.estimates import seed_cost
+    from bertsecrets.jobs.plan import plan_for
+    from bertsecrets.jobs.prepare import stored_first
+    from bertsecrets.judging import SeedBudget, attempt, judge_until_decided
+    from bertsecrets.report.terminal import verdict_line
+
+    trains = session.options.checkpoint is None
+    measures = False
+
+    def verdict(case: "Case", seeds: Sequence[int]) -> "Verdict":
+        return session.verdict(case, measure_case(session, case, session.model, seeds))
+
+    def judge(cases: Sequence["Case"], seeds: Sequence[int]) -> "Iterator[Verdict | Skipped]":
+        nonlocal measures
+        ready, waiting = stored_first(session, cases, seeds) if trains else ([], list(cases))
+        measures = measures or bool(waiting)
+        yield from (attempt(case, partial(verdict, case, seeds)) for case in ready)
+        if waiting:
+            if trains:
+                announce(session, plan_for(session, waiting, session.model, seeds), at_once=trained_at_once)
+            prepare(waiting, seeds)
+            yield from (attempt(case, partial(verdict, case, seeds)) for case in waiting)
+
+    budget = SeedBudget(session.budget, seed_cost(session), at_once=jobs)
+    run.collect(
+        judge_until_decided(run.cases, judge, session.interims, budget.affords),
+        lambda result: log.info(verdict_line(result)) if measures else None,
+    )
+    if run.ended is None:
+        session.close()
+
+
+def add_examples(options: argparse.Namespace, session: "Session", run: "JudgedRun") -> None:
+    """Measure the maps of the page's attention viewer, if a page is requested and the run is complete."""
+    if not options.html or not options.examples or run.ended is not None:
+        return
+    from bertsecrets.report.viewer import Examples, subjects_shown
+
+    try:
+        run.examples = Examples(*session.example_maps(subjects_shown(run.verdicts)), options.examples)
+    except KeyboardInterrupt as error:  # the verdicts are still shown and written
+        run.ended = error
