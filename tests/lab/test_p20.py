@@ -90,9 +90,13 @@ def relabel(source: Path, old: str, new: str) -> None:
         ("block = 7", "block = 7, 5", "labels.txt, line 7: '0005' is named twice"),
         ("block = 7", "block 7", "labels.txt, line 7: no '=' in 'block 7'"),
         (LABELS, "\n", "names no maps"),
+        ("block = 7", "block = " + "x" * 5000, "cannot be the name of a map"),
+        ("block = 7", "block = a\tb", "cannot be the name of a map"),
+        ("block = 7", "block = ../0001", ".npy is missing"),
     ],
+    ids=lambda text: text[:20],
 )
-@pytest.mark.parametrize("form", [lambda source: source, archive])
+@pytest.mark.parametrize("form", [lambda source: source, archive], ids=["folder", "archive"])
 def test_wrong_labels_are_named_with_their_line(source, form, old, new, message):
     relabel(source, old, new)
     with pytest.raises(UserError, match=message):

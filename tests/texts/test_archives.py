@@ -77,3 +77,18 @@ def test_an_archive_without_the_end_of_its_stream_is_refused(tmp_path, pack):
         data = data.rstrip(b"\0")
     with pytest.raises(DamagedArchiveError):
         read(tmp_path, data[:-3])
+
+
+def test_a_damaged_header_and_a_name_given_twice_are_refused(tmp_path):
+    data = tarred(FILES)
+    second = data.index(b"a/one.txt")
+    twice = io.BytesIO()
+    with tarfile.open(fileobj=twice, mode="w") as archive:
+        for _ in range(2):
+            archive.addfile(tarfile.TarInfo("a.txt"))
+    for damaged, message in (
+        (data[:second] + bytes(512) + data[second + 512 :], "its end"),
+        (twice.getvalue(), "twice"),
+    ):
+        with pytest.raises(DamagedArchiveError, match=message):
+            read(tmp_path, damaged)

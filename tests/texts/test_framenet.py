@@ -1,5 +1,6 @@
 """The paper's sentences, from FrameNet as distributed and from JSON lines."""
 
+import json
 import os
 import shutil
 import tarfile
@@ -130,7 +131,12 @@ def test_a_folder_as_nltk_unpacks_it_and_archives_are_the_same(corpus, tmp_path)
         ("frame/Humming.xml", '<!DOCTYPE frame [<!ENTITY x "y">]>' + FRAME.removeprefix(HEAD), "may declare entities"),
         ("frame/Humming.xml", FRAME[:-9], "Humming.xml is damaged"),
         ("frame/Humming.xml", "<lexUnit/>", "Humming.xml is damaged"),
+        ("frame/Humming.xml", FRAME.replace("<FE ", "<a>" * 100_000 + "<FE ", 1), "Humming.xml is damaged"),
+        ("lu/lu10.xml", unit(GOOD.replace("Ann &amp; Bo were softly humming .", "")), "a sentence without words"),
+        ("lu/lu10.xml", unit(GOOD.replace("text>", "texts>")), "without <text>"),
+        ("lu/lu10.xml", unit(GOOD.replace('end="27"', 'end="2700"')), "a label at characters 21 to 2700"),
     ],
+    ids=lambda text: text[:20],
 )
 def test_a_damaged_file_is_named(corpus, name, text, complaint):
     write(corpus / name, text)
@@ -147,6 +153,10 @@ def test_what_is_no_framenet_says_what_was_expected(tmp_path, corpus):
     write(tmp_path / "fn.tar.xz", "no archive")
     with pytest.raises(UserError, match="cannot be read"):
         open_frames(tmp_path / "fn.tar.xz")
+    shutil.copytree(corpus, corpus.parent / "two" / "one")
+    shutil.copytree(corpus, corpus.parent / "two" / "other")
+    with pytest.raises(UserError, match="holds two FrameNets"):
+        open_frames(corpus.parent / "two")
     write(corpus / "lu" / "lu9.xml", unit(CASES["two targets"]))
     with pytest.raises(UserError, match="passes the filters"):
         open_frames(corpus)
@@ -213,7 +223,16 @@ def test_json_lines_are_read_with_spans(tmp_path):
         ('{"sentence": "a b", "target": "a", "core_elements": "b"}', "line 2: an entry is missing"),
         ('{"sentence": "a b", "target": "c", "core_elements": ["b"]}', "line 2: target 'c' is not in"),
         ('{"sentence": "a b", "target": "a", "core_elements": ["b", "d"]}', "line 2: core element 'd' is not in"),
+        (
+            json.dumps({"sentence": "b" * 200_000 + " a", "target": "a", "core_elements": ["a"]}),
+            "a sentence of 200002 characters with 1 core elements: give at most",
+        ),
+        (
+            json.dumps({"sentence": "a b", "target": "a", "core_elements": ["b"] * 10_000}),
+            "with 10000 core elements: give at most",
+        ),
     ],
+    ids=lambda text: text[:20],
 )
 def test_a_bad_line_is_named(tmp_path, line, complaint):
     path = tmp_path / "a.jsonl"

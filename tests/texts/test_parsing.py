@@ -107,18 +107,6 @@ def test_running_text_is_spaced_as_people_write():
     assert "".join(w + " " * s for w, s in zip(words, spacing(words), strict=True)) == "``He isn't ``-LRB-$5-RRB-,''"
 
 
-def test_a_treebank_that_does_not_fit_is_refused(treebank, tmp_path):
-    with zipfile.ZipFile(treebank / "dependency_treebank.zip", "w") as archive:
-        archive.writestr("dependency_treebank/a.dp", HEADS.replace("milk", "beer"))
-    with pytest.raises(UserError, match="differ at"):
-        read_treebank(treebank)
-    with pytest.raises(UserError, match=r"no treebank\.zip"):
-        read_treebank(tmp_path / "none")
-    (treebank / "treebank.zip").write_bytes(b"no zip")
-    with pytest.raises(UserError, match="cannot be read"):
-        read_treebank(treebank)
-
-
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory):
     """A pipeline trained for a moment."""

@@ -1,4 +1,4 @@
-"""Bad inputs around models, options and plans: configurations, tokenizers, manifests, weights, words."""
+"""Bad inputs around models and options: configurations, tokenizers, manifests, weights, words."""
 
 import json
 from collections.abc import Callable
@@ -43,11 +43,6 @@ def option(name: str, value: str, says: str) -> BadInput:
     return BadInput(f"{name} {value[:12]!r}", (*SCORES, name, value), says)
 
 
-def plan(command: str, *words: str, says: str | tuple[str, ...]) -> BadInput:
-    """Return the row of a command that plans jobs."""
-    return BadInput(f"{command} {' '.join(words)}", (command, *COMMON, *words), says)
-
-
 MODELS = [
     BadInput("config.json is missing", SCORES, "holds no config.json",
              lambda room: (room.own_model() / "config.json").unlink()),
@@ -56,8 +51,6 @@ MODELS = [
     config("not a multiple", hidden_size=30),
     config("does not know 'nope'", hidden_act="nope"),
     config("", model_type="zzz"),
-    file("config.json", b""),
-    file("config.json", b"[]"),
     file("tokenizer.json", b"{}"),
     BadInput("a tokenizer that fails on a text", SCORES, "its tokenizer fails on a short text",
              spoilt("tokenizer.json", lambda data: data["model"].update(vocab=["a"]))),
@@ -78,17 +71,6 @@ OPTIONS = [
     option("--json", "{room}", "a folder stands where a file is needed"),
 ]
 
-PLANS = [
-    plan("plan", "--jobs", "0", says="--jobs 0 is out of range: give 1 to"),
-    plan("plan", "--threads", "0", says="--threads 0 is out of range: give 1 to"),
-    plan("plan", "--task", "rtee", says=("unknown task 'rtee'", "did you mean rte?")),
-    plan("plan", "--seeds", "0", says="--seeds 0 leaves no seeds"),
-    plan("plan", "--shell", "--slurm", says="not allowed with"),
-    plan("plan", "--shell", "--task", "rte", "--claim", "C1", "--store", "{glue}/RTE/dev.tsv", says="RTE/dev.tsv"),
-    plan("run", "--claim", "Z9", says="unknown claim 'Z9'"),
-    plan("run", "--task", "rte", "--claim", "C1", "--gpus", "1", says="--gpus is for --ray"),
-]
-
 CLAIM = ("report", "--task", "rte", "--claim", "E1", *COMMON)
 WRITING = {
     "corpus": ("corpus",),
@@ -106,4 +88,4 @@ OUTPUTS = [
     if place != "/dev/full" or Path(place).exists()
 ]
 
-ROWS = [*MODELS, *OPTIONS, *PLANS, *OUTPUTS]
+ROWS = [*MODELS, *OPTIONS, *OUTPUTS]
