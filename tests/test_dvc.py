@@ -2,7 +2,6 @@
 
 import configparser
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from edited_package import edited_package, forget
-from pipeline import PROJECT, commit, copied_checkout, fail, in_git, run, tiny_checkout
+from pipeline import PROJECT, commit, copied_checkout, in_git, run
 
 from bertsecrets.code import code_digest
 from bertsecrets.measures.registry import get_measure, measure_names
@@ -27,8 +26,6 @@ from dvc.repo import Repo  # after it is known to be there
 pytestmark = pytest.mark.slow
 
 TRAINED, MEASURED = "finetune@rte-pretrained-1", "measure@rte-pretrained-1"
-REAL = os.environ.get("BERTSECRETS_TEST_GLUE")
-
 # A change: the file, what is replaced in it (nothing: text is added), by what, and the stages then out of date.
 CHANGES = {
     "code of a measure": ("bertsecrets/measures/scores.py", None, "# changed", {MEASURED, "verify"}),
@@ -152,34 +149,6 @@ def test_outputs_travel_through_a_remote(lab, tmp_path):
         "report.html",
     }
     assert out_of_date(lab) == set()
-
-
-@pytest.mark.skipif(REAL is None, reason="needs BERTSECRETS_TEST_GLUE")
-def test_two_real_tasks(tmp_path, tiny_bert):
-    """A truncated task is refused; whole, both run without leave for unofficial data, and are judged."""
-    for name in ("RTE", "MRPC"):
-        (tmp_path / "glue" / name).mkdir(parents=True)
-        for file in ("train.tsv", "dev.tsv"):
-            shutil.copy(Path(str(REAL)) / name / file, tmp_path / "glue" / name / file)
-    dev = tmp_path / "glue/MRPC/dev.tsv"
-    whole = dev.read_bytes()
-    grid = {"task": ["rte", "mrpc"], "init": ["untrained"], "seed": [1]}
-    options = {"data": {}, "finetune": {"train-limit": 32}, "measure": {"limit": 16}}
-    folder = tiny_checkout(tmp_path / "checkout", tiny_bert, glue=tmp_path / "glue", grid=grid, options=options)
-    in_git(folder)
-
-    dev.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
-    refused = fail(folder, "repro")
-    assert "407 rows where MRPC's official dev split has 408" in refused
-    assert "failed to reproduce 'glue@mrpc'" in refused
-    assert "Traceback" not in refused
-
-    dev.write_bytes(whole)
-    run(folder, "repro")
-    assert out_of_date(folder) == set()
-    verdicts = json.loads((folder / "runs/dvc/verdicts.json").read_text())["verdicts"]
-    assert {verdict["task"] for verdict in verdicts} >= {"rte", "mrpc"}
-    assert not any("unofficial data" in verdict["remarks"] for verdict in verdicts)
 
 
 def test_sets_of_parameters_can_take_the_place_of_the_papers_and_of_each_other(tmp_path):

@@ -78,10 +78,3 @@ def test_a_process_among_several_writes_lines_on_a_terminal_too(passing, capsys,
         passing(31)
         of.advance()
     assert len(lines(capsys)) == shown
-
-
-def test_work_without_a_title_is_not_shown(passing, capsys):
-    with progress(None, 2, "row") as shown:
-        passing(60)
-        shown.advance()
-    assert lines(capsys) == []

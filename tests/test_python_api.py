@@ -56,12 +56,6 @@ def test_what_has_no_task_needs_none_and_what_has_one_says_so(session):
         session.measure("score", task="rte")
 
 
-def test_keywords_go_before_options(tiny_glue, tiny_bert):
-    options = bs.RunOptions(model="minilm", glue=tiny_glue, limit=4)
-    both = bs.Session(options, model=str(tiny_bert))
-    assert (both.model, both.options.limit) == (str(tiny_bert), 4)
-
-
 def test_a_verdict_is_judged_on_the_seeds_asked_for_kept_and_shown(session, runs):
     verdict = session.judge("C1", task="rte", seeds=2)
     assert verdict.outcome in ("reproduced", "deviates", "inconclusive")
@@ -114,9 +108,3 @@ def test_options_that_are_not_given_come_from_the_environment(monkeypatch, tmp_p
     assert options.glue_folders == [tiny_glue, tmp_path]
     assert options.store_folder == tmp_path / "kept"
     assert bs.RunOptions(glue=str(tmp_path), store="mine").glue_folders == [tmp_path]
-
-
-def test_every_claim_is_there_as_data():
-    claims = bs.load_claims()
-    assert {claim.id[0] for claim in claims} >= set("ABCDEFG")
-    assert all(isinstance(claim, bs.Claim) for claim in claims)

@@ -1,6 +1,5 @@
 """Measurements are made once per key, and record what they were made from."""
 
-import json
 import shutil
 import warnings
 
@@ -14,7 +13,7 @@ from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.session import Session
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
-from bertsecrets.store.measurements import Shelf, keep, load, measurement_of
+from bertsecrets.store.measurements import Shelf, keep
 from bertsecrets.texts.corpus import write_corpus
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.rows import draw_rows, text_clusters
@@ -151,14 +150,6 @@ def test_samples_have_a_cluster_for_rows_that_share_a_text(measure, runs, tiny_b
     np.testing.assert_array_equal(found.samples["cluster"], text_clusters(rows))
 
 
-def test_a_limit_above_the_number_of_rows_is_ignored(bench, subject, runs, tiny_glue):
-    bench.measurement("scores", subject)
-    high = opened(runs, tiny_glue, limit=24, train_limit=500)
-    found = high.measurement("scores", subject)
-    assert found.reused
-    assert (found.provenance.limit, found.provenance.train_limit) == (None, None)
-
-
 def test_a_training_limit_is_recorded_also_for_exported_checkpoints(bench, subject, runs, tiny_glue, tmp_path):
     less = opened(runs, tiny_glue, train_limit=16)
     found = less.measurement("scores", subject)
@@ -180,11 +171,6 @@ def test_settings_are_part_of_the_key(bench, subject, runs, tiny_glue, quick, mo
     data["finetune"]["learning_rate"] = 2e-3
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(data))
     assert opened(runs, tiny_glue).checkpoint(subject).name != before
-
-
-def test_every_initialisation_and_seed_has_its_own_checkpoint(bench, subject):
-    starts = [(init, seed) for init in ("pretrained", "random", "untrained") for seed in (1, 2)]
-    assert len({bench.checkpoint(Subject(subject.model, "rte", *start)).name for start in starts}) == 6
 
 
 def test_an_exported_checkpoint_without_manifest_gives_the_same_values(bench, subject, tmp_path):
@@ -216,15 +202,6 @@ def test_a_damaged_measurement_is_made_again(bench, subject, runs):
         assert bench.measurement("scores", subject).reused
 
 
-def test_a_measurement_is_restored_from_its_json(bench, subject):
-    found = bench.measurement("special-tokens", subject)
-    data = json.loads(json.dumps(found.as_json()))
-    back = measurement_of(data, found.samples)
-    np.testing.assert_allclose(back.values["cls"], found.values["cls"])
-    assert back.subject == found.subject
-    assert list(data)[:5] == ["measure", "model", "task", "examples", "values"]
-
-
 def test_saved_measurements_are_read_without_model_or_data(bench, subject, tmp_path):
     one = bench.measurement("scores", subject)
     kept = keep(one, tmp_path / "kept" / "a")
@@ -243,17 +220,6 @@ def test_saved_measurements_are_read_without_model_or_data(bench, subject, tmp_p
         shelf.measurement("attention-change", subject)
     with pytest.raises(UserError, match="no measurements below"):
         Shelf.read(tmp_path / "none")
-
-
-def test_a_folder_without_a_measurement_gives_one_line(tmp_path):
-    with pytest.raises(UserError, match="is incomplete or from another version"):
-        load(tmp_path)
-
-
-@pytest.mark.parametrize(("name", "value"), [("limit", 0), ("limit", -1), ("train_limit", 0)])
-def test_an_impossible_limit_is_refused(tmp_path, name, value):
-    with pytest.raises(UserError, match=f"--{name.replace('_', '-')} {value} leaves no rows"):
-        opened(tmp_path, None, **{name: value})
 
 
 def test_a_grid_limit_applies_only_to_ablations_and_changes_their_key(runs, tiny_glue, tiny_bert):

@@ -119,15 +119,6 @@ def test_the_action_compares_with_a_pin_if_one_is_given(strict, tmp_path):
     assert (done.folder / "checkout" / "results" / "drift.xml").is_file()
 
 
-def test_the_comparison_calls_the_suite_with_options_that_there_are():
-    (words,) = re.findall(r"/bertsecrets\" (.*)", step("verdict-comment.yml", "Compare")["run"])
-    options = understood(words.split())
-    files = [str(path) for path in (options.before, options.after, options.markdown)]
-    assert (options.command, files) == ("compare", ["old.json", "new.json", "comment.md"])
-    got = step("verdict-comment.yml", "Get the verdicts of the default branch and of the pull request")["run"]
-    assert got.split()[-2:] == files[:2]
-
-
 def test_the_comparison_needs_no_torch_which_its_job_does_not_install(tmp_path):
     installs = re.findall(r"install .*-r (\S+)", step("verdict-comment.yml", "Compare")["run"])
     assert installs == ["container/requirements.txt"]
@@ -158,27 +149,3 @@ def test_the_page_lists_all_inputs_and_variables():
     variables = set(re.findall(r"vars\.(\w+)", text))
     assert [name for name in variables if f"`{name}`" not in page] == []
     assert set(re.findall(r"`(BERTSECRETS_[A-Z]+)`", page)) - variables == {"BERTSECRETS_STORE", "BERTSECRETS_GLUE"}
-
-
-def test_targets_of_make_that_are_called_are_in_the_makefile():
-    makefile = (PROJECT / "Makefile").read_text()
-    targets = re.findall(r"^([a-z-]+):", makefile, re.M)
-    called = [line.split()[1:] for _, one in STEPS for line in re.findall(r"^make .*", one.get("run", ""), re.M)]
-    assert [word for words in called for word in words if "=" not in word] == [
-        "lint",
-        "audit",
-        "docs",
-        "test-all",
-        "demo",
-    ]
-    assert {word for words in called for word in words if "=" not in word} <= set(targets)
-    command = ["make", "--dry-run", "demo", "DEMO=runs/demo", "SEEDS=1"]
-    recipe = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
-    (report,) = (line for line in recipe.replace("\\\n", " ").splitlines() if "bertsecrets report" in line)
-    words = report.split("#")[0].split("||")[0]
-    demo = understood(words.split()[1:])
-    assert [str(path) for path in (demo.json, demo.html, demo.markdown)] == [
-        *("runs/demo/verdicts.json", "runs/demo/report.html", "runs/demo/summary.md")
-    ]
-    text = (PROJECT / ".github" / "workflows" / "tests.yml").read_text()
-    assert {str(demo.json), str(demo.html), str(demo.markdown)} <= set(re.findall(r"runs/demo/[a-z.]+", text))

@@ -1,8 +1,5 @@
 """The ablation engine gives what the plain way gives: one example at a time, with explicit attention weights."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -20,7 +17,7 @@ from bertsecrets.models.encoding import Encoded, encode, predict
 from bertsecrets.models.locations import locate
 from bertsecrets.models.memory import Budget
 from bertsecrets.models.opening import OpenModel, open_classifier
-from bertsecrets.texts.glue import Split, load_folder
+from bertsecrets.texts.glue import Split
 from bertsecrets.texts.tasks import task
 
 PAIRS = [
@@ -79,18 +76,6 @@ def test_minilm_without_layers_pairs_and_mixed_sets_equals_the_plain_way(minilm,
     sets = [BASELINE, *whole_layers(6, 12), *head_pairs(3, 12)[::30], *nested([(5, 3), (0, 1), (2, 7)])]
     some = part(sentences, [0, 4, 8])
     check(ablate(minilm, some, sets), plain_logits(minilm.model, some, sets))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["rte", "stsb"])
-def test_minilm_on_real_rows_equals_the_plain_way(name):
-    folder = os.environ.get("BERTSECRETS_TEST_GLUE")
-    if not folder:
-        pytest.skip("BERTSECRETS_TEST_GLUE names no GLUE folder")
-    classifier = open_classifier(locate("minilm"), task(name))
-    encoded = encode(load_folder(Path(folder), task(name), "dev").head(8), classifier.tokenizer, 128)
-    sets = [BASELINE, *single_heads(6, 12)[::5], *whole_layers(6, 12)]
-    check(ablate(classifier, encoded, sets), plain_logits(classifier.model, encoded, sets))
 
 
 @pytest.mark.parametrize("family", fast_tier(FAMILIES, "Bert", "DistilBert", "Albert", "GPT2", "ModernBert"))

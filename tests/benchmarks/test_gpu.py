@@ -205,15 +205,6 @@ def test_a_killed_run_ends_its_part_which_resumes_at_the_next_call(call, listed,
     assert record["log"] == [f"counted {number}" for number in range(counted + 2)]
 
 
-def test_a_program_that_ignores_sigterm_is_killed(gpu, tmp_path):
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which the program inherits
-    try:
-        code, over = gpu.runner.run_for(["sleep", "120"], tmp_path / "log", tmp_path, seconds=0.1, grace=0.1)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert (code, over) == (-signal.SIGKILL, True)
-
-
 def test_a_failing_part_stops_no_other_and_is_tried_again(call, gpu, tmp_path):
     failing = gpu.parts.Part("failing", """{python} -c "print('why'); exit(3)" """)
     parts = [failing, gpu.parts.Part("good", "{python} -c pass")]
@@ -252,13 +243,6 @@ def test_results_of_other_code_or_machines_are_made_again(call, listed, tmp_path
     assert code == 0
     assert lines[1].startswith("counting: done in")
     assert lines[2].startswith("last: done before" if change == "damage" else "last: done in")
-
-
-def test_a_commit_that_changes_only_documentation_reruns_nothing(call, listed, checkout):
-    call(listed())
-    (checkout / "docs.md").write_text("More words.\n")
-    commit(checkout)
-    assert call(listed())[1][0].startswith("first: done before")
 
 
 # ---------------------------------------------------------------------- evidence

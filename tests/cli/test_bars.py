@@ -1,10 +1,8 @@
 """Bars are for people who watch: none in a log or where TQDM_DISABLE is set, in commands and in pytest."""
 
 import os
-import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 from faults import pytest_benchmarks
@@ -12,7 +10,6 @@ from faults import pytest_benchmarks
 from bertsecrets.cli.main import main
 
 pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
-ROOT = Path(__file__).parents[2]
 BAR = "\N{BOX DRAWINGS HEAVY HORIZONTAL}"  # of every bar
 REPORT = ("report", "--task", "rte", "--claim", "G3", "--claim", "C2")
 
@@ -84,25 +81,3 @@ def test_pytest_draws_no_bar_in_a_log(options, quick_params, tmp_path):
     pytest_benchmarks(*chosen, output=output, BERTSECRETS_PARAMS=str(quick_params), TQDM_DISABLE="")
     assert "C2" in (output / "out").read_text()
     check_plain((output / "err").read_text())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "words",
-    [REPORT, ("lab", "calibrate", "--kind", "score figure", "--worlds", "2", "--examples", "20", "--seeds", "1",
-              "--spread", "0.5")],
-    ids=["report", "calibrate"],
-)  # fmt: skip
-def test_no_bar_is_drawn_if_the_user_says_so(words, options, quick_params):
-    """Other libraries read the variable when they are imported, so this takes a process of its own."""
-    more = options if words == REPORT else []
-    terminal = Terminal()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment |= {"PYTHONPATH": str(ROOT), "TQDM_DISABLE": "1", "BERTSECRETS_PARAMS": str(quick_params)}
-    command = [sys.executable, "-m", "bertsecrets", *words, *map(str, more)]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=terminal.stream, check=False
-    )
-    said = terminal.said()
-    assert done.returncode in (0, 1), said
-    check_plain(said)

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -14,7 +13,6 @@ from bertsecrets.errors import UserError
 from bertsecrets.measures.base import needs
 from bertsecrets.measures.registry import get_measure, measure_names
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("quick")
 
 
@@ -116,11 +114,6 @@ def test_claims_lists_all_and_says_what_is_not_implemented(capsys):
     assert "reproduced" not in out
 
 
-def test_explain_lists_the_readings_of_an_ambiguous_word(capsys):
-    assert "judged under: the readings special and stripes" in run(capsys, "explain", "A4-rte-half")
-    assert "judged under" not in run(capsys, "explain", "C1-rte")
-
-
 def test_explain_prints_a_claim_whole(capsys):
     out = run(capsys, "explain", "c1P")
     assert "C1p: The last two layers change most, with maps padded" in out
@@ -184,9 +177,3 @@ def test_fetch_checks_model_and_task(capsys, shared):
     out = run(capsys, "fetch", "--task", "rte", *shared)
     assert "RTE train: 64 rows (unofficial)" in out
     assert "RTE dev: 24 rows (unofficial)" in out
-
-
-def test_corpus_writes_a_glue_folder(capsys, tmp_path):
-    out = run(capsys, "corpus", tmp_path / "glue", "--train-rows", 12, "--dev-rows", 6)
-    assert "12 training and 6 validation pairs" in out
-    assert (tmp_path / "glue" / "RTE" / "dev.tsv").read_text().count("\n") == 7

@@ -84,14 +84,6 @@ def options_of(shared):
     }
 
 
-def test_the_command_line_takes_what_is_older(capsys, shared, older, tmp_path):
-    older()
-    run(capsys, "measure", "special-tokens", "--task", "rte", *shared, "--save", tmp_path / "kept")
-    older()
-    out = run(capsys, "measure", "special-tokens", "--task", "rte", *shared, "--accept-older", "--save", tmp_path / "x")
-    assert "(stored)" in out
-
-
 def test_an_entry_explains_itself(capsys, shared, runs, older, monkeypatch, tmp_path, quick):
     run(capsys, "measure", "scores", "--task", "rte", *shared, "--save", tmp_path / "kept")
     options = shared

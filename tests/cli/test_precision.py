@@ -1,11 +1,9 @@
 """The precision of training: set by one option, resolved once, part of the key, and reported."""
 
 import json
-import warnings
 
 import pytest
 import torch
-import yaml
 from calls import told
 from faults import pytest_benchmarks
 
@@ -55,13 +53,6 @@ def test_bfloat16_without_native_support_warns_how_slow_it_is(native, tmp_path, 
     assert "\n" not in str(told_once[0].message)
 
 
-def test_native_bfloat16_gives_no_warning(native, tmp_path, tiny_glue, tiny_bert):
-    native(True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert session(tmp_path, tiny_glue, tiny_bert, precision="bfloat16").settings.finetune.precision == "bfloat16"
-
-
 def test_each_precision_has_its_own_checkpoint_and_auto_shares_one(native, tmp_path, tiny_glue, tiny_bert):
     native(True)
     full = manifest(session(tmp_path, tiny_glue, tiny_bert))
@@ -71,16 +62,6 @@ def test_each_precision_has_its_own_checkpoint_and_auto_shares_one(native, tmp_p
     assert [one["training"]["precision"] for one in (full, half)] == ["float32", "bfloat16"]
     assert full["files"]["model.safetensors"] != half["files"]["model.safetensors"]
     assert auto == half
-
-
-def test_the_option_overrides_the_settings(native, quick, tmp_path, tiny_glue, tiny_bert, monkeypatch):
-    native(True)
-    data = yaml.safe_load(quick.read_text(encoding="utf-8"))
-    data["finetune"]["precision"] = "auto"
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(data), encoding="utf-8")
-    monkeypatch.setenv("BERTSECRETS_PARAMS", str(tmp_path / "params.yaml"))
-    assert session(tmp_path, tiny_glue, tiny_bert).settings.finetune.precision == "bfloat16"
-    assert session(tmp_path, tiny_glue, tiny_bert, precision="float32").settings.finetune.precision == "float32"
 
 
 @pytest.mark.slow

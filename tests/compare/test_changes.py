@@ -193,9 +193,3 @@ def test_other_files_are_refused_in_one_line(capsys, tmp_path):
             line = told(capsys, "compare", *(tmp_path / name for name in pair))
             assert said in line
     assert "No such file" in told(capsys, "compare", tmp_path / "none.json", tmp_path / "good.json")
-
-
-def test_a_file_is_read_as_it_was_written(tmp_path):
-    run = filed()
-    write_json(tmp_path / "v.json", run.model_dump(mode="json"))
-    assert read_verdicts_file(tmp_path / "v.json") == VerdictsFile.model_validate(run.model_dump(mode="json"))

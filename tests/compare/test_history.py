@@ -1,8 +1,6 @@
 """The history of a claim: where the observed value moved beyond the intervals, and what differed there."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -216,13 +214,3 @@ def test_a_history_as_data_has_verdicts_and_moves(capsys, store):
     assert [len(one["verdicts"]) for one in series] == [2, 1]
     (move,) = series[0]["moves"]
     assert (move["after"]["observed"], move["differing"]) == (20.0, ["commit aaaaaaa -> bbbbbbb"])
-
-
-def test_a_history_needs_no_torch(store):
-    code = (
-        f"import sys; from bertsecrets.cli.main import main; main(['history', 'D2', '--store', {str(store)!r}]);"
-        "heavy = {'torch', 'transformers', 'scipy', 'altair'} & sys.modules.keys();"
-        "sys.exit(f'imported {sorted(heavy)}' if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")

@@ -158,12 +158,3 @@ def test_a_read_only_store_costs_a_warning_and_a_full_disk_is_an_error(keep, mon
     else:
         with pytest.warns(store.NotKeptWarning, match="verdicts are not kept$"):
             keep()
-
-
-def test_a_kept_verdict_is_one_line(keep, kept):
-    keep()
-    (verdict,) = kept()
-    line = kept_line(verdict)
-    assert line.startswith("one on RTE, 20")
-    assert "seeds 1: reproduced, observed 60.0 [" in line
-    assert line.endswith("lies beyond the limit")  # a decided claim needs no more seeds

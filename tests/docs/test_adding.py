@@ -214,33 +214,6 @@ def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(ch
     assert judged.split()[-2:] == [verdict["verdict"], str(verdict["observed"])]
 
 
-def test_the_entropy_that_the_page_computes_is_that_of_the_models_own_maps(checkout, tiny_bert):
-    """By another route: transformers' own maps of one input at a time, and numpy."""
-    checkout.add("adding/measure.md", "bertsecrets/measures/attention_entropy.py")
-    checkout.run(
-        (
-            "python",
-            f"""
-import numpy as np, torch
-from bertsecrets.measures.attention_entropy import EntropyObserver
-from bertsecrets.models.attention import Pass
-from bertsecrets.models.encoding import Encoded
-from bertsecrets.models.opening import OpenModel
-from transformers import AutoModelForSequenceClassification
-model = AutoModelForSequenceClassification.from_pretrained({str(tiny_bert)!r}, attn_implementation="eager").eval()
-ids = [[2, 9, 8, 3], [2, 5, 3, 7, 30, 3]]
-observer = EntropyObserver(2, 3, 4)
-Pass(OpenModel(model, None, "")).feed(Encoded(ids, None, 0), [observer])
-for i, row in enumerate(ids):
-    maps = model(input_ids=torch.tensor([row]), output_attentions=True).attentions
-    plain = np.stack([layer[0].detach().numpy().astype(float) for layer in maps])
-    wanted = -(plain * np.log2(plain)).sum(-1).mean(-1)
-    np.testing.assert_allclose(observer.compute()[1]["entropy"][i], wanted, rtol=1e-4)
-""",
-        )
-    )
-
-
 @pytest.fixture
 def own_measure():
     """The page's measure, defined outside the package and taken away again."""

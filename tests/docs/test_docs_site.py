@@ -64,8 +64,3 @@ def test_every_page_is_there_and_loads_nothing_from_outside(site):
 def test_the_api_page_has_every_public_name(site):
     page = (site / "api.html").read_text(encoding="utf-8")
     assert [name for name in bertsecrets.__all__ if f'id="bertsecrets.{name}"' not in page] == []
-
-
-def test_what_makes_the_tables_is_not_on_the_site(site):
-    assert not (site / "hooks").exists()
-    assert "attention-change" in (site / "measures.html").read_text(encoding="utf-8")

@@ -90,15 +90,6 @@ def test_a_further_seed_must_fit_into_the_budget_with_the_first_seeds_of_other_c
     assert capsys.readouterr().err.startswith("bertsecrets: not adding seed 9 for E1-rte: it needs about")
 
 
-def test_python_adds_seeds_too(session):
-    verdict = session().judge("E1", task="rte")
-    assert verdict.remarks[0] == f"interim analysis {len(verdict.seeds)} of at most 5 (98.4 % interval)"
-    assert len(verdict.seeds) >= 2
-    fixed = session().judge("E1", task="rte", seeds=2)
-    assert len(fixed.seeds) == 2
-    assert "interim" not in fixed.remarks[0]
-
-
 def test_a_plan_lists_as_many_seeds_as_the_budget_is_enough_for(capsys, shared, tmp_path):
     options = ("plan", "--task", "rte", "--claim", "G1", *shared, "--seeds", "auto")
     assert json.loads(run(capsys, *options, "--budget", "9h", "--json"))["seeds"] == [1, 2, 3, 4, 5]

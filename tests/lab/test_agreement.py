@@ -35,11 +35,6 @@ def test_the_interval_holds_kappa_and_narrows_with_more_maps():
     assert str(few).startswith("Cohen's kappa 0.")
 
 
-def test_equal_labels_agree_wholly():
-    found = label_agreement(CLASSES, CLASSES)
-    assert (found.kappa, found.share, found.high) == (1, 1, 1)
-
-
 def test_what_cannot_be_compared_is_refused():
     with pytest.raises(UserError, match="2 labels and 1 labels"):
         label_agreement(CLASSES[:2], CLASSES[:1])

@@ -90,10 +90,6 @@ def test_a_decision_without_enough_data_is_out_of_bounds(monkeypatch):
     assert "100.0% reproduced" in rates(cell("attention", "published", examples=20), 5, FEW).wrong
 
 
-def test_worlds_are_seeded():
-    assert rates(cell("ratio"), 5, FEW) == rates(cell("ratio"), 5, FEW)
-
-
 # ---------------------------------------------------------------------- the command
 
 SHORT = ("--worlds", 6, "--examples", 100, "--spread", 0.5)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from patterned import pattern_map, pattern_set, relabelled, save_read
+from patterned import pattern_map, pattern_set, relabelled
 from PIL import Image, ImageColor
 
 from bertsecrets.cli.main import main
@@ -25,9 +25,7 @@ from bertsecrets.lab.annotation.pictures import (
     write_sheets,
 )
 from bertsecrets.lab.annotation.writing import save_set
-from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.map_set import MapSet, own_maps
-from bertsecrets.patterns.readings import READINGS
+from bertsecrets.patterns.map_set import MapSet
 
 
 def test_a_faint_diagonal_is_seen_beside_a_strong_column():
@@ -39,18 +37,6 @@ def test_a_faint_diagonal_is_seen_beside_a_strong_column():
     assert found[:, 0].min() > 240
     assert 30 < found[5, 5] < 60
     assert found[5, 9] < 12
-
-
-def test_a_panel_has_its_map_and_its_ticks():
-    each = pattern_map(0, "vertical", tokens=12, boundary=7)
-    image = np.array(panel(each, "3").convert("RGB")).astype(int)
-    blue = (image[..., 2] > 150) & (image[..., 0] < 80)
-    red = (image[..., 0] > 180) & (image[..., 1] < 60) & (image[..., 2] < 60)
-    assert blue[:30].any()
-    assert red[:30].any()
-    one_text = np.array(panel(pattern_map(0, tokens=12, boundary=12)).convert("RGB")).astype(int)
-    fewer = (one_text[..., 0] > 180) & (one_text[..., 1] < 60) & (one_text[..., 2] < 60)
-    assert 0 < fewer.sum() < red.sum()
 
 
 def test_bars_that_reach_the_line_are_red():
@@ -94,14 +80,6 @@ def test_sheets_hold_every_map_once_in_shuffled_order(tmp_path):
         assert image.size == expected.size
         difference = np.abs(np.array(image.convert("RGB")).astype(int) - np.array(expected).astype(int))
     assert difference.mean() < 3  # 256 colours are nearly all of them
-
-
-def test_a_subset_is_drawn_by_its_seed(tmp_path):
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        write_sheets(pattern_set(30), tmp_path / name, seed, count=12)
-    index = {name: (tmp_path / name / "index.tsv").read_text() for name in "abc"}
-    assert index["a"] == index["b"] != index["c"]
-    assert len(set(index["a"].splitlines())) == 13
     with pytest.raises(UserError, match="--count 4 is out of range: give 1 to 3"):
         write_sheets(pattern_set(3), tmp_path / "new", 1, count=4)
 
@@ -171,22 +149,3 @@ def test_ten_maps_of_each_predicted_class(tmp_path):
         assert many.height == 2 * few.height  # ten in two rows, three in one
     with pytest.raises(UserError, match="give the set on which the classifier was judged"):
         write_predicted(maps, {"elsewhere": "block"}, tmp_path, 1)
-
-
-@pytest.mark.slow
-def test_the_shipped_predictions_are_of_the_shipped_maps(tmp_path, capsys):
-    for reading in READINGS:
-        assert main(["lab", "sheets", str(own_maps()), str(tmp_path / reading), "--predicted", reading]) == 0
-        assert {path.stem for path in (tmp_path / reading).iterdir()} == set(CLASSES)
-
-
-@pytest.mark.slow
-def test_twenty_maps_on_which_the_readings_part(tmp_path, capsys):
-    assert main(["lab", "sheets", str(own_maps()), str(tmp_path / "out"), "--parted"]) == 0
-    with Image.open(tmp_path / "out" / "readings-part.png") as picture:
-        assert picture.width > picture.height / 2
-    alike = pattern_set(10)
-    save_read(alike, tmp_path / "alike")
-    assert main(["lab", "sheets", str(tmp_path / "alike"), str(tmp_path / "none"), "--parted"]) == 2
-    assert "classify every map of this set the same way" in capsys.readouterr().err
-    assert not (tmp_path / "none").exists()

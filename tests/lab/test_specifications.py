@@ -7,7 +7,6 @@ import pytest
 from calls import run, told
 from measurements import of_id
 
-from bertsecrets.caches import MeasurementCache
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.claims.verdict import Verdict
@@ -188,12 +187,6 @@ def test_a_run_says_how_often_claims_hold_and_what_each_choice_changes(quick, ca
     drawn = ET.parse(tmp_path / "drawn" / "C1-rte.svg").getroot()
     assert drawn.tag.endswith("svg")
     assert len(list(drawn.iter())) > 20
-
-
-def test_what_is_in_the_store_is_not_measured_again(quick, capsys, shared, monkeypatch):
-    first = run(capsys, *FEW, *shared)
-    monkeypatch.setattr(MeasurementCache, "_made", None)
-    assert run(capsys, *FEW, *shared) == first
 
 
 def test_bad_input_is_told_in_one_line(quick, capsys, shared):

@@ -11,7 +11,6 @@ from bertsecrets.claims.plan import measure_case, missing
 from bertsecrets.cli.main import main
 from bertsecrets.measures.example_sentence import SENTENCE
 from bertsecrets.session import Session
-from bertsecrets.settings import load_settings
 from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -41,26 +40,6 @@ def test_the_example_sentence_reads_the_row_of_he(tmp_path, tiny_bert):
         expected = maps[:, :, rows][..., columns].max((2, 3))
         np.testing.assert_allclose(found["values"][name], expected, atol=1e-6)
     np.testing.assert_allclose(found["values"]["sep"], maps[:, :, rows, len(words) - 1].max(2), atol=1e-6)
-
-
-@pytest.mark.slow
-def test_the_pattern_classifier_is_measured_once_for_all_models(tmp_path, tiny_bert, monkeypatch):
-    calls = []
-
-    def judged():
-        calls.append("judged")
-        return {"macro_f1": 0.5, "maps": 2}, {"confusion": np.eye(5)[None]}
-
-    monkeypatch.setattr("bertsecrets.patterns.held_out.held_out_quality", judged)
-    models = []
-    for name in ((), ("--model", str(tiny_bert))):
-        main(["measure", "pattern-quality", *name, "--store", str(tmp_path / "runs"), "--offline",
-              "--json", str(tmp_path / "x.json")])  # fmt: skip
-        found = json.loads((tmp_path / "x.json").read_text())
-        assert (found["values"]["macro_f1"], found["examples"]) == (0.5, 2)
-        models.append(found["model"])
-    assert calls == ["judged"]
-    assert models == [load_settings().model, str(tiny_bert)]
 
 
 def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glue, tiny_bert):

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from bertsecrets.measures.example_maps import KINDS, LONGEST, SHORTEST, short_examples
-from bertsecrets.store.measurements import load, save
 
 
 @pytest.fixture
@@ -70,16 +69,3 @@ def test_shares_of_attention_equal_a_loop_over_tokens(made):
 def test_means_equal_those_of_attention_change(session, made):
     change = session.measure("attention-change", task="rte")
     np.testing.assert_allclose(made.value("cosine"), change.value("cosine"), atol=1e-6)
-
-
-def test_tokens_are_words_of_the_texts(made):
-    words = made.value("tokens")[: made.sample("lengths")[0]]
-    joined = " ".join(word for word in words if word not in ("[CLS]", "[SEP]")).replace(" ##", "").replace(" .", ".")
-    assert joined == made.value("texts")[0].replace(" / ", " ").replace(" ,", ",")
-
-
-def test_stored_maps_and_tokens_are_read_back(made, tmp_path):
-    save(made, tmp_path)
-    again = load(tmp_path)
-    assert again.value("tokens") == made.value("tokens")
-    assert again.sample("maps_after").dtype == np.float16

@@ -13,7 +13,7 @@ from bertsecrets.measures.base.observers import PairObserver, max_weight
 from bertsecrets.measures.features import FeatureObserver, contains_negation, feature_marks
 from bertsecrets.measures.frame_heads import frame_observer
 from bertsecrets.measures.relations import relation_pairs
-from bertsecrets.models.alignment import Alignment, TokenPairs, encode_words
+from bertsecrets.models.alignment import TokenPairs, encode_words
 from bertsecrets.models.attention import Pass, Tap
 from bertsecrets.models.encoding import Batch, collate
 from bertsecrets.texts.framenet import FrameSentence
@@ -196,8 +196,3 @@ def test_padding_never_changes_a_value(model, tokenizer):
     assert not np.isnan(alone["noun"]).any()
     assert np.isnan(alone["noun_pronoun"][:2]).all()
     assert not np.isnan(alone["noun_pronoun"][2]).any()
-
-
-def test_an_alignment_with_no_spans_marks_nothing():
-    alignment = Alignment(np.zeros((2, 3, 2), dtype=np.int64), np.zeros((2, 3), dtype=np.int64))
-    assert not alignment.mark([[], []]).any()

@@ -4,7 +4,6 @@ import pytest
 
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import load_claims
-from bertsecrets.errors import UserError
 from bertsecrets.measures.base import Measure
 from bertsecrets.measures.registry import SEEDLESS, get_measure, measure, measure_names
 
@@ -29,11 +28,6 @@ def test_a_second_measure_of_the_same_name_is_refused():
 
             def run(self, run):
                 return {}, 0
-
-
-def test_an_unknown_measure_is_answered_with_near_matches():
-    with pytest.raises(UserError, match="unknown measure 'head-ablaton': did you mean head-ablation"):
-        get_measure("head-ablaton")
 
 
 def test_options_of_every_claim_are_valid_for_its_measures():

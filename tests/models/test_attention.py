@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny import CONFIGS, HEADS, LAYERS, family, opened, plain_maps, some_inputs
+from tiny import HEADS, LAYERS, family, opened, plain_maps, some_inputs
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.attention_change import CosineObserver, map_cosine
@@ -20,37 +20,6 @@ SEGMENTED = {"bert", "electra", "albert"}
 def inputs_for(name, examples=7, **more):
     """Inputs a family can take: token types where it knows them; no special id twice where that would confuse it."""
     return some_inputs(examples, segments=name in SEGMENTED, **more)
-
-
-class Keep:
-    """An observer that keeps every example's maps, cropped by its length."""
-
-    pairs = False
-
-    def __init__(self):
-        self.maps = {}
-
-    def update(self, batch, layer, maps, other):
-        for row, i in enumerate(batch.indices.tolist()):
-            size = int(batch.lengths[row])
-            assert maps[row, :, size:].abs().max().item() == 0 if size < maps.shape[2] else True
-            assert maps[row, :, :size, size:].abs().sum().item() < 1e-5
-            self.maps[i, layer] = maps[row, :, :size, :size].clone()
-
-    def compute(self):
-        return {}, {}
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_padding_never_changes_a_map(name):
-    model, inputs = family(name), inputs_for(name)
-    kept = Keep()
-    Pass(opened(model)).feed(inputs, [kept])
-    assert len(kept.maps) == len(inputs) * LAYERS
-    for i in range(len(inputs)):
-        expected = plain_maps(model, inputs, i)
-        for layer in range(LAYERS):
-            torch.testing.assert_close(kept.maps[i, layer], expected[layer], atol=2e-6, rtol=1e-5)
 
 
 def special_naively(model, inputs, ids):

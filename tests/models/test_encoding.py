@@ -96,23 +96,6 @@ def test_pairs_are_cut_longest_first(tiny_vocabulary):
     assert tokens(cut.input_ids[0]) == ["[CLS]", "ada", "sold", "apples", "[SEP]", "ada", "sold", "[SEP]"]
 
 
-def test_a_single_sentence_has_one_separator(tiny_vocabulary):
-    split = Split(task("sst2"), "dev", ["ada sold apples"], None, ["positive"], "here", False)
-    ids = encode(split, tiny_vocabulary, 64).input_ids[0]
-    assert tiny_vocabulary.convert_ids_to_tokens(ids) == ["[CLS]", "ada", "sold", "apples", "[SEP]"]
-
-
-@pytest.mark.parametrize("name", ["bert", "gpt2", "roberta"])
-def test_predictions_come_in_the_original_order_and_equal_those_one_by_one(name):
-    model, inputs = family(name), some_inputs(11)
-    together = predict(model, inputs)
-    for i, ids in enumerate(inputs.input_ids):
-        row = torch.tensor([ids])
-        with torch.no_grad():
-            alone = model(input_ids=row, attention_mask=torch.ones_like(row)).logits[0]
-        np.testing.assert_allclose(together[i], alone.numpy(), atol=1e-5)
-
-
 def test_a_cased_copy_keeps_capitals_and_the_vocabulary(tiny_vocabulary):
     assert lower_cases(tiny_vocabulary)
     other = cased(tiny_vocabulary)

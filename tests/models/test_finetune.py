@@ -10,7 +10,6 @@ from zoo import save_family
 
 from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import encode, predict
-from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.layers import read_last_token
 from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import open_checkpoint, open_classifier
@@ -20,7 +19,6 @@ from bertsecrets.settings import FinetuneParams
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import Split, load_folder
 from bertsecrets.texts.tasks import task
-from bertsecrets.types import INITIALISATIONS
 
 CPU = torch.device("cpu")
 SETTINGS = FinetuneParams(
@@ -66,18 +64,6 @@ def test_the_last_two_layers_can_be_trained_alone(tiny_bert, tiny_glue, tmp_path
     changed = {name for name in after if not torch.equal(after[name], before[name])}
     trained = ("bert.encoder.layer.1.", "bert.encoder.layer.2.", "bert.pooler.", "classifier.")
     assert changed == {name for name in after if name.startswith(trained)}
-
-
-@pytest.mark.slow
-def test_the_last_two_layers_are_trained_alone_in_bfloat16_too(tiny_bert, tiny_glue, tmp_path):
-    facts, after = train(tiny_bert, tiny_glue, tmp_path / "x", "last-two-trained", precision="bfloat16")
-    before = open_classifier(locate(str(tiny_bert)), task("rte"), "pretrained", 1).model.state_dict()
-    assert facts["precision"] == "bfloat16"
-    changed = {name.split(".")[3] for name in after if "layer" in name and not torch.equal(after[name], before[name])}
-    assert changed == {"1", "2"}
-    assert torch.equal(
-        after["bert.embeddings.word_embeddings.weight"], before["bert.embeddings.word_embeddings.weight"]
-    )
 
 
 def test_the_last_two_layers_can_be_reinitialised_before_training(tiny_bert):
@@ -134,10 +120,6 @@ def test_models_that_cannot_read_sep_are_refused(tiny_bert, tmp_path):
     torch.nn.init.zeros_(blind.model.classifier.weight)
     with pytest.raises(UserError, match="it does not read the first token"):
         read_last_token(blind.model, blind.tokenizer)
-
-
-def test_every_initialisation_is_registered():
-    assert [get_initialisation(name).name for name in INITIALISATIONS] == list(INITIALISATIONS)
 
 
 def test_untrained_takes_no_step(tiny_bert, tiny_glue, tmp_path):

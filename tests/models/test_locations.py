@@ -97,13 +97,6 @@ def test_other_weights_in_whole_packages_are_refused(site, assets, monkeypatch):
     assert list((assets / "bertsecrets").iterdir()) == []
 
 
-def test_doctor_says_whether_mpnet_is_here(site, capsys):
-    assert main(["doctor", "--offline"]) == 0
-    said = capsys.readouterr().out
-    assert "model mpnet: here" in said
-    assert "extra mpnet: installed" in said
-
-
 def test_mpnet_is_the_published_one_and_its_token_ids_have_not_changed():
     try:
         location = locate("mpnet")

@@ -8,15 +8,14 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from tiny import CONFIGS, HEADS, LAYERS, family, save_bert
+from tiny import CONFIGS, LAYERS, family, save_bert
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig
 
 from bertsecrets.errors import UserError
 from bertsecrets.models import memory, opening
-from bertsecrets.models.attention import attention_modules, same_shape
+from bertsecrets.models.attention import attention_modules
 from bertsecrets.models.configuration import open_tokenizer
-from bertsecrets.models.encoding import encode, predict, special_ids
-from bertsecrets.models.initialisations import freeze_encoder
+from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.opening import open_checkpoint, open_classifier, open_encoder
 from bertsecrets.texts.glue import load_folder
@@ -163,22 +162,6 @@ def test_half_precision_files_are_opened_in_float32(own_bert):
         assert {parameter.dtype for parameter in opened.model.parameters()} == {torch.float32}
 
 
-def test_random_weights_are_normal_and_seeded(tiny_bert):
-    one, same, other = (
-        open_classifier(locate(str(tiny_bert)), task("rte"), "random", seed).model for seed in (1, 1, 2)
-    )
-    for (name, a), b, c in zip(one.named_parameters(), same.parameters(), other.parameters(), strict=True):
-        assert torch.equal(a, b)
-        drawn = a.ndim == 2
-        if drawn:
-            assert not torch.equal(a, c)
-            assert a.std().item() == pytest.approx(one.config.initializer_range, rel=0.25), name
-        else:
-            assert torch.equal(a, torch.ones_like(a) if "LayerNorm.weight" in name else torch.zeros_like(a))
-    saved = load_file(tiny_bert / "model.safetensors")["bert.encoder.layer.0.attention.self.query.weight"]
-    assert not torch.equal(one.bert.encoder.layer[0].attention.self.query.weight, saved)
-
-
 def test_the_seed_changes_the_classifier_and_not_the_encoder(tiny_bert):
     one, same, other = (
         open_classifier(locate(str(tiny_bert)), task("mnli"), "untrained", seed).model for seed in (1, 1, 2)
@@ -188,19 +171,6 @@ def test_the_seed_changes_the_classifier_and_not_the_encoder(tiny_bert):
     assert not torch.equal(one.classifier.weight, other.classifier.weight)
     for a, b in zip(one.bert.parameters(), other.bert.parameters(), strict=True):
         assert torch.equal(a, b)
-
-
-def test_a_frozen_encoder_leaves_only_the_classifier_to_train(tiny_bert):
-    model = open_classifier(locate(str(tiny_bert)), task("rte"), "frozen").model
-    freeze_encoder(model)
-    assert {name for name, p in model.named_parameters() if p.requires_grad} == {"classifier.weight", "classifier.bias"}
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_attention_is_found_in_every_family(name):
-    found, must_ask = attention_modules(family(name))
-    assert len(found) == (1 if name == "albert" else LAYERS)  # ALBERT's layers share one module
-    assert must_ask == (name == "mpnet")
 
 
 @pytest.mark.parametrize(("name", "kernel"), [("bert", "sdpa"), ("mpnet", "eager")])
@@ -219,29 +189,6 @@ def test_a_model_opened_with_sdpa_has_no_readable_attention():
     model = AutoModelForSequenceClassification.from_config(CONFIGS["bert"], attn_implementation="sdpa").eval()
     with pytest.raises(UserError, match="the attention of Bert cannot be read: .* sdpa"):
         attention_modules(model)
-
-
-def test_models_of_different_shapes_cannot_be_compared(tiny_bert, tmp_path):
-    one = open_classifier(locate(str(tiny_bert)), task("rte"))
-    other = open_classifier(locate(str(save_bert(tmp_path / "deep", num_hidden_layers=5))), task("rte"))
-    assert same_shape(one, one) is None
-    assert same_shape(one, other) == f"{LAYERS} layers x {HEADS} heads against 5 x {HEADS}"
-
-
-def test_special_tokens_by_role():
-    class Roberta:
-        cls_token_id, sep_token_id, bos_token_id, eos_token_id = 0, 2, 0, 2
-
-    class Gpt2:
-        cls_token_id = sep_token_id = None
-        bos_token_id = eos_token_id = 50256
-
-    class Bare:
-        cls_token_id = sep_token_id = bos_token_id = eos_token_id = None
-
-    assert special_ids(Roberta) == {"cls": 0, "sep": 2}
-    assert special_ids(Gpt2) == {"cls": 50256, "sep": 50256}
-    assert special_ids(Bare) == {"cls": None, "sep": None}
 
 
 # ---------------------------------------------------------------------- what config.json and the weights disagree on

@@ -7,16 +7,17 @@ import shutil
 import signal
 import sys
 
-import killed_training
 import pytest
 import torch
 import yaml
 from faults import LIMIT, PROCESSES
 
+from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import open_classifier
 from bertsecrets.models.training import loop as module
+from bertsecrets.models.training import states
 from bertsecrets.models.training.finetune import finetune
 from bertsecrets.models.training.states import keep, newest
 from bertsecrets.settings import FinetuneParams
@@ -41,12 +42,34 @@ def params(quick_params, tmp_path_factory):
     return file
 
 
+def die(*_args, **_more):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def run_killed(place, step, words, params, errors):
-    """The command in a process of its own, killed at the place, with a state saved after every step."""
+    """Run the command in a process of its own, with a state saved after every step, and kill it at a place.
+
+    `step`: before this step; `saving`: while its state is written; `cleaning`: before older states are removed; `end`:
+    never.
+    """
     os.environ["BERTSECRETS_PARAMS"] = str(params)
     torch.set_num_threads(1)
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
-    sys.exit(killed_training.run(place, step, words))
+    take_step, write_manifest, rmtree = module.Training.take_step, states.write_manifest, shutil.rmtree
+
+    def step_or_die(self):
+        return die() if (place, step) == ("step", self.step) else take_step(self)
+
+    def write_or_die(folder, facts):
+        return die() if (place, step) == ("saving", facts.get("step")) else write_manifest(folder, facts)
+
+    def clean_or_die(folder, **more):
+        return die() if place == "cleaning" and "training" in str(folder) else rmtree(folder, **more)
+
+    module.SAVING_SHARE = float("inf")
+    module.Training.take_step, states.write_manifest = step_or_die, write_or_die
+    states.shutil.rmtree = clean_or_die
+    sys.exit(main(words))
 
 
 def trained(params, model, glue, store, *kills):

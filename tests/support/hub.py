@@ -31,17 +31,15 @@ def etag(name: str, content: bytes) -> str:
 class Fault:
     """What goes wrong with requests for `on` ("api", or the end of a file's name), and how many times.
 
-    `status` is answered with the headers and no content. `cut` closes the connection after half the content, `stall`
-    keeps it open and sends no more, `altered` sends other bytes; `slow` are seconds before the answer.
+    `status` is answered with the headers and no content. `cut` closes the connection after half the content; `altered`
+    sends other bytes.
     """
 
     on: str
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     cut: bool = False
-    stall: bool = False
     altered: bool = False
-    slow: float = 0
     times: int = 10**6
 
 
@@ -56,7 +54,6 @@ class Hub(ThreadingHTTPServer):
         self.repositories: dict[str, tuple[str, dict[str, bytes]]] = {}
         self.faults: list[Fault] = []
         self.asked: list[str] = []
-        self.closing = threading.Event()
 
     @property
     def url(self) -> str:
@@ -86,7 +83,6 @@ def serving() -> Iterator[Hub]:
     try:
         yield hub
     finally:
-        hub.closing.set()
         hub.shutdown()
         hub.server_close()
 
@@ -153,7 +149,6 @@ class Handler(BaseHTTPRequestHandler):
         fault = self._fault(f"{self.command} {file}") or Fault("")
         if fault.status:
             return self._send(fault.status, b"", {"X-Repo-Commit": commit} | fault.headers)
-        self.server.closing.wait(fault.slow)
         content = files[file]
         digest = etag(file, content)
         if fault.altered:
@@ -163,11 +158,8 @@ class Handler(BaseHTTPRequestHandler):
         headers |= {"X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
         if start:
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        short = fault.cut or fault.stall
-        self._send(206 if start else 200, content[start:], headers, half=short)
-        if fault.stall:
-            self.server.closing.wait(60)
-        self.close_connection = short
+        self._send(206 if start else 200, content[start:], headers, half=fault.cut)
+        self.close_connection = fault.cut
 
     def _send(self, status: int, content: bytes, headers: dict[str, str], half: bool = False) -> None:
         self.send_response(status)
