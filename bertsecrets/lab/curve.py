@@ -1,4 +1,4 @@
-"""A specification curve as a table and as a figure: all combinations of choices in order of the observed value."""
+"""A specification curve as a table and as a figure: all combinations of choices, ordered by the observed value."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,16 @@ from bertsecrets.extras import from_extra
 from bertsecrets.lab.specifications import CHOICES, Curve, Specification
 from bertsecrets.report.tables import table
 
-COLOURS = {"reproduced": "#4477aa", "deviates": "#ee6677"}  # safe for the colour-blind; grey for all else
+COLOURS = {"reproduced": "#4477aa", "deviates": "#ee6677"}  # distinguishable with colour blindness
+OTHER_COLOUR = "#888888"
 
 
 def curve_table(curve: Curve) -> str:
-    """Return a curve as text: its specifications, the share in which the claim holds, and the medians by choice."""
-    names = list(curve.specifications[0].ways)
+    """Return a curve as text: a table of its specifications, then `curve_lines`."""
+    names = list(curve.specifications[0].combination)
     rows = [
-        [*(each.ways[name].name for name in names), format_number(each.verdict.observed),
-         format_interval(each.verdict.interval), each.verdict.status]
+        [*each.ways.values(), format_number(each.verdict.observed), format_interval(each.verdict.interval),
+         each.verdict.status]
         for each in _ordered(curve)
     ]  # fmt: skip
     shown = table([*names, "observed", "interval", "verdict"], rows)
@@ -26,9 +27,9 @@ def curve_table(curve: Curve) -> str:
 
 
 def curve_lines(curve: Curve) -> list[str]:
-    """Return lines with the share of combinations in which a claim holds, medians by choice, and idle choices."""
+    """Return the share of combinations in which a claim holds, the medians by choice, and the idle choices."""
     count = len(curve.specifications)
-    share = f"reproduced in {100 * curve.share_holds:.0f} %, of its sign in {100 * curve.share_agrees:.0f} %"
+    share = f"reproduced in {100 * curve.share_holds:.0f} %, same sign in {100 * curve.share_agrees:.0f} %"
     lines = [f"{curve.case}: {share} of {count} specification{'' if count == 1 else 's'}"]
     for name, medians in curve.medians().items():
         ways = ", ".join(f"{way} {format_number(median)}" for way, median in medians.items())
@@ -43,45 +44,39 @@ def _ordered(curve: Curve) -> Sequence[Specification]:
 
 
 def draw_curve(curve: Curve) -> str:
-    """Return a curve as SVG text: values with their intervals above, the choices that differ from ours below."""
+    """Return a curve as SVG text: values with their intervals above, the alternatives that were taken below."""
     with from_extra("altair"):
         import altair as alt
 
         from bertsecrets.report.charts import INK, plain, rounded, svg
 
-    ordered, names = _ordered(curve), list(curve.specifications[0].ways)
     unit, expect = QUANTITIES[curve.case.claim.quantity or ""].unit, curve.case.claim.expect
+    nothing = float("nan")
     points, choices = [], []
-    for place, specification in enumerate(ordered):
-        ends = specification.verdict.interval or (float("nan"), float("nan"))
-        low, high = (rounded(end) for end in ends)
-        observed = rounded(float("nan") if specification.verdict.observed is None else specification.verdict.observed)
+    for place, each in enumerate(_ordered(curve)):
+        verdict = each.verdict
+        low, high = verdict.interval or (nothing, nothing)
         points.append(
             {
                 "place": place,
-                "value": observed,
-                "low": low,
-                "high": high,
-                "colour": COLOURS.get(specification.verdict.status, "#888888"),
+                "value": rounded(nothing if verdict.observed is None else verdict.observed),
+                "low": rounded(low),
+                "high": rounded(high),
+                "colour": COLOURS.get(verdict.status, OTHER_COLOUR),
             }
         )
         choices += [
-            {
-                "place": place,
-                "choice": CHOICES[name].other.name,
-                "opacity": 1.0 if specification.ways[name] is CHOICES[name].other else 0.12,
-            }
-            for name in names
+            {"place": place, "choice": CHOICES[name].other, "opacity": 1.0 if alternative else 0.12}
+            for name, alternative in each.combination.items()
         ]
     x = alt.X("place:O", axis=None)
-    colour = alt.Color("colour:N", scale=None)
-    base = alt.Chart(alt.InlineData(values=points)).encode(x=x, color=colour)
+    base = alt.Chart(alt.InlineData(values=points)).encode(x=x, color=alt.Color("colour:N", scale=None))
     limit = alt.Chart(alt.InlineData(values=[{}])).mark_rule(opacity=0.6)
     above = alt.layer(
         limit.encode(y=alt.datum(expect.value if expect is not None else 0)),
         base.mark_rule().encode(y=alt.Y("low:Q", title=unit), y2="high:Q"),
         base.mark_circle(size=24, opacity=1).encode(y="value:Q"),
-    ).properties(width=alt.Step(11), height=190, title=f"{curve.case}: dark squares are choices made as named")
+    ).properties(width=alt.Step(11), height=190, title=f"{curve.case}: dark squares mark the named alternatives")
     below = (
         alt.Chart(alt.InlineData(values=choices))
         .mark_square(size=50, color=INK)

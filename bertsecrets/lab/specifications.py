@@ -1,12 +1,12 @@
-"""The specification curve: a claim judged under every combination of choices that the paper leaves open.
+"""Specification curves: a claim judged under every combination of the choices that the paper leaves open.
 
 K19's text does not say how maps are cropped, which rows are read and so on; its code makes some of these choices.
-`CHOICES` lists each choice with this suite's way and the other one. `OF_CLAIMS` lists the choices that a claim's
-quantity depends on. A claim that holds under all combinations depends on none of them.
+`CHOICES` lists each choice with this suite's way and an alternative, `OF_CLAIMS` the choices that a claim's quantity
+depends on. A claim that holds under all combinations is robust to them.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.plan import Bench, Wanted, plan
+from bertsecrets.claims.plan import Bench, plan
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_cases
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError, UserError, near_matches
@@ -25,57 +24,57 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import configuration
 from bertsecrets.models.encoding import cased, encode
 from bertsecrets.models.locations import ModelRef
+from bertsecrets.session import Session
 from bertsecrets.settings import JudgeParams
 from bertsecrets.store.files import digest
 from bertsecrets.texts.tasks import task
-from bertsecrets.types import Measurement, Subject
+from bertsecrets.types import Subject
 
-
-@dataclass(frozen=True)
-class Way:
-    """One way to make a choice: options of measures, and arguments of quantities."""
-
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+Combination = Mapping[str, bool]  # by choice: whether the alternative is taken
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice that the paper leaves open: this suite's way and the other one, often that of K19's code."""
+    """A choice that the paper leaves open.
+
+    `ours` and `other` name this suite's way and the alternative, which is often that of K19's code. The alternative
+    is taken by `options` of measures and `arguments` of quantities.
+    """
 
     name: str
     question: str
-    ours: Way
-    other: Way
+    ours: str
+    other: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def ways(self) -> tuple[Way, Way]:
-        """Both ways."""
-        return self.ours, self.other
+    def way(self, alternative: bool) -> str:
+        """Return the name of one of the two ways."""
+        return self.other if alternative else self.ours
 
 
 CHOICES: dict[str, Choice] = {
     choice.name: choice
     for choice in (
-        Choice("padding", "which part of a map is compared", Way("cropped"), Way("padded to 200", {"padded_to": 200})),
-        Choice("length", "where inputs are cut, in word-pieces", Way("200"), Way("128", {"max_length": 128})),
-        Choice("rows", "which rows are read, of more than are wanted", Way("drawn"), Way("first", {"rows": "first"})),
-        Choice("quoting", "how files are read", Way("as text"), Way("csv quoting", {"quoted": True})),
-        Choice("casing", "how the uncased model's inputs are written", Way("lower"), Way("cased", {"cased": True})),
-        Choice("separators", "which of two [SEP] counts", Way("larger"), Way("sum", arguments={"kind": "sep_sum"})),
-        Choice("pairing", "which verb goes with which subject", Way("its own"), Way("zipped", {"zipped": True})),
+        Choice("padding", "which part of a map is compared", "cropped", "padded to 200", {"padded_to": 200}),
+        Choice("length", "maximum number of word-pieces", "200", "128", {"max_length": 128}),
+        Choice("rows", "which rows are read if there are too many", "drawn", "first", {"rows": "first"}),
+        Choice("quoting", "how files are parsed", "as text", "csv quoting", {"quoted": True}),
+        Choice("casing", "case of an uncased model's inputs", "lower", "cased", {"cased": True}),
+        Choice("separators", "which of two [SEP] counts", "larger", "sum", arguments={"kind": "sep_sum"}),
+        Choice("pairing", "which verb is paired with which subject", "its own", "zipped", {"zipped": True}),
         Choice(
             "third relation",
-            "which pairs a relation other than verb and subject gets",
-            Way("its own", arguments={"relations": ["verb_subject", "noun_pronoun"]}),
-            Way("subject to verb", arguments={"relations": ["verb_subject", "subject_verb"]}),
+            "which pairs form a relation other than verb and subject",
+            "its own",
+            "subject to verb",
+            arguments={"relations": ["verb_subject", "subject_verb"]},
         ),
-        Choice("negation", "what is a negation", Way("words"), Way("substrings", {"substrings": True})),
-        Choice("absent", "what inputs without a feature count", Way("left out"), Way("zero", {"absent": "zero"})),
+        Choice("negation", "what is a negation", "words", "substrings", {"substrings": True}),
+        Choice("absent", "value of inputs without the feature", "left out", "zero", {"absent": "zero"}),
     )
 }
-INPUTS = ("length", "rows", "quoting", "casing")  # say what a model reads, whatever is measured of it
+INPUTS = ("length", "rows", "quoting", "casing")  # change what a model reads, in every measure
 OF_CLAIMS: dict[str, tuple[str, ...]] = {
     "C1": ("padding", *INPUTS),
     "C3": ("separators", *INPUTS),
@@ -89,10 +88,15 @@ DEFAULT_CLAIMS = ("C1", "C3", "E1", "F1")
 
 @dataclass(frozen=True)
 class Specification:
-    """The verdict of a claim under one combination of choices."""
+    """The verdict on a claim under one combination of choices."""
 
-    ways: Mapping[str, Way]
+    combination: Combination
     verdict: Verdict
+
+    @property
+    def ways(self) -> dict[str, str]:
+        """The names of the ways, by choice."""
+        return {name: CHOICES[name].way(alternative) for name, alternative in self.combination.items()}
 
     @property
     def holds(self) -> bool:
@@ -112,7 +116,7 @@ class Specification:
         """Return the specification as data."""
         verdict = self.verdict
         return {
-            "choices": {name: way.name for name, way in self.ways.items()},
+            "choices": self.ways,
             "observed": verdict.observed,
             "interval": list(verdict.interval) if verdict.interval else None,
             "verdict": verdict.outcome,
@@ -127,7 +131,7 @@ class Curve:
     """All specifications of a claim on a task, in the order in which they were judged.
 
     Args:
-        idle: choices without effect here, such as which rows are read if all are.
+        idle: choices without effect here, such as `rows` if all rows are read.
     """
 
     case: Case
@@ -146,11 +150,15 @@ class Curve:
 
     def medians(self) -> dict[str, dict[str, float | None]]:
         """Return the median of the quantity by choice and way, over all other choices."""
-        names = self.specifications[0].ways if self.specifications else {}
+        names = self.specifications[0].combination if self.specifications else {}
         return {
-            name: {way.name: _median(each for each in self.specifications if each.ways[name] == way) for way in both}
+            name: {
+                CHOICES[name].way(alternative): _median(
+                    each for each in self.specifications if each.combination[name] == alternative
+                )
+                for alternative in (False, True)
+            }
             for name in names
-            if (both := CHOICES[name].ways)
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -186,24 +194,24 @@ def chosen_cases(names: Sequence[str] | None, task_name: str) -> list[Case]:
     Raises:
         UserError: the task or a claim is unknown, or the claim is not about the task or has no specifications.
     """
-    chosen, on_the_task = task(task_name).name, []
+    wanted, chosen = task(task_name).name, []
     for name in names or DEFAULT_CLAIMS:
         cases = [case for case in find_cases(name) if case.claim.name in OF_CLAIMS]
         if not cases:
             raise UserError(f"claim {name} has no specifications: give one of {', '.join(OF_CLAIMS)}")
-        on_task = [case for case in cases if case.task == chosen]
-        on_the_task += on_task[:1]
+        on_task = [case for case in cases if case.task == wanted]
+        chosen += on_task[:1]
         if names and not on_task:
             tasks = dict.fromkeys(case.task for case in cases)
-            raise UserError(f"{name} is not about {chosen}: its tasks are {', '.join(tasks)}")
-    return on_the_task
+            raise UserError(f"{name} is not about {wanted}: its tasks are {', '.join(tasks)}")
+    return chosen
 
 
 def choices_of(case: Case, wanted: Sequence[str] | None = None) -> tuple[Choice, ...]:
-    """Return the choices on which a claim's quantity depends.
+    """Return the choices that a claim's quantity depends on.
 
     Args:
-        wanted: only these; for the others, this suite's way is taken.
+        wanted: return only these.
 
     Raises:
         UserError: a wanted choice does not exist.
@@ -214,81 +222,88 @@ def choices_of(case: Case, wanted: Sequence[str] | None = None) -> tuple[Choice,
     return tuple(CHOICES[name] for name in OF_CLAIMS[case.claim.name] if wanted is None or name in wanted)
 
 
-def combinations(choices: Sequence[Choice]) -> Iterator[dict[str, Way]]:
-    """Yield every combination of ways, ordered by the number of differences from this suite's."""
-    every = itertools.product(*(choice.ways for choice in choices))
-    named = [dict(zip((choice.name for choice in choices), ways, strict=True)) for ways in every]
-    yield from sorted(named, key=lambda ways: sum(way is CHOICES[name].other for name, way in ways.items()))
+def combinations(choices: Sequence[Choice]) -> Iterator[dict[str, bool]]:
+    """Yield every combination, ordered by the number of alternatives."""
+    names = [choice.name for choice in choices]
+    every = itertools.product((False, True), repeat=len(names))
+    yield from (dict(zip(names, alternatives, strict=True)) for alternatives in sorted(every, key=sum))
 
 
-def specified(case: Case, ways: Mapping[str, Way]) -> Case:
-    """Return a case whose quantity is computed in these ways."""
+def specified(case: Case, combination: Combination) -> Case:
+    """Return a case whose quantity is computed under a combination of choices."""
     arguments = dict(case.claim.arguments)
-    for way in ways.values():
-        arguments |= way.arguments
+    for name, alternative in combination.items():
+        arguments |= CHOICES[name].arguments if alternative else {}
     return Case(case.claim.model_copy(update={"arguments": arguments}), case.task)
 
 
-def options_for(measure: str, ways: Mapping[str, Way]) -> dict[str, Any]:
-    """Return the options of these ways that a measure has."""
+def options_for(measure: str, combination: Combination) -> dict[str, Any]:
+    """Return the options of a measure under a combination of choices."""
     known = get_measure(measure).Options.model_fields
-    return {name: value for way in ways.values() for name, value in way.options.items() if name in known}
+    taken = [CHOICES[name].options for name, alternative in combination.items() if alternative]
+    return {name: value for options in taken for name, value in options.items() if name in known}
 
 
 def specification(
-    bench: Bench, case: Case, ways: Mapping[str, Way], model: str, seeds: Sequence[int], settings: JudgeParams
+    bench: Bench, case: Case, combination: Combination, model: str, seeds: Sequence[int], settings: JudgeParams
 ) -> Specification:
-    """Return a claim judged in these ways; its measurements are made now, or come from the store.
+    """Return a claim judged under a combination of choices; measurements come from the store if it has them.
 
     Raises:
         UserError: an input is missing, or a measurement fails.
     """
-    own = specified(case, ways)
-    wanted = plan(bench, own)
-    by_seed = [{each.need: _measured(bench, each, ways, model, seed) for each in wanted} for seed in seeds]
-    return Specification(ways, judge(own, by_seed, settings))
+    own = specified(case, combination)
+    by_seed = [
+        {
+            each.need: bench.measurement(
+                each.measure,
+                each.subject(model, seed),
+                **{**each.options, **options_for(each.measure, combination)},
+            )
+            for each in plan(bench, own)
+        }
+        for seed in seeds
+    ]
+    return Specification(combination, judge(own, by_seed, settings))
 
 
-def _measured(bench: Bench, wanted: Wanted, ways: Mapping[str, Way], model: str, seed: int) -> Needed:
-    options = {**wanted.options, **options_for(wanted.measure, ways)}
-    measurement: Measurement = bench.measurement(wanted.measure, wanted.subject(model, seed), **options)
-    return measurement
+def curve(session: Session, case: Case, choices: Sequence[Choice]) -> Curve:
+    """Return the curve of a claim over all combinations of choices; those with the same inputs are measured once.
 
-
-def curve(
-    choices: Sequence[Choice],
-    case: Case,
-    judged: Callable[[Mapping[str, Way]], Specification],
-    idle: Sequence[str] = (),
-) -> Curve:
-    """Return the curve of a claim over all combinations of choices.
-
-    Args:
-        judged: returns the claim's specification under one combination.
-        idle: the choices without effect here, for which this suite's way is taken.
+    Raises:
+        UserError: an input is missing, or a measurement fails.
     """
-    active = [choice for choice in choices if choice.name not in idle]
-    return Curve(case, tuple(judged(ways) for ways in combinations(active)), tuple(idle))
+    inputs = Inputs(session.resources, session.ref(session.model), case.task)
+    idle = inputs.idle(choices)
+    seen: dict[tuple[Any, ...], Verdict] = {}
+    specifications = []
+    for combination in combinations([choice for choice in choices if choice.name not in idle]):
+        others = [alternative for name, alternative in combination.items() if name not in INPUTS]
+        key = (inputs.digest(combination), *others)
+        if key not in seen:
+            settings, seeds = session.settings.judge, session.interims[0]
+            seen[key] = specification(session, case, combination, session.model, seeds, settings).verdict
+        specifications.append(Specification(combination, seen[key]))
+    return Curve(case, tuple(specifications), tuple(idle))
 
 
 class Inputs:
-    """What a model reads on a task under each combination of choices; equal inputs are measured once."""
+    """What a model reads on a task under each combination of choices."""
 
     def __init__(self, resources: Resources, model: ModelRef, task_name: str):
         self.resources, self.model, self.task = resources, model, task(task_name)
         self._digests: dict[tuple[str, ...], str | None] = {}
 
-    def digest(self, ways: Mapping[str, Way]) -> str | None:
-        """Return a digest of the inputs under these ways; None if the ways are impossible for these data."""
-        own = {name: way for name, way in ways.items() if name in INPUTS}
-        key = tuple(way.name for way in own.values())
+    def digest(self, combination: Combination) -> str | None:
+        """Return a digest of the inputs under a combination; None if it is impossible for these data."""
+        key = tuple(name for name in INPUTS if combination.get(name))
         if key not in self._digests:
-            self._digests[key] = self._made(
-                {name: value for way in own.values() for name, value in way.options.items()}
+            self._digests[key] = self._computed(
+                {name: value for choice in key for name, value in CHOICES[choice].options.items()}
             )
         return self._digests[key]
 
-    def _made(self, options: dict[str, Any]) -> str | None:
+    def _computed(self, options: dict[str, Any]) -> str | None:
         measure = get_measure("special-tokens")
         assert isinstance(measure, AttentionMeasure)
         chosen = measure.check_options(options)
@@ -306,14 +321,14 @@ class Inputs:
         return configuration.open_tokenizer(self.model)
 
     def idle(self, choices: Sequence[Choice]) -> list[str]:
-        """Return the choices that are impossible here, or change no input whatever the other choices are."""
+        """Return the choices that are impossible here, or change no input under any combination of the others."""
         of_inputs = [choice for choice in choices if choice.name in INPUTS]
         idle = []
         for choice in of_inputs:
             same = [
-                self.digest({**ways, choice.name: choice.other}) in (None, self.digest(ways))
-                for ways in combinations(of_inputs)
-                if ways[choice.name] is choice.ours and self.digest(ways) is not None
+                self.digest({**combination, choice.name: True}) in (None, self.digest(combination))
+                for combination in combinations(of_inputs)
+                if not combination[choice.name] and self.digest(combination) is not None
             ]
             if all(same):
                 idle.append(choice.name)

@@ -21,7 +21,6 @@ from bertsecrets.lab.annotation.pictures import (
     shades,
     sheet,
     write_gallery,
-    write_predicted,
     write_sheets,
 )
 from bertsecrets.lab.annotation.writing import save_set
@@ -84,7 +83,7 @@ def test_sheets_hold_every_map_once_in_shuffled_order(tmp_path):
         write_sheets(pattern_set(3), tmp_path / "new", 1, count=4)
 
 
-@pytest.mark.parametrize("mode", [[], ["--by-class"], ["--predicted", "special"], ["--parted"]])
+@pytest.mark.parametrize("mode", [[], ["--by-class"], ["--parted"]])
 def test_no_sheets_go_where_files_are(tmp_path, capsys, mode):
     save_set(pattern_set(3), tmp_path / "set")
     mine = tmp_path / "mine" / "block.png"
@@ -138,14 +137,3 @@ def test_only_what_is_labelled_is_shown(tmp_path):
         write_gallery(pattern_set(labelled=False), tmp_path, 1)
     save_set(few, tmp_path / "set")
     assert main(["lab", "sheets", str(tmp_path / "set"), str(tmp_path), "--by-class", "--count", "3"]) == 2
-
-
-def test_ten_maps_of_each_predicted_class(tmp_path):
-    maps = pattern_set(40)
-    said = {each.name: "block" for each in maps.maps[:25]} | {each.name: "vertical" for each in maps.maps[25:28]}
-    written = write_predicted(maps, said, tmp_path, 1)
-    assert [path.name for path in written] == ["vertical.png", "block.png"]
-    with Image.open(written[0]) as few, Image.open(written[1]) as many:
-        assert many.height == 2 * few.height  # ten in two rows, three in one
-    with pytest.raises(UserError, match="give the set on which the classifier was judged"):
-        write_predicted(maps, {"elsewhere": "block"}, tmp_path, 1)

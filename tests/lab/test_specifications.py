@@ -14,6 +14,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.lab.specifications import (
     CHOICES,
     OF_CLAIMS,
+    Curve,
     Inputs,
     Specification,
     choices_of,
@@ -32,9 +33,8 @@ SETTINGS = JudgeParams(confidence=0.95, resamples=100, seed=1)
 
 
 def switched(*names: str, claim="C1") -> dict:
-    """These of a claim's choices made the other way, all others as by this suite."""
-    own = {name: CHOICES[name] for name in OF_CLAIMS[claim]}
-    return {name: choice.other if name in names else choice.ours for name, choice in own.items()}
+    """The combination that takes these of a claim's alternatives."""
+    return {name: name in names for name in OF_CLAIMS[claim]}
 
 
 # ---------------------------------------------------------------------- the table
@@ -44,30 +44,29 @@ def test_every_choice_of_a_claim_changes_how_it_is_measured_or_computed():
     for name, choices in OF_CLAIMS.items():
         claim = next(claim for claim in load_claims() if claim.name == name)
         quantity = QUANTITIES[claim.quantity]
-        for choice in choices:
-            way = CHOICES[choice].other
-            taken = {option for need in quantity.needs.values() for option in options_for(need.measure, {choice: way})}
-            assert taken | set(way.arguments), (name, choice)
-            assert taken == set(way.options), (name, choice)
-            if way.arguments:
-                quantity.check_arguments({**claim.arguments, **way.arguments})
+        for choice in map(CHOICES.__getitem__, choices):
+            taken = {
+                option for need in quantity.needs.values() for option in options_for(need.measure, {choice.name: True})
+            }
+            assert taken | set(choice.arguments), (name, choice)
+            assert taken == set(choice.options), (name, choice)
+            if choice.arguments:
+                quantity.check_arguments({**claim.arguments, **choice.arguments})
 
 
-def test_this_suites_way_is_its_default():
-    for choice in CHOICES.values():
-        assert not choice.ours.options
+def test_without_alternatives_a_claim_is_unchanged():
     for case in (of_id("C1-rte"), of_id("F1-rte")):
-        assert specified(case, {}).claim.arguments == case.claim.arguments
+        assert specified(case, switched(claim=case.claim.id)) == case
+        assert options_for("attention-change", switched(claim=case.claim.id)) == {}
 
 
 # ---------------------------------------------------------------------- combinations
 
 
 def test_all_combinations_come_once_and_those_nearest_to_this_suite_first():
-    choices = choices_of(of_id("C1-rte"))
-    every = list(combinations(choices))
-    assert len({tuple(way.name for way in ways.values()) for ways in every}) == len(every) == 2**5
-    changes = [sum(way is CHOICES[name].other for name, way in ways.items()) for ways in every]
+    every = list(combinations(choices_of(of_id("C1-rte"))))
+    assert len({tuple(combination.items()) for combination in every}) == len(every) == 2**5
+    changes = [sum(combination.values()) for combination in every]
     assert changes == sorted(changes)
     assert changes[0] == 0
 
@@ -85,33 +84,25 @@ def test_unknown_choices_and_claims_without_any_are_told():
 # ---------------------------------------------------------------------- the curve
 
 
-def judged(case, outcome="reproduced", observed=1.0):
-    return lambda ways: Specification(ways, Verdict(case, outcome, "a test", observed=observed))
+def judged(case, combination, outcome="reproduced", observed=1.0):
+    return Specification(combination, Verdict(case, outcome, "a test", observed=observed))
 
 
 def test_shares_and_medians_are_over_all_combinations():
     case = of_id("E1-rte")
 
-    def by_way(ways):
-        summed = ways["separators"] is CHOICES["separators"].other
-        cased = ways["casing"] is CHOICES["casing"].other
-        return judged(case, "inconclusive" if cased else "reproduced", (-1.0 if cased else 1.0) * (1 + 2 * summed))(
-            ways
-        )
+    def by_way(combination):
+        sign = -1.0 if combination["casing"] else 1.0
+        outcome = "inconclusive" if combination["casing"] else "reproduced"
+        return judged(case, combination, outcome, sign * (1 + 2 * combination["separators"]))
 
-    of_two = curve(choices_of(case, ["separators", "casing"]), case, by_way)
+    of_two = Curve(case, tuple(map(by_way, combinations(choices_of(case, ["separators", "casing"])))), ("rows",))
     assert (of_two.share_holds, of_two.share_agrees) == (0.5, 0.5)
     assert of_two.medians() == {"separators": {"larger": 0.0, "sum": 0.0}, "casing": {"lower": 2.0, "cased": -2.0}}
     data = of_two.as_json()
     assert data["specifications"] == len(data["curve"]) == 4
     assert data["curve"][0]["choices"] == {"separators": "larger", "casing": "lower"}
-
-
-def test_choices_without_effect_are_left_out_and_named():
-    case = of_id("E1-rte")
-    made = curve(choices_of(case), case, judged(case), ["rows", "length"])
-    assert list(made.specifications[0].ways) == ["separators", "quoting", "casing"]
-    assert made.as_json()["without_effect"] == ["rows", "length"]
+    assert data["without_effect"] == ["rows"]
 
 
 def test_a_claim_that_holds_below_a_limit_agrees_below_it():
@@ -147,8 +138,8 @@ def session(tiny_bert, glue, runs, quick):
 @pytest.mark.parametrize("choice", ["quoting", "casing", "separators"])
 def test_a_choice_changes_what_is_observed(session, choice):
     ours, changed = (
-        specification(session, of_id("E1-rte"), ways, session.model, [1], SETTINGS).verdict
-        for ways in (switched(claim="E1"), switched(choice, claim="E1"))
+        specification(session, of_id("E1-rte"), combination, session.model, [1], SETTINGS).verdict
+        for combination in (switched(claim="E1"), switched(choice, claim="E1"))
     )
     assert ours.observed != changed.observed
     assert ours.observed == session.judge("E1", "rte", seeds=1).observed
@@ -173,6 +164,13 @@ def test_inputs_that_a_choice_leaves_alone_make_it_idle(session):
     assert inputs.digest(switched()) != inputs.digest(switched("quoting"))
 
 
+def test_choices_without_effect_are_left_out_and_named(session):
+    case = of_id("E1-rte")
+    made = curve(session, case, choices_of(case, ["rows", "casing"]))
+    assert made.idle == ("rows",)
+    assert [each.ways for each in made.specifications] == [{"casing": "lower"}, {"casing": "cased"}]
+
+
 # ---------------------------------------------------------------------- the command
 
 FEW = ("lab", "specifications", "--task", "rte", "--claim", "C1", "E1", "--choices", "padding,casing")
@@ -182,8 +180,8 @@ def test_a_run_says_how_often_claims_hold_and_what_each_choice_changes(quick, ca
     out = run(capsys, *FEW, *shared, "--json", tmp_path / "curves.json", "--figures", tmp_path / "drawn")
     curves = {curve["id"]: curve for curve in json.loads((tmp_path / "curves.json").read_text())}
     assert {name: curve["specifications"] for name, curve in curves.items()} == {"C1-rte": 4, "E1-rte": 2}
-    assert "E1-rte: reproduced in 0 %, of its sign in " in out
-    assert "casing (how the uncased model's inputs are written): median lower" in out
+    assert "E1-rte: reproduced in 0 %, same sign in " in out
+    assert "casing (case of an uncased model's inputs): median lower" in out
     drawn = ET.parse(tmp_path / "drawn" / "C1-rte.svg").getroot()
     assert drawn.tag.endswith("svg")
     assert len(list(drawn.iter())) > 20

@@ -1,9 +1,9 @@
-"""Pictures of maps: contact sheets to label by eye, examples of each class, and maps that readings class differently.
+"""Pictures of maps: contact sheets for labelling, examples of each class, and maps on which the readings disagree.
 
-A panel shows nothing of a map but its number or caption. Ticks outside the map mark [CLS] (blue) and [SEP] (red). Bars
-below show the share of all attention that each column receives, 40 % at full height; one more, on the right, that of
-[CLS] and [SEP] together. Bars that reach the line at half height are red. Colours are on a square-root scale, which
-makes faint cells visible; bars are linear.
+A panel identifies a map only by its number or caption. Ticks outside the map mark [CLS] (blue) and [SEP] (red). Bars
+below the columns show their shares of all attention, with 40 % at full height; another bar, on the right, shows the
+share of [CLS] and [SEP] together. Bars that reach the line at half height are red. Bars are linear; colours use a
+square-root scale, which makes faint cells visible.
 """
 
 import functools
@@ -26,22 +26,22 @@ with from_extra("pillow"):
 
 PALETTE = "magma"
 FULL_BAR = 0.4  # share of all attention at which a column's bar has its full height
-COLUMNS, ROWS = 4, 3  # of a contact sheet: viewers show it in full size
-SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels: of a map, around it, of the line above, of the bars below
+COLUMNS, ROWS = 4, 3  # of a contact sheet, small enough to be shown at full size
+SIZE, MARGIN, CAPTION, BARS = 264, 10, 20, 28  # pixels of a map, its margin, the caption above and the bars below
 STACK_GAP = 3  # pixels between the columns' bars and the bar of the special tokens
 PAPER, INK, FIRST, LAST, LINE, STRONG = "white", "black", "#1f6fd6", "#d62728", "#2a9d5c", "#e4572e"
-SMALL, IN_A_ROW = 170, 5  # pixels of a map and maps in a row, in pictures of classes
-LABELLED, PREDICTED, HARD, PARTED = 5, 10, 10, 20  # maps: of a class, of a predicted class, hard, read differently
+SMALL, IN_A_ROW = 170, 5  # pixels of a map and maps per row, in pictures by class
+LABELLED, HARD, PARTED = 5, 10, 20  # maps of a class, hard cases, maps that the readings classify differently
 
 
 def shades(values: Float[np.ndarray, "tokens tokens"]) -> UInt8[np.ndarray, "tokens tokens"]:
-    """Return a map's cells as indices into the palette (0 dark, 255 bright), relative to its strongest cells."""
+    """Return a map's cells as palette indices (0 dark, 255 bright), relative to its strongest cells."""
     return np.round(255 * cell_brightness(values)).astype(np.uint8)
 
 
 @functools.cache
 def palette() -> list[tuple[int, int, int]]:
-    """Return the 256 colours, from dark to bright, as (red, green, blue) from 0 to 255."""
+    """Return 256 colours from dark to bright, as (red, green, blue) from 0 to 255."""
     with from_extra("matplotlib"):
         from matplotlib import colormaps
 
@@ -49,12 +49,12 @@ def palette() -> list[tuple[int, int, int]]:
 
 
 def colours(values: Float[np.ndarray, "tokens tokens"]) -> UInt8[np.ndarray, "tokens tokens 3"]:
-    """Return a map as an image: red, green, blue per cell."""
+    """Return a map as an RGB image."""
     return np.array(palette(), dtype=np.uint8)[shades(values)]
 
 
 def separators(shown: PatternMap) -> tuple[int, ...]:
-    """Return the places of the tokens that end each text ([SEP])."""
+    """Return the positions of the [SEP] tokens, which end each text."""
     last = shown.tokens - 1
     return (last,) if shown.boundary == shown.tokens else (shown.boundary - 1, last)
 
@@ -90,7 +90,7 @@ def panel(shown: PatternMap, caption: str = "", size: int = SIZE) -> Image.Image
 
 
 def _font(pen: ImageDraw.ImageDraw, text: str, width: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """Return the largest font, up to the caption's height, in which a text is at most `width` pixels wide."""
+    """Return the largest font, up to the caption's height, in which a text fits into `width` pixels."""
     fonts = [ImageFont.load_default(points) for points in range(CAPTION - 3, 7, -1)]
     return next((font for font in fonts if pen.textlength(text, font=font) <= width), fonts[-1])
 
@@ -98,7 +98,7 @@ def _font(pen: ImageDraw.ImageDraw, text: str, width: int) -> ImageFont.FreeType
 def sheet(
     maps: Sequence[PatternMap], captions: Sequence[str] | None = None, size: int = SIZE, columns: int = COLUMNS
 ) -> Image.Image:
-    """Return an image of maps in rows, numbered from 1 or with the given captions."""
+    """Return an image of maps in rows, with captions or numbered from 1."""
     wide, high = size + 2 * MARGIN, size + 2 * MARGIN + CAPTION + BARS
     image = Image.new("RGB", (columns * wide, -(-len(maps) // columns) * high), PAPER)
     for place, shown in enumerate(maps):
@@ -108,7 +108,7 @@ def sheet(
 
 
 def save_image(image: Image.Image, path: Path) -> None:
-    """Write a PNG with 256 colours, which keeps it small, completely or not at all.
+    """Write a PNG with 256 colours, which keeps the file small.
 
     Raises:
         UserError: the file cannot be written.
@@ -119,10 +119,10 @@ def save_image(image: Image.Image, path: Path) -> None:
 
 
 def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None) -> list[Path]:
-    """Write sheets of all maps, or of `count` random ones, in shuffled order; `index.tsv` lists which map is where.
+    """Write contact sheets of all maps or of `count` random ones, in shuffled order, with a list in `index.tsv`.
 
     Raises:
-        UserError: there are fewer maps than asked for, or the files cannot be written.
+        UserError: there are fewer maps, or the files cannot be written.
     """
     if count is not None and not 1 <= count <= len(maps):
         raise UserError(f"--count {count} is out of range: give 1 to {len(maps)}, the number of maps")
@@ -140,7 +140,7 @@ def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None
 
 
 def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
-    """Write a picture of five random maps of each class, and one of ten hard cases if there are any.
+    """Write a picture of five random maps per class, and one of up to ten hard cases.
 
     Raises:
         UserError: no map is labelled, or the files cannot be written.
@@ -159,37 +159,14 @@ def write_gallery(maps: MapSet, folder: Path, seed: int) -> list[Path]:
     return [*written, _write_captioned(maps, hard, folder / "hard-cases.png")] if hard else written
 
 
-def write_predicted(maps: MapSet, predicted: Mapping[str, str], folder: Path, seed: int) -> list[Path]:
-    """Write a picture of ten random maps for each predicted class, captioned with the annotators' labels.
-
-    Args:
-        predicted: the predicted class, by name of the map; other maps are left out.
-
-    Raises:
-        UserError: no map has a prediction, or the files cannot be written.
-    """
-    rng = np.random.default_rng(seed)
-    settled = maps.settled().labels
-    written = []
-    for name in CLASSES:
-        places = [i for i, each in enumerate(maps) if predicted.get(each.name) == name]
-        if places:
-            chosen = rng.permutation(places)[:PREDICTED].tolist()
-            captions = {place: settled[place] or "" for place in chosen}
-            written.append(_write_captioned(maps, captions, folder / f"{name}.png"))
-    if not written:
-        raise UserError("no map of this set has a prediction: give the set on which the classifier was judged")
-    return written
-
-
 def write_parted(maps: MapSet, labels: Mapping[str, Sequence[str | None]], folder: Path, seed: int) -> Path:
-    """Write a picture of twenty random maps that readings classify differently, captioned with these classes.
+    """Write a picture of twenty random maps that the readings classify differently, captioned with their classes.
 
     Args:
         labels: the class of every map, by reading.
 
     Raises:
-        UserError: there is no such map, or the file cannot be written.
+        UserError: the readings agree on every map, or the file cannot be written.
     """
     both = list(zip(*labels.values(), strict=True))
     places = [i for i, classes in enumerate(both) if len(set(classes)) > 1]
@@ -201,9 +178,9 @@ def write_parted(maps: MapSet, labels: Mapping[str, Sequence[str | None]], folde
 
 
 def hard_cases(maps: MapSet, rng: np.random.Generator) -> list[int]:
-    """Return the places of up to ten maps with two different labels.
+    """Return the positions of up to ten maps with different first and second labels.
 
-    Every pair of classes comes once before any comes a second time.
+    Every pair of classes is used once before any is used twice.
     """
     kinds = defaultdict(list)
     for place in rng.permutation(len(maps)).tolist():

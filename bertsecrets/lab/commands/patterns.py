@@ -112,19 +112,11 @@ def add_parsers(commands) -> None:
     drawing.add_argument("--seed", type=int, default=1, metavar="N", help="seed of order and choice")
     instead = drawing.add_mutually_exclusive_group()
     instead.add_argument("--by-class", action="store_true", help="instead: five maps of each class and ten hard cases")
-    instead.add_argument(
-        "--predicted",
-        metavar="READING",
-        choices=READINGS,
-        help="instead: ten maps of held-out heads for each class that this reading's classifier predicts",
-    )
-    instead.add_argument(
-        "--parted", action="store_true", help="instead: twenty maps that the two readings classify differently"
-    )
+    instead.add_argument("--parted", action="store_true", help="instead: twenty maps on which the readings disagree")
 
 
 def classify(options: argparse.Namespace) -> None:
-    """Print how many maps of a file are in each class under each reading, and write every map's class if asked to.
+    """Print the number of maps in each class under each reading, and write each map's class if requested.
 
     Raises:
         UserError: the file does not hold attention maps, or the output cannot be written.
@@ -145,10 +137,10 @@ def classify(options: argparse.Namespace) -> None:
 
 
 def annotate(options: argparse.Namespace) -> None:
-    """Draw a set of maps if --task is given, print how far it is labelled, and write the annotation page.
+    """Draw a set of maps if --task is given, print the progress of labelling, and write the annotation page.
 
     Raises:
-        UserError: no set in the folder, or one already where a new one should be drawn.
+        UserError: the folder has no set, or already has one where a new set should be drawn.
     """
     from bertsecrets.patterns.map_set import MapSet
 
@@ -170,7 +162,7 @@ def annotate(options: argparse.Namespace) -> None:
 
 
 def _summary(maps: "MapSet", labels: Iterable[str | None]) -> str:
-    """Return how many maps are of each class and, if two annotators labelled them, their agreement."""
+    """Return the number of maps in each class and, if there are two annotators, their agreement."""
     from bertsecrets.lab.annotation.agreement import set_agreement
 
     agreed = set_agreement(maps)
@@ -187,15 +179,14 @@ def _draw(options: argparse.Namespace) -> None:
     session = Session(RunOptions.of(options))
     tasks = [task(name).name for name in dict.fromkeys(options.task)]
     session.check_model()
-    plan = {Subject(session.model, name): options.per_task for name in tasks if options.per_task}
-    if options.pretrained_per_task:
-        plan |= {Subject(session.model, name, "untrained"): options.pretrained_per_task for name in tasks}
-
-    save_set(draw(session, plan, seed=options.seed, max_tokens=options.max_tokens), options.folder)
+    plan = {Subject(session.model, name): options.per_task for name in tasks}
+    plan |= {Subject(session.model, name, "untrained"): options.pretrained_per_task for name in tasks}
+    wanted = {subject: count for subject, count in plan.items() if count}
+    save_set(draw(session, wanted, seed=options.seed, max_tokens=options.max_tokens), options.folder)
 
 
 def _check_new(folder: Path, instead: str = "") -> None:
-    """Raise a UserError if a folder is not free; an existing set is never replaced, since it may hold labels."""
+    """Raise a UserError if a folder is not free; a set is never replaced, since it may have labels."""
     from bertsecrets.patterns.map_set import shards
     from bertsecrets.store.files import check_free
 
@@ -205,7 +196,7 @@ def _check_new(folder: Path, instead: str = "") -> None:
 
 
 def import_patterns(options: argparse.Namespace) -> None:
-    """Import annotated maps in P20's format, and print the agreement of the suite's own readings with their labels."""
+    """Import annotated maps in P20's format, and print how well the suite's classifiers agree with their labels."""
     from bertsecrets.lab.annotation.agreement import label_agreement
     from bertsecrets.lab.annotation.p20 import read_p20
     from bertsecrets.lab.annotation.writing import save_set
@@ -222,52 +213,37 @@ def import_patterns(options: argparse.Namespace) -> None:
 
 
 def sheets(options: argparse.Namespace) -> None:
-    """Write contact sheets, or pictures by class, all or none.
+    """Write contact sheets, pictures by class, or maps that the readings classify differently.
 
     Raises:
-        UserError: the output folder is not free, or options do not go together.
+        UserError: the output folder is not free, or options are incompatible.
     """
-    from bertsecrets.patterns.map_set import MapSet
+    from bertsecrets.lab.annotation.pictures import write_gallery, write_parted, write_sheets
+    from bertsecrets.patterns.map_set import MapSet, read_attributes, under
     from bertsecrets.store.files import check_free, copy_whole
 
     check_free(options.output, ())
     maps = MapSet.load(options.folder)
-    with tempfile.TemporaryDirectory() as room:
-        lines = _draw_pictures(options, maps, Path(room))
-        copy_whole(Path(room), options.output, ())
-    print("\n".join(lines))
-
-
-def _draw_pictures(options: argparse.Namespace, maps: "MapSet", room: Path) -> list[str]:
-    """Draw the pictures asked for into a folder, and return the lines to print when they are in the output folder."""
-    from bertsecrets.lab.annotation.pictures import write_gallery, write_parted, write_predicted, write_sheets
-    from bertsecrets.patterns.classifier import chosen_folder, read_report, report_of
-    from bertsecrets.patterns.map_set import read_attributes, under
-
-    if not options.by_class and not options.predicted and not options.parted:
-        written = write_sheets(maps, room, options.seed, options.count)
-        return [f"{options.output}: {len(written)} sheets and index.tsv"]
-    if options.count is not None:
-        raise UserError("--count is for contact sheets: leave it out with --by-class, --predicted and --parted")
-    lines = []
-    if options.parted:
-        seen = read_attributes(options.folder)
-        read = {reading: under(maps, seen, reading) for reading in READINGS}
-        labels = {str(reading): own.settled().labels for reading, own in read.items()}
-        written = [write_parted(read[READINGS[0]], labels, room, options.seed)]
-    elif options.predicted:
-        report = report_of(read_report(chosen_folder()), options.predicted)
-        maps = under(maps, read_attributes(options.folder), options.predicted)
-        predicted = {row["map"]: row["predicted"] for row in report["held_out"]}
-        written = write_predicted(maps, predicted, room, options.seed)
-    else:
-        written = write_gallery(maps, room, options.seed)
-        lines = [_summary(maps, maps.settled().labels)]
-    return [*(str(options.output / path.name) for path in written), *lines]
+    if options.count is not None and (options.by_class or options.parted):
+        raise UserError("--count is for contact sheets: leave it out with --by-class and --parted")
+    with tempfile.TemporaryDirectory() as temporary:
+        pictures = Path(temporary)
+        if options.parted:
+            seen = read_attributes(options.folder)
+            labels = {str(reading): under(maps, seen, reading).settled().labels for reading in READINGS}
+            written = [write_parted(under(maps, seen, READINGS[0]), labels, pictures, options.seed)]
+        elif options.by_class:
+            written = write_gallery(maps, pictures, options.seed)
+        else:
+            written = write_sheets(maps, pictures, options.seed, options.count)
+        copy_whole(pictures, options.output, ())
+    print(f"{options.output}: {len(written)} pictures")
+    if options.by_class:
+        print(_summary(maps, maps.settled().labels))
 
 
 def train(options: argparse.Namespace) -> None:
-    """Evaluate pattern classifiers on held-out heads, and train the suite's own on all maps, one for each reading."""
+    """Evaluate pattern classifiers on held-out heads, and train the suite's own on all maps, one per reading."""
     from bertsecrets.lab.training.baselines import PaperCnn
     from bertsecrets.lab.training.train import show, train_patterns
     from bertsecrets.patterns.map_set import own_maps
@@ -284,7 +260,7 @@ def train(options: argparse.Namespace) -> None:
 
 
 def outside_reading(text: str) -> tuple[str, Path]:
-    """Return name and folder of an outside reading, given as NAME=DIR.
+    """Return the name and folder of an outside reading, given as NAME=DIR.
 
     >>> outside_reading("p20=maps")[0]
     'p20'
@@ -299,7 +275,7 @@ def outside_reading(text: str) -> tuple[str, Path]:
 
 
 def class_counts(labels: Iterable[str | None]) -> str:
-    """Return the number of maps of each class as text.
+    """Return the number of maps in each class as text.
 
     >>> class_counts(["block", "block", None])
     '2 block, 1 unlabelled'

@@ -1,16 +1,13 @@
 """`bertsecrets lab specifications`: claims under every combination of the choices that the paper leaves open."""
 
 import argparse
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
 from bertsecrets.options import ROW_OPTIONS, RunOptions, add_command, add_run_options, path
 
 if TYPE_CHECKING:
-    from bertsecrets.claims.schema import Case
-    from bertsecrets.lab.specifications import Choice, Curve, Way
-    from bertsecrets.session import Session
+    from bertsecrets.lab.specifications import Curve
 
 
 def add_parsers(commands) -> None:
@@ -38,45 +35,28 @@ def specifications(options: argparse.Namespace) -> None:
     """
     from bertsecrets.claims.plan import missing
     from bertsecrets.lab.curve import curve_lines, curve_table, draw_curve
-    from bertsecrets.lab.specifications import choices_of, chosen_cases
+    from bertsecrets.lab.specifications import choices_of, chosen_cases, curve
     from bertsecrets.session import Session
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import write_whole
 
-    wanted = None if options.choices is None else [name.strip() for name in options.choices.split(",")]
-    cases = chosen_cases(options.claim, options.task)
-    choices = {str(case): choices_of(case, wanted) for case in cases}
+    names = None if options.choices is None else [name.strip() for name in options.choices.split(",")]
+    choices = [(case, choices_of(case, names)) for case in chosen_cases(options.claim, options.task)]
     session = Session(RunOptions.of(options))
     session.check_model()
     curves: list[Curve] = []
-    for case in cases:
+    for case, own in choices:
         problem = missing(session, case)
         if problem:
             print(f"1 claim skipped ({case}): {problem}")
             continue
-        curves.append(_curve(session, case, choices[str(case)]))
+        curves.append(curve(session, case, own))
         print(curve_table(curves[-1]), end="\n\n")
         if options.json:  # after every claim, so that an interrupted run keeps the finished curves
-            write_json(options.json, [curve.as_json() for curve in curves])
+            write_json(options.json, [made.as_json() for made in curves])
         if options.figures:
             write_whole(options.figures / f"{case}.svg", draw_curve(curves[-1]))
     if not curves:
         raise UserError("nothing to judge: every claim lacks an input")
-    for curve in curves:
-        print(curve_lines(curve)[0])
-
-
-def _curve(session: "Session", case: "Case", choices: Sequence["Choice"]) -> "Curve":
-    """Return the curve of a claim; combinations with the same inputs are measured once."""
-    from bertsecrets.lab.specifications import INPUTS, Inputs, Specification, curve, specification
-
-    inputs = Inputs(session.resources, session.ref(session.model), case.task)
-    seen: dict[tuple[str | None, ...], Specification] = {}
-
-    def judged(ways: Mapping[str, "Way"]) -> Specification:
-        key = (inputs.digest(ways), *(way.name for name, way in ways.items() if name not in INPUTS))
-        if key not in seen:
-            seen[key] = specification(session, case, ways, session.model, session.interims[0], session.settings.judge)
-        return Specification(ways, seen[key].verdict)
-
-    return curve(choices, case, judged, inputs.idle(choices))
+    for made in curves:
+        print(curve_lines(made)[0])
