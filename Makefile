@@ -82,11 +82,11 @@ test: $(VENV)/installed $(VENV)/maps
 test-all: $(VENV)/installed $(VENV)/maps
 	$(PYTEST)
 
-# The long form of the attacks that `make test` makes in short (docs/faults.md).
+# The long form of the attacks that `make test` makes in short (docs/lab/faults.md).
 attack: $(VENV)/installed $(VENV)/maps
 	OMP_NUM_THREADS=1 BERTSECRETS_ATTACK=long $(BIN)/python -m pytest -p no:benchmark -n auto tests/attack
 
-# Everything that needs a GPU, from local folders alone (docs/gpu.md). GLUE, MODEL and OUT are folders; without MODEL, the
+# Everything that needs a GPU, from local folders alone (docs/lab/gpu.md). GLUE, MODEL and OUT are folders; without MODEL, the
 # parts with BERT-base measure speed on random weights. It needs no environment of its own, since there may be no network.
 OUT ?= runs/gpu-results
 PART_SECONDS ?= 540

@@ -1,4 +1,4 @@
-"""Everything that needs a GPU, in resumable parts: `make gpu`, `make gpu-evidence` and `make gpu-wheels` (docs/gpu.md).
+"""Everything that needs a GPU, in resumable parts (docs/lab/gpu.md).
 
     python benchmarks/gpu run --glue DIR --out DIR
     python benchmarks/gpu evidence --out DIR

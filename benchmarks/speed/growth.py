@@ -1,6 +1,6 @@
 """Measure how the cost of disabling every head grows with layers, heads, rows and sequence length; make the page of it.
 
-    python benchmarks/speed/growth.py docs      # writes docs/ablation-cost.md and docs/images/ablation-cost.svg
+    python benchmarks/speed/growth.py docs      # writes docs/lab/ablation-cost.md and docs/images/ablation-cost.svg
 
 At every point the results are first checked against plain passes. Times are processor time on one thread, which other
 programs disturb least.
@@ -132,12 +132,12 @@ def main(folder: Path) -> None:
         f"models of BERT's kind with heads of size {HEAD_SIZE}. The logits of both were equal to 1e-5 at every point. "
         "*Counted ratio* is that of the multiply-adds; what lies above it comes from larger matrix products. "
         "Made by `python benchmarks/speed/growth.py docs`.",
-        "![processor time against layers, heads, rows and tokens](images/ablation-cost.svg)",
+        "![processor time against layers, heads, rows and tokens](../images/ablation-cost.svg)",
     ]
     for axis, points in measured.items():
         sections += [f"## {axis} ({at_rest(axis)})", table(axis, points, "github")]
     write_whole(folder / "images" / "ablation-cost.svg", draw(measured))
-    write_whole(folder / "ablation-cost.md", "\n\n".join(sections) + "\n")
+    write_whole(folder / "lab" / "ablation-cost.md", "\n\n".join(sections) + "\n")
 
 
 if __name__ == "__main__":
