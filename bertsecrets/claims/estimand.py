@@ -40,7 +40,8 @@ class Estimand:
         published: with how many published runs, such as panels of a figure, the quantity compares what was measured;
             each of them brings the spread of one more seed.
         map: the mean map that the quantity compares with a published one, head by head; the first part is then their
-            correlation (see `published.with_ceiling`).
+            correlation (see `likeness.with_ceiling`).
+        of_ceiling: the share of the correlation between the seeds' own maps that the first part must reach.
         nothing: the value that a published figure must exclude, and `nothing_is` what it is: by default that of a model
             that has learned nothing, such as the score of a constant answer.
         constant: the measured model gives the same answer to every example.
@@ -56,6 +57,7 @@ class Estimand:
     extreme: Extreme | None = None
     published: int = 0
     map: Float[np.ndarray, " heads"] | None = None
+    of_ceiling: float = 0.5
     nothing: float | None = None
     nothing_is: str = "that of a model that has learned nothing"
     constant: bool = False

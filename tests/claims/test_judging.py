@@ -298,6 +298,8 @@ def test_the_last_two_layers_against_the_least_of_the_others():
 
 def test_the_share_of_heads_that_changed_little():
     assert read("heads-little-changed", maps("attention-change", cosine=[0.9, 0.71, 0.69, 0.1])) == pytest.approx(50)
+    assert read("heads-little-changed", maps("attention-change", cosine=[0.94, 0.96, 1, 1])) == 100
+    assert read("heads-little-changed", maps("attention-change", cosine=[0.96, 0.96, 1, 1])) == 0  # nothing changed
 
 
 def test_the_correlation_with_figure_5():

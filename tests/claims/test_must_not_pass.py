@@ -9,6 +9,8 @@ from measurements import SETTINGS, SURE, gridded, measured, needed, of_id, score
 
 from bertsecrets.claims.estimate import Spread
 from bertsecrets.claims.judge import judge
+from bertsecrets.claims.quantities.words import LINGUISTIC
+from bertsecrets.published import published_figures
 
 RTE = np.array([1] * 146 + [0] * 131)
 MRPC = np.array([1] * 279 + [0] * 129)
@@ -138,15 +140,49 @@ def test_a_kind_of_word_in_three_inputs_decides_nothing():
 
 
 def grown(rng, spread, shape=(277, 6, 12)):
-    """Attention to nouns and objects, after and before; every head has moved by chance."""
-    before = {kind: rng.uniform(0, 0.2, size=shape) for kind in ("noun", "object")}
-    moved = rng.normal(0, spread, size=shape[1:]) if spread else 0.0
-    after = {kind: values + moved + rng.normal(0, 0.01, size=shape) for kind, values in before.items()}
+    """Attention to every kind of word, after and before; every head has moved by chance, for each kind on its own."""
+    before = {kind: rng.uniform(0, 0.2, size=shape) for kind in LINGUISTIC}
+    after = {
+        kind: values + rng.normal(0, spread, size=shape[1:]) + rng.normal(0, 0.01, size=shape)
+        for kind, values in before.items()
+    }
     return gridded("features", **after), of(gridded("features", **before), initialisation="untrained")
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.002])
+@pytest.mark.parametrize("spread", [0.0, 0.002, 0.004, 0.006, 0.01])
 def test_heads_that_moved_by_chance_grew_for_no_kind_of_word(spread):
     rng = np.random.default_rng(1)
     found = Counter(outcome("E3-rte", grown(rng, spread), known=Spread(0.002, 8, "a test")) for _ in range(15))
-    assert found["reproduced"] == 0, found
+    assert found["reproduced"] <= (0 if spread < 0.01 else 1), found
+
+
+@pytest.mark.parametrize("case", ["C2-rte", "C2p-rte"])
+@pytest.mark.parametrize("step", [2e-7, 1e-4, 1e-2])
+def test_fine_tuning_with_a_tiny_learning_rate_is_no_small_change(case, step):
+    cosine = 1 - step * np.random.default_rng(1).random(size=(277, 6, 12))
+    assert outcome(case, gridded("attention-change", cosine=cosine), known=SURE) != "reproduced"
+
+
+@pytest.mark.parametrize("case", ["D2-mrpc", "D2-mrpc-frozen"])
+def test_a_win_over_the_worse_constant_answer_is_no_learning(case):
+    answers = np.ones(408, dtype=int)
+    answers[np.random.default_rng(1).choice(408, 40, replace=False)] = 0
+    tuned = scored(answers, MRPC, "mrpc")
+    initialisation = "frozen" if case.endswith("frozen") else "untrained"
+    minority = of(scored(np.zeros(408, dtype=int), MRPC, "mrpc", constant=True), initialisation=initialisation)
+    assert outcome(case, (tuned, minority), known=SURE) != "reproduced"
+    right = np.where(np.arange(408) % 6, MRPC, 1 - MRPC)
+    assert outcome(case, (scored(right, MRPC, "mrpc"), minority), known=SURE) == "reproduced"
+
+
+def special_maps(task="RTE", shift=0):
+    """Attention to [CLS] and [SEP] as in figure 6, its layers read off by so many."""
+    maps = {kind: np.array(published_figures()[f"fig6_{kind.upper()}"][task]) for kind in ("cls", "sep")}
+    noise = np.random.default_rng(1).normal(0, 0.01, size=(60, 12, 12))
+    return gridded("special-tokens", **{kind: np.roll(grid, shift, axis=0) + noise for kind, grid in maps.items()})
+
+
+def test_layers_that_are_read_one_off_do_not_cross_where_the_paper_says():
+    assert outcome("E1-rte-crossing", special_maps(), known=SURE) == "reproduced"
+    for shift in (-1, 1):
+        assert outcome("E1-rte-crossing", special_maps(shift=shift), known=SURE) == "deviates"

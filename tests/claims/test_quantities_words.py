@@ -7,6 +7,7 @@ import pytest
 from measurements import estimand, gridded, measured, read, verdict
 
 from bertsecrets.claims.quantities.words import FIGURE_7, LINGUISTIC
+from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
@@ -63,7 +64,9 @@ def test_the_correlation_with_figure_6():
 
 
 def features(task_name="rte", **kinds):
-    return gridded("features", task_name, **kinds)
+    """Attention by kind of word; to kinds that are not given it is .01 in every head."""
+    rest = dict.fromkeys(LINGUISTIC, np.full(np.shape(next(iter(kinds.values()))), 0.01))
+    return gridded("features", task_name, **rest | kinds)
 
 
 def test_the_head_that_grows_most_is_chosen_on_one_half_and_judged_on_the_other_both_ways():
@@ -74,7 +77,11 @@ def test_the_head_that_grows_most_is_chosen_on_one_half_and_judged_on_the_other_
     growth = estimand("best-feature-growth", features(noun=after), features(noun=before), kinds=["noun"])
     # the even ones choose head 1, which grows by .25 on the odd ones; these choose head 2, which grows by .5
     assert growth.value == pytest.approx((0.25 + 0.5) / 2)
-    assert growth.notes == ("noun layer 1 head 1 and layer 1 head 2, naive best +0.6250, 4 inputs",)
+    # the even ones choose head 2 as that which loses most (-.5 on the odd ones), the odd ones head 1 (-1)
+    assert growth.notes == (
+        "noun layer 1 head 1 and layer 1 head 2: +0.3750, other words there +0.0000, largest decrease -0.7500, "
+        "naive best +0.6250, 4 inputs",
+    )
     one_text = features(noun=after)
     one_text.samples["cluster"] = np.array([0, 1, 0, 0])  # three rows share a text, so they are one half
     growth = estimand("best-feature-growth", one_text, features(noun=before), kinds=["noun"])
@@ -86,9 +93,38 @@ def test_growth_leaves_out_inputs_without_the_feature():
     after = np.array([0.3, NAN, NAN, 0.1, 0.3, 0.2]).reshape(6, 1, 1)
     before = np.array([0.1, NAN, NAN, 0.0, 0.1, 0.0]).reshape(6, 1, 1)
     noun = np.full((6, 1, 1), 0.5)
-    found = [features(noun=noun, object=after), features(noun=noun - 0.4, object=before)]
+    found = [features(object=after), features(object=before)]
     assert read("best-feature-growth", *found, kinds=["object"]) == pytest.approx((0.2 + 0.1 + 0.2 + 0.2) / 4)
+    found = [features(noun=noun, object=after), features(noun=noun - 0.4, object=before)]
     assert read("best-feature-growth", *found, kinds=["noun", "object"]) == pytest.approx(0.175)  # the lesser
+
+
+def test_growth_counts_as_far_as_it_exceeds_that_of_other_words_and_the_largest_decrease():
+    zero = np.zeros((4, 1, 3))
+    noun = zero + np.array([0.3, 0.0, -0.1])  # head 1 grows, head 3 loses
+    others = {
+        "verb": zero + np.array([0.1, 0, 0]),
+        "pronoun": zero + np.array([0.3, 0, 0]),
+        "subject": np.full((4, 1, 3), NAN),
+    }
+    before = features(noun=zero, verb=zero, pronoun=zero, subject=zero, object=zero, negation=zero)
+    rest = {"object": zero, "negation": zero}
+    growth = estimand("best-feature-growth", features(noun=noun, **others, **rest), before, kinds=["noun"])
+    # other words that occur grow by .1, .3, 0 and 0 in head 1
+    assert growth.parts == pytest.approx([0.3, 0.3 - 0.1, 0.3 - 0.1])
+
+
+def test_growth_of_a_published_map_is_that_of_the_notebook():
+    maps = published_figures()["notebook_QQP_maps"]
+    names = {"noun": "NOUN", "verb": "VERB", "pronoun": "PRON", "subject": "SUBJ", "object": "OBJ", "negation": "NEG"}
+    after, before = (
+        features(**{kind: np.tile(np.array(maps[name][when], dtype=float), (40, 1, 1)) for kind, name in names.items()})
+        for when in ("finetuned", "base")
+    )
+    (claim,) = (claim for claim in load_claims() if claim.name == "E3")
+    assert read("best-feature-growth", after, before, kinds=["noun", "object"]) == pytest.approx(
+        claim.tasks["qqp"].published, abs=0.001
+    )
 
 
 def grown(by, present=1.0, examples=200):
@@ -108,6 +144,8 @@ def test_growth_passes_fails_and_does_not_take_luck_for_growth():
     after, before = grown(0.0)
     shrunk = features(**{kind: sample - 0.05 for kind, sample in after.samples.items()})
     assert verdict("E3-rte", shrunk, before).outcome == "deviates"
+    more = features(**{kind: sample + 0.05 for kind, sample in after.samples.items()})
+    assert verdict("E3-rte", more, before).outcome == "deviates"  # to all words
     assert verdict("E3-qnli-negation", *grown(0.05, present=0.3)).outcome == "reproduced"
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bertsecrets.claims.estimand import Estimand, Number, by_layer, clusters_of, flat
+from bertsecrets.claims.estimand import Estimand, by_layer, clusters_of, flat
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
@@ -12,6 +12,7 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 CHANGE = Need("attention-change")
+LITTLE, SOME = 0.7, 0.95  # similarity: a head above the first has changed little; one below the second has changed
 
 
 @quantity("last-two-layers", unit="cosine", change=CHANGE)
@@ -45,16 +46,23 @@ def _two_minus_others(change: Measurement, two: slice, others: slice, where: str
 
 @quantity("heads-little-changed", unit="percent", within=(0, 100), change=CHANGE)
 def little_changed(change: Measurement) -> Estimand:
-    """Return the percentage of heads whose mean similarity is above 0.7; NaN if that of any head is."""
+    """Return the percentage of heads whose mean similarity is above 0.7; NaN if that of any head is.
 
-    def share(mean: np.ndarray) -> Number:
-        return 100 * np.where(np.isnan(mean), np.nan, mean > 0.7).mean(-1)
+    It is 0 unless some head's is below 0.95: of a model that fine-tuning left as it was, nothing is to be said.
+    """
 
-    return Estimand.of(flat(change, "cosine"), share, clusters=clusters_of(change))
+    def parts(mean: np.ndarray) -> np.ndarray:
+        little = np.where(np.isnan(mean), np.nan, mean > LITTLE).mean(-1)
+        return 100 * np.stack([little, (mean < SOME).any(-1)], axis=-1)
+
+    block = flat(change, "cosine")
+    note = f"the head that changed most has {np.nanmin(block.mean(0)):.3f}"
+    return replace(Estimand.of(block, parts, note, clusters=clusters_of(change)), extreme="least")
 
 
 @quantity("figure-5-correlation", unit="r", change=CHANGE)
 def figure_5(change: Measurement, ranks: bool = False) -> Estimand:
     """Return by how much the measured similarities are more like the task's panel of K19's figure 5 than others."""
     folder = TASKS[change.subject.task].folder
-    return likeness(flat(change, "cosine"), panels("fig5_cosine"), folder, ranks=ranks, clusters=clusters_of(change))
+    block, clusters = flat(change, "cosine"), clusters_of(change)
+    return likeness(block, panels("fig5_cosine"), folder, ranks=ranks, within_rows=True, clusters=clusters)

@@ -63,6 +63,20 @@ def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
     return Estimand.of(np.hstack([cls, sep]), gap, clusters=clusters_of(special))
 
 
+@quantity("special-token-crossing", unit="attention", special=SPECIAL)
+def crossing(special: Measurement) -> Estimand:
+    """Return the smallest of the leads that figure 6 shows on every task, mean over heads.
+
+    They are that of [CLS] over [SEP] in layers 2 and 3, and that of [SEP] over [CLS] in layers 4 to 10. In the last two
+    layers both are near 0 on some tasks.
+    """
+    cls, sep = _by_layer(special, "cls"), _by_layer(special, "sep")
+    leads = (cls - sep)[:, 1:10]
+    note = f"[CLS] minus [SEP], layers 2 on: {', '.join(f'{lead:+.3f}' for lead in leads.mean(0))}"
+    sign = np.where(np.arange(leads.shape[1]) < 2, 1.0, -1.0)
+    return replace(Estimand.of(leads * sign, lambda mean: mean, note, clusters=clusters_of(special)), extreme="least")
+
+
 @quantity(
     "sep-lead",
     unit="attention",

@@ -60,24 +60,47 @@ def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tup
 
 @quantity("best-feature-growth", unit="attention", after=FEATURES, before=Need("features", "against"))
 def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -> Estimand:
-    """Return the largest increase, over heads, of attention to a kind of word; the smallest of several kinds.
+    """Return the largest increase, over heads, of attention to a kind of word, as far as it exceeds two contrasts.
 
-    The increase is over the pretrained model. The largest of many heads would be positive by luck, so for each half of
-    the inputs that have the kind the head is chosen on the other half.
+    The increase is over the pretrained model. Parts, for each kind: the increase; the increase minus that of attention
+    to the other kinds of words in the same head, since a head may attend more to all words; and the increase minus
+    the largest decrease over heads, since heads that move by chance move both ways. The claim is about the least. The
+    largest of many heads would be positive by luck, so for each half of the inputs that have the kind the head is
+    chosen on the other half.
     """
     columns, notes, clusters = [], [], clusters_of(after)
+    others = [flat(after, kind) - flat(before, kind) for kind in LINGUISTIC if kind not in kinds]
+    of_others = _mean_of_present(np.stack(others))
     for kind in kinds:
         growth = flat(after, kind) - flat(before, kind)
         present = ~np.isnan(growth).any(1)
         first = np.zeros(len(growth), dtype=bool)
         first[present] = halves(int(present.sum()), None if clusters is None else clusters[present])
-        numbers, chosen = cross_fitted(growth, first)
-        columns.append(numbers)
+        numbers, (by_first, by_second) = cross_fitted(growth, first)
+        contrast = np.where(first, of_others[:, by_second], of_others[:, by_first])
+        decrease, _ = cross_fitted(-growth, first)
+        columns += [numbers, np.where(present, contrast, np.nan), decrease]
         naive = float(_present(_means(growth)).max())
-        heads = both([name_of(after, head, kind) for head in chosen])
-        notes.append(f"{kind} {heads}, naive best {naive:+.4f}, {present.sum()} inputs")
-    found = Estimand.of(np.stack(columns, axis=1), lambda mean: mean, *notes, clusters=clusters)
-    return replace(found, extreme="least")
+        heads = both([name_of(after, head, kind) for head in (by_first, by_second)])
+        grown, elsewhere, lost = _means(np.stack(columns[-3:], axis=1))
+        notes.append(
+            f"{kind} {heads}: {grown:+.4f}, other words there {elsewhere:+.4f}, largest decrease {lost:.4f}, "
+            f"naive best {naive:+.4f}, {present.sum()} inputs"
+        )
+
+    def leads(mean: np.ndarray) -> np.ndarray:
+        by_kind = mean.reshape(*mean.shape[:-1], len(kinds), 3)
+        increase = by_kind[..., :1]
+        return np.concatenate([increase, increase - by_kind[..., 1:]], axis=-1).reshape(*mean.shape[:-1], -1)
+
+    return replace(Estimand.of(np.stack(columns, axis=1), leads, *notes, clusters=clusters), extreme="least")
+
+
+def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[np.ndarray, "examples heads"]:
+    """Return the mean over the kinds that an input has; NaN for inputs with none."""
+    there = ~np.isnan(stack)
+    count = there.sum(0)
+    return np.divide(np.where(there, stack, 0).sum(0), count, out=np.full(count.shape, np.nan), where=count > 0)
 
 
 @quantity("feature-ratio", unit="ratio", features=FEATURES)

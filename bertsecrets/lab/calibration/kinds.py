@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.quantities.words import LINGUISTIC
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.readings import under
 from bertsecrets.claims.schema import Case, find_case
@@ -146,18 +147,20 @@ def _expected_ratio(world: World, scale: float, limit: float) -> float:
 
 
 def best_growth(world: World, rng: np.random.Generator, scale: float = 0.1) -> Drawn:
-    """Attention to nouns and objects that grows by the effect in one of six heads only."""
+    """Attention to nouns and objects that grows by the effect in one of six heads only, and to no other words."""
     heads = 6
     by_kind = {}
     for kind in ("noun", "object"):
         grown = scale * crossed(rng, world, heads, common=True)
         grown[:, :, 2] += world.effect
         by_kind[kind] = grown.reshape(world.seeds, world.examples, 2, heads // 2)
-    nothing = np.zeros((world.examples, 2, heads // 2))
+    nothing = dict.fromkeys(LINGUISTIC, np.zeros((world.examples, 2, heads // 2)))
     by_seed = [
         {
-            "after": measured("features", "rte", seed + 1, {kind: grown[seed] for kind, grown in by_kind.items()}),
-            "before": measured("features", "rte", seed + 1, dict.fromkeys(by_kind, nothing), "untrained"),
+            "after": measured(
+                "features", "rte", seed + 1, nothing | {kind: grown[seed] for kind, grown in by_kind.items()}
+            ),
+            "before": measured("features", "rte", seed + 1, nothing, "untrained"),
         }
         for seed in range(world.seeds)
     ]
