@@ -1,14 +1,14 @@
-"""A check of third-party code that ablates a head: does it act on that head, before the output projection?
+"""A check of third-party ablation code: does it disable the given head, before the output projection?
 
-The heads of a layer write to its output through the output projection, which mixes them: a slice of its output belongs
-to no head. Ablating a head can change the projection's output only within the subspace that this head writes to, which
-has as many dimensions as the head. This holds for every kind of ablation, however it is implemented.
+The output projection mixes the heads of a layer, so a slice of its output belongs to no head. Ablating one head can
+change the output only within the subspace that this head writes to, whose dimension is the head's size. This holds for
+every kind of ablation, however it is implemented.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -22,12 +22,10 @@ from bertsecrets.errors import NotApplicableError, UserError, one_line
 from bertsecrets.models.encoding import Batch, Encoded, collate
 from bertsecrets.models.opening import OpenModel
 
-Outcome = Literal[
-    "right", "acts after the output projection", "disables another head", "changes nothing", "something else"
-]
+Outcome = Literal["correct", "acts after the output projection", "disables another head", "has no effect", "other"]
 Disable = Callable[[Any, int, int], Any]
-SAME = 1e-5  # largest difference between equal tensors, relative to the largest number
-WITHIN = 0.999  # least share of a change that lies in a subspace
+SAME = 1e-5  # largest difference between equal tensors, relative to the largest value
+WITHIN = 0.999  # smallest share of a change that counts as within a subspace
 
 
 @dataclass(frozen=True)
@@ -36,26 +34,26 @@ class Finding:
 
     Args:
         head: layer and head, from 0.
-        does: a description of the effect, with numbers.
+        effect: a description with numbers.
     """
 
     head: Head
     outcome: Outcome
-    does: str
+    effect: str
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """Tensors of a run: each layer's projection input (`contexts`), projection output and layer output; the logits."""
+@dataclass
+class _Trace:
+    """The tensors of one run, layer by layer; `contexts` are the inputs of the output projections."""
 
-    contexts: list[torch.Tensor]
-    projected: list[torch.Tensor]
-    hidden: list[torch.Tensor]
-    logits: torch.Tensor
+    contexts: list[torch.Tensor] = field(default_factory=list)
+    projected: list[torch.Tensor] = field(default_factory=list)
+    hidden: list[torch.Tensor] = field(default_factory=list)
+    logits: torch.Tensor = field(default_factory=lambda: torch.empty(0))
 
 
 class AblationCheck:
-    """The check of functions that disable one head of a classifier."""
+    """A check of functions that disable one head of a classifier."""
 
     def __init__(self, classifier: OpenModel, encoded: Encoded):
         """
@@ -64,37 +62,37 @@ class AblationCheck:
             encoded: a few examples of different lengths, so that some are padded.
 
         Raises:
-            NotApplicableError: heads of this architecture cannot be disabled, or it has no known output projections.
+            NotApplicableError: heads of this architecture cannot be disabled, or its output projections are unknown.
         """
         self.classifier, self.encoded = classifier, encoded
         self.engine = Engine.open(classifier)
         self.batch: Batch = collate(encoded, np.arange(len(encoded)))
         self.real = self.batch.mask
         self.names = self._projections()
-        self.plain = self._see(classifier.model)
+        self.intact = self._run(classifier.model)
         modules = dict(classifier.model.named_modules())
-        self.maps = [_matrix(modules[name], self.classifier.heads) for name in self.names]
+        self.matrices = [_matrices(modules[name], classifier.heads) for name in self.names]
 
     def check(self, disable: Disable, head: Head) -> Finding:
-        """Return what a function does to one head of a copy of the model.
+        """Return the effect of a function that disables one head, on a copy of the model.
 
         Raises:
-            UserError: the function fails, or returns neither nothing, nor a model, nor a context manager.
+            UserError: the function fails, or returns anything but None, a model or a context manager.
         """
         model = deepcopy(self.classifier.model)
         with _disabled(disable, model, head) as changed:
             try:
-                seen = self._see(changed)
+                trace = self._run(changed)
             except Exception as error:
-                raise UserError(f"{_place(head)} disabled, the model fails: {_in_short(error)}") from error
-            return Finding(head, *self._judge(seen, head))
+                raise UserError(f"with {_place(head)} disabled, the model fails: {_in_short(error)}") from error
+            return Finding(head, *self._judge(trace, head))
 
     def heads(self) -> list[Head]:
         """Return all heads, layer by layer."""
         return [head for heads in single_heads(self.classifier.layers, self.classifier.heads) for head in heads]
 
     def _projections(self) -> list[str]:
-        """Return the name of each layer's output projection: the module whose input are the heads' vectors."""
+        """Return the name of each layer's output projection: the module whose input is the heads' vectors."""
         ids = self.batch.input_ids[:1, : int(self.batch.lengths[0])]
         calls: list[tuple[str, torch.Tensor]] = []
         with ExitStack() as hooks:
@@ -116,82 +114,76 @@ class AblationCheck:
             names.append(same[0])
         return names
 
-    def _see(self, model: Any) -> _Seen:
+    def _run(self, model: Any) -> _Trace:
         """Run a model on the examples; projections and layers are looked up by name."""
-        seen = _Seen([], [], [], torch.empty(0))
-        own = {module: name for name, module in self.classifier.model.named_modules()}
-        layers = list(dict.fromkeys(own[modules[0]] for modules in self.engine.skeleton.layers))
+        trace = _Trace()
+        name_of = {module: name for name, module in self.classifier.model.named_modules()}
+        layers = dict.fromkeys(name_of[modules[0]] for modules in self.engine.skeleton.layers)
 
         def project(_module: nn.Module, args: Any, output: torch.Tensor) -> None:
-            seen.contexts.append(args[0].detach().clone())
-            seen.projected.append(output.detach().clone())
+            trace.contexts.append(args[0].detach().clone())
+            trace.projected.append(output.detach().clone())
 
         def leave(_module: nn.Module, _args: Any, output: Any) -> None:
-            seen.hidden.append((output[0] if isinstance(output, tuple) else output).detach().clone())
+            trace.hidden.append((output[0] if isinstance(output, tuple) else output).detach().clone())
 
         with ExitStack() as hooks, torch.no_grad():
-            for name in dict.fromkeys(self.names):
-                hooks.callback(model.get_submodule(name).register_forward_hook(project).remove)
-            for name in layers:
-                hooks.callback(model.get_submodule(name).register_forward_hook(leave).remove)
-            logits = model(**self.batch.inputs()).logits
-        return _Seen(seen.contexts, seen.projected, seen.hidden, logits)
+            for names, hook in ((dict.fromkeys(self.names), project), (layers, leave)):
+                for name in names:
+                    hooks.callback(model.get_submodule(name).register_forward_hook(hook).remove)
+            trace.logits = model(**self.batch.inputs()).logits
+        return trace
 
-    def _judge(self, seen: _Seen, head: Head) -> tuple[Outcome, str]:
-        layer = next((i for i in range(len(self.names)) if self._differs(seen, i)), None)
+    def _judge(self, trace: _Trace, head: Head) -> tuple[Outcome, str]:
+        layer = next((i for i in range(len(self.names)) if self._differs(trace, i)), None)
         if layer is None:
-            if self._same(seen.logits, self.plain.logits):
-                return "changes nothing", "every logit stays the same"
-            return "something else", "no layer changes, but the logits do"
-        change = (seen.projected[layer] - self.plain.projected[layer])[self.real]
-        if self._same(seen.projected[layer], self.plain.projected[layer], of_tokens=True):
+            if _same(trace.logits, self.intact.logits):
+                return "has no effect", "all logits are unchanged"
+            return "other", "no layer changes, but the logits do"
+        before = self.intact.projected[layer][self.real]
+        change = trace.projected[layer][self.real] - before
+        if _same(trace.projected[layer][self.real], before):
             return "acts after the output projection", (
-                f"what the output projection of layer {layer + 1} returns stays the same, its layer's output does not"
+                f"the output of layer {layer + 1} changes, but that of its output projection does not"
             )
-        size = f"{100 * float(change.norm() / self.plain.projected[layer][self.real].norm()):.3g} % of its norm"
-        within = [_share(change, basis) for basis in self.maps[layer]]
-        most = int(np.argmax(within))
+        size = f"{100 * float(change.norm() / before.norm()):.3g} % of its norm"
+        within = [_share(change, matrix) for matrix in self.matrices[layer]]
+        best = int(np.argmax(within))
         if layer == head[0] and within[head[1]] >= WITHIN:
-            if not self._follows(seen, layer):
-                return "something else", f"the head changes as it should ({size}), but so do later layers"
-            return "right", self._kind(seen, head)
-        if within[most] >= WITHIN:
-            return "disables another head", f"{_place((layer, most))} instead of {_place(head)} ({size})"
-        heads = len(self.maps[layer])
+            if not self._explains(trace, layer):
+                return "other", f"the head changes as it should ({size}), but so do later layers"
+            return "correct", self._replacement(trace, head)
+        if within[best] >= WITHIN:
+            return "disables another head", f"{_place((layer, best))} instead of {_place(head)} ({size})"
+        heads = len(within)
         width = change.shape[1] // heads
         slices = [float((part**2).sum() / (change**2).sum()) for part in change.split(width, dim=1)[:heads]]
         fullest = int(np.argmax(slices))
-        own = within[head[1]] if layer == head[0] else within[most]
+        target = head if layer == head[0] else (layer, best)
+        own = f"{100 * within[target[1]]:.1f} %"
         if slices[fullest] >= WITHIN:
             return "acts after the output projection", (
-                f"{100 * slices[fullest]:.1f} % of the change lies in numbers {fullest * width + 1} to "
-                f"{(fullest + 1) * width} of what the projection of layer {layer + 1} returns, "
-                f"{100 * own:.1f} % in what the head can write"
+                f"{100 * slices[fullest]:.1f} % of the change is in dimensions {fullest * width + 1} to "
+                f"{(fullest + 1) * width} of the projection's output in layer {layer + 1}, "
+                f"{own} in the subspace of {_place(target)}"
             )
-        return "something else", (
-            f"layer {layer + 1} changes ({size}); only {100 * own:.1f} % of that lies in what "
-            f"{_place(head if layer == head[0] else (layer, most))} can write"
+        return (
+            "other",
+            f"layer {layer + 1} changes ({size}), but only {own} of it is in the subspace of {_place(target)}",
         )
 
-    def _differs(self, seen: _Seen, layer: int) -> bool:
-        pairs = ((seen.projected, self.plain.projected), (seen.hidden, self.plain.hidden))
-        return any(not self._same(now[layer], before[layer], of_tokens=True) for now, before in pairs)
+    def _differs(self, trace: _Trace, layer: int) -> bool:
+        pairs = ((trace.projected, self.intact.projected), (trace.hidden, self.intact.hidden))
+        return any(not _same(now[layer][self.real], before[layer][self.real]) for now, before in pairs)
 
-    def _same(self, now: torch.Tensor, before: torch.Tensor, of_tokens: bool = False) -> bool:
-        if now.shape != before.shape:
-            return False
-        if of_tokens:
-            now, before = now[self.real], before[self.real]
-        return bool((now - before).abs().max() <= SAME * before.abs().max())
-
-    def _follows(self, seen: _Seen, layer: int) -> bool:
+    def _explains(self, trace: _Trace, layer: int) -> bool:
         """Return whether the change of one projection's output explains the logits."""
         calls = 0
 
         def overwrite(_module: nn.Module, _args: Any, output: torch.Tensor) -> torch.Tensor:
             nonlocal calls
             calls += 1
-            return seen.projected[layer] if calls - 1 == self.names[:layer].count(self.names[layer]) else output
+            return trace.projected[layer] if calls - 1 == self.names[:layer].count(self.names[layer]) else output
 
         handle = self.classifier.model.get_submodule(self.names[layer]).register_forward_hook(overwrite)
         try:
@@ -199,31 +191,40 @@ class AblationCheck:
                 logits = self.classifier.model(**self.batch.inputs()).logits
         finally:
             handle.remove()
-        return bool((logits - seen.logits).abs().max() <= 10 * SAME * logits.abs().max().clamp(min=1))
+        return _close(trace.logits, logits)
 
-    def _kind(self, seen: _Seen, head: Head) -> str:
+    def _replacement(self, trace: _Trace, head: Head) -> str:
         """Describe the vectors that replace the head's own."""
         layer, number = head
-        uniform = torch.from_numpy(ablate(self.engine, self.encoded, [frozenset({head})])[0])
-        if (uniform - seen.logits).abs().max() <= 10 * SAME * uniform.abs().max().clamp(min=1):
+        if _close(trace.logits, torch.from_numpy(ablate(self.engine, self.encoded, [frozenset({head})])[0])):
             return "uniform weights over the real tokens"
-        written = self.maps[layer][number]  # [size, width]
-        context = self.plain.contexts[layer].unflatten(-1, (len(self.maps[layer]), -1))[:, :, number]
-        change = seen.projected[layer] - self.plain.projected[layer]
-        vectors = context + torch.linalg.lstsq(written.T, change.flatten(0, 1).T).solution.T.view_as(context)
+        matrix = self.matrices[layer][number]  # [size, width]
+        context = self.intact.contexts[layer].unflatten(-1, (len(self.matrices[layer]), -1))[:, :, number]
+        change = trace.projected[layer] - self.intact.projected[layer]
+        vectors = context + torch.linalg.lstsq(matrix.T, change.flatten(0, 1).T).solution.T.view_as(context)
         slack = 1e-3 * float(context[self.real].abs().max())
         if float(vectors[self.real].abs().max()) <= slack:
             return "zero vectors"
-        rows = [row[here] for row, here in zip(vectors, self.real, strict=True)]
-        if all(float((row - row[0]).abs().max()) <= slack for row in rows):
-            if all(float((row[0] - rows[0][0]).abs().max()) <= slack for row in rows):
-                return "one vector for all tokens of all texts, such as a mean"
-            return "one vector for all tokens of a text, but not that of weights 1/L over its real tokens"
-        return "other vectors at each token"
+        texts = [row[here] for row, here in zip(vectors, self.real, strict=True)]
+        if any(float((text - text[0]).abs().max()) > slack for text in texts):
+            return "other vectors at each token"
+        if all(float((text[0] - texts[0][0]).abs().max()) <= slack for text in texts):
+            return "one vector for all tokens of all texts, such as a mean"
+        return "one vector for all tokens of a text, but not the mean over its real tokens"
 
 
-def _matrix(projection: nn.Module, heads: int) -> list[Float[torch.Tensor, "size width"]]:
-    """Return the matrix that the output projection multiplies each head's vectors by."""
+def _same(now: torch.Tensor, before: torch.Tensor) -> bool:
+    """Return whether two tensors are equal up to rounding."""
+    return now.shape == before.shape and bool((now - before).abs().max() <= SAME * before.abs().max())
+
+
+def _close(logits: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Return whether logits are equal up to the rounding errors of two ways of computing them."""
+    return bool((expected - logits).abs().max() <= 10 * SAME * expected.abs().max().clamp(min=1))
+
+
+def _matrices(projection: nn.Module, heads: int) -> list[Float[torch.Tensor, "size width"]]:
+    """Return the part of the output projection's matrix that each head's vectors are multiplied by."""
     with torch.no_grad():
         weight = getattr(projection, "weight")  # noqa: B009 - a tensor, which mypy cannot know
         width = weight.shape[1] if isinstance(projection, nn.Linear) else weight.shape[0]
@@ -243,16 +244,16 @@ def _disabled(disable: Disable, model: Any, head: Head) -> Iterator[Any]:
     """Yield the model with a head disabled, inside the function's own context manager if it returns one.
 
     Raises:
-        UserError: the function fails, or returns something else than it may.
+        UserError: the function fails, or returns an unexpected object.
     """
     try:
         returned = disable(model, *head)
-        within = hasattr(returned, "__enter__") and hasattr(returned, "__exit__")
-        if within:
+        is_manager = hasattr(returned, "__enter__") and hasattr(returned, "__exit__")
+        if is_manager:
             returned.__enter__()
     except Exception as error:
         raise UserError(f"the function fails on {_place(head)}: {_in_short(error)}") from error
-    if within:
+    if is_manager:
         try:
             yield model
         finally:
@@ -265,7 +266,7 @@ def _disabled(disable: Disable, model: Any, head: Head) -> Iterator[Any]:
     else:
         raise UserError(
             f"the function returns {type(returned).__name__}: it should return a context manager, the changed model, "
-            "or nothing if it changes the model in place"
+            "or None if it changes the model in place"
         )
 
 
@@ -278,14 +279,14 @@ def _in_short(error: Exception) -> str:
 
 
 def summary(findings: Sequence[Finding]) -> list[str]:
-    """Return a line for each outcome: the number of heads with it, and the effect on the first of them."""
+    """Return a line for each outcome: the number of heads, and the effect on the first of them."""
     lines = []
     for outcome in dict.fromkeys(finding.outcome for finding in findings):
-        those = [finding for finding in findings if finding.outcome == outcome]
-        kinds = dict.fromkeys(finding.does for finding in those)
-        if outcome == "right":
-            said = "; ".join(f"{sum(finding.does == kind for finding in those)} with {kind}" for kind in kinds)
+        members = [finding for finding in findings if finding.outcome == outcome]
+        if outcome == "correct":
+            effects = dict.fromkeys(finding.effect for finding in members)
+            details = "; ".join(f"{sum(member.effect == each for member in members)} with {each}" for each in effects)
         else:
-            said = f"{_place(those[0].head)}: {those[0].does}"
-        lines.append(f"{outcome}: {len(those)} of {len(findings)} heads ({said})")
+            details = f"{_place(members[0].head)}: {members[0].effect}"
+        lines.append(f"{outcome}: {len(members)} of {len(findings)} heads ({details})")
     return lines

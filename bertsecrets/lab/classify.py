@@ -1,4 +1,4 @@
-"""`bertsecrets lab classify`: the pattern class of your own attention maps under each reading, with probabilities."""
+"""`bertsecrets lab classify`: pattern classes of attention maps from a file, with probabilities, under each reading."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ from bertsecrets.texts.archives import read_members, unpacking
 
 ARRAYS = ("maps", "lengths", "boundary")
 LIMIT = 8 * 2**30  # bytes of an array
-SUM_TOLERANCE = 0.01  # of a row, which half precision leaves within 0.005 of 1
-SHORTEST = 2  # tokens: a single one has nothing to attend to but itself
+SUM_TOLERANCE = 0.01  # of the sum of a row; half precision stays within 0.005
+SHORTEST = 2  # tokens; a single token can only attend to itself
 ADVICE = (
     "give an .npz file with maps [n, L, L], padded with zeros, lengths [n] and boundary [n], "
-    "the place of the second text's first token or the length"
+    "the position of the second text's first token, or the length if there is one text"
 )
 Classes = dict[str, dict[str, object]]  # by reading: `class`, and `probabilities` by class
 
 
 @dataclass(frozen=True)
 class GivenMaps:
-    """Attention maps from a file: rows are queries, columns are keys, `boundary` as in `MapStack`."""
+    """Attention maps from a file; rows are queries, columns are keys, and `boundary` is as in `MapStack`."""
 
     maps: Float[np.ndarray, "maps tokens tokens"]
     lengths: Int[np.ndarray, " maps"]
@@ -41,8 +41,8 @@ class GivenMaps:
         """Return the maps in an .npz file.
 
         Raises:
-            UserError: the file cannot be read, lacks an array, or an array does not hold attention maps; messages
-                count maps and rows from 0.
+            UserError: the file cannot be read, lacks an array, or does not hold attention maps. Messages count maps and
+                rows from 0.
         """
         with unpacking(path, ADVICE):
             if not path.exists():
@@ -58,16 +58,15 @@ class GivenMaps:
             except ValueError as error:
                 raise UserError(f"{path}: {name} cannot be read ({excerpt(error, 150)}): {ADVICE}") from error
         problem = _shape_problem(arrays)
-        problem = problem or _length_problem(arrays["maps"].shape[1], arrays["lengths"], arrays["boundary"])
+        if not problem:
+            given = cls(
+                arrays["maps"].astype(np.float32),
+                arrays["lengths"].astype(np.int64),
+                arrays["boundary"].astype(np.int64),
+            )
+            problem = given._length_problem() or given._value_problem()
         if problem:
             raise UserError(f"{path}: {problem}")
-        given = cls(
-            arrays["maps"].astype(np.float32), arrays["lengths"].astype(np.int64), arrays["boundary"].astype(np.int64)
-        )
-        for place in range(len(given.maps)):
-            problem = _map_problem(given.one(place), given.maps[place])
-            if problem:
-                raise UserError(f"{path}: map {place} {problem}")
         return given
 
     def __len__(self) -> int:
@@ -83,52 +82,51 @@ class GivenMaps:
         """The number of maps in which no token attends to a later one."""
         return sum(not np.triu(self.one(place), 1).any() for place in range(len(self)))
 
+    def _length_problem(self) -> str | None:
+        """Return which length or boundary is out of range; None if all are in range."""
+        tokens, lengths, boundary = self.maps.shape[1], self.lengths, self.boundary
+        for place in np.flatnonzero((lengths < SHORTEST) | (lengths > tokens)):
+            return f"map {place} has the length {lengths[place]}: give {SHORTEST} to {tokens}, the size of the maps"
+        for place in np.flatnonzero((boundary < 1) | (boundary > lengths)):
+            return f"map {place} has the boundary {boundary[place]}: give 1 to {lengths[place]}, the map's length"
+        return None
+
+    def _value_problem(self) -> str | None:
+        """Return which values are not attention weights; None if all are."""
+        for place in range(len(self)):
+            values = self.one(place).astype(np.float64)
+            infinite, negative = ~np.isfinite(values).all(1), (values < 0).any(1)
+            if infinite.any():
+                return f"map {place} has a weight that is not a number in row {infinite.argmax()}: measure it again"
+            if negative.any():
+                return f"map {place} has a negative weight in row {negative.argmax()}: give weights after the softmax"
+            sums = values.sum(1)
+            for row in np.flatnonzero(np.abs(sums - 1) > SUM_TOLERANCE):
+                total = f"row {row} sums to {sums[row]:.3g} instead of 1"
+                return f"map {place}: {total}: give weights after the softmax"
+            if np.count_nonzero(self.maps[place]) > np.count_nonzero(values):
+                length = len(values)
+                return f"map {place} has weights beyond its length, {length}: pad it with zeros or correct its length"
+        return None
+
 
 def _shape_problem(arrays: Mapping[str, np.ndarray]) -> str | None:
     maps = arrays["maps"]
     if maps.ndim != 3 or maps.shape[1] != maps.shape[2] or maps.dtype.kind not in "fiu":
-        return f"maps has the shape {maps.shape} and the type {maps.dtype}, where numbers [n, L, L] were expected"
+        return f"maps has the shape {maps.shape} and the type {maps.dtype}, instead of numbers [n, L, L]"
     if not len(maps):
         return "maps is empty: give at least one map"
     for name in ARRAYS[1:]:
         if arrays[name].shape != (len(maps),) or arrays[name].dtype.kind not in "iu":
             return (
-                f"{name} has the shape {arrays[name].shape} and the type {arrays[name].dtype}, "
-                f"where whole numbers [{len(maps)}] were expected, one for each map"
+                f"{name} has the shape {arrays[name].shape} and the type {arrays[name].dtype} instead of "
+                f"whole numbers [{len(maps)}], one per map"
             )
     return None
 
 
-def _length_problem(tokens: int, lengths: np.ndarray, boundary: np.ndarray) -> str | None:
-    wrong = np.flatnonzero((lengths < SHORTEST) | (lengths > tokens))
-    if len(wrong):
-        return f"map {wrong[0]} has the length {lengths[wrong[0]]}: give {SHORTEST} to {tokens}, the size of the maps"
-    wrong = np.flatnonzero((boundary < 1) | (boundary > lengths))
-    if len(wrong):
-        place = wrong[0]
-        return f"map {place} has the boundary {boundary[place]}: give 1 to {lengths[place]}, the map's length"
-    return None
-
-
-def _map_problem(own: np.ndarray, padded: np.ndarray) -> str | None:
-    """Return why numbers are not attention weights; None if they are."""
-    values = own.astype(np.float64)
-    infinite, negative = ~np.isfinite(values).all(1), (values < 0).any(1)
-    if infinite.any():
-        return f"has a weight that is not a number in row {infinite.argmax()}: measure it again"
-    if negative.any():
-        return f"has a negative weight in row {negative.argmax()}: give weights after the softmax"
-    wrong = np.flatnonzero(np.abs(values.sum(1) - 1) > SUM_TOLERANCE)
-    if len(wrong):
-        total = values[wrong[0]].sum()
-        return f"has a row {wrong[0]} that sums to {total:.3g}, not to 1: give weights after the softmax"
-    if np.count_nonzero(padded) > np.count_nonzero(own):
-        return f"has weights beyond its length, {len(own)}: pad it with zeros, or give its real length"
-    return None
-
-
 def predicted_classes(maps: MapSet) -> dict[str, list[str]]:
-    """Return the predicted class of each map under each of the suite's own readings.
+    """Return each map's predicted class under each of the suite's own readings.
 
     Raises:
         UserError: a classifier is missing or damaged.
@@ -142,7 +140,7 @@ def predicted_classes(maps: MapSet) -> dict[str, list[str]]:
 
 
 def classify(given: GivenMaps) -> list[Classes]:
-    """Return each map's class and class probabilities, by reading: the suite's own, then outside ones.
+    """Return each map's class and class probabilities by reading: the suite's own readings, then outside ones.
 
     Raises:
         UserError: a classifier is missing or damaged.

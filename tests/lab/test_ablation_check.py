@@ -123,19 +123,19 @@ RIGHT = {
     zeroed_columns: "zero vectors",
     zeroed_queries: "uniform weights over the real tokens",
     one_vector: "one vector for all tokens of all texts, such as a mean",
-    mean_with_padding: "one vector for all tokens of a text, but not that of weights 1/L over its real tokens",
+    mean_with_padding: "one vector for all tokens of a text, but not the mean over its real tokens",
     noise: "other vectors at each token",
 }
 AFTER = "acts after the output projection"
 WRONG = {
-    sliced_output: (AFTER, "100.0 % of the change lies in numbers 17 to 24 of what the projection of layer 2 returns"),
-    sliced_after_the_norm: (AFTER, "what the output projection of layer 2 returns stays the same"),
+    sliced_output: (AFTER, "100.0 % of the change is in dimensions 17 to 24 of the projection's output in layer 2"),
+    sliced_after_the_norm: (AFTER, "the output of layer 2 changes, but that of its output projection does not"),
     next_head: ("disables another head", "layer 2 head 4 instead of layer 2 head 3"),
     next_layer: ("disables another head", "layer 3 head 3 instead of layer 2 head 3"),
-    nothing: ("changes nothing", "every logit stays the same"),
-    two_heads: ("something else", "of that lies in what layer 2 head 3 can write"),
-    later_layers_too: ("something else", "but so do later layers"),
-    the_classifier: ("something else", "no layer changes, but the logits do"),
+    nothing: ("has no effect", "all logits are unchanged"),
+    two_heads: ("other", "of it is in the subspace of layer 2 head 3"),
+    later_layers_too: ("other", "but so do later layers"),
+    the_classifier: ("other", "no layer changes, but the logits do"),
 }
 
 
@@ -145,10 +145,10 @@ def check() -> AblationCheck:
 
 
 @pytest.mark.parametrize("function", RIGHT, ids=lambda function: function.__name__)
-def test_an_ablation_of_the_head_alone_is_right(check, function):
+def test_an_ablation_of_the_head_alone_is_correct(check, function):
     for head in ((0, 0), (1, 2), (2, 3)):
         found = check.check(function, head)
-        assert (found.outcome, found.does) == ("right", RIGHT[function])
+        assert (found.outcome, found.effect) == ("correct", RIGHT[function])
 
 
 @pytest.mark.parametrize("function", WRONG, ids=lambda function: function.__name__)
@@ -156,7 +156,7 @@ def test_each_fault_is_named_with_numbers(check, function):
     outcome, words = WRONG[function]
     found = check.check(function, (1, 2))
     assert found.outcome == outcome
-    assert words in found.does
+    assert words in found.effect
 
 
 def test_the_model_itself_is_never_changed(check):
@@ -164,7 +164,7 @@ def test_the_model_itself_is_never_changed(check):
     check.check(zeroed_columns, (0, 1))
     check.check(sliced_output, (0, 1))
     assert all(torch.equal(weight, before[name]) for name, weight in check.classifier.model.state_dict().items())
-    assert check.check(nothing, (0, 1)).outcome == "changes nothing"
+    assert check.check(nothing, (0, 1)).outcome == "has no effect"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_other_families_are_checked_too(family, projection):
         module = model.get_submodule(projection.format(layer))
         return hooked(module.register_forward_hook(lambda _m, _i, output: without(output, head)))
 
-    assert check.check(before, (1, 3)).outcome == "right"
+    assert check.check(before, (1, 3)).outcome == "correct"
     assert check.check(after, (1, 3)).outcome == AFTER
 
 
@@ -192,8 +192,8 @@ def test_the_summary_counts_heads_and_shows_the_first(check):
     found = [check.check(function, head) for function, head in
              [(zeroed_input, (0, 0)), (zeroed_queries, (0, 1)), (zeroed_input, (0, 2)), (nothing, (1, 0))]]  # fmt: skip
     assert summary(found) == [
-        "right: 3 of 4 heads (2 with zero vectors; 1 with uniform weights over the real tokens)",
-        "changes nothing: 1 of 4 heads (layer 2 head 1: every logit stays the same)",
+        "correct: 3 of 4 heads (2 with zero vectors; 1 with uniform weights over the real tokens)",
+        "has no effect: 1 of 4 heads (layer 2 head 1: all logits are unchanged)",
     ]
     assert len(check.heads()) == 12
 
@@ -236,11 +236,11 @@ def command(tmp_path, tiny_bert, monkeypatch, capsys):
 
 def test_the_command_tells_the_functions_of_its_page_apart(command):
     code, out, _ = command("my_ablation:without_head")
-    assert (code, out.split(" (")[0]) == (0, "right: 12 of 12 heads")
+    assert (code, out.split(" (")[0]) == (0, "correct: 12 of 12 heads")
     assert "with zero vectors)" in out
     code, out, _ = command("my_ablation:a_slice_of_the_output")
     assert (code, out.split(" (")[0]) == (1, "acts after the output projection: 12 of 12 heads")
-    assert "of the change lies in numbers 1 to 8 of what the projection of layer 1 returns" in out
+    assert "of the change is in dimensions 1 to 8 of the projection's output in layer 1" in out
 
 
 @pytest.mark.parametrize(

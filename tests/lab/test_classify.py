@@ -68,7 +68,7 @@ def cell(value):
 
 
 HARMS = {
-    "sum": (cell(0.9), "map 1 has a row 2 that sums to 1"),
+    "sum": (cell(0.9), "map 1: row 2 sums to 1"),
     "nan": (cell(np.nan), "map 1 has a weight that is not a number in row 2"),
     "negative": (cell(-0.5), "map 1 has a negative weight in row 2"),
     "too long": (changed("lengths", lambda a: a + 99), "map 0 has the length 1"),
@@ -78,8 +78,8 @@ HARMS = {
     "pickled": (changed("lengths", lambda a: a.astype(object)), "lengths cannot be read"),
     "flat": (changed("maps", lambda a: a[0]), "has the shape (13, 13)"),
     "empty": (lambda given: given.update({name: array[:0] for name, array in given.items()}), "is empty"),
-    "broken lengths": (changed("lengths", lambda a: a + 0.5), "whole numbers [6] were expected"),
-    "behind the end": (changed("lengths", lambda a: a - 1), "map 0 has a"),
+    "broken lengths": (changed("lengths", lambda a: a + 0.5), "instead of whole numbers [6]"),
+    "behind the end": (changed("lengths", lambda a: a - 1), "map 0: row 0 sums to"),
     "padding": (lambda given: given["maps"].__setitem__((0, 12, 12), 0.5), "map 0 has weights beyond its length, 10"),
 }
 

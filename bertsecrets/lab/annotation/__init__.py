@@ -1,1 +1,1 @@
-"""The annotation app: drawing attention maps, labelling them by eye, and storing sets of labelled maps."""
+"""Annotation of attention maps: drawing, labelling and storing sets of maps."""

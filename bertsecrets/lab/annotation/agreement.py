@@ -1,4 +1,4 @@
-"""The agreement of two annotators beyond chance: Cohen's kappa, with an interval."""
+"""Inter-annotator agreement: Cohen's kappa with a bootstrap interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,8 @@ CONFIDENCE = 0.95  # of the interval
 class Agreement:
     """The agreement of two annotators on the same maps.
 
-    `share` is the share of maps with equal labels; `kappa` is NaN if both use only one and the same class. `low` and
-    `high` are the ends of kappa's interval. `table` counts maps, [first's class, second's class] in the order of
-    CLASSES.
+    `share` is the share of maps with equal labels. `kappa`, in the interval from `low` to `high`, is NaN if both
+    annotators use only one and the same class. `table` counts maps by [first, second] class in the order of CLASSES.
     """
 
     maps: int
@@ -44,18 +43,18 @@ def label_agreement(
     resamples: int = 2000,
     seed: int = 2019,
 ) -> Agreement:
-    """Return the agreement of two annotators, given their labels map by map; the interval is a bootstrap over maps.
+    """Return the agreement of two annotators on the same maps, with a bootstrap interval over maps.
 
     Raises:
-        UserError: there are no maps, the numbers of labels differ, or a class is unknown.
+        UserError: there are no labels, their numbers differ, or a class is unknown.
     """
     if len(first) != len(second) or not first:
         raise UserError(
             f"{len(first)} labels and {len(second)} labels: agreement needs labels of both annotators on the same maps"
         )
     table = np.zeros((len(CLASSES), len(CLASSES)), dtype=np.int64)
-    for name, second_name in zip(first, second, strict=True):
-        table[CLASSES.index(check_class(name)), CLASSES.index(check_class(second_name))] += 1
+    for labels in zip(first, second, strict=True):
+        table[tuple(CLASSES.index(check_class(label)) for label in labels)] += 1
     rng, shares = np.random.default_rng(seed), table.ravel() / len(first)
     drawn = np.concatenate(list(resample_counts(rng, table.size, resamples, drawn=len(first), shares=shares)))
     kappas = kappa(drawn.reshape(resamples, *table.shape))
@@ -66,7 +65,7 @@ def label_agreement(
 
 
 def set_agreement(maps: MapSet) -> Agreement | None:
-    """Return the agreement of first and second labels, on the maps with both; None if there are none."""
+    """Return the agreement of first and second labels on maps that have both; None if there are none."""
     pairs = [(first, second) for first, second in zip(maps.labels, maps.second_labels, strict=True) if first and second]
     return label_agreement(*zip(*pairs, strict=True)) if pairs else None
 

@@ -1,9 +1,9 @@
-"""The annotated maps of P20 (Prasanna et al. 2020), `data/head_classification_data.tar.gz` in its repository, as a set.
+"""The annotated maps of P20 (Prasanna et al. 2020), `data/head_classification_data.tar.gz` in its repository.
 
-The format follows from their own reader (`src/classify_attention_patterns.py`): `raw/labels.txt` has lines of `label =
-name, name`, and a folder next to it has one `.npy` file for each map, raw attention of any size. A bare number stands
-for a name of 4 digits. Single, double and multiple vertical are one class, as in K19 (Kovaleva et al. 2019); `mix` is
-vertical and diagonal, `other` is everything else.
+The format follows their reader (`src/classify_attention_patterns.py`): `raw/labels.txt` has lines of `label = name,
+name`, and the folder next to it has one `.npy` file of raw attention per map, of any size. A bare number is padded to 4
+digits. Single, double and multiple vertical are one class, as in K19 (Kovaleva et al. 2019); `mix` is vertical and
+diagonal, `other` is everything else.
 """
 
 import re
@@ -32,13 +32,13 @@ ADVICE = "give head_classification_data.tar.gz of P20 (Prasanna et al. 2020), or
 
 
 def read_p20(source: Path) -> MapSet:
-    """Return annotated maps read from P20's format.
+    """Return annotated maps in P20's format.
 
-    P20 does not record heads, so each map is a group of its own, nor where second texts begin.
+    P20 records neither heads, so each map is a group of its own, nor where second texts begin.
 
     Raises:
-        UserError: labels.txt is missing, a label is unknown, or a map is missing, doubled, not square or not a matrix
-            of weights; the message names file and line.
+        UserError: labels.txt is missing, a label is unknown, or a map is missing, duplicated, not square or not a
+            matrix of weights. The message names file and line.
     """
     with unpacking(source, ADVICE):
         if not source.exists():
@@ -49,7 +49,7 @@ def read_p20(source: Path) -> MapSet:
             raise UserError(f"no {LABELS} in {source}: {ADVICE}")
         name, text = texts[0]
         file, parent = excerpt(source / name), PurePosixPath(name).parent
-        lines: dict[str, tuple[str, str]] = {}  # by the map's name: file and line, and the class
+        lines: dict[str, tuple[str, str]] = {}  # by map name: file and line, and the class
         for line, label, names in _lines(file, text):
             for stem in names:
                 if stem in lines:
@@ -58,7 +58,7 @@ def read_p20(source: Path) -> MapSet:
         if not lines:
             raise UserError(f"{file} names no maps: expected lines such as 'vertical = name, name'")
 
-        def wanted(name: str) -> bool:  # another folder of the archive has normalised maps with the same names
+        def wanted(name: str) -> bool:  # another folder has normalised maps with the same names
             path = PurePosixPath(name)
             return path.suffix == ".npy" and path.stem in lines and path.is_relative_to(parent)
 
@@ -75,7 +75,7 @@ def read_p20(source: Path) -> MapSet:
 
 
 def _in_folder(folder: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the wanted files of a folder."""
+    """Yield the names and contents of the wanted files of a folder."""
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if wanted(name) and path.is_file():
@@ -83,7 +83,7 @@ def _in_folder(folder: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[st
 
 
 def _lines(file: str, text: bytes) -> list[tuple[int, str, list[str]]]:
-    """Return the number, the class and the names of maps of each line."""
+    """Return the number, class and map names of each line."""
     parsed = []
     for number, line in enumerate(lines_of(decoded(text, file)), start=1):
         if not line.strip():
@@ -94,13 +94,13 @@ def _lines(file: str, text: bytes) -> list[tuple[int, str, list[str]]]:
         stems = [_stem(name.strip()) for name in names.split(",") if name.strip()]
         for stem in stems:
             if len(stem) > NAME_LIMIT or not stem.isprintable():
-                raise UserError(f"{file}, line {number}: {stem[:40]!r} cannot be the name of a map: rename it")
+                raise UserError(f"{file}, line {number}: {stem[:40]!r} is not a valid map name: rename it")
         parsed.append((number, _class(label.strip(), f"{file}, line {number}"), stems))
     return parsed
 
 
 def _stem(name: str) -> str:
-    """Return a map's file name without its suffix; bare numbers have four digits.
+    """Return a map's file name without suffix; bare numbers are padded to four digits.
 
     >>> _stem("12")
     '0012'
@@ -109,7 +109,7 @@ def _stem(name: str) -> str:
 
 
 def _class(label: str, where: str) -> str:
-    """Return the class that one of P20's labels stands for."""
+    """Return the class of one of P20's labels."""
     plain = re.sub("[^a-z]+", "-", label.lower()).strip("-")
     name = THEIRS.get(plain, plain)
     if name not in CLASSES:
@@ -123,7 +123,7 @@ def _map(name: str, data: bytes, where: str) -> PatternMap:
     except ValueError as error:
         raise UserError(f"{where}: {name}.npy is not an array ({error}): get it again") from error
     if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
-        raise UserError(f"{where}: {name}.npy has the shape {values.shape}, where tokens x tokens was expected")
+        raise UserError(f"{where}: {name}.npy has the shape {values.shape}, instead of tokens x tokens")
     if values.dtype.kind not in "fiu" or not (values.min() >= 0 and values.max() <= LARGEST):
         raise UserError(
             f"{where}: {name}.npy does not hold attention weights (finite, not negative, at most {LARGEST:.0f}): "

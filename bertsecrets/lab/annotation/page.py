@@ -1,6 +1,6 @@
 """The annotation page: one self-contained HTML file with the maps of a set inside.
 
-Labels stay in the browser until they are downloaded as `annotations.tsv`, which replaces the file of the set.
+The browser keeps the labels until they are downloaded as `annotations.tsv`, which replaces the file of the set.
 """
 
 import base64
@@ -18,8 +18,8 @@ from bertsecrets.patterns.map_set import COLUMNS, LABELS, MapSet, PatternMap, fi
 from bertsecrets.store.files import write_whole
 
 TEMPLATE = Path(__file__).parent / "page.html"
-DATA = "@DATA@"  # stands for the page's data in the template
-ORDER_SEED = 2019  # of the order in which maps are shown, and of the second annotator's subset
+DATA = "@DATA@"  # placeholder in the template
+ORDER_SEED = 2019  # of the order of maps and the second annotator's subset
 GUIDELINES = {
     "vertical": "A column's bar reaches the line, or one to five plain columns run through; no diagonal line.",
     "diagonal": "A line along the main diagonal over most of its length; no column's bar reaches the line.",
@@ -32,15 +32,15 @@ GUIDELINES = {
 def write_page(maps: MapSet, file: Path, *, annotator: str = "", second: int | None = None, anew: bool = False) -> None:
     """Write the page on which an annotator labels a set.
 
-    The second annotator sees a random subset in an order of its own, and never the first annotator's labels.
+    The second annotator labels a random subset in a different order, without seeing the first annotator's labels.
 
     Args:
-        annotator: a name, part of the name of the file that the page downloads.
-        second: label this many maps as the second annotator; None for the first annotator, who labels all.
+        annotator: name in the name of the downloaded file.
+        second: number of maps to label as the second annotator; None for the first annotator, who labels all.
         anew: start without this annotator's earlier labels.
 
     Raises:
-        UserError: the number of maps is impossible, or the file cannot be written.
+        UserError: the number of maps is out of range, or the file cannot be written.
     """
     if second is not None and not 1 <= second <= len(maps):
         raise UserError(f"--second {second} of {len(maps)} maps: give 1 to {len(maps)}")
@@ -66,12 +66,12 @@ def write_page(maps: MapSet, file: Path, *, annotator: str = "", second: int | N
         "palette": palette(),
         "full_bar": FULL_BAR,
     }
-    inlined = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # a name must not end the script
+    inlined = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # a map name must not end the script
     write_whole(file, TEMPLATE.read_text(encoding="utf-8").replace(DATA, inlined))
 
 
 def _shown(shown: PatternMap) -> dict[str, Any]:
-    """Return one map: shades (base64, row by row), shares of the columns, special places."""
+    """Return one map as data: shades (base64, row by row), shares of columns, positions of separators."""
     shares, special = column_shares(shown)
     return {
         "tokens": shown.tokens,

@@ -1,7 +1,7 @@
-"""Drawing maps for annotation, balanced over checkpoints and heads, each from a different input where possible.
+"""Drawing maps for annotation, balanced over checkpoints, heads and inputs.
 
-The draw is decided before any model runs. Heads come in shuffled rounds that continue from one checkpoint to the next,
-inputs in shuffled order. One pass per checkpoint over the drawn inputs then keeps only the drawn maps.
+The draw is made before any model runs: heads in shuffled rounds that continue across checkpoints, inputs in shuffled
+order. One pass per checkpoint over the drawn inputs then keeps only the drawn maps.
 """
 
 from collections import defaultdict
@@ -24,19 +24,19 @@ from bertsecrets.texts.glue import Split
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject, slug
 
-MAX_TOKENS = 100  # longer inputs are skipped: their maps show nothing new and would make the set large
+MAX_TOKENS = 100  # of an input; longer ones add no information and make the set large
 
 
 @dataclass
 class Keep:
-    """An observer that keeps the maps of the wanted heads: (layer, head) pairs from 0, by example."""
+    """An observer that keeps the maps of wanted heads: (layer, head) pairs from 0, by example."""
 
     wanted: Mapping[int, Sequence[tuple[int, int]]]
     kept: dict[tuple[int, int, int], np.ndarray] = field(default_factory=dict)
     pairs: bool = False
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Keep the wanted maps of one layer of one batch, cropped to the real tokens, as float16."""
+        """Keep one layer's wanted maps of a batch, cropped to the real tokens, as float16."""
         for row, example in enumerate(batch.indices.tolist()):
             tokens = int(batch.lengths[row])
             for at, head in self.wanted.get(example, ()):
@@ -45,14 +45,14 @@ class Keep:
                     self.kept[example, layer, head] = cropped.half().cpu().numpy().copy()
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return nothing: this observer measures nothing."""
+        """Return no measurements."""
         return {}, {}
 
 
-def in_turns(things: Sequence, rng: np.random.Generator) -> Iterator:
-    """Yield all things in shuffled order, then again in another order, endlessly; counts differ by at most one."""
+def in_turns(items: Sequence, rng: np.random.Generator) -> Iterator:
+    """Yield all items in endless shuffled rounds, so that counts differ by at most one."""
     while True:
-        yield from (things[i] for i in rng.permutation(len(things)))
+        yield from (items[i] for i in rng.permutation(len(items)))
 
 
 def draw(
@@ -68,21 +68,21 @@ def draw(
     An `untrained` subject gives the pretrained encoder's maps on that task's inputs.
 
     Args:
-        session: makes the checkpoints and reads the rows.
-        plan: the number of maps of each subject; subjects of one model share the rounds in which heads come.
+        session: supplies checkpoints and rows.
+        plan: the number of maps of each subject; subjects of one model share the rounds of heads.
         max_tokens: longer inputs are skipped.
-        only: draw from these heads only, (layer, head) from 1; one that is named twice comes twice as often. None for
-            all heads. Serves to draw more maps of a class that few heads show.
+        only: draw from these heads only, (layer, head) from 1, to get more maps of a rare class; duplicates are drawn
+            more often. None for all heads.
 
     Raises:
-        UserError: a count is below 1, the model has no such head, no input is short enough, or there is no checkpoint.
+        UserError: a count is below 1, the model lacks a head, no input is short enough, or there is no checkpoint.
     """
     rng = np.random.default_rng(seed)
     turns: dict[tuple[str, int, int], Iterator] = {}
     maps: list[PatternMap] = []
     for subject, count in plan.items():
         if count < 1:
-            raise UserError(f"cannot draw {count} maps of {subject}: ask for 1 or more")
+            raise UserError(f"cannot draw {count} maps of {subject}: draw 1 or more")
         classifier = opening.open_checkpoint(
             session.checkpoint(subject), task(subject.task), session.ref(subject.model)
         )
@@ -105,7 +105,7 @@ def draw(
 def _pair(
     inputs: int, heads: Iterator, rng: np.random.Generator, *, count: int, origin: str
 ) -> list[tuple[int, int, int]]:
-    """Return `count` different (input, layer, head), with inputs in shuffled rounds, too.
+    """Return `count` different (input, layer, head) triples, with inputs in shuffled rounds as well.
 
     Raises:
         UserError: there are fewer.
@@ -115,7 +115,7 @@ def _pair(
         pairs[place, layer, head] = None
         if len(pairs) == count:
             return list(pairs)
-    raise UserError(f"{origin} offers only {len(pairs)} of the {count} maps asked for: ask for fewer")
+    raise UserError(f"{origin} has inputs for only {len(pairs)} of {count} maps: draw fewer")
 
 
 def _kept_maps(
@@ -126,7 +126,7 @@ def _kept_maps(
     examples: Sequence[int],
     places: Sequence[tuple[int, int, int]],
 ) -> list[PatternMap]:
-    """Return the maps at these (input, layer, head), from one pass over the inputs."""
+    """Return the maps at these (input, layer, head) triples, from one pass over the inputs."""
     wanted: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for place, layer, head in places:
         wanted[place].append((layer, head))
@@ -157,7 +157,7 @@ def _kept_maps(
 def draw_inputs(
     split: Split, classifier: opening.OpenModel, *, count: int, rng: np.random.Generator, limit: int, max_tokens: int
 ) -> list[int]:
-    """Return up to `count` rows of a split, drawn from those of at most `max_tokens` tokens.
+    """Return the numbers of up to `count` random rows of at most `max_tokens` tokens.
 
     Rows are encoded only until enough are found.
 

@@ -1,4 +1,4 @@
-"""Writing sets of annotated maps: files appear completely or not at all."""
+"""Writing sets of annotated maps; files are written completely or not at all."""
 
 import io
 import tempfile
@@ -15,10 +15,10 @@ from bertsecrets.store.files import copy_whole, guarded_writes, write_whole
 
 
 def save_set(maps: MapSet, folder: Path) -> None:
-    """Write a set as a folder with one file of maps; replaces an older set.
+    """Write a set to a folder, with all maps in one file, replacing an earlier set.
 
     Raises:
-        UserError: the folder holds other files, two maps share a name, or the files cannot be written.
+        UserError: the folder has other files, two maps share a name, or the files cannot be written.
     """
     _check_names(maps)
     with guarded_writes(folder), tempfile.TemporaryDirectory() as room:
@@ -29,10 +29,7 @@ def save_set(maps: MapSet, folder: Path) -> None:
 
 
 def add_draw(folder: Path, drawn: MapSet) -> Path:
-    """Add a draw to the set in a folder: a new file of maps, and rows at the end; no file of maps is rewritten.
-
-    Returns:
-        the path of the new file.
+    """Add drawn maps to the set in a folder, in a new file, and return its path; existing maps are not rewritten.
 
     Raises:
         UserError: there is no set, a map's name is taken, or the files cannot be written.
@@ -51,7 +48,7 @@ def add_draw(folder: Path, drawn: MapSet) -> Path:
 
 
 def annotation_rows(maps: MapSet) -> Iterable[tuple[str, ...]]:
-    """Yield the fields of each map's row in `annotations.tsv`."""
+    """Yield each map's row of `annotations.tsv`."""
     labels = zip(maps.labels, maps.second_labels, maps.third_labels, maps.further_labels, strict=True)
     for each, (*named, further) in zip(maps, labels, strict=True):
         facts = (each.name, each.model, each.task, each.state, each.layer, each.head, each.example)
@@ -70,7 +67,7 @@ def _check_names(maps: MapSet) -> None:
 
 
 def _packed(maps: Sequence[PatternMap]) -> bytes:
-    """Return the bytes of a file of maps; equal maps give identical bytes."""
+    """Return the content of a file of maps, which is identical for equal maps."""
     flat = [each.values.ravel() for each in maps]
     file = io.BytesIO()
     np.savez_compressed(

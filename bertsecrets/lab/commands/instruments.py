@@ -168,7 +168,7 @@ def check_ablation(options: argparse.Namespace) -> int:
             shown.advance()
     for line in summary(findings):
         print(line)
-    return int(any(finding.outcome != "right" for finding in findings))
+    return int(any(finding.outcome != "correct" for finding in findings))
 
 
 def _function(text: str) -> Callable[..., Any]:
