@@ -1,14 +1,26 @@
-"""Errors that the user can fix, and helpers that word them in one line."""
+"""Errors that the user can fix, one-line messages, and the optional packages that a message tells how to install."""
 
 import difflib
 import errno
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 
 MACHINE_ERRORS = (
     *(errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ESTALE),
     *(errno.EMFILE, errno.ENFILE, errno.ELOOP, errno.EISDIR, errno.ENOTDIR),
 )
+# Optional packages: the module, the extra that installs it, and what needs it.
+PACKAGES = {
+    "scikit-learn": ("sklearn", "lab", "training pattern classifiers and the measure word-baselines"),
+    "pillow": ("PIL", "lab", "drawing contact sheets and pictures of maps"),
+    "matplotlib": ("matplotlib", "lab", "drawing maps in their colours"),
+    "altair": ("altair", "report", "drawing figures"),
+    "vl-convert-python": ("vl_convert", "report", "drawing figures"),
+    "jinja2": ("jinja2", "report", "writing a report page"),
+    "ray": ("ray", "ray", "running on a Ray cluster"),
+}
 OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "unable to mmap", "std::bad_alloc")
 
 
@@ -122,3 +134,42 @@ def in_short(error: BaseException) -> str:
     """
     name, text = type(error).__name__, shortened(first_line(error))
     return f"a bug in bertsecrets or a damaged file ({name}{f': {text}' if text != name else ''})"
+
+
+# ---------------------------------------------------------------------- optional packages
+
+
+@contextmanager
+def from_extra(package: str) -> Iterator[None]:
+    """Allow the block to import an optional package: `with from_extra("scikit-learn"): import sklearn`.
+
+    Raises:
+        MissingError: the package is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith(PACKAGES[package][0]):
+            raise
+        raise MissingError(_advice(package)) from error
+
+
+def extra_problem(package: str) -> str | None:
+    """Return the advice for a package that is not installed, without importing it; None if it is installed."""
+    return None if find_spec(PACKAGES[package][0]) else _advice(package)
+
+
+def check_extra(extra: str) -> None:
+    """Make sure that all packages of an extra are installed, without importing them.
+
+    Raises:
+        MissingError: one is not.
+    """
+    packages = (package for package, (_, own, _) in PACKAGES.items() if own == extra)
+    if problem := next(filter(None, map(extra_problem, packages)), None):
+        raise MissingError(problem)
+
+
+def _advice(package: str) -> str:
+    _, extra, purpose = PACKAGES[package]
+    return f'{purpose} needs {package}, which is not installed: pip install "bertsecrets[{extra}]"'

@@ -12,9 +12,9 @@ from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.code import code_digest, imports
 from bertsecrets.errors import UserError
 from bertsecrets.settings import Params
+from bertsecrets.store.code import code_digest, imports
 from bertsecrets.types import Precision
 
 if TYPE_CHECKING:

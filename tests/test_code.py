@@ -7,10 +7,10 @@ import pytest
 from calls import started
 from edited_package import edited_package, forget
 
-from bertsecrets import code
 from bertsecrets.errors import UserError
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.provenance import TRAINING, differences, made_by
+from bertsecrets.store import code
 
 SCORES = "bertsecrets.measures.scores"
 
@@ -109,7 +109,7 @@ def test_a_module_without_source_has_no_digest():
 
 def test_the_digest_is_the_same_in_every_process_and_place(package):
     process = started(
-        f"from bertsecrets.code import code_digest; print(code_digest({TRAINING!r}))",
+        f"from bertsecrets.store.code import code_digest; print(code_digest({TRAINING!r}))",
         PYTHONPATH=str(package.parent),
         PYTHONHASHSEED="5",
     )

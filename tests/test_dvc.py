@@ -14,10 +14,10 @@ import yaml
 from edited_package import edited_package, forget
 from pipeline import PROJECT, commit, copied_checkout, in_git, run
 
-from bertsecrets.code import code_digest
 from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.patterns.map_set import own_maps
 from bertsecrets.provenance import TRAINING
+from bertsecrets.store.code import code_digest
 from bertsecrets.texts.corpus import write_corpus
 
 pytest.importorskip("dvc")

@@ -8,8 +8,8 @@ from measurements import made_up
 from bertsecrets.claims.band import band, cited_spread
 from bertsecrets.claims.schema import cases, find_case, load_claims
 from bertsecrets.errors import UserError
-from bertsecrets.published import p20, p20_score, p20_shares
 from bertsecrets.report.text import band_text, claim_lines
+from bertsecrets.texts.published import p20, p20_score, p20_shares
 from bertsecrets.texts.tasks import TASKS
 
 # What stood typed beside table 1 before P20 was data: mean and standard deviation over five seeds, in points.

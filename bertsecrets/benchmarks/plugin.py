@@ -30,8 +30,7 @@ from bertsecrets.cli.console import (
     warnings_in_one_line,
     what_is_kept,
 )
-from bertsecrets.errors import MissingError, RunError, UserError, of_the_machine, one_line
-from bertsecrets.extras import check_extra
+from bertsecrets.errors import MissingError, RunError, UserError, check_extra, of_the_machine, one_line
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.options import CHECKPOINT, EXAMPLES, PARSING, RunOptions, add_options, path
 from bertsecrets.settings import load_settings

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float, Int
 
-from bertsecrets.bootstrap import (
+from bertsecrets.claims.bootstrap import (
     bias_corrected,
     central_interval,
     column_means,

@@ -11,7 +11,8 @@ import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 
 from bertsecrets.errors import near_matches
-from bertsecrets.published import (
+from bertsecrets.settings import Section
+from bertsecrets.texts.published import (
     P20_SEEDS,
     SEVEN_TASKS,
     Setting,
@@ -20,7 +21,6 @@ from bertsecrets.published import (
     p20_score,
     p20_shares,
 )
-from bertsecrets.settings import Section
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 P20 = "P20"  # its mean over five seeds and, as a spread, their standard deviation

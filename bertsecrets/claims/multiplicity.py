@@ -13,7 +13,7 @@ from jaxtyping import Float
 from bertsecrets.claims.schema import Claim, load_claims
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.formats import FAILURES, Outcome, OverTasksData, TogetherData
-from bertsecrets.published import SEVEN_TASKS
+from bertsecrets.texts.published import SEVEN_TASKS
 from bertsecrets.texts.tasks import TASKS
 
 

@@ -12,7 +12,7 @@ from bertsecrets.claims.schema import Case
 from bertsecrets.formats import ERROR, FAILURES, Outcome, ReadingData, VerdictData
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import checkpoint_differences, differences
-from bertsecrets.published import MODEL, is_papers_model
+from bertsecrets.texts.published import MODEL, is_papers_model
 from bertsecrets.types import Measurement, Subject, as_html
 
 PAPERS = "the paper's text"

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from bertsecrets.extras import check_extra
+from bertsecrets.errors import check_extra
 from bertsecrets.options import EXAMPLES, flag, path
 
 if TYPE_CHECKING:

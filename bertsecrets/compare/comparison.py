@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from bertsecrets.bootstrap import resampled_means
 from bertsecrets.claims.band import smallest
+from bertsecrets.claims.bootstrap import resampled_means
 from bertsecrets.claims.estimate import pooled
 from bertsecrets.compare import aligned
 from bertsecrets.compare.sides import Part, Side, Values, Wanted

@@ -11,11 +11,11 @@ from bertsecrets.claims import quantities
 from bertsecrets.claims.band import format_interval
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.code import code_digest
 from bertsecrets.compare.changes import Difference, differing, ends, moved
 from bertsecrets.errors import UserError
 from bertsecrets.provenance import run_facts
 from bertsecrets.settings import Params
+from bertsecrets.store.code import code_digest
 from bertsecrets.store.files import digest
 from bertsecrets.store.verdicts import KeptVerdict, keep_verdict
 from bertsecrets.types import Measurement

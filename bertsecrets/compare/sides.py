@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, InstanceOf, PlainSerializer, model_validator
 
-from bertsecrets.bootstrap import column_means
 from bertsecrets.claims.band import SMALLEST
+from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.compare.readings import MEASURES, Reading, readings
 from bertsecrets.errors import MisreadError, RunError, UserError, excerpt, near_matches, one_line
 from bertsecrets.measures.registry import get_measure

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsecrets.claims.schema import Case
-from bertsecrets.errors import RunError, UserError, first_line
-from bertsecrets.extras import from_extra
+from bertsecrets.errors import RunError, UserError, first_line, from_extra
 from bertsecrets.jobs.estimates import Costs
 from bertsecrets.jobs.plan import Outcome, carry_out, left_of, waits_for
 from bertsecrets.jobs.prepare import planned

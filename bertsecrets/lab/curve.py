@@ -6,7 +6,7 @@ import numpy as np
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.quantities import QUANTITIES
-from bertsecrets.extras import from_extra
+from bertsecrets.errors import from_extra
 from bertsecrets.lab.specifications import CHOICES, Curve, Specification
 from bertsecrets.report.tables import table
 

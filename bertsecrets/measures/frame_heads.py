@@ -18,10 +18,10 @@ from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, all_pairs, encode_words, zipped_pairs
 from bertsecrets.models.attention import Pass
 from bertsecrets.progress import progress
-from bertsecrets.published import published_figures
 from bertsecrets.store.files import file_sha256, folder_digest
 from bertsecrets.texts.framenet import FrameSentence
 from bertsecrets.texts.framenet_xml import open_frames
+from bertsecrets.texts.published import published_figures
 from bertsecrets.types import Measurement
 
 

@@ -42,8 +42,8 @@ from bertsecrets.patterns.features.table import features
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import corrected, majority, raw_shares
-from bertsecrets.published import published_figures
 from bertsecrets.store.files import digest
+from bertsecrets.texts.published import published_figures
 from bertsecrets.types import Measurement
 
 

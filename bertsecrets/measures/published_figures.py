@@ -4,8 +4,8 @@ import numpy as np
 
 from bertsecrets.measures.base import Resources, Results, Run, SuiteMeasure
 from bertsecrets.measures.registry import measure
-from bertsecrets.published import published_figures
 from bertsecrets.store.files import digest
+from bertsecrets.texts.published import published_figures
 from bertsecrets.texts.tasks import TASKS
 
 

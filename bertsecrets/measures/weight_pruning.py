@@ -20,8 +20,8 @@ from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
-from bertsecrets.published import p20_pruned_scores
 from bertsecrets.texts.metrics import decide, score
+from bertsecrets.texts.published import p20_pruned_scores
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Shaped
 
-from bertsecrets.extras import extra_problem, from_extra
+from bertsecrets.errors import extra_problem, from_extra
 from bertsecrets.measures.base import Measure, Results, Run
 from bertsecrets.measures.base.needs import Requirement, Resources
 from bertsecrets.measures.registry import measure

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-from bertsecrets.errors import UserError
-from bertsecrets.extras import from_extra
+from bertsecrets.errors import UserError, from_extra
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.features.table import feature_table
 from bertsecrets.patterns.map_set import MapSet

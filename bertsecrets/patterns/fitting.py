@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from bertsecrets.extras import from_extra
+from bertsecrets.errors import from_extra
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import FLOOR, PatternClassifier
 from bertsecrets.patterns.crossval import LabelledMaps, OnFeatures

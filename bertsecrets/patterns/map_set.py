@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float16
 
-from bertsecrets.errors import MissingError, UserError, excerpt
-from bertsecrets.extras import extra_problem
+from bertsecrets.errors import MissingError, UserError, excerpt, extra_problem
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import FEW, Attributes, Reading, read_class
 from bertsecrets.reading import lines_of, read_npy, read_text

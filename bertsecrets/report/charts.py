@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.claims.estimate import with_interval
-from bertsecrets.extras import from_extra
+from bertsecrets.errors import from_extra
 from bertsecrets.measures.base.figures import (
     ClassMap,
     Figure,

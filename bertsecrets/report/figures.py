@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.claims.schema import load_claims
-from bertsecrets.errors import UserError
-from bertsecrets.extras import from_extra
+from bertsecrets.errors import UserError, from_extra
 from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.initialisations import get_initialisation

@@ -8,7 +8,7 @@ from typing import Any
 from bertsecrets import __version__
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.extras import from_extra
+from bertsecrets.errors import from_extra
 from bertsecrets.provenance import run_facts
 from bertsecrets.report.cards import ASIDE, Row, cards_of, columns, matrix
 from bertsecrets.report.charts import CONFIG, strip_spec, svg

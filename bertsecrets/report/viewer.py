@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.extras import from_extra
+from bertsecrets.errors import from_extra
 from bertsecrets.measures.example_maps import KINDS, LONGEST, SHORTEST, SIDES
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.report.charts import ACCENT, CELL, INK, plain

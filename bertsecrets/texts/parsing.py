@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from unicodedata import category
 
-from bertsecrets.code import code_digest
 from bertsecrets.errors import UserError
+from bertsecrets.store.code import code_digest
 from bertsecrets.store.files import digest, folder_digest, is_whole, signed, write_whole
 from bertsecrets.types import Span, slug
 

@@ -11,9 +11,9 @@ from bertsecrets.claims.schema import ANY_MODEL, Case, cases, find_case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.main import main
 from bertsecrets.options import RunOptions
-from bertsecrets.published import published_figures
 from bertsecrets.session import Session
 from bertsecrets.settings import load_settings
+from bertsecrets.texts.published import published_figures
 from bertsecrets.texts.tasks import TASKS
 
 FIGURE_8 = np.array([[published_figures()["fig8_head"][task.folder] for task in TASKS.values()]])

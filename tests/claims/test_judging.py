@@ -22,8 +22,8 @@ from bertsecrets.claims.plan import needed as all_needed
 from bertsecrets.claims.quantity import REGISTERED
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.published import published_figures
 from bertsecrets.report.text import check
+from bertsecrets.texts.published import published_figures
 from bertsecrets.types import Provenance, Subject
 
 SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 4000})

@@ -10,7 +10,7 @@ from measurements import SETTINGS, SURE, gridded, measured, needed, of_id, score
 from bertsecrets.claims.estimate import Spread
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantities.words import LINGUISTIC
-from bertsecrets.published import published_figures
+from bertsecrets.texts.published import published_figures
 
 RTE = np.array([1] * 146 + [0] * 131)
 MRPC = np.array([1] * 279 + [0] * 129)

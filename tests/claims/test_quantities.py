@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import estimand, gridded, made_up, measured, of_id, read, scored, verdict
 
-from bertsecrets.bootstrap import column_means
+from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.error_rates import power
 from bertsecrets.claims.estimand import Estimand, cross_fitted, halves
 from bertsecrets.claims.estimate import estimate

@@ -5,13 +5,13 @@ import pytest
 from measurements import estimand, gridded, measured, of_id, read, verdict
 
 from bertsecrets.ablation.gains import all_gains, gains_of
-from bertsecrets.bootstrap import resampled_means
+from bertsecrets.claims.bootstrap import resampled_means
 from bertsecrets.claims.estimate import with_interval
 from bertsecrets.claims.quantities import ablation
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.published import published_figures
 from bertsecrets.settings import JudgeParams
+from bertsecrets.texts.published import published_figures
 from bertsecrets.texts.tasks import TASKS
 
 

@@ -7,7 +7,7 @@ import pytest
 from measurements import estimand, gridded, read, verdict
 
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.published import published_figures
+from bertsecrets.texts.published import published_figures
 
 NAN = math.nan
 

@@ -11,7 +11,7 @@ from bertsecrets.claims.schema import load_claims
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
-from bertsecrets.published import published_figures
+from bertsecrets.texts.published import published_figures
 
 NAN = math.nan
 

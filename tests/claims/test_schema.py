@@ -9,9 +9,9 @@ from bertsecrets.claims.band import band
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case, cases, find_cases, load_claims
 from bertsecrets.errors import UserError
-from bertsecrets.published import published_figures
 from bertsecrets.report.text import status
 from bertsecrets.settings import load_settings, project_path
+from bertsecrets.texts.published import published_figures
 from bertsecrets.texts.tasks import TASKS
 
 COUNTS = {"A": 4, "B": 6, "C": 4, "D": 7, "E": 5, "F": 3, "G": 7, "H": 5}

@@ -14,10 +14,10 @@ from measurements import judged, of_id, scored
 from bertsecrets import __version__
 from bertsecrets.claims import quantities
 from bertsecrets.cli.main import main
-from bertsecrets.code import imports
 from bertsecrets.compare.history import JUDGING, Move, evidence, moves
 from bertsecrets.report.comparison import history_findings, seed_ranges
 from bertsecrets.settings import load_settings
+from bertsecrets.store.code import imports
 from bertsecrets.store.verdicts import KeptVerdict, keep_verdict
 
 NEW, OTHER = {"a": "2026-11-02T10:00:00Z"}, {"b": "2026-11-09T10:00:00Z"}

@@ -16,8 +16,8 @@ from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantities.scores import in_points, mean_over_tasks, score_range
 from bertsecrets.claims.quantity import ANY, Need, quantity
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.published import FRAME_HEADS, HARMFUL_HEADS, SEVEN_TASKS
 from bertsecrets.texts.metrics import METRICS, moments
+from bertsecrets.texts.published import FRAME_HEADS, HARMFUL_HEADS, SEVEN_TASKS
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 

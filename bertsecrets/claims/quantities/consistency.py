@@ -11,8 +11,8 @@ from jaxtyping import Float
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.published import P20_SEEDS, p20_score
 from bertsecrets.texts.metrics import Number
+from bertsecrets.texts.published import P20_SEEDS, p20_score
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from bertsecrets.bootstrap import column_means
+from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand, Number, flat
 from bertsecrets.claims.quantities.heads import best_heads, place
 from bertsecrets.claims.quantities.likeness import correlation
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.published import FRAME_HEADS, FRAME_SENTENCES, published_figures
+from bertsecrets.texts.published import FRAME_HEADS, FRAME_SENTENCES, published_figures
 from bertsecrets.types import Measurement
 
 SAMPLES = {

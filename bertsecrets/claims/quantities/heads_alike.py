@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.bootstrap import column_means
+from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand, by_layer, clusters_of
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError

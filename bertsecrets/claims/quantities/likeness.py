@@ -11,10 +11,10 @@ from itertools import combinations
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.bootstrap import column_means
+from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import Clusters, Estimand
-from bertsecrets.published import published_figures
 from bertsecrets.texts.metrics import Number
+from bertsecrets.texts.published import published_figures
 
 SHUFFLED = 0.95  # of maps with shuffled heads are less like the figure than the measured one must be
 WITHIN_ROWS = 0.9  # of the correlation between seeds, if only heads of one row are compared

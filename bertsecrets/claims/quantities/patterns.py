@@ -15,8 +15,8 @@ from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.patterns.classes import CLASSES, check_class
 from bertsecrets.patterns.readings import Reading
 from bertsecrets.patterns.shares import corrected, heads_to_draw, raw_shares
-from bertsecrets.published import SEVEN_TASKS
 from bertsecrets.texts.metrics import macro_f1
+from bertsecrets.texts.published import SEVEN_TASKS
 from bertsecrets.types import Measurement
 
 SIZE = len(CLASSES)

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from bertsecrets.claims.estimand import Estimand, Number, clusters_of
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.published import SEVEN_TASKS
 from bertsecrets.texts.metrics import Metric, accuracy, moments, pearson, positive_f1
+from bertsecrets.texts.published import SEVEN_TASKS
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 

@@ -10,7 +10,7 @@ from bertsecrets.claims.estimand import Estimand, Number, by_layer, clusters_of,
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.published import ONE_SENTENCE_TASK, TWO_SENTENCE_TASKS
+from bertsecrets.texts.published import ONE_SENTENCE_TASK, TWO_SENTENCE_TASKS
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 

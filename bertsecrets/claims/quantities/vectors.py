@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.bootstrap import column_means
+from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError

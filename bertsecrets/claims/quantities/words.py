@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.bootstrap import column_means
+from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import (
     FEWEST,
     Estimand,

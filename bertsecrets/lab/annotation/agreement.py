@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.bootstrap import central_interval, resample_counts
+from bertsecrets.claims.bootstrap import central_interval, resample_counts
 from bertsecrets.errors import UserError
 from bertsecrets.patterns.classes import CLASSES, check_class
 from bertsecrets.patterns.map_set import MapSet

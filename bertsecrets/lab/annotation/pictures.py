@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from bertsecrets.errors import UserError
-from bertsecrets.extras import from_extra
+from bertsecrets.errors import UserError, from_extra
 from bertsecrets.patterns.classes import CLASSES, cell_brightness
 from bertsecrets.patterns.map_set import MapSet, PatternMap
 from bertsecrets.store.files import write_whole

@@ -16,8 +16,8 @@ from bertsecrets.claims.schema import Case, find_case
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.lab.calibration.worlds import MODEL, Drawn, Exam, World, crossed, levels, measured, mixed
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.published import published_figures
 from bertsecrets.texts.metrics import accuracy, moments, pearson, positive_f1
+from bertsecrets.texts.published import published_figures
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement, Subject
 

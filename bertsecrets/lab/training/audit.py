@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from bertsecrets.bootstrap import central_interval, resampled_means
+from bertsecrets.claims.bootstrap import central_interval, resampled_means
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.shares import by_head, corrected, heads_to_draw
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from bertsecrets.bootstrap import central_interval, resample_counts
+from bertsecrets.claims.bootstrap import central_interval, resample_counts
 from bertsecrets.patterns.crossval import HeldOut, LabelledMaps, Method, confusion, held_out, scores
 from bertsecrets.texts.metrics import f1, macro_f1
 

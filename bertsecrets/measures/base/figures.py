@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from bertsecrets.published import published_figures
+from bertsecrets.texts.published import published_figures
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 

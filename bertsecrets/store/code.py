@@ -1,7 +1,7 @@
-"""The code that computes a result: a digest of the modules that a module reaches, and the libraries that they use.
+"""Digests of the code behind a result, and the libraries that it imports.
 
-Only what can change a result counts: comments, docstrings, white space and line breaks do not, nor do the parts of the
-package that compute nothing. The digest does not depend on the version of Python.
+Comments, docstrings, layout and the parts of the package that compute nothing do not change a digest, nor does the
+version of Python.
 """
 
 import ast
@@ -15,26 +15,25 @@ from pathlib import Path
 from bertsecrets.errors import UserError
 
 PACKAGE = __name__.partition(".")[0]
-# Parts of the package that compute nothing: messages, files, keys, reports, commands.
-NOT_COMPUTING = ("errors", "progress", "extras", "code", "store", "hub", "provenance", "report", "options", "cli")
-AT_START = {path: path.stat().st_mtime_ns for path in Path(__file__).parent.rglob("*.py")}
-TYPES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # what may have a docstring
+# Subpackages that do not affect results: messages, files, keys, reports, commands.
+NOT_COMPUTING = ("errors", "progress", "store", "hub", "provenance", "report", "options", "cli")
+AT_START = {path: path.stat().st_mtime_ns for path in Path(__file__).parents[1].rglob("*.py")}
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # nodes that may have a docstring
 
 
 @dataclass(frozen=True)
 class Source:
-    """One module: a digest of its syntax, and the names that it imports, each `module` or `module:name`."""
+    """A module: a digest of its syntax, its imports (`module` or `module:name`), and the names that it re-exports."""
 
     digest: str
     imports: tuple[str, ...]
-    handed_on: dict[str, str]  # names that a package takes from its modules, each with the module that defines it
+    reexports: dict[str, str]
 
 
 def code_digest(module: str) -> str | None:
-    """Return a digest of all code of its package that a module reaches by imports, also by those inside functions.
+    """Return a digest of a module and of everything that it imports from its own package and from this one.
 
-    For a module outside this package (a plugin's) its own package counts too. None where a module has no source file,
-    as at a prompt.
+    None if the module has no source file, as in an interactive session.
     """
     reached = _reached(module)
     if not reached:
@@ -44,14 +43,14 @@ def code_digest(module: str) -> str | None:
 
 
 def imports(module: str) -> frozenset[str]:
-    """Return what the code that a module reaches imports: packages, such as `torch`, and names, as `torch:nn`."""
+    """Return what a module imports, directly or through this package: packages (`torch`) and names (`torch:nn`)."""
     names = {name for source in _reached(module).values() for name in source.imports}
     return frozenset(names | {name.partition(":")[0].partition(".")[0] for name in names})
 
 
 @functools.cache
 def _reached(module: str) -> dict[str, Source]:
-    """Return the modules that a module reaches, itself among them, in the order of their names."""
+    """Return a module and those that it imports, directly or not, sorted by name."""
     roots = {PACKAGE, module.partition(".")[0]}
     reached: dict[str, Source] = {}
     waiting = [module]
@@ -63,7 +62,7 @@ def _reached(module: str) -> dict[str, Source]:
         if source is None:
             continue
         reached[name] = source
-        waiting += [_home(one) for one in source.imports if one.partition(":")[0].partition(".")[0] in roots]
+        waiting += [_home(name) for name in source.imports if name.partition(":")[0].partition(".")[0] in roots]
     return dict(sorted(reached.items())) if module in reached else {}
 
 
@@ -73,22 +72,22 @@ def _computes(name: str) -> bool:
 
 
 def _home(imported: str) -> str:
-    """Return the module that an imported name comes from: a module itself, or the one whose name a package hands on."""
+    """Return the module that defines an imported name, following re-exports."""
     module, _, name = imported.partition(":")
     if name and _path(f"{module}.{name}") is not None:
         return f"{module}.{name}"
     source = _source(module)
-    if name and source is not None and name in source.handed_on:
-        return _home(source.handed_on[name])
+    if name and source is not None and name in source.reexports:
+        return _home(source.reexports[name])
     return module
 
 
 @functools.cache
 def _source(name: str) -> Source | None:
-    """Return a module as it is written; None where it has no source file.
+    """Return a module's source; None if it has no source file.
 
     Raises:
-        UserError: it was edited since this process started, so that what runs is not what is written.
+        UserError: it was edited after this process started, so the running code differs from the file.
     """
     path = _path(name)
     if path is None:
@@ -97,18 +96,18 @@ def _source(name: str) -> Source | None:
         raise UserError(f"{path} was edited while this process was running: start it again")
     tree = ast.parse(path.read_bytes())
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    handed_on: dict[str, str] = {}
+    reexports: dict[str, str] = {}
     if path.name == "__init__.py":
-        handed_on = dict(pair for node in tree.body for pair in _from(node, package))
+        reexports = dict(pair for node in tree.body for pair in _from(node, package))
     imports = tuple(dict.fromkeys(_imports(tree, package)))
-    return Source(hashlib.sha256("".join(_syntax(tree)).encode()).hexdigest(), imports, handed_on)
+    return Source(hashlib.sha256("".join(_syntax(tree)).encode()).hexdigest(), imports, reexports)
 
 
 @functools.cache
 def _path(name: str) -> Path | None:
-    """Return the source file of a module; None where there is none."""
+    """Return the source file of a module, or None."""
     if name.partition(".")[0] == PACKAGE:  # found without importing anything
-        place = Path(__file__).parent.joinpath(*name.split(".")[1:])
+        place = Path(__file__).parents[1].joinpath(*name.split(".")[1:])
         files = (place.with_suffix(".py"), place / "__init__.py")
         return next((file for file in files if file.is_file()), None)
     try:
@@ -127,7 +126,7 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
 
 
 def _from(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
-    """Yield the names that a `from ... import` gives, each with what it imports."""
+    """Yield the names bound by a `from ... import`, each with what it imports."""
     if isinstance(node, ast.ImportFrom):
         above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
         module = ".".join([*above, *([node.module] if node.module else [])])
@@ -136,12 +135,12 @@ def _from(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
 
 
 def _syntax(node: object) -> Iterator[str]:
-    """Yield a syntax tree as text, without docstrings and without fields that are empty."""
+    """Yield a syntax tree as text, without docstrings and empty fields."""
     if isinstance(node, ast.AST):
         yield f"({type(node).__name__}"
         for field in node._fields:
             value = getattr(node, field, None)
-            if field == "body" and isinstance(node, TYPES) and ast.get_docstring(node, clean=False) is not None:
+            if field == "body" and isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
                 value = node.body[1:]
             if value is not None and value != []:
                 yield f" {field}="

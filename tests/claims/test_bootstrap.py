@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bertsecrets.bootstrap import AT_ONCE, central_interval, column_means, resample_counts, resampled_means
+from bertsecrets.claims.bootstrap import AT_ONCE, central_interval, column_means, resample_counts, resampled_means
 
 
 def interval(block, resamples, seed, confidence=0.95):
