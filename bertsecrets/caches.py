@@ -377,7 +377,7 @@ class MeasurementCache:
             "checkpoint": run.folder.name if run.folder else None,
             "checkpoint_made_by": trained.made_by if trained else None,
             "training": manifest.get("training"),
-            "weights": key.inputs["checkpoint"] if ref and measure.on_task else None,
+            "weights": key.inputs["checkpoint"] if ref else None,
         }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bertsecrets.errors import UserError, near_matches, shortened
+from bertsecrets.models.families import full_name
 from bertsecrets.reading import seconds
 from bertsecrets.types import AUTO, INITIALISATIONS, KEEPS, PRECISIONS, SEEDS, InitialisationName, Keep
 
@@ -165,6 +166,8 @@ class RunOptions:
     checkpoint_task: str | None = None
 
     def __post_init__(self) -> None:
+        if self.model is not None:
+            object.__setattr__(self, "model", full_name(self.model))
         for name in LIMITS:
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -25,6 +25,7 @@ from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import configuration, opening
+from bertsecrets.models.families import full_name
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import identities, locator
 from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, check_initialisation, check_seed, seed_range
@@ -98,7 +99,7 @@ class Session:
     @property
     def model(self) -> str:
         """The judged model: the checkpoint or model of the options, or the model in `params.yaml`."""
-        return self.options.judged or self.settings.model
+        return self.options.judged or full_name(self.settings.model)
 
     @property
     def seeds(self) -> Sequence[int]:
@@ -245,6 +246,13 @@ class Session:
     def shape(self, model: str) -> tuple[int, int] | None:
         """Return a model's numbers of layers and of heads per layer; None if its configuration does not say."""
         return configuration.shape_of(self.ref(model))
+
+    def weights(self, model: str) -> str | None:
+        """Return the identity of a model's weights; None if they are not available."""
+        try:
+            return self.ref(model).identity()
+        except UserError:
+            return None
 
     # ------------------------------------------------------------------ checkpoints and measurements
 

@@ -45,7 +45,7 @@ class Provenance:
     """The data, checkpoint, code and device that a measurement was made with. Its JSON has the names of the fields.
 
     `data` says where the rows come from; `limit` and `train_limit` are numbers of rows if not all were used; `weights`
-    is the identity of the checkpoint's weights; `made_by` and `checkpoint_made_by` are as in the keys of the store.
+    is the identity of the measured weights; `made_by` and `checkpoint_made_by` are as in the keys of the store.
     """
 
     data: str | None = None

@@ -36,6 +36,7 @@ from bertsecrets.errors import NotApplicableError
 from bertsecrets.formats import Outcome
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.initialisations import get_initialisation
+from bertsecrets.models.locations import published_identities
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
@@ -311,8 +312,23 @@ def model_problem(case: Case, measurement: Measurement) -> str | None:
     architecture = measurement.provenance.architecture
     if not case.speaks_of(architecture):
         return f"is about {' and '.join(case.claim.architectures)}; the model is {architecture or 'unknown'}"
+    if (problem := weights_problem(case, measurement.provenance.weights)) is not None:
+        return problem
     shapes = [np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2]
     return shape_problem(case, shapes[0] if shapes else None)
+
+
+def weights_problem(case: Case, weights: str | None) -> str | None:
+    """Return why a claim does not speak of an encoder with these weights; None if it does, or they are unknown.
+
+    Args:
+        weights: their identity (`ModelRef.identity`).
+    """
+    wanted = case.claim.needs_weights
+    if wanted is None or weights is None or weights in published_identities(wanted):
+        return None
+    instead = f"; {case.claim.relative} asks the same of any model" if case.claim.relative else ""
+    return f"is about the published weights of {wanted}; this model has others{instead}"
 
 
 def shape_problem(case: Case, shape: Sequence[int] | None) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from bertsecrets.claims.judge import shape_problem
+from bertsecrets.claims.judge import shape_problem, weights_problem
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need, Needed
 from bertsecrets.claims.schema import Case, Claim
@@ -28,6 +28,10 @@ class Bench(Protocol):
 
     def shape(self, model: str) -> tuple[int, int] | None:
         """Return the numbers of a model's layers and of the heads in each; None where only measuring tells."""
+        ...
+
+    def weights(self, model: str) -> str | None:
+        """Return the identity of a model's weights; None where only measuring tells."""
         ...
 
 
@@ -125,10 +129,10 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
     Measures without seeds are taken once.
 
     Raises:
-        NotApplicableError: the claim does not speak of models of this shape.
+        NotApplicableError: the claim does not speak of models of this shape, or with these weights.
         UserError: something that is needed is missing, or cannot be made.
     """
-    if (problem := _shape_problem(bench, case, model)) is not None:
+    if (problem := _model_problem(bench, case, model)) is not None:
         raise NotApplicableError(problem)
     wanted = plan(bench, case)
     return [
@@ -142,20 +146,22 @@ def needed(
 ) -> Iterator[tuple[Case, Wanted, Subject]]:
     """Yield every measurement that some cases need, each as often as it is needed, with its case and its subject.
 
-    A case that does not speak of models of this shape needs none.
+    A case that does not speak of this model needs none.
 
     Raises:
         MissingError: data or tools are missing for one that cannot be left out.
     """
     for case in cases:
-        if _shape_problem(bench, case, model) is not None:
+        if _model_problem(bench, case, model) is not None:
             continue
         for of_seed in _subjects(plan(bench, case), model, seeds):
             yield from ((case, one, subject) for one, subject in of_seed)
 
 
-def _shape_problem(bench: Bench, case: Case, model: str) -> str | None:
-    return None if case.claim.needs_shape is None else shape_problem(case, bench.shape(model))
+def _model_problem(bench: Bench, case: Case, model: str) -> str | None:
+    """Return why a claim does not speak of a model, as far as that is known before it is measured."""
+    by_weights = weights_problem(case, bench.weights(model)) if case.claim.needs_weights else None
+    return by_weights or (shape_problem(case, bench.shape(model)) if case.claim.needs_shape else None)
 
 
 def _subjects(wanted: Sequence[Wanted], model: str, seeds: Sequence[int]) -> Iterator[list[tuple[Wanted, Subject]]]:

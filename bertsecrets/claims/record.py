@@ -6,10 +6,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from bertsecrets.claims.band import cited_spread
 from bertsecrets.claims.estimand import Extreme, decisive
@@ -18,6 +18,7 @@ from bertsecrets.claims.readings import reading_of
 from bertsecrets.claims.schema import Case, Claim, load_claims
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError
+from bertsecrets.models.families import full_name
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.reading import read_text
 from bertsecrets.settings import Section, first_problem, project_path
@@ -50,7 +51,7 @@ class Runs(Section):
 class Recorded(Section):
     """All runs of one model, with how they were trained."""
 
-    model: str
+    model: Annotated[str, AfterValidator(full_name)]
     precision: str
     runs: tuple[Runs, ...]
 
@@ -62,7 +63,7 @@ def spread_beforehand(case: Case, model: str) -> Spread | None:
     claims with the same quantity. The model's own runs on the task do not count, since its seeds are judged with it.
     """
     on_record = [(of, runs) for of, runs in runs_on_record() if runs.reading == reading_of(case)]
-    others = [(of, runs) for of, runs in on_record if (of, runs.task) != (model, case.task)]
+    others = [(of, runs) for of, runs in on_record if (of, runs.task) != (full_name(model), case.task)]
     alike = _alike(case.claim)
     chosen = [one for one in others if one[1].claim == case.claim.name]
     chosen = chosen or [one for one in others if one[1].claim in alike]

@@ -8,15 +8,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from bertsecrets.claims.figure import Cited, TaskFigure
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.measures.registry import is_seedless, measure_names
+from bertsecrets.models.families import PUBLISHED, full_name
 from bertsecrets.reading import YAML_LIMIT, YamlError, read_text, read_yaml
 from bertsecrets.settings import Section, first_problem, project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
@@ -49,7 +50,7 @@ class Known(Section):
     Where a deviation is known, the benchmark is expected to fail, and reports it when it does not.
     """
 
-    model: str
+    model: Annotated[str, AfterValidator(full_name)]
     task: str
     evidence: str = Field(min_length=10)
     status: Literal["deviates", "reproduces"] = "deviates"
@@ -73,6 +74,8 @@ class Claim(Section):
     says the opposite are a claim of their own, whose variant ends in `not`.
     `needs_shape` are the layers and heads of the only models for which a claim about numbered heads, or about a map of
     all heads, has a meaning; `relative` is the claim, if there is one, that asks the same of a model of any shape.
+    `needs_weights` is the pinned hub model whose encoder the claim is about, if it is about numbers that only those
+    weights have; `needs_shape` then says the same of measurements that do not name their weights.
     `existence` says that some head or layer has the property. A choice that does not transfer to other examples leaves
     open whether another head has it, so such a claim can be reproduced but cannot deviate.
     `on_request` says that the claim costs so much that it is judged only where a command names it.
@@ -101,6 +104,7 @@ class Claim(Section):
     tasks: dict[str, TaskFigure] = Field(min_length=1)
     over_tasks: Literal["all", "most"] | None = None
     needs_shape: tuple[PositiveInt, PositiveInt] | None = None
+    needs_weights: str | None = None
     relative: str | None = None
     architectures: tuple[str, ...] = ()
     on_request: bool = False
@@ -129,6 +133,9 @@ class Claim(Section):
                 raise ValueError(f"task {bare[0]} needs a published figure, because the claim expects `around`")
         if self.relative and not self.needs_shape:
             raise ValueError("relative is for a claim with needs_shape")
+        if self.needs_weights and full_name(self.needs_weights) not in PUBLISHED:
+            hint = near_matches(self.needs_weights, PUBLISHED)
+            raise ValueError(f"needs_weights: no published digests of {self.needs_weights!r}: {hint}")
         if self.over_tasks and (len(self.tasks) < 2 or self.expect is None or self.expect.kind == "around"):
             raise ValueError("over_tasks is for an order on several tasks")
         if self.smallest_effect and (self.expect is None or self.expect.kind == "around"):
@@ -227,7 +234,7 @@ class Case:
     def known_deviation(self, model: str) -> Known | None:
         """Return the deviation on record for this model, if any."""
         deviations = (known for known in self.claim.known if (known.task, known.status) == (self.task, "deviates"))
-        return next((known for known in deviations if known.model in (model, ANY_MODEL)), None)
+        return next((known for known in deviations if known.model in (full_name(model), ANY_MODEL)), None)
 
 
 @functools.cache

@@ -5,6 +5,7 @@ import json
 import sys
 
 from bertsecrets.errors import UserError
+from bertsecrets.models.families import full_name
 from bertsecrets.options import RunOptions, add_command, add_run_options
 from bertsecrets.texts.tasks import ALL_TASKS, task
 
@@ -41,8 +42,9 @@ def claims(options: argparse.Namespace) -> None:
     from bertsecrets.store.verdicts import read_verdicts
 
     listed, root = load_claims(), RunOptions.of(options).store_folder
-    last = [read_verdicts(root, claim.case_ids, options.model) for claim in listed]
-    print(claim_table(listed, Screen.of(sys.stdout), model=options.model, kept=last, verbose=options.verbose))
+    model = options.model and full_name(options.model)
+    last = [read_verdicts(root, claim.case_ids, model) for claim in listed]
+    print(claim_table(listed, Screen.of(sys.stdout), model=model, kept=last, verbose=options.verbose))
     ready = sum(claim.implemented for claim in listed)
     print(f"\n{len(listed)} claims, {ready} implemented, {len(listed) - ready} not implemented")
     if not options.verbose:
@@ -79,7 +81,8 @@ def history(options: argparse.Namespace) -> None:
     only = name if name in (None, ALL_TASKS) else task(name).name
     tasks = {str(case): case.task for case in find_cases(options.claim) if only in (None, case.task)}
     all_series = read_history(root, tasks)
-    chosen = [series for series in all_series if options.model in (None, series[0].model)]
+    model = options.model and full_name(options.model)
+    chosen = [series for series in all_series if model in (None, full_name(series[0].model))]
     if not chosen:
         what = f"no verdict on {options.claim}" + (f" on {only}" if only else "")
         if all_series:

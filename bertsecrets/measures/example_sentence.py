@@ -14,12 +14,14 @@ from bertsecrets.models.opening import OpenModel
 from bertsecrets.store.files import digest
 
 SENTENCE = "He was becoming agitated ."
-ROW, COLUMNS = "He", ("was", "becoming", "agitated")
+ROW, COLUMNS, TARGET = "He", ("was", "becoming", "agitated"), "agitated"
 
 
 @measure("example-sentence", title="attention of one word in the paper's example sentence", source="K19 4.2")
 class ExampleSentence(EncoderMeasure):
-    """Values: the weight that the row of "He" gives to each of `was`, `becoming`, `agitated` and `sep`, [layer, head].
+    """Values, each [layer, head]: the weight that the row of "He" gives to `was`, `becoming`, `agitated` and `sep`; and
+    in the row of "agitated" the weight of "He" (`he_from_agitated`) and the largest of all other tokens but its own
+    (`rest_from_agitated`).
 
     If a word has several pieces, its largest weight counts.
     """
@@ -60,4 +62,7 @@ def example_observer(
         return alignment.mark([[match.span() for match in re.finditer(rf"\b{text}\b", SENTENCE)]])
 
     columns = {text: word(text) for text in COLUMNS} | {"sep": alignment.tokens([token_ids], sep)}
-    return PairObserver(1, layers, heads, {name: all_pairs(word(ROW), marks) for name, marks in columns.items()})
+    relations = {name: all_pairs(word(ROW), marks) for name, marks in columns.items()}
+    relations["he_from_agitated"] = all_pairs(word(TARGET), word(ROW))
+    relations["rest_from_agitated"] = all_pairs(word(TARGET), ~word(ROW))
+    return PairObserver(1, layers, heads, relations)

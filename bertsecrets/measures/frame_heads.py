@@ -19,7 +19,7 @@ from bertsecrets.models.alignment import Alignment, all_pairs, encode_words, zip
 from bertsecrets.models.attention import Pass
 from bertsecrets.progress import progress
 from bertsecrets.store.files import file_sha256, folder_digest
-from bertsecrets.texts.framenet import FrameSentence
+from bertsecrets.texts.framenet import FrameSentence, sentences_digest
 from bertsecrets.texts.framenet_xml import open_frames
 from bertsecrets.texts.published import published_figures
 from bertsecrets.types import Measurement
@@ -29,7 +29,7 @@ from bertsecrets.types import Measurement
 class FrameHeads(EncoderMeasure):
     """Values: `max_weight` (the definition), `max_weight_reverse`, `max_weight_zipped`, `max_weight_zipped_reverse`.
 
-    Each is [layer, head]; samples are the same, [sentence, layer, head].
+    Each is [layer, head]; samples are the same, [sentence, layer, head]. `sentences` is a digest of the sentences.
     """
 
     needs = (FrameSentences(),)
@@ -73,7 +73,8 @@ class FrameHeads(EncoderMeasure):
         observer = frame_observer(alignment, sentences, encoder.layers, encoder.heads)
         with progress(f"frames of {run.subject.model}", len(encoded), "sentence") as shown:
             Pass(encoder).feed(encoded, [observer], shown.advance)
-        return {self.name: observer.compute()}, len(encoded)
+        values, samples = observer.compute()
+        return {self.name: ({**values, "sentences": sentences_digest(sentences)}, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield all heads in ascending order."""

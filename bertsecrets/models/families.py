@@ -7,6 +7,7 @@ new family usually needs no entry here.
 import functools
 import hashlib
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from typing import Any
 from bertsecrets.errors import UserError, first_line
 
 GROUP = "bertsecrets.families"  # of entry points, whose names are model types
+
+SHORT_COMMIT = 7  # hexadecimal digits of a commit, as git shortens it
 
 # Well-known models, pinned to a commit of their hub repository.
 PINNED = {
@@ -91,6 +94,24 @@ MPNET = {
     "vocab.txt": "dbd90cb94e2247bd4d4ccaecbf616d2290e66691d7d5e5bb81f063c2d0649ada",
 }
 ALIASES = {name.split("/")[1]: name for name in PINNED}  # the short names that users type
+
+
+def full_name(name: str) -> str:
+    """Return the one name under which results of a model are kept.
+
+    It is the full name on the hub, without the commit if that is the pinned one. Other names, and those of folders, are
+    returned as they are.
+
+    >>> full_name("bert-base-uncased"), full_name("gpt2@main"), full_name("minilm")
+    ('google-bert/bert-base-uncased', 'openai-community/gpt2@main', 'minilm')
+    """
+    if os.path.isdir(name):
+        return name
+    repository, _, revision = name.partition("@")
+    repository = ALIASES.get(repository, repository)
+    pinned = len(revision) >= SHORT_COMMIT and PINNED.get(repository, "").startswith(revision)
+    return repository if not revision or pinned else f"{repository}@{revision}"
+
 
 # Model types whose position numbers start after the padding id, so that they have fewer positions than they list.
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")

@@ -13,7 +13,7 @@ from typing import Any
 
 from bertsecrets.errors import RunError, UserError, near_matches
 from bertsecrets.hub import Repository
-from bertsecrets.models.families import ALIASES, PINNED, PUBLISHED, own_family
+from bertsecrets.models.families import ALIASES, PINNED, PUBLISHED, full_name, own_family
 from bertsecrets.models.packaged import NAMES, packaged_folder
 from bertsecrets.store.entries import checked_manifest, has_weights, read_manifest, read_own_manifest
 from bertsecrets.store.files import digest, file_sha256
@@ -145,6 +145,17 @@ def identities(base: ModelRef, checkpoint: str | Path | None = None) -> dict[str
         return {"weights": base.identity(), "tokenizer": base.tokenizer()}
     own = ModelRef.in_folder(Path(checkpoint))
     return {"weights": own.identity(), "tokenizer": own.tokenizer() or base.tokenizer(), "base": base.identity()}
+
+
+def published_identities(name: str) -> set[str]:
+    """Return the identities that the encoder of a pinned hub model can have: on the hub, and in a folder.
+
+    A folder must hold the published `config.json` and `model.safetensors`; files that were saved again have other
+    digests, even if they hold the same numbers.
+    """
+    repository = full_name(name)
+    files = {file: PUBLISHED[repository][file] for file in ("config.json", "model.safetensors")}
+    return {f"{repository}@{PINNED[repository]}", digest(files)}
 
 
 def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], ModelRef]:

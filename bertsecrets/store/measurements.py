@@ -214,6 +214,10 @@ class Shelf:
         """Return None: of which shape a model is, its measurements tell."""
         return None
 
+    def weights(self, model: str) -> str | None:
+        """Return None: the provenance of each measurement tells its weights."""
+        return None
+
     def seeds(self) -> dict[str, list[int]]:
         """Return the models that were measured, each with its seeds in ascending order."""
         pairs = sorted({(m.subject.model, m.subject.seed) for m in self.kept})

@@ -6,13 +6,14 @@ pure function of annotations, which `bertsecrets.texts.framenet_xml` reads from 
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import lines_of, read_text
+from bertsecrets.store.files import digest
 from bertsecrets.types import Span
 
 Core = Literal["core_set", "core_type"]
@@ -136,6 +137,12 @@ def distance(one: range, other: range) -> int:
     0
     """
     return max(0, other.start - one.stop + 1, one.start - other.stop + 1)
+
+
+def sentences_digest(sentences: Sequence[FrameSentence]) -> str:
+    """Return a digest of the sentences with the texts of their targets and core elements, whatever their order."""
+    texts = ((sentence.sentence, *sentence.words()) for sentence in sentences)
+    return digest(sorted([sentence, target, *elements] for sentence, target, elements in texts))
 
 
 def read_jsonl(path: Path) -> list[FrameSentence]:

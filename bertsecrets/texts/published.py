@@ -13,7 +13,10 @@ from bertsecrets.settings import project_path
 SEVEN_TASKS = ("mrpc", "stsb", "sst2", "qqp", "rte", "qnli", "mnli")  # table 1
 ONE_SENTENCE_TASK = "sst2"
 TWO_SENTENCE_TASKS = tuple(name for name in SEVEN_TASKS if name != ONE_SENTENCE_TASK)
-FRAME_SENTENCES = 473  # section 4.2; so many and no other number are the paper's own
+FRAME_SENTENCES = 473  # section 4.2
+FRAME_DIGEST = (
+    "917e142f535a18b215ae64150e088fa61977ceb5c8b96c4c906a0b45cef15fd0"  # of them: `framenet.sentences_digest`
+)
 FRAME_HEADS = ((7, 6), (1, 2))  # (layer, head) from 1: section 4.2, figure 3
 HARMFUL_HEADS = ((4, 1), (2, 12))  # (layer, head) from 1, on both STS-B and RTE: section 4.6
 MODEL = "bert-base-uncased"

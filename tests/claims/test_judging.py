@@ -372,7 +372,13 @@ def test_a_claim_on_models_of_another_shape_measures_nothing():
         def shape(self, model):
             return (6, 12)
 
+        def weights(self, model):
+            return "0" * 64
+
     grid, small = (made_up("heads-little-changed", needs_shape=shape) for shape in ((12, 12), (6, 12)))
+    named = made_up("heads-little-changed", needs_weights="bert-base-uncased", needs_shape=(6, 12))
+    with pytest.raises(NotApplicableError, match="the published weights of bert-base-uncased; this model has others"):
+        measure_case(Bench(), named, "m", [1])
     with pytest.raises(NotApplicableError, match="needs 12 layers x 12 heads; the model has 6 x 12"):
         measure_case(Bench(), grid, "m", [1])
     with pytest.raises(AssertionError, match="measured attention-change"):

@@ -1,15 +1,19 @@
 """Quantities of frame-semantic heads by hand: identity of the best two, gaps, figure 3, the paper's example."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from measurements import estimand, gridded, read, verdict
 
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.texts.published import published_figures
+from bertsecrets.models.locations import published_identities
+from bertsecrets.texts.published import FRAME_DIGEST, MODEL, published_figures
+from bertsecrets.types import Provenance
 
 NAN = math.nan
+KINDS = ("max_weight", "max_weight_zipped", "max_weight_reverse", "max_weight_zipped_reverse")
 
 
 def paper_like(noise=0.02, sentences=473, swap=False, **more):
@@ -20,14 +24,17 @@ def paper_like(noise=0.02, sentences=473, swap=False, **more):
     rng = np.random.default_rng(0)
     sample = grid + noise * rng.normal(size=(sentences, 12, 12))
     sample -= sample.mean(0) - grid
-    kinds = ("max_weight", "max_weight_zipped", "max_weight_reverse", "max_weight_zipped_reverse")
-    return gridded("frame-heads", "all", **dict.fromkeys(kinds, sample), **more)
+    return of_sentences(gridded("frame-heads", "all", **dict.fromkeys(KINDS, sample), **more), own=sentences == 473)
+
+
+def of_sentences(found, own=True):
+    """The measurement as one of the paper's own sentences, or of others."""
+    return replace(found, values={**found.values, "sentences": FRAME_DIGEST if own else "another"})
 
 
 def frames(*grids):
     """Frame heads of a few sentences, all pairings alike."""
-    kinds = ("max_weight", "max_weight_zipped", "max_weight_reverse", "max_weight_zipped_reverse")
-    return gridded("frame-heads", "all", **dict.fromkeys(kinds, np.array(grids, dtype=float)))
+    return of_sentences(gridded("frame-heads", "all", **dict.fromkeys(KINDS, np.array(grids, dtype=float))))
 
 
 def test_the_lead_of_named_heads_by_hand():
@@ -38,7 +45,7 @@ def test_the_lead_of_named_heads_by_hand():
 
 
 @pytest.mark.parametrize(
-    "name", ["B1-all", "B2-all-l7h6", "B2-all-l1h2-zip", "B2-all-next", "B3-all", "B3-all-gap", "B6-all"]
+    "name", ["B1-all", "B2-all-l7h6", "B2-all-l1h2", "B2-all-next", "B3-all", "B3-all-gap", "B6-all"]
 )
 def test_figure_3_itself_reproduces_and_other_heads_do_not(name):
     assert verdict(name, paper_like()).outcome == "reproduced"
@@ -68,21 +75,31 @@ def test_the_weight_of_a_head_and_of_a_rank():
     assert read("ranked-frame-weight", found, rank=2) == pytest.approx(0.4)
     with pytest.raises(NotApplicableError, match="none of rank 9"):
         read("ranked-frame-weight", found, rank=9)
-    note = estimand("frame-weight", found, layer=2, head=1).notes[0]
-    assert note == "by the other pairings: zip 0.400, reverse 0.400, reverse zip 0.400"
+    found.values["max_weight_zipped"] = found.values["max_weight"] - 0.02
+    note = estimand("frame-weight", found, layer=2, head=1, pairing="zip").notes[0]
+    assert note == "other pairings: all +0.020, reverse +0.020, reverse zip +0.020"
 
 
-def shifted(by, **how):
+def shifted(by, sentences=473, **how):
     """Figure 3's means, all a little larger."""
-    return gridded("frame-heads", "all", **{kind: sample + by for kind, sample in paper_like(**how).samples.items()})
+    like = paper_like(sentences=sentences, **how)
+    moved = gridded("frame-heads", "all", **{kind: sample + by for kind, sample in like.samples.items()})
+    return of_sentences(moved, own=sentences == 473)
+
+
+def test_other_sentences_are_not_the_papers_even_if_there_are_473_of_them():
+    others = of_sentences(paper_like(), own=False)
+    assert verdict("B6-all", others).outcome == "not applicable"
+    low, high = verdict("B2-all-l7h6", others).interval
+    assert low < 0.209 < high
 
 
 def test_on_the_papers_own_sentences_a_figure_has_no_error_but_rounding():
     """Same weights, same sentences: no number of them makes up for a wrong extraction, however much they differ."""
-    found = verdict("B2-all-l7h6-zip", shifted(0.0004, noise=0.1))
+    found = verdict("B2-all-l7h6", shifted(0.0004, noise=0.1))
     assert found.outcome == "reproduced"
     assert found.interval == pytest.approx((0.2094, 0.2094))
-    off = verdict("B2-all-l7h6-zip", shifted(0.005, noise=0.1))
+    off = verdict("B2-all-l7h6", shifted(0.005, noise=0.1))
     assert off.outcome == "deviates"
     assert off.band[1] - off.band[0] < 0.006
     assert verdict("B2-all-next", shifted(0.006, noise=0.1)).outcome == "deviates"
@@ -134,7 +151,7 @@ def test_figure_3_is_compared_as_it_is_and_on_its_own_sentences_alone():
     assert (found.outcome, found.interval) == ("reproduced", (pytest.approx(1), pytest.approx(1)))
     fewer = verdict("B6-all", paper_like(noise=0.2, sentences=100))
     assert fewer.outcome == "not applicable"
-    assert "the paper's 473 sentences; a map of 100 others" in fewer.reason
+    assert "the paper's own 473 sentences; a map of 100 others" in fewer.reason
 
 
 def test_ranks_are_compared_by_spearman():
@@ -145,14 +162,33 @@ def test_ranks_are_compared_by_spearman():
     assert verdict("B6-all-ranks", paper_like(swap=True)).outcome == "deviates"
 
 
-def example(weight):
-    grid = np.full((12, 12), 0.1)
-    grid[6, 5] = weight
-    return gridded("example-sentence", "all", **dict.fromkeys(("agitated", "becoming", "sep"), grid[None]))
+def example(weight, he=0.1, rest=0.1):
+    """The example sentence; the row of "he" gives a weight to every word in layer 7 head 6, others .1."""
+    grids = {}
+    for name, own in {**dict.fromkeys(("was", "becoming", "agitated", "sep"), weight), "he": he, "rest": rest}.items():
+        grid = np.full((12, 12), 0.1)
+        grid[6, 5] = own
+        grids[name if name not in ("he", "rest") else f"{name}_from_agitated"] = grid[None]
+    return gridded("example-sentence", "all", **grids)
 
 
 def test_the_papers_example_is_judged_to_its_rounding():
     assert verdict("B5-all-l7h6", example(0.8732)).outcome == "reproduced"
-    assert verdict("B5-all-l7h6", example(0.8732)).reason.endswith("also becoming 0.87, sep 0.87")
+    assert verdict("B5-all-l7h6", example(0.8732)).reason.endswith("also was 0.87, becoming 0.87, sep 0.87")
     assert verdict("B5-all-l7h6", example(0.8770)).outcome == "deviates"
     assert verdict("B5-all-l1h2", example(0.8732)).outcome == "deviates"
+
+
+def test_the_direction_of_the_text_is_the_row_of_the_target():
+    assert read("example-weight-lead", example(0.9, he=0.6, rest=0.2), layer=7, head=6) == pytest.approx(0.4)
+    assert verdict("B5-all-text-l7h6", example(0.1, he=0.6, rest=0.2)).outcome == "reproduced"
+    assert verdict("B5-all-text-l7h6", example(0.9, he=0.2, rest=0.6)).outcome == "deviates"
+
+
+@pytest.mark.parametrize("name", ["B1-all", "B2-all-l7h6", "B3-all", "B5-all-l7h6", "B5-all-text-l7h6", "B6-all"])
+def test_claims_about_berts_weights_do_not_apply_to_others(name):
+    found = example(0.8732) if name.startswith("B5") else paper_like()
+    for weights, applies in {**dict.fromkeys(published_identities(MODEL), True), "0" * 64: False}.items():
+        own = replace(found, provenance=Provenance(weights=weights))
+        assert (verdict(name, own).outcome != "not applicable") == applies
+    assert "is about the published weights of bert-base-uncased" in verdict(name, own).reason

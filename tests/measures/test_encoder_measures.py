@@ -40,6 +40,12 @@ def test_the_example_sentence_reads_the_row_of_he(tmp_path, tiny_bert):
         expected = maps[:, :, rows][..., columns].max((2, 3))
         np.testing.assert_allclose(found["values"][name], expected, atol=1e-6)
     np.testing.assert_allclose(found["values"]["sep"], maps[:, :, rows, len(words) - 1].max(2), atol=1e-6)
+    target = [i for i, word in enumerate(words) if word == 3]
+    np.testing.assert_allclose(
+        found["values"]["he_from_agitated"], maps[:, :, target][..., rows].max((2, 3)), atol=1e-6
+    )
+    others = np.stack([np.delete(maps[:, :, i], [*rows, i], axis=-1).max(-1) for i in target]).max(0)
+    np.testing.assert_allclose(found["values"]["rest_from_agitated"], others, atol=1e-6)
 
 
 def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glue, tiny_bert):

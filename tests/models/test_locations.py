@@ -11,13 +11,15 @@ import huggingface_hub.constants
 import pytest
 from safetensors.torch import load_file, save_file
 
+from bertsecrets.claims.schema import Case, Known, find_case
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.models import families, packaged
 from bertsecrets.models.configuration import open_config, open_tokenizer
-from bertsecrets.models.families import PINNED
-from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, ModelRef, locate
+from bertsecrets.models.families import PINNED, full_name
+from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, ModelRef, locate, published_identities
 from bertsecrets.models.opening import open_classifier
+from bertsecrets.options import RunOptions
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.tasks import task
 
@@ -190,3 +192,42 @@ def test_every_file_of_minilm_that_is_read_is_pinned():
     folder = Path(locate("minilm").path)
     read = {path.name for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in folder.glob(pattern)}
     assert read == set(families.MINILM)
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("bert-base-uncased", "google-bert/bert-base-uncased"),
+        ("google-bert/bert-base-uncased", "google-bert/bert-base-uncased"),
+        ("bert-base-uncased@86b5e0934494bd15c9632b12f734a8a67f723594", "google-bert/bert-base-uncased"),
+        ("bert-base-uncased@86b5e09", "google-bert/bert-base-uncased"),
+        ("bert-base-uncased@main", "google-bert/bert-base-uncased@main"),
+        ("somebody/bert-base-uncased", "somebody/bert-base-uncased"),
+        ("minilm", "minilm"),
+    ],
+)
+def test_a_pinned_model_has_one_name(name, full):
+    assert full_name(name) == full
+    assert RunOptions(model=name).model == full
+    known = Known(model=name, task="rte", evidence="some evidence")
+    claim = find_case("D2", "rte").claim.model_copy(update={"known": (known,)})
+    assert Case(claim, "rte").known_deviation(full) == Case(claim, "rte").known_deviation(name) == known
+
+
+def test_a_folder_keeps_its_name(tmp_path, monkeypatch):
+    (tmp_path / "gpt2").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert full_name("gpt2") == "gpt2"
+
+
+def test_a_copy_of_published_files_has_a_published_identity(tmp_path, monkeypatch):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_text(name)
+    digests = {file.name: file_sha256(file) for file in tmp_path.iterdir()}
+    copy = ModelRef.in_folder(tmp_path)
+    assert copy.identity() not in published_identities("gpt2")
+    monkeypatch.setitem(families.PUBLISHED, "openai-community/gpt2", digests)
+    assert copy.identity() in published_identities("gpt2")
+    assert locate("gpt2", offline=True).identity() in published_identities("gpt2")
+    (tmp_path / "model.safetensors").write_text("others")
+    assert copy.identity() not in published_identities("gpt2")

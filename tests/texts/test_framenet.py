@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertsecrets.errors import UserError
-from bertsecrets.texts.framenet import Filters, FrameSentence, choose, distance, find_words, read_jsonl, token_range
+from bertsecrets.texts.framenet import (
+    Filters,
+    FrameSentence,
+    choose,
+    distance,
+    find_words,
+    read_jsonl,
+    sentences_digest,
+    token_range,
+)
 from bertsecrets.texts.framenet_xml import open_frames, read_framenet
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -256,3 +265,12 @@ def test_the_filters_on_the_real_framenet():
     assert len(frames) > 1000
     assert 430 <= len(choose(annotations, frames).sentences) <= 480
     assert len(annotations) > 20000
+
+
+def test_sentences_are_recognised_by_their_texts_in_any_order():
+    one = FrameSentence("He was becoming agitated .", (16, 24), ((0, 2),))
+    two = FrameSentence("Her eyes shone .", (9, 14), ((0, 8),))
+    spaced = FrameSentence(" Her eyes shone .", (10, 15), ((1, 9),))
+    assert sentences_digest([one, two]) == sentences_digest([two, one])
+    others = ([one], [one, one, two], [one, spaced], [one, FrameSentence("Her eyes shone .", (9, 14), ((4, 8),))])
+    assert len({sentences_digest(each) for each in ([one, two], *others)}) == 5

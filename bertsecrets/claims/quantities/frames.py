@@ -15,7 +15,7 @@ from bertsecrets.claims.quantities.heads import best_heads, place
 from bertsecrets.claims.quantities.likeness import correlation
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
-from bertsecrets.texts.published import FRAME_HEADS, FRAME_SENTENCES, published_figures
+from bertsecrets.texts.published import FRAME_DIGEST, FRAME_HEADS, FRAME_SENTENCES, published_figures
 from bertsecrets.types import Measurement
 
 SAMPLES = {
@@ -45,15 +45,16 @@ def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
 
 def _of_paper(frames: Measurement) -> bool:
     """Return whether the sentences are the paper's own: what the same model gives on them has no error but rounding."""
-    return frames.examples == FRAME_SENTENCES
+    return frames.values.get("sentences") == FRAME_DIGEST
 
 
 @quantity("frame-weight", unit="attention", within=(0, 1), frames=FRAMES)
 def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all") -> Estimand:
     """Return the mean weight of one head, (layer, head) from 1."""
     column = place(frames, layer, head, WEIGHT)
-    by_pairing = {name: frames.value(sample).ravel()[column] for name, sample in SAMPLES.items() if name != pairing}
-    note = "by the other pairings: " + ", ".join(f"{name} {weight:.3f}" for name, weight in by_pairing.items())
+    by_pairing = {name: float(frames.value(sample).ravel()[column]) for name, sample in SAMPLES.items()}
+    own = by_pairing.pop(pairing)
+    note = "other pairings: " + ", ".join(f"{name} {weight - own:+.3f}" for name, weight in by_pairing.items())
     found = Estimand.of(flat(frames, SAMPLES[pairing]), lambda mean: mean[..., column], note)
     return replace(found, sampled=not _of_paper(frames))
 
@@ -108,8 +109,8 @@ def figure_3(frames: Measurement, ranks: bool = False, pairing: str = "zip") -> 
     """
     if not _of_paper(frames):
         raise NotApplicableError(
-            f"figure 3 is of the paper's {FRAME_SENTENCES} sentences; a map of {frames.examples} others is less like "
-            "it by chance alone"
+            f"figure 3 is of the paper's own {FRAME_SENTENCES} sentences; a map of {frames.examples} others is "
+            "less like it by chance alone"
         )
     figure = np.array(published_figures()["fig3_frame_notebook"]).ravel()
     block = flat(frames, SAMPLES[pairing])
@@ -118,10 +119,30 @@ def figure_3(frames: Measurement, ranks: bool = False, pairing: str = "zip") -> 
     return replace(Estimand.of(block, lambda mean: correlation(mean, figure, ranks), note), sampled=False)
 
 
-@quantity("example-weight", unit="attention", sentence=Need("example-sentence"))
+SENTENCE = Need("example-sentence")
+
+
+@quantity("example-weight", unit="attention", sentence=SENTENCE)
 def example_weight(sentence: Measurement, layer: int, head: int, word: str = "agitated") -> Estimand:
     """Return one weight of the paper's example: what the row of "He" gives to a word in one head."""
     column = place(sentence, layer, head, word)
-    to_others = {name: grid for name, grid in sentence.values.items() if np.ndim(grid) == 2 and name != word}
-    note = "also " + ", ".join(f"{name} {grid.ravel()[column]:.2f}" for name, grid in to_others.items())
-    return Estimand((flat(sentence, word)[:, [column]],), lambda mean: mean[..., 0], (note,), sampled=False)
+    others = [name for name in ("was", "becoming", "agitated", "sep") if name != word and name in sentence.values]
+    note = "also " + ", ".join(f"{name} {sentence.value(name).ravel()[column]:.2f}" for name in others)
+    return _of_example(flat(sentence, word)[:, [column]], note)
+
+
+@quantity("example-weight-lead", unit="attention", sentence=SENTENCE)
+def example_weight_lead(sentence: Measurement, layer: int, head: int) -> Estimand:
+    """Return what the row of "agitated" gives to "He" in one head, minus the largest weight on any other token.
+
+    The word's own token does not count.
+    """
+    names = ("he_from_agitated", "rest_from_agitated")
+    column = place(sentence, layer, head, names[0])
+    he, rest = (flat(sentence, name)[:, [column]] for name in names)
+    return _of_example(he - rest, f"he {he[0, 0]:.2f}, best other token {rest[0, 0]:.2f}")
+
+
+def _of_example(weights: np.ndarray, note: str) -> Estimand:
+    """Return a number of the one sentence, which is a sample of nothing larger."""
+    return Estimand((weights,), lambda mean: mean[..., 0], (note,), sampled=False)
