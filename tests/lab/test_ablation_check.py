@@ -1,5 +1,6 @@
 """Correct ablations of a head are told from faulty ones, by the check and by its command."""
 
+import copy
 from contextlib import contextmanager
 
 import pytest
@@ -157,6 +158,21 @@ def test_each_fault_is_named_with_numbers(check, function):
     found = check.check(function, (1, 2))
     assert found.outcome == outcome
     assert words in found.effect
+
+
+def test_the_size_of_a_change_is_relative_to_what_the_projection_returns(check):
+    returned = []
+    for change in (nothing, zeroed_columns):
+        model, seen = copy.deepcopy(check.classifier.model), []
+        change(model, 1, 2)
+        attention(model, 1).output.dense.register_forward_hook(lambda _m, _i, output, seen=seen: seen.append(output[0]))
+        with torch.no_grad():
+            for ids in tokens((6, 11, 8)).input_ids:  # one at a time, without padding
+                model(input_ids=torch.tensor([ids]))
+        returned.append(torch.cat(seen))
+    plain, changed = returned
+    share = 100 * float((changed - plain).norm() / plain.norm())
+    assert f"({share:.3g} % of its norm)" in check.check(later_layers_too, (1, 2)).does
 
 
 def test_the_model_itself_is_never_changed(check):
