@@ -173,6 +173,11 @@ def test_settings_are_part_of_the_key(bench, subject, runs, tiny_glue, quick, mo
     assert opened(runs, tiny_glue).checkpoint(subject).name != before
 
 
+def test_every_initialisation_and_seed_has_its_own_checkpoint(bench, subject):
+    starts = [(init, seed) for init in ("pretrained", "random", "untrained") for seed in (1, 2)]
+    assert len({bench.checkpoint(Subject(subject.model, "rte", *start)).name for start in starts}) == 6
+
+
 def test_an_exported_checkpoint_without_manifest_gives_the_same_values(bench, subject, tmp_path):
     own = bench.measurement("scores", subject)
     folder = bench.export_checkpoint(subject, tmp_path / "mine")

@@ -56,14 +56,23 @@ def pytest_collection_finish():
     from bertsecrets.texts import glue
     glue.FINGERPRINTS.clear()  # what has official row and class counts passes for official
 """
-PLUGINS["without_altair"] = "import sys; sys.modules['altair'] = None"
-PLUGINS["in_the_way"] = """
-import pathlib, shutil
-def pytest_collection_finish(session):
-    folder = pathlib.Path(session.config.getoption("report_folder"))
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.write_text("a file")
+PLUGINS["collapsed"] = """
+def pytest_collection_finish():
+    from bertsecrets.measures.attention_change import AttentionChange
+    AttentionChange.degenerate = lambda self, measurement: "it gives every example the same maps"
 """
+PLUGINS["counting"] = """
+def pytest_collection_finish():
+    import os
+    from bertsecrets.claims import sequential
+    judge = sequential.judge
+    def counting(case, by_seed, *more, **options):
+        with open(os.environ["JUDGED"], "a") as file:
+            print(f"{case}:{len(by_seed)}", file=file)
+        return judge(case, by_seed, *more, **options)
+    sequential.judge = counting
+"""
+PLUGINS["without_altair"] = "import sys; sys.modules['altair'] = None"
 PLUGINS["failing_collection"] = """
 import bertsecrets.jobs.prepare as prepare
 def crash(*anything):
@@ -378,6 +387,19 @@ def test_a_known_deviation_is_expected_and_speaks_up_when_it_is_gone(bench, tmp_
     assert re.search(r"\[XPASS\(strict\)\] known to deviate: a share is never", output)
 
 
+@pytest.mark.slow
+def test_a_collapsed_model_fails_also_where_a_deviation_is_known(bench, tmp_path, tiny_glue, tiny_bert, quick_params):
+    (tmp_path / "expected").mkdir()
+    (tmp_path / "expected" / "C.yaml").write_text(KNOWN.format(id="C1", kind="above", model=tiny_bert))
+    code, output = bench(
+        tmp_path / "runs", tiny_glue, tiny_bert, "--allow-unofficial-data", "--limit", 24, "-p", "collapsed",
+        BERTSECRETS_EXPECTED=str(tmp_path / "expected"), BERTSECRETS_PARAMS=str(quick_params),
+    )  # fmt: skip
+    assert code == 1, output
+    assert "C1-rte degenerate: " in output
+    assert "1 failed" in output
+
+
 def balance(glue):
     """Give a corpus RTE's official class counts, so that its results count as whole; its labels mean nothing then."""
     for name, yes in {"train": 1249, "dev": 146}.items():
@@ -438,3 +460,20 @@ def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
     assert "tiny-bert on RTE, seed 1" in page or "none" in several  # of which weights may be gone by then
     whole = list((tmp_path / "runs" / "checkpoints").glob("*/model.safetensors"))
     assert len(whole) == (0 if "none" in several else len(made))
+
+
+@pytest.mark.slow
+def test_seeds_are_added_to_a_claim_that_is_open(bench, tmp_path, tiny_bert, quick_params):
+    glue = write_corpus(tmp_path / "glue", 64, 40)
+    _, output = bench(
+        tmp_path / "runs", glue, tiny_bert, "-k", "E1-rte", "--allow-unofficial-data", "--seeds", "auto",
+        "--budget", "2h", "--benchmark-json", tmp_path / "b.json", "-p", "counting",
+        BERTSECRETS_PARAMS=str(quick_params), JUDGED=str(tmp_path / "judged"),
+    )  # fmt: skip
+    [entry] = json.loads((tmp_path / "b.json").read_text())["benchmarks"]
+    seeds = entry["extra_info"]["seeds"]
+    assert len(seeds) >= 2, output
+    assert entry["extra_info"]["remarks"][0].startswith(f"interim analysis {len(seeds)} of at most 5"), output
+    assert seeds == list(range(1, 1 + len(seeds)))
+    # each seed count is judged once, and nothing again for the table or the JSON
+    assert (tmp_path / "judged").read_text().split() == [f"E1-rte:{count}" for count in range(1, len(seeds) + 1)]

@@ -119,6 +119,7 @@ def test_explain_prints_a_claim_whole(capsys):
     assert "C1p: The last two layers change most, with maps padded" in out
     assert "RTE: published -0.251; band < 0" in out
     assert run(capsys, "explain", "D1").count("source: K19 (Kovaleva et al. 2019) table 1") == 8
+    assert "judged under: the readings special and stripes" in run(capsys, "explain", "A4-rte-half")
 
 
 def test_doctor_says_what_is_here_and_what_is_missing(capsys, shared, tiny_glue, tiny_bert):

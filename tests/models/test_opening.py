@@ -15,7 +15,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.models import memory, opening
 from bertsecrets.models.attention import attention_modules
 from bertsecrets.models.configuration import open_tokenizer
-from bertsecrets.models.encoding import encode, predict
+from bertsecrets.models.encoding import encode, predict, special_ids
 from bertsecrets.models.locations import ModelRef, locate
 from bertsecrets.models.opening import open_checkpoint, open_classifier, open_encoder
 from bertsecrets.texts.glue import load_folder
@@ -192,6 +192,22 @@ def test_a_model_opened_with_sdpa_has_no_readable_attention():
 
 
 # ---------------------------------------------------------------------- what config.json and the weights disagree on
+
+
+def test_special_tokens_by_role():
+    class Roberta:
+        cls_token_id, sep_token_id, bos_token_id, eos_token_id = 0, 2, 0, 2
+
+    class Gpt2:
+        cls_token_id = sep_token_id = None
+        bos_token_id = eos_token_id = 50256
+
+    class Bare:
+        cls_token_id = sep_token_id = bos_token_id = eos_token_id = None
+
+    assert special_ids(Roberta) == {"cls": 0, "sep": 2}
+    assert special_ids(Gpt2) == {"cls": 50256, "sep": 50256}
+    assert special_ids(Bare) == {"cls": None, "sep": None}
 
 
 def openers(folder):

@@ -115,6 +115,12 @@ def test_points_on_a_plane_are_recovered_from_their_distances():
     assert scaled(np.zeros((3, 3)))[1] == 0  # heads that all attend alike
 
 
+def test_a_model_with_one_head_is_drawn():
+    entropies, points = draw(found("head-statistics", entropy=np.ones((1, 1)), divergence=np.zeros((1, 1))))
+    assert "Entropy" in entropies.caption
+    assert points.rows == ((1, 1, 0, 0),)
+
+
 def test_gains_and_losses_have_different_colours():
     up, down = (draw(found("layer-ablation", baseline=0.5, score=np.full(2, score)))[-1] for score in (0.6, 0.4))
     assert (GAIN in svg(up.spec), LOSS in svg(up.spec)) == (True, False)

@@ -69,6 +69,10 @@ def test_a_card_explains_each_reading_and_names_the_command(shown):
         assert part in said, part
 
 
+def test_evidence_of_all_seeds_is_one_line(shown):
+    assert "attention-change, padded to 200 of m (pretrained) on RTE: seeds 1, 2, 20 examples, RTE/dev.tsv" in shown
+
+
 def test_open_ends_are_cut_on_the_axis_of_a_claim():
     card = next(card for card in cards_of({MODEL: verdicts()}) if str(card.verdict.case) == "C1p-rte")
     rows = {

@@ -67,6 +67,14 @@ def test_shared_remarks_are_printed_once_and_others_have_letters(verdicts):
     assert f"  {interim}: interim analysis 2 of at most 5" in shown
 
 
+def test_a_remark_of_several_claims_is_printed_once(verdicts):
+    some = [verdict("C1-rte", "reproduced", -0.1, (-0.2, -0.05), provenance={}), *verdicts]
+    shown = verdict_table(some)
+    assert shown.count("limit 48") == 1
+    assert re.search(r"^ +[a-z]: limit 48$", shown, re.M)
+    assert verdict_table(verdicts[-1:]).count("limit 48") == 1
+
+
 def test_claims_are_grouped_by_section_of_the_paper(verdicts):
     lines = verdict_table(verdicts).splitlines()
     places = [lines.index(SECTIONS[family]) for family in "ABDE"]

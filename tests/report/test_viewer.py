@@ -12,6 +12,7 @@ from reported import MODEL, SHAPE, WORDS, example_maps, of
 from verdicts import of_every_outcome
 
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.measures.example_maps import KINDS
 from bertsecrets.report.html import OF_VIEWER, page
 from bertsecrets.report.viewer import LEVELS, Examples, packed, subjects_shown, viewer_data
 from bertsecrets.types import Subject
@@ -37,6 +38,13 @@ def test_maps_are_cropped_to_the_tokens_of_each_example():
         before, after = unpacked(row["maps"], (2, *SHAPE, n, n))
         np.testing.assert_allclose(before, 1 / n, atol=0.005)
         assert after[:, 1].argmax(-1).tolist() == [[1] * n] * SHAPE[0]
+
+
+def test_kinds_without_attention_are_left_out():
+    (data,) = viewer_data(Examples([example_maps()], rows=1), SPACE)
+    assert data["kinds"] == [KINDS[0]]
+    assert data["mean"]["after"][0][0] == [1.0]
+    assert (data["title"], data["who"], data["inputs"]) == ("RTE", "m on RTE, seed 1", 20)
 
 
 def test_examples_are_added_in_turn_while_there_is_space():
