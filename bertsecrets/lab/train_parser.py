@@ -1,8 +1,8 @@
-"""Training of a small tagger and parser on the Penn Treebank sample, for use where no spaCy pipeline is available.
+"""Training of a small tagger and parser on the Penn Treebank sample, if no released spaCy pipeline is available.
 
-Training is seeded and runs on one CPU thread: the same treebank, spaCy version and seed give the same pipeline. It is
-trained on about 3500 newspaper sentences, so it is weaker than a released pipeline; its accuracy on the held-out
-sentences is written into its `meta.json`, and every result names the pipeline that was used.
+Training is deterministic: the same treebank, spaCy version and seed give the same pipeline. With about 3500 newspaper
+sentences it is less accurate than a released pipeline. `meta.json` records its accuracy on held-out sentences;
+results name the pipeline that was used.
 """
 
 import random
@@ -16,8 +16,8 @@ from bertsecrets.store.files import digest, guarded_writes, whole_folder
 from bertsecrets.texts.parsing import OBJECTS, SUBJECTS, spacy_module
 
 NAME = "treebank_small"
-EPOCHS = 10  # passes over all sentences; about half of the time in lower case, as in SST-2
-HELD_OUT = 0.1  # share of the sentences kept for testing: the last in file order, so from articles not trained on
+EPOCHS = 10  # half of the sentences in lower case, as in SST-2
+HELD_OUT = 0.1  # share of sentences for testing: the last in file order, so from other articles
 WIDTH = 96  # of the shared token vectors
 BATCH_WORDS = 800
 DROPOUT = 0.15
@@ -30,22 +30,21 @@ def train_pipeline(
 
     Args:
         treebank: folder with NLTK's `treebank` and `dependency_treebank`, zipped or not.
-        sentences: use only this many sentences, the first of the treebank (all of them, if None).
+        sentences: use only the first sentences; None for all.
 
     Returns:
         Accuracy on the held-out sentences, as in `meta.json`: `tag_acc`, `dep_uas`, `dep_las`, and precision, recall
         and F of `subject`, `object` and `root` words.
 
     Raises:
-        UserError: the treebank or spaCy is missing, the treebank is damaged or holds a single sentence, or `folder`
-            exists.
+        UserError: the treebank or spaCy is missing, the treebank is damaged or too small, or `folder` exists.
     """
     spacy = spacy_module()
     if folder.exists():
         raise UserError(f"{folder} already exists: name a new folder for the pipeline")
     parsed = read_treebank(treebank)[:sentences]
     if len(parsed) < 2:
-        raise UserError(f"{treebank} holds a single sentence: at least 2 are needed, to train and to test")
+        raise UserError(f"{treebank} has only one sentence: training and testing need at least 2")
     cut = min(len(parsed) - 1, round(len(parsed) * (1 - HELD_OUT)))
     spacy.util.fix_random_seed(seed)
     nlp = _blank(spacy)
@@ -77,7 +76,7 @@ def train_pipeline(
 
 
 def _blank(spacy: Any) -> Any:
-    """Return an English pipeline whose tagger and parser share one small convolutional encoder."""
+    """Return an English pipeline whose tagger and parser share a small convolutional encoder."""
     nlp = spacy.blank("en")
     embed = {"@architectures": "spacy.HashEmbedCNN.v2", "pretrained_vectors": None, "width": WIDTH, "depth": 4}
     embed |= {"embed_size": 2000, "window_size": 1, "maxout_pieces": 3, "subword_features": True}
@@ -91,7 +90,7 @@ def _blank(spacy: Any) -> Any:
 
 
 def _example(nlp: Any, sentence: Parsed, lower: bool = False) -> Any:
-    """Return a sentence as a training example of spaCy: its own tokens with the treebank's annotation."""
+    """Return a sentence as a spaCy example: spaCy's tokens with the treebank's annotation."""
     from spacy.tokens import Doc
     from spacy.training import Example
 
@@ -112,7 +111,7 @@ def _fit(nlp: Any, train: list[tuple[Any, Any]], epochs: int, seed: int) -> None
 
 
 def evaluate(nlp: Any, sentences: Sequence[Parsed]) -> dict[str, Any]:
-    """Return a pipeline's accuracy on annotated sentences, and its precision, recall and F for the words K19 uses."""
+    """Return a pipeline's accuracy on annotated sentences, and precision, recall and F of the words that K19 uses."""
     examples = [_example(nlp, sentence) for sentence in sentences]
     general = nlp.evaluate(examples)
     docs = list(nlp.pipe(e.reference.text for e in examples))

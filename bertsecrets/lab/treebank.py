@@ -1,10 +1,10 @@
-"""The Penn Treebank sample as sentences with tags, heads and grammatical relations, to train a small parser on.
+"""The Penn Treebank sample as sentences with tags, heads and grammatical relations, to train a small parser.
 
 NLTK distributes the sample twice: `treebank` has constituents with function tags (`NP-SBJ`), `dependency_treebank` has
-a head for every word but no labels. Together they give labelled dependencies: a constituent's head is its one word
-that depends on a word outside, and the function tag says what that word is. Two conventions of released pipelines are
-followed: auxiliaries depend on their main verb, and labels are called `nsubj`, `nsubjpass`, `csubj`, `csubjpass`,
-`expl`, `agent`, `dobj`, `dative`, `attr`, `oprd`; all other words are `ROOT`, `aux`, `punct` or `dep`.
+a head for every word but no labels. Combined, they give labelled dependencies: the head of a constituent is its only
+word that depends on a word outside, and the function tag labels that word. As in released pipelines, auxiliaries depend
+on their main verb, and labels are `nsubj`, `nsubjpass`, `csubj`, `csubjpass`, `expl`, `agent`, `dobj`, `dative`,
+`attr`, `oprd`; all other words are `ROOT`, `aux`, `punct` or `dep`.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import decoded, read_bytes
 from bertsecrets.texts.archives import MEMBER_LIMIT, read_members, unpacking
 
-WORD_LIMIT = 1000  # words of a sentence; the longest of the sample has 249
+WORD_LIMIT = 1000  # words of a sentence; the longest in the sample has 249
 TREES, HEADS = "treebank", "dependency_treebank"
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]", "``": '"', "''": '"'}
 ADVERBIAL = {"TMP", "LOC", "ADV", "DIR", "EXT", "MNR", "PRP", "BNF", "VOC", "CLR", "HLN", "TTL"}
@@ -28,7 +28,7 @@ BE = {"be", "is", "are", "was", "were", "been", "being", "am", "'s", "'re", "'m"
 
 @dataclass(frozen=True)
 class Parsed:
-    """One sentence: word i depends on word `heads[i]` (the root on itself); `spaces[i]`: whether a space follows it."""
+    """One sentence: word i depends on word `heads[i]`, the root on itself; a space follows it if `spaces[i]`."""
 
     words: list[str]
     spaces: list[bool]
@@ -39,7 +39,7 @@ class Parsed:
 
 @dataclass
 class Node:
-    """A constituent over the words `start` to `stop` (excluded); traces have no words and are left out."""
+    """A constituent over the words from `start` to `stop` (exclusive); traces, which have no words, are left out."""
 
     name: str
     start: int
@@ -60,7 +60,7 @@ class Node:
 
 @dataclass
 class _Draft:
-    """A sentence that is being labelled; `heads` and `labels` are changed in place, the root's head is -1."""
+    """A sentence during labelling; `heads` and `labels` are changed in place, and the root's head is -1."""
 
     words: list[str]
     tags: list[str]
@@ -72,7 +72,7 @@ def read_treebank(folder: Path) -> list[Parsed]:
     """Return all sentences of NLTK's `treebank` and `dependency_treebank` in `folder` (zipped or not), in file order.
 
     Raises:
-        UserError: one of the two is missing, a file is damaged, or they do not hold the same sentences.
+        UserError: a package is missing, a file is damaged, or the packages have different sentences.
     """
     trees, heads = _members(folder, TREES, ".mrg"), _members(folder, HEADS, ".dp")
     sentences: list[Parsed] = []
@@ -89,10 +89,10 @@ def read_treebank(folder: Path) -> list[Parsed]:
 
 
 def _sentences(trees: str, heads: str) -> list[Parsed]:
-    """Return the sentences of a file that both packages have.
+    """Return the sentences of a file from its content in both packages.
 
     Raises:
-        ValueError: one of the two is malformed, or they do not fit together.
+        ValueError: one of the two is malformed, or they do not match.
     """
     columns = [block.split("\n") for block in re.split(r"\n\s*\n", heads.strip()) if block.strip()]
     try:
@@ -128,14 +128,14 @@ def _members(folder: Path, package: str, suffix: str) -> dict[str, str]:
 
 
 def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
-    """Yield the bracketed trees of a file, each with its words, without traces (`-NONE-`) and what holds only traces.
+    """Yield the bracketed trees of a file with their words, without traces (`-NONE-`) and constituents of traces only.
 
     Raises:
         IndexError: the brackets do not match.
     """
     stack: list[Node] = []
     words: list[str] = []
-    moved: dict[str, str] = {}  # index of a trace -> function of the word that moved away from it
+    moved: dict[str, str] = {}  # from the index of a trace to the function of the word moved from there
     tokens = re.findall(r"\(|\)|[^\s()]+", text)
     for place, token in enumerate(tokens):
         if token == "(":  # nosec B105
@@ -159,7 +159,7 @@ def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
 
 
 def _role(trace: Node, parent: Node) -> str:
-    """Return the function of the word that moved away from a trace: `SBJ`, `OBJ`, or nothing that is used here."""
+    """Return the function of the word moved from a trace: `SBJ`, `OBJ`, or "" for any other."""
     if "SBJ" in trace.functions:
         return "SBJ"
     plain = trace.category == "NP" and parent.category == "VP" and not trace.functions & (ADVERBIAL | {"PRD"})
@@ -167,7 +167,7 @@ def _role(trace: Node, parent: Node) -> str:
 
 
 def _name_moved(node: Node, moved: dict[str, str]) -> None:
-    """Give relative and question words the function of the place they moved from: `WHNP-1` becomes `WHNP-SBJ-1`."""
+    """Give relative and question words the function of their trace: `WHNP-1` becomes `WHNP-SBJ-1`."""
     index = node.name.rpartition("-")[2]
     if node.category == "WHNP" and moved.get(index):
         node.name = f"WHNP-{moved[index]}-{index}"
@@ -176,15 +176,15 @@ def _name_moved(node: Node, moved: dict[str, str]) -> None:
 
 
 def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Parsed:
-    """Return a sentence with labelled dependencies, from its constituents and its unlabelled dependencies.
+    """Return a sentence with labelled dependencies, from its constituents and unlabelled dependencies.
 
     Args:
         words: the tree's words, without traces.
         columns: word, tag and head (from 1, 0 for the root) of each word.
 
     Raises:
-        ValueError: tree and columns have different words, a row has no tag or no head in the sentence, heads run in a
-            circle, or the sentence is too long to be one.
+        ValueError: tree and columns have different words, a row lacks a tag or a valid head, heads form a cycle, or
+            the sentence is too long.
     """
     beginning = repr(" ".join(words[:6])[:60])
     if len(words) > WORD_LIMIT:
@@ -198,7 +198,7 @@ def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Pa
     labels = ["punct" if tag in PUNCTUATION else "dep" for tag in tags]
     draft = _Draft(words, tags, [numbers[column[2]] for column in columns], labels)
     if not _rooted(draft.heads):
-        raise ValueError(f"heads in a circle at {beginning}")
+        raise ValueError(f"heads form a cycle at {beginning}")
     _lift_main_verbs(tree, draft)
     _label(tree, None, draft)
     heads = [head if head >= 0 else i for i, head in enumerate(draft.heads)]
@@ -208,7 +208,7 @@ def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Pa
 
 
 def _rooted(heads: list[int]) -> bool:
-    """Return whether every word's chain of heads ends at a root (-1)."""
+    """Return whether every word's chain of heads ends at the root (-1)."""
     safe = {-1}
     for word in range(len(heads)):
         chain = {word: None}
@@ -221,13 +221,13 @@ def _rooted(heads: list[int]) -> bool:
 
 
 def head_of(node: Node, heads: list[int]) -> int | None:
-    """Return the one word of a constituent that depends on a word outside it; None where there are several."""
+    """Return the only word of a constituent that depends on a word outside; None if there are several."""
     outside = [i for i in range(node.start, node.stop) if not node.start <= heads[i] < node.stop]
     return outside[0] if len(outside) == 1 else None
 
 
 def _lift_main_verbs(node: Node, draft: _Draft) -> None:
-    """Turn `will -> join` into `join -> will` and `who -> study` into `study -> who`, innermost constituents first."""
+    """Reverse `will -> join` to `join -> will` and `who -> study` to `study -> who`, innermost constituents first."""
     for child in node.children:
         _lift_main_verbs(child, draft)
     if node.category == "VP":
@@ -253,7 +253,7 @@ def _lift_main_verbs(node: Node, draft: _Draft) -> None:
 
 
 def _label(node: Node, parent: Node | None, draft: _Draft) -> None:
-    """Label the heads of a constituent and of all constituents in it."""
+    """Label the heads of a constituent and of all constituents inside it."""
     head = head_of(node, draft.heads)
     if parent is not None and head is not None:
         relation = _relation(node, parent, head, draft)
@@ -264,7 +264,7 @@ def _label(node: Node, parent: Node | None, draft: _Draft) -> None:
 
 
 def _relation(node: Node, parent: Node, head: int, draft: _Draft) -> str | None:
-    """Return the label that a constituent's function tag and place give to its head word; None if they give none."""
+    """Return the label of a constituent's head word, from its function tag and position; None if unknown."""
     tags, heads = draft.tags, draft.heads
     functions, nominal = node.functions, node.category in {"NP", "QP", "WHNP", "UCP", "NX"}
     if "SBJ" in functions:
@@ -287,7 +287,7 @@ def _relation(node: Node, parent: Node, head: int, draft: _Draft) -> str | None:
 
 
 def _is_passive(verb: int, draft: _Draft) -> bool:
-    """Return whether a word is a past participle with a form of `be` or `get` as its auxiliary."""
+    """Return whether a word is a past participle with a form of `be` or `get` as auxiliary."""
     if verb < 0 or draft.tags[verb] != "VBN":
         return False
     auxiliaries = [draft.words[i].lower() for i, h in enumerate(draft.heads) if h == verb and draft.labels[i] == "aux"]
@@ -295,7 +295,7 @@ def _is_passive(verb: int, draft: _Draft) -> bool:
 
 
 def spacing(words: list[str]) -> list[bool]:
-    """Return whether a space follows each word in running text: not before `,` or `n't`, not just inside quotes.
+    """Return whether a space follows each word in running text: not before `,` or `n't`, nor inside quotes.
 
     >>> spacing(["I", "do", "n't", "."])
     [True, False, False, False]

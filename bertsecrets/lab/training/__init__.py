@@ -1,1 +1,1 @@
-"""Judging and training the classifier of attention patterns."""
+"""Training and evaluation of classifiers of attention patterns."""

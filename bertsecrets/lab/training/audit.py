@@ -1,4 +1,4 @@
-"""The accuracy of corrected shares and their intervals where the truth is known: on the annotated maps."""
+"""The accuracy of corrected shares and the coverage of their intervals, on annotated maps."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from bertsecrets.claims.bootstrap import central_interval, resampled_means
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.shares import by_head, corrected, heads_to_draw
 
-MODELS = 400  # number of random sets of annotated heads, each treated as a model
-RESAMPLES = 400  # for each model
+MODELS = 400  # random sets of annotated heads, each treated as a model
+RESAMPLES = 400  # per model
 CONFIDENCE = 0.95
 
 
@@ -25,8 +25,8 @@ def share_interval(
     """Return both ends of the 95 % bootstrap interval of `corrected` shares.
 
     Args:
-        expected: for each example, the mean over heads of the classifier's probabilities; one row counts as exact.
-        errors: for each annotated head, as returned by `classifier.held_out_errors`.
+        expected: the classifier's mean probabilities over heads, per example; a single row is taken as exact.
+        errors: of each annotated head, as returned by `classifier.held_out_errors`.
         heads: number of heads of the model.
     """
     means = resampled_means(expected, rng, resamples)
@@ -43,20 +43,19 @@ def audit_shares(
     size: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Return the errors of corrected shares, and how often their intervals contain the truth.
+    """Return the errors of corrected shares, and the coverage of their intervals.
 
-    `size` random annotated heads are treated as a model, many times. Their labels give its true shares. The
-    classifier's shares are corrected by its errors on all other heads, without related ones. All heads have the same
-    weight.
+    Each of many simulated models consists of `size` random annotated heads. Their labels give the true shares; the
+    classifier's shares are corrected by its errors on all other unrelated heads. All heads have the same weight.
 
     Args:
-        probabilities: of a classifier that was trained on neither the map's head nor related ones.
+        probabilities: of a classifier trained on neither the map's head nor related ones.
         heads: each map's model, layer and head.
         groups: each map's group of related heads.
 
     Returns:
-        for each class, the share of models whose true share is in the interval (`covers`), and the root mean square
-        error of the corrected shares and of the raw ones (of most likely classes), in percent; `heads` and `models`.
+        by class, the share of models whose interval covers the true share (`covers`), and the root mean square error
+        in percent of the corrected shares and of the raw shares of most likely classes; `heads` and `models`.
     """
     true = by_head(np.eye(len(CLASSES))[labels], heads)
     predicted = by_head(probabilities, heads)

@@ -1,11 +1,10 @@
 """Two baselines: softmax regression on the named features, and the paper's convolutional classifier.
 
-The latter follows the later code of the same group (P20, Prasanna et al. 2020) for K19 (Kovaleva et al. 2019, section
-4.1): eight convolutions with ReLU on raw weights: 3x3 1-16, 16-16, max-pool 2, 16-32, 32-32, max-pool 2, 32-64, 64-64,
-1x1 64-16, global average pool, 1x1 16-classes. Maps are centred on a canvas of zeros. Adam, rate 1e-3, batches of 64; a
-fifth of the training maps is held out, and the epoch that does best on it is kept. Our changes: that fifth is chosen by
-head; and, so that a CPU can repeat the training on every fold, maps larger than the canvas are pooled to its size, and
-training stops early when it no longer improves.
+The CNN follows the code of P20 (Prasanna et al. 2020, the same group) for K19 (Kovaleva et al. 2019, section 4.1):
+eight convolutions with ReLU on raw weights: 3x3 1-16, 16-16, max-pool 2, 16-32, 32-32, max-pool 2, 32-64, 64-64, 1x1
+64-16, global average pool, 1x1 16-classes. Maps are centred on a canvas of zeros. Adam, learning rate 1e-3, batches of
+64; a fifth of the training maps is held out to select the best epoch. Our changes: that fifth is split by head, maps
+larger than the canvas are pooled to its size, and training stops early, so that a CPU can train on every fold.
 """
 
 import copy
@@ -21,18 +20,18 @@ from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.crossval import LabelledMaps, OnFeatures
 from bertsecrets.patterns.fitting import regress
 
-PENALTIES = (0.01, 0.1, 1.0)  # inverse strengths of the L2 penalty that inner folds choose from
+PENALTIES = (0.01, 0.1, 1.0)  # candidate inverse strengths of the L2 penalty
 RATE, BATCH = 1e-3, 64
 
 
 @dataclass(frozen=True)
 class LogisticFeatures:
-    """Softmax regression, with the penalty chosen on inner folds that keep all maps of a head together."""
+    """Softmax regression, with the penalty selected on inner folds by head."""
 
     name: str = "features-logistic"
 
     def fit(self, train: LabelledMaps, seed: int) -> OnFeatures:
-        """Choose the penalty, then train on all maps; a class absent from training gets almost no probability."""
+        """Select the penalty, then train on all maps; classes absent from training get almost no probability."""
         scores = {c: _inner_score(train, c, seed) for c in PENALTIES}
         return OnFeatures(regress(train.table, train.labels, max(scores, key=scores.__getitem__)).probabilities)
 
@@ -48,9 +47,9 @@ def _inner_score(train: LabelledMaps, penalty: float, seed: int) -> float:
 
 @dataclass(frozen=True)
 class PaperCnn:
-    """The baseline: at most `epochs`, ended after `patience` epochs without gain, on a canvas of `canvas` tokens.
+    """The paper's CNN, trained for at most `epochs` and stopped after `patience` epochs without improvement.
 
-    The paper's own settings are 200 epochs, no patience, and a canvas as wide as the largest map.
+    The paper trains for 200 epochs without early stopping, on a canvas as large as the largest map.
     """
 
     epochs: int = 80
@@ -59,7 +58,7 @@ class PaperCnn:
     name: str = "paper-cnn"
 
     def fit(self, train: LabelledMaps, seed: int) -> "TrainedCnn":
-        """Return the network trained on four fifths, at the epoch with the best macro-F1 on the last fifth."""
+        """Return the network trained on four fifths, from the epoch with the best macro-F1 on the last fifth."""
         torch.manual_seed(seed)
         model = network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
@@ -86,7 +85,7 @@ class PaperCnn:
 
 @dataclass(frozen=True)
 class TrainedCnn:
-    """The baseline after training."""
+    """The trained CNN."""
 
     model: nn.Module
     canvas: int
@@ -97,7 +96,7 @@ class TrainedCnn:
 
 
 def network() -> nn.Sequential:
-    """Return the untrained network, which has 73 thousand weights."""
+    """Return the untrained network (73 thousand parameters)."""
 
     def pair(inputs: int, outputs: int) -> list[nn.Module]:
         first, second = nn.Conv2d(inputs, outputs, 3, padding=1), nn.Conv2d(outputs, outputs, 3, padding=1)

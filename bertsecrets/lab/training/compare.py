@@ -1,7 +1,4 @@
-"""Comparison of classifiers on the same held-out heads.
-
-Intervals resample heads, not maps, since maps of one head are similar.
-"""
+"""Comparison of classifiers on the same held-out heads; intervals resample heads, since their maps are similar."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +15,7 @@ RESAMPLES, CONFIDENCE = 2000, 0.95  # of intervals
 
 
 def macro_f1_of_all(labels: Int[np.ndarray, " maps"], predicted: Int[np.ndarray, " maps"]) -> float:
-    """Return the mean F1 of all classes, counting 0 for those that never occur; training chooses by it.
+    """Return the macro-F1 used for model selection, in which classes that never occur count as 0.
 
     >>> macro_f1_of_all(np.array([0, 0, 1]), np.array([0, 0, 1]))
     0.4
@@ -28,7 +25,7 @@ def macro_f1_of_all(labels: Int[np.ndarray, " maps"], predicted: Int[np.ndarray,
 
 
 def calibration(judged: HeldOut) -> dict[str, Any]:
-    """Return the expected calibration error and the reliability curve (mean, accuracy and size of confidence bins)."""
+    """Return the expected calibration error and the reliability curve."""
     sure, right = judged.probabilities.max(1), judged.predicted == judged.labels
     places = np.minimum((sure * BINS).astype(int), BINS - 1)
     bins = [
@@ -41,7 +38,7 @@ def calibration(judged: HeldOut) -> dict[str, Any]:
 
 
 def quality(judged: HeldOut, seed: int) -> dict[str, Any]:
-    """Return all figures of one classifier on held-out heads, as plain data, for all maps and for those agreed on."""
+    """Return all metrics of a classifier on held-out heads, for all maps and for those that annotators agree on."""
     return {
         **_scores(judged.confusions(), seed),
         **calibration(judged),
@@ -56,7 +53,7 @@ def _scores(parts: Float[np.ndarray, "heads classes classes"], seed: int) -> dic
 
 
 def advantage(first: HeldOut, second: HeldOut, seed: int) -> dict[str, Any]:
-    """Return one classifier's macro-F1 minus another's on the same maps, with the same resamples of heads for both."""
+    """Return the difference of two classifiers' macro-F1 on the same maps, with a paired bootstrap over heads."""
     both = _resampled_sums(np.stack([first.confusions(), second.confusions()], axis=1), seed)
     gaps = macro_f1(both[:, 0]) - macro_f1(both[:, 1])
     value = macro_f1(first.confusions().sum(0)) - macro_f1(second.confusions().sum(0))
@@ -73,10 +70,10 @@ def _resampled_sums(parts: Float[np.ndarray, " heads *rest"], seed: int) -> Floa
 def compare(
     methods: Sequence[Method], data: LabelledMaps, seed: int, progress: Callable[[str], Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, HeldOut]]:
-    """Evaluate every method on the same folds, and compare the first with each of the others.
+    """Evaluate all methods on the same folds, and compare the first with each of the others.
 
     Returns:
-        the figures of all methods, and the predictions of each by its name.
+        the metrics of all methods, and their predictions by name.
     """
     judged = {method.name: held_out(method, data, seed, progress=progress) for method in methods}
     first = methods[0].name

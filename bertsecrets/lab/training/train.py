@@ -1,7 +1,6 @@
 """`bertsecrets lab train-patterns`: evaluate classifiers on held-out heads, train on all maps, write a report.
 
-There is one classifier for each reading of K19's text, and one for each outside reading, which other people's labels
-define.
+There is one classifier per reading of K19's text, and one per outside reading, which third-party labels define.
 """
 
 import re
@@ -37,12 +36,12 @@ def check_outside(name: str) -> str:
     """Return the name of an outside reading.
 
     Raises:
-        UserError: it is one of the suite's own readings, or cannot be the name of a file.
+        UserError: it is one of the suite's own readings, or is not a valid file name.
     """
     if name in READINGS or not OUTSIDE_NAME.fullmatch(name):
         raise UserError(
-            f"{name[:60]!r} cannot be an outside reading: use letters, digits and '-', and neither of "
-            f"{' and '.join(READINGS)}, which are the suite's own"
+            f"{name[:60]!r} cannot be an outside reading: use letters, digits and '-'; "
+            f"{' and '.join(READINGS)} are the suite's own"
         )
     return name
 
@@ -55,15 +54,15 @@ def train_patterns(
     *,
     outside: Mapping[str, Path] | None = None,
 ) -> dict[str, Any]:
-    """Cross-validate, train on all maps, and write weights and report to a folder, completely or not at all.
+    """Cross-validate, train on all maps, and write weights and report to a folder.
 
     Args:
-        data: a set of maps that were read for attributes.
-        cnn: the paper's classifier, to be compared with ours; None leaves it out.
-        outside: sets of maps that other people have labelled with the five classes, by the names of their readings.
+        data: a set of maps annotated with attributes.
+        cnn: the paper's classifier, to compare with ours; None leaves it out.
+        outside: sets of maps with third-party labels of the five classes, by reading.
 
     Returns:
-        the report. On one machine it is always the same, except for `seconds`.
+        the report, deterministic on one machine except for `seconds`.
 
     Raises:
         UserError: the output folder is not free, or the maps cannot be used.
@@ -73,8 +72,8 @@ def train_patterns(
     files = (REPORT, *(f"{reading}{SUFFIX}" for reading in (*READINGS, *named)))
     check_free(output, files)
     sets = open_read(data) | {name: open_labelled(folder) for name, folder in named.items()}
-    with guarded_writes(output), tempfile.TemporaryDirectory() as room:
-        made = Path(room)
+    with guarded_writes(output), tempfile.TemporaryDirectory() as temporary:
+        made = Path(temporary)
         report = {
             "readings": {name: _train(name, read, made, cnn, progress) for name, read in sets.items()},
             "cnn": {"epochs": cnn.epochs, "patience": cnn.patience, "canvas": cnn.canvas} if cnn else None,
@@ -88,10 +87,10 @@ def train_patterns(
 
 
 def open_labelled(folder: Path) -> ReadMaps:
-    """Return the maps of a folder that are labelled with a class.
+    """Return the labelled maps of a folder.
 
     Raises:
-        UserError: the folder has no set, the set is damaged, or no map is labelled.
+        UserError: the set is missing or damaged, or no map is labelled.
     """
     whole = MapSet.load(folder)
     maps = whole.take(i for i, votes in enumerate(whole.votes) if votes)
@@ -101,11 +100,11 @@ def open_labelled(folder: Path) -> ReadMaps:
 def _train(
     reading: str, read: ReadMaps, made: Path, cnn: PaperCnn | None, progress: Callable[[str], Any] | None
 ) -> dict[str, Any]:
-    """Evaluate and train the classifier for a reading; returns its part of the report."""
+    """Evaluate and train the classifier for a reading; return its part of the report."""
     ours, maps, pictures = TreesAndRegression(), read.maps, read.pictures
     methods: list[Method] = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
-    said = (lambda line: progress(f"{reading}, {line}")) if progress else None
-    figures, judged = compare(methods, maps, SEED, said)
+    report_line = (lambda line: progress(f"{reading}, {line}")) if progress else None
+    figures, judged = compare(methods, maps, SEED, report_line)
     began = time.monotonic()
     classifier = fit_classifier(maps.to_learn(), SEED)
     seconds = time.monotonic() - began
@@ -127,16 +126,16 @@ def _train(
 
 
 def _readers(read: ReadMaps, judged: HeldOut) -> dict[str, Any]:
-    """Return `readers_quality` with the share of maps on which two readers agree, and Cohen's `kappa`."""
+    """Return `readers_quality` with the `share` of maps on which two readers agree, and Cohen's `kappa`."""
     scores = readers_quality(read, judged)
     agreed = set_agreement(read.pictures) if scores else None
     return scores | {"share": agreed.share, "kappa": agreed.kappa} if agreed else {}
 
 
 def _held_out_rows(read: ReadMaps, judged: HeldOut) -> list[dict[str, Any]]:
-    """Return a row for each map: the annotators' label, and the prediction of a classifier trained on other heads.
+    """Return a row per map: the annotators' label, and the prediction of a classifier trained on other heads.
 
-    `label_by_few` has the label for other numbers of stripes that may count as a few, if it depends on that.
+    `label_by_few` has the labels for other maximum numbers of stripes that count as a few, if they differ.
     """
     rows = []
     for place, each in enumerate(read.pictures):
@@ -155,26 +154,26 @@ def _held_out_rows(read: ReadMaps, judged: HeldOut) -> list[dict[str, Any]]:
 
 
 def _other_labels(read: ReadMaps, place: int, label: str) -> dict[str, dict[str, str | None]]:
-    """Return a map's labels for other numbers of stripes that may count as a few, if any differs from its own."""
+    """Return a map's labels for other maximum numbers of stripes that count as a few, if one differs."""
     others = {str(few): labels[place] for few, labels in read.label_by_few.items() if few != FEW}
     return {"label_by_few": others} if set(others.values()) - {label} else {}
 
 
 def _audit(judged: HeldOut, maps: MapSet) -> dict[str, Any]:
-    """Return `audit_shares` for models with as many heads as a fold has groups."""
+    """Return `audit_shares` for models with as many heads as a fold has groups of related heads."""
     heads = np.array([_head(each) for each in maps])
     size = len(set(judged.groups.tolist())) // FOLDS
     return audit_shares(judged.labels, judged.probabilities, heads=heads, groups=judged.groups, size=size, seed=SEED)
 
 
 def _head(pattern_map: PatternMap) -> str:
-    """Return model, layer and head of a map; its name, if they are not recorded."""
+    """Return model, layer and head of a map, or its name if they are not recorded."""
     known = (pattern_map.model, pattern_map.layer, pattern_map.head)
     return "/".join(map(str, known)) if pattern_map.layer else pattern_map.name
 
 
 def _by_model(maps: MapSet, judged: HeldOut) -> dict[str, dict[str, float]]:
-    """Return, for each model, its number of maps and the scores of classifiers trained on other heads."""
+    """Return each model's number of maps and the scores of classifiers trained on other heads."""
     models = np.array([each.model for each in maps])
     rows = {}
     for name in sorted(set(models.tolist())):
@@ -189,7 +188,7 @@ def _by_model(maps: MapSet, judged: HeldOut) -> dict[str, dict[str, float]]:
 
 
 def show(report: dict[str, Any]) -> str:
-    """Return a report's classifiers as a table for each reading, with lines about maps and readers."""
+    """Return a report as text: for each reading, a table of classifiers, and lines about maps and readers."""
     return "\n\n".join(f"{name}\n{_show(part, report['folds'])}" for name, part in report["readings"].items())
 
 
@@ -212,12 +211,12 @@ def _show(report: dict[str, Any], folds: int) -> str:
     lines = [
         table(header, rows),
         f"{report['maps']} maps of {report['heads']} heads ({counts}), {folds} folds by head; "
-        f"at least four in five annotators agree on {agreed} of the maps",
+        f"at least four of five annotators agree on {agreed} maps",
     ]
     if report["readers"]:
         readers = report["readers"]
         lines.append(
-            f"one reader against another: macro-F1 {readers['readers_macro_f1']:.3f}, kappa {readers['kappa']:.2f}; "
-            f"the first classifier against single readers: {readers['single_macro_f1']:.3f}"
+            f"reader vs reader: macro-F1 {readers['readers_macro_f1']:.3f}, kappa {readers['kappa']:.2f}; "
+            f"first classifier vs single readers: {readers['single_macro_f1']:.3f}"
         )
     return "\n".join(lines)

@@ -80,10 +80,10 @@ TREEBANK = {  # by name: what differs from two good files, a part of the line
     "no common file": ({"treebank/wsj_1.mrg": ..., "treebank/wsj_2.mrg": TREES}, "no file is in both"),
     "a bracket too many": (trees(TREES + ")"), "brackets that do not match"),
     "a tree too many": (trees(TREES * 2), "4 trees for 2 sentences"),
-    "a single sentence": (ONE, "holds a single sentence"),
+    "a single sentence": (ONE, "has only one sentence"),
     "another word": (trees(TREES.replace("cat", "dog", 1)), "tree and dependencies differ"),
     "a head outside": (heads("cat\tNN\t3", "cat\tNN\t99"), "a row without a tag or a head"),
-    "heads in a circle": (heads("cat\tNN\t3", "cat\tNN\t1"), "heads in a circle"),
+    "heads in a circle": (heads("cat\tNN\t3", "cat\tNN\t1"), "heads form a cycle"),
     "a sentence of 2000 words": (LONG, "a sentence of more than 1000 words"),
 }
 
