@@ -4,7 +4,7 @@ The command line, the pytest plugin and Python all use it. It brings together op
 caches (`bertsecrets.caches`) make sure that nothing is trained or measured twice.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -213,13 +213,22 @@ class Session:
         if seeds is not None:
             return self._kept(judge(case, self.measure_case(case, seed_range(seeds)), self.settings.judge))
 
-        def one(cases: Sequence[Case], seeds: Sequence[int]) -> Iterator[Verdict]:
-            yield self.verdict(case, self.measure_case(case, seeds))
-
-        *_, verdict = judge_until_decided([case], one, self.interims, SeedBudget(self.budget).affords)
-        return verdict
+        return self.judge_case(case, SeedBudget(self.budget).affords)
 
     # ------------------------------------------------------------------ verdicts
+
+    def judge_case(self, case: Case, can_afford: Callable[[Sequence[Case], int], bool]) -> Verdict:
+        """Return the verdict on a case, adding seeds if the session does.
+
+        Args:
+            can_afford: whether cases can have a further seed.
+        """
+
+        def judge_seeds(cases: Sequence[Case], seeds: Sequence[int]) -> Iterator[Verdict]:
+            yield self.verdict(case, self.measure_case(case, seeds))
+
+        *_, verdict = judge_until_decided([case], judge_seeds, self.interims, can_afford)
+        return verdict
 
     def measure_case(self, case: Case, seeds: Sequence[int] | None = None) -> list[dict[str, Needed]]:
         """Return, for each seed, the measurements that a case needs, by the names of its quantity's needs."""

@@ -1,7 +1,7 @@
 """Drift from a pin as pytest benchmarks: `pytest benchmarks --model my-bert --against expected/variants/my-bert.yaml`.
 
-With `--against`, this plugin replaces the claims by one benchmark for each measure and task of the pin. All of them are
-judged together, because the false discovery rate is controlled over all their heads.
+With `--against`, this plugin replaces the claims by one benchmark per measure and task of the pin. They are judged
+together, because the false discovery rate is controlled over all heads.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from bertsecrets.session import Session as Run
 
 End = Callable[[pytest.Session, str, int], object]
-SUMMARY = "bertsecrets.drift"  # what a worker of pytest-xdist passes to its controller
+SUMMARY = "bertsecrets.drift"  # key of the summary that a worker of pytest-xdist sends to its controller
 OUTCOME = "verdict"  # a property of reports, and so of JUnit's XML
 
 
 def judge_against(config: pytest.Config, pin: Path, options: RunOptions, end: End) -> None:
-    """Judge drift from a pin in this run.
+    """Register the plugin that judges drift from a pin.
 
     Args:
-        end: ends the run with a line and an exit code.
+        end: ends the run with a message and an exit code.
 
     Raises:
-        UserError: the pin cannot be read, or is not one.
+        UserError: the file cannot be read, or is not a pin.
     """
     config.pluginmanager.register(Drift(pin, options, end), "bertsecrets.drift")
 
@@ -50,7 +50,7 @@ class Drift:
     def __init__(self, pin: Path, options: RunOptions, end: End):
         self.pin, self.options, self.end = side_of_pin(pin), options, end
         self.summary: list[str] = []
-        self.found: Comparison | UserError | None = None
+        self._comparison: Comparison | UserError | None = None
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Parametrize `pinned` with every measure on every task of the pin."""
@@ -58,9 +58,9 @@ class Drift:
             metafunc.parametrize("pinned", [pytest.param(part, id=_name(part.wanted)) for part in self.pin.parts])
 
     def comparison(self, run: pytest.Session) -> Comparison | UserError:
-        """Return how far the model has drifted in the selected measures, or why that is unknown; computed once."""
-        self.found = self.found or self._compare(run)
-        return self.found
+        """Return the comparison of the model with the pin in the selected measures, or the error; computed once."""
+        self._comparison = self._comparison or self._compare(run)
+        return self._comparison
 
     def _compare(self, run: pytest.Session) -> Comparison | UserError:
         from bertsecrets.session import Session  # takes seconds to import
@@ -82,16 +82,16 @@ class Drift:
 
     @pytest.fixture
     def drifted(self, request: pytest.FixtureRequest):
-        """Return a function that takes a part of the pin and returns how it compares."""
+        """Return a function from a part of the pin to its comparison with the model."""
         comparison = self.comparison(request.session)
         if isinstance(comparison, UserError):
             self.end(request.session, one_line(comparison), USER_ERROR)
             raise comparison
 
         def compared(pinned: Part) -> Compared:
-            measure = next(of for of in comparison.measures if of.wanted.key == pinned.wanted.key)
+            measure = next(each for each in comparison.measures if each.wanted.key == pinned.wanted.key)
             request.node.user_properties.append((OUTCOME, measure.outcome))
-            reason = measure.reason or "too few seeds to show that it is the same"
+            reason = measure.reason or "too few seeds to show equivalence"
             if measure.outcome in ("open", "not comparable") and request.config.getoption("strict_verdicts"):
                 pytest.fail(f"{measure.outcome}: {reason}", pytrace=False)
             if measure.outcome == "not comparable":
@@ -101,14 +101,14 @@ class Drift:
         return compared
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Pass the summary to the controller, in a worker of pytest-xdist."""
+        """Send the summary of a worker of pytest-xdist to its controller."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[SUMMARY] = self.summary
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """Take the summary of a worker of pytest-xdist; all workers find the same."""
+        """Keep the summary of a worker of pytest-xdist; it is the same in all workers."""
         self.summary = getattr(node, "workeroutput", {}).get(SUMMARY) or self.summary
 
     @pytest.hookimpl(tryfirst=True)
@@ -127,11 +127,11 @@ def _name(wanted: Wanted) -> str:
 
 
 def _measure_share(session: "Run", wanted: Sequence[Wanted], place: int, workers: int) -> None:
-    """Measure a worker's share of the seeds; the other workers then read it from the store."""
+    """Measure a worker's share of the seeds, which the other workers then read from the store."""
     for seed in session.seeds[place::workers] if workers > 1 else ():
-        for of in wanted:
+        for part in wanted:
             with suppress(UserError):  # raised again when the side is measured
-                session.measurement(of.measure, of.subject(session.model, seed), **of.options)
+                session.measurement(part.measure, part.subject(session.model, seed), **part.options)
 
 
 def check_drift(measure: Compared) -> None:

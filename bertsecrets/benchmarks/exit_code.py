@@ -1,12 +1,8 @@
-"""The exit code of a run of benchmarks: 1 for a deviation, 2 for bad input, 70 for a bug, 128 + n for a signal."""
+"""The exit code of a run of benchmarks: 1 for a deviation, 2 for a user error, 70 for a bug, 128 + n for a signal."""
 
 import pytest
 
-from bertsecrets.cli.console import (
-    BUG,
-    USER_ERROR,
-    interrupted,
-)
+from bertsecrets.cli.console import BUG, USER_ERROR, interrupted
 from bertsecrets.formats import ERROR
 
 KIND, OUTCOME = "bertsecrets", "verdict"  # properties of reports, and so of JUnit's XML
@@ -14,13 +10,13 @@ OURS, CRASHED, FOREIGN = "benchmark", "crashed", "foreign"
 
 
 class BugError(Exception):
-    """A benchmark has crashed; never an AssertionError, which would be a deviation."""
+    """A benchmark has crashed; not an AssertionError, which would be a deviation."""
 
 
 class ExitCode:
-    """The exit code of a run: pytest's own, unless all that failed are our benchmarks.
+    """A plugin that sets the exit code, unless other tests than our benchmarks have failed.
 
-    Reports also come from the workers of pytest-xdist, so everything is read off them.
+    It reads reports only, because these also come from the workers of pytest-xdist.
     """
 
     def __init__(self) -> None:
@@ -28,26 +24,26 @@ class ExitCode:
         self.signalled: KeyboardInterrupt | None = None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note what a report says of one of our benchmarks, and whether another test has failed."""
-        properties = report.user_properties
-        kinds = [str(value) for name, value in properties if name == KIND]
-        if not kinds:
-            self.kinds |= {FOREIGN} if report.failed else set()
-            return
-        self.kinds |= {*kinds, *(str(value) for name, value in properties if name == OUTCOME)}
+        """Record the outcome of one of our benchmarks, or the failure of another test."""
+        ours = {str(value) for name, value in report.user_properties if name in (KIND, OUTCOME)}
+        if any(name == KIND for name, _ in report.user_properties):
+            self.kinds |= ours
+        elif report.failed:
+            self.kinds.add(FOREIGN)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note the signal that ends the run; pytest and pytest-xdist end runs by errors that are made of that one."""
+        """Record the signal that ends the run; pytest and pytest-xdist end runs by subclasses of KeyboardInterrupt."""
         if type(excinfo.value) is KeyboardInterrupt:
             self.signalled = excinfo.value
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Set the exit code of a run that holds our benchmarks."""
-        if self.signalled is not None and session.exitstatus == pytest.ExitCode.INTERRUPTED:
-            session.exitstatus = interrupted(self.signalled)
-        elif session.exitstatus == pytest.ExitCode.INTERRUPTED and CRASHED in self.kinds:
-            session.exitstatus = BUG
+        """Set the exit code of a run with our benchmarks."""
+        if session.exitstatus == pytest.ExitCode.INTERRUPTED:
+            if self.signalled is not None:
+                session.exitstatus = interrupted(self.signalled)
+            elif CRASHED in self.kinds:
+                session.exitstatus = BUG
         elif session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and FOREIGN not in self.kinds:
             if CRASHED in self.kinds:
                 session.exitstatus = BUG

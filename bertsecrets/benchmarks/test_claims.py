@@ -1,8 +1,8 @@
-"""Every implemented claim of the paper on each of its tasks, as one benchmark each."""
+"""One benchmark per implemented claim and task."""
 
 from bertsecrets.report.text import check
 
 
 def test_claim(judged):
-    """The claim holds for this model on this task; a failure shows claim, band and observation."""
+    """The claim holds for this model on this task; a failure shows the claim, the band and the observed value."""
     check(judged())

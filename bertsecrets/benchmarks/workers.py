@@ -1,4 +1,4 @@
-"""Workers of pytest-xdist: which one a process is, and how their results reach the controller."""
+"""Workers of pytest-xdist: the index of a process, and the transfer of results to the controller."""
 
 import pickle  # nosec B403
 from collections.abc import Sequence
@@ -10,6 +10,11 @@ import pytest
 from bertsecrets.claims.verdict import Verdict
 
 
+def is_worker(config: pytest.Config) -> bool:
+    """Return whether this process is a worker of pytest-xdist."""
+    return hasattr(config, "workerinput")
+
+
 def worker(config: pytest.Config) -> tuple[int, int]:
     """Return the index of this worker of pytest-xdist and the number of workers; (0, 1) without pytest-xdist."""
     given = getattr(config, "workerinput", None)
@@ -17,26 +22,22 @@ def worker(config: pytest.Config) -> tuple[int, int]:
 
 
 def packed_results(verdicts: list[Verdict], benchmarks: Sequence[Any]) -> bytes:
-    """Return a worker's verdicts and pytest-benchmark's entries, for `unpacked` in the controller."""
-    return pickle.dumps((_without_samples(verdicts), [benchmark.as_dict() for benchmark in benchmarks]))
+    """Return a worker's verdicts, without samples, and the entries of pytest-benchmark, for `unpacked`."""
+    small = [
+        replace(verdict, measurements=tuple(replace(each, samples={}) for each in verdict.measurements), error=None)
+        for verdict in verdicts
+    ]
+    return pickle.dumps((small, [benchmark.as_dict() for benchmark in benchmarks]))
 
 
-def unpacked(packed: bytes) -> tuple[list[Verdict], list["TimedElsewhere"]]:
+def unpacked(packed: bytes) -> tuple[list[Verdict], list["RemoteBenchmark"]]:
     """Return the verdicts and benchmarks of a worker of this run."""
     verdicts, entries = pickle.loads(packed)  # nosec B301  # written by a process of this run
-    return verdicts, [TimedElsewhere(entry) for entry in entries]
+    return verdicts, [RemoteBenchmark(entry) for entry in entries]
 
 
-def _without_samples(verdicts: list[Verdict]) -> list[Verdict]:
-    """Return verdicts without the samples of their measurements, which the table does not show."""
-    return [
-        replace(one, measurements=tuple(replace(m, samples={}) for m in one.measurements), error=None)
-        for one in verdicts
-    ]
-
-
-class TimedElsewhere:
-    """A benchmark of a worker of pytest-xdist, as pytest-benchmark writes its own."""
+class RemoteBenchmark:
+    """A benchmark of a worker of pytest-xdist, with the interface of pytest-benchmark's own."""
 
     has_error = False
 

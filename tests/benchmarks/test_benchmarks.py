@@ -13,7 +13,7 @@ from bertsecrets.claims.schema import cases
 from bertsecrets.formats import VerdictsFile
 from bertsecrets.texts.corpus import write_corpus
 
-CHOSEN = "rte and (C2 or D2 or E1) and not (C2p or frozen)"
+CHOSEN = "rte and (C2 or D2 or E1) and not (C2p or frozen or crossing)"
 KNOWN = """
 - id: {id}
   source: test
