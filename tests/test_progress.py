@@ -3,7 +3,7 @@
 import pytest
 
 from bertsecrets import progress as module
-from bertsecrets.jobs.worker import Doing
+from bertsecrets.jobs.worker import JobRunner
 from bertsecrets.options import RunOptions
 from bertsecrets.progress import IN_LOGS, SWITCH, progress
 
@@ -73,7 +73,7 @@ def test_the_user_can_have_none(passing, capsys, monkeypatch, switch, shown):
 def test_a_process_among_several_writes_lines_on_a_terminal_too(passing, capsys, monkeypatch, switch, shown):
     monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv(SWITCH, switch)
-    Doing(RunOptions())
+    JobRunner(RunOptions())
     with progress("long", 2, "row") as of:
         passing(31)
         of.advance()

@@ -191,8 +191,7 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
         UserError: the model or all data are missing, or the disk is too small.
     """
     from bertsecrets.claims.plan import missing, reads_model, reads_rows
-    from bertsecrets.jobs.disk import announce
-    from bertsecrets.jobs.estimates import seed_cost
+    from bertsecrets.jobs.estimates import announce, seed_cost
     from bertsecrets.jobs.plan import plan_for
     from bertsecrets.jobs.prepare import prepare, prepare_share
     from bertsecrets.judging import SeedBudget

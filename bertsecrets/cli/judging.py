@@ -113,8 +113,7 @@ def judge_cases(
             for all.
     """
     from bertsecrets.claims.plan import measure_case
-    from bertsecrets.jobs.disk import announce
-    from bertsecrets.jobs.estimates import seed_cost
+    from bertsecrets.jobs.estimates import announce, seed_cost
     from bertsecrets.jobs.plan import plan_for
     from bertsecrets.jobs.prepare import stored_first
     from bertsecrets.judging import SeedBudget, attempt, judge_until_decided

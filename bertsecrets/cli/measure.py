@@ -114,7 +114,7 @@ def _announce_disk(session: "Session", subject: "Subject", runs: "Sequence[Run]"
     Raises:
         UserError: there is too little free.
     """
-    from bertsecrets.jobs.disk import announce
+    from bertsecrets.jobs.estimates import announce
     from bertsecrets.measures.registry import request
     from bertsecrets.types import Request
 

@@ -112,7 +112,7 @@ def _print_script(session: "Session", estimates: Sequence["Estimate"], *, slurm:
 
 def _facts(session: "Session", estimates: Sequence["Estimate"], jobs: int) -> dict[str, Any]:
     """Return what a plan consists of, as JSON data."""
-    from bertsecrets.jobs.disk import disk
+    from bertsecrets.jobs.estimates import disk
     from bertsecrets.jobs.table import totals
     from bertsecrets.provenance import device_name
 

@@ -1,1 +1,1 @@
-"""Plans: the jobs that claims need, what they cost, and running them in several processes or on several machines."""
+"""Plans: the jobs that claims need, their cost, and running them in parallel, here or on other machines."""

@@ -1,7 +1,9 @@
-"""What a plan costs: seconds as recorded for earlier jobs of the same kind, memory and disk by the model's size."""
+"""What the jobs of a plan cost: seconds on record for similar jobs; memory and disk by the model's size."""
 
 import functools
-from collections.abc import Callable, Sequence
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,21 +13,22 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from bertsecrets.claims.schema import Case
-from bertsecrets.errors import UserError
+from bertsecrets.errors import RunError, UserError
 from bertsecrets.jobs.plan import Plan, State, plan_for, states
 from bertsecrets.measures.base import AblationMeasure
 from bertsecrets.measures.registry import get_measure, request
 from bertsecrets.models import configuration
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.memory import CPU_BYTES, training_bytes
+from bertsecrets.progress import in_bytes, log
 from bertsecrets.provenance import device_name
 from bertsecrets.session import Session
 from bertsecrets.store.entries import CHECKPOINTS, DROPPED, Key, entries, read_json, read_manifest
 from bertsecrets.store.measurements import VALUES
 from bertsecrets.texts.tasks import task
-from bertsecrets.types import Request, Subject
+from bertsecrets.types import KEEPS, Keep, Request, Subject
 
-# Mean word-pieces of GLUE's examples in BERT's uncased vocabulary.
+# Mean number of tokens of GLUE's examples in BERT's uncased vocabulary.
 TOKENS = {"mrpc": 53, "stsb": 28, "sst2": 14, "qqp": 30, "rte": 67, "qnli": 51, "mnli": 40}
 WITHOUT_MODEL = 10.0  # seconds of a measure that reads no model
 PROCESS = 700 * 10**6  # bytes of a process that has imported everything
@@ -33,9 +36,9 @@ PROCESS = 700 * 10**6  # bytes of a process that has imported everything
 
 @dataclass(frozen=True)
 class Estimate:
-    """A request of a plan, its state in the store, and what it costs; None is unknown.
+    """The state and cost of a job; None is unknown.
 
-    `basis` says where the seconds come from. `leader` is the measurement of the plan whose pass yields this one too.
+    `basis` says where the seconds come from. `leader` is the job of the plan whose forward pass also yields this one.
     """
 
     request: Request
@@ -48,24 +51,24 @@ class Estimate:
 
 
 def estimate(session: Session, planned: Plan) -> list[Estimate]:
-    """Return what every request of a plan costs. Nothing is trained, measured or fetched."""
+    """Return the cost of every job of a plan, without training, measuring or downloading anything."""
     costs, known = Costs(session), states(session, planned)
     estimates = []
-    for one, leader in planned.items():
+    for job, leader in planned.items():
         cost: tuple[float | None, str, int | None, int | None]
-        if known[one] == "stored":
+        if known[job] == "stored":
             cost = (0.0, "in the store", 0, 0)
         elif leader is not None and known[leader] != "stored":
-            cost = (0.0, f"comes with {leader.measure}", costs.memory(one), costs.disk(one))
+            cost = (0.0, f"comes with {leader.measure}", costs.memory(job), costs.disk(job))
         else:
-            cost = (*costs.seconds(one), costs.memory(one), costs.disk(one))
-        estimates.append(Estimate(one, known[one], *cost, leader))
+            cost = (*costs.seconds(job), costs.memory(job), costs.disk(job))
+        estimates.append(Estimate(job, known[job], *cost, leader))
     return estimates
 
 
 def total_seconds(estimates: Sequence[Estimate]) -> float | None:
-    """Return the seconds of all requests that are left, one after another; None if one is unknown."""
-    return total([one.seconds for one in estimates if one.state != "stored"])
+    """Return the seconds of all remaining jobs, one after another; None if one is unknown."""
+    return total([estimate.seconds for estimate in estimates if estimate.state != "stored"])
 
 
 def total(numbers: Sequence[float | None]) -> float | None:
@@ -73,168 +76,156 @@ def total(numbers: Sequence[float | None]) -> float | None:
     return None if None in numbers else round(sum(filter(None, numbers)), 1)
 
 
-# ---------------------------------------------------------------------- adding seeds
-
-
 def seed_cost(session: Session, first: Sequence[Case] = ()) -> Callable[[Sequence[Case], int], float]:
-    """Return a function that estimates the seconds that some cases need for a further seed (`judging.SeedBudget`).
+    """Return a function that estimates the seconds of another seed for some cases (`judging.SeedBudget`).
 
-    Jobs of a kind that is not on record count as nothing.
+    Jobs whose time is unknown count as 0.
 
     Args:
-        first: cases whose first seed must be made in the same time.
+        first: cases whose first seed has to be measured in the same time.
     """
 
     def cost(cases: Sequence[Case], seed: int) -> float:
-        model = session.model
-        plan = plan_for(session, first, model, [1]) | plan_for(session, cases, model, [seed])
-        return sum(one.seconds or 0 for one in estimate(session, plan))
+        plan = plan_for(session, first, session.model, [1]) | plan_for(session, cases, session.model, [seed])
+        return sum(estimate.seconds or 0 for estimate in estimate(session, plan))
 
     return cost
 
 
 def within(estimates: Sequence[Estimate], budget: float | None, at_once: int) -> list[Estimate]:
-    """Return the estimates of the first seeds of a plan, as many as a budget affords if no claim is decided early."""
-    seeds = sorted({one.request.subject.seed for one in estimates})
-    chosen = list(estimates)
+    """Return the estimates of as many seeds as a budget allows if no claim is decided early, but at least one."""
+    seeds = sorted({estimate.request.subject.seed for estimate in estimates})
+    affordable = list(estimates)
     while len(seeds) > 1 and budget is not None:
-        needed = total_seconds(chosen)
+        needed = total_seconds(affordable)
         if needed is not None and needed / at_once <= budget:
             break
         seeds.pop()
-        chosen = [one for one in estimates if one.request.subject.seed in seeds]
-    return chosen
+        affordable = [estimate for estimate in estimates if estimate.request.subject.seed in seeds]
+    return affordable
 
 
-# ---------------------------------------------------------------------- records
+# ---------------------------------------------------------------------- time
 
 
 @dataclass(frozen=True)
 class Record:
     """The seconds that a stored checkpoint or measurement took.
 
-    `examples` were trained on or measured; `parameters` of the model are None if they are not on record.
+    `examples` is the number of examples trained on or measured; `parameters` is the model's size, None if unknown.
     """
 
     request: Request
     seconds: float
     examples: int
     device: str = ""
-    precision: str = "float32"
     parameters: int | None = None
 
 
 def read_records(root: Path) -> list[Record]:
-    """Return the records of a store; entries that are damaged or from an earlier version have none."""
+    """Return the records of a store, without entries that are damaged or from an earlier version."""
     records = []
     for entry in entries(root):
-        try:
+        with suppress(UserError, KeyError, TypeError, ValueError, AttributeError):
             records.append(_record(entry))
-        except (UserError, KeyError, TypeError, ValueError, AttributeError):
-            continue
     return [record for record in records if record.seconds > 0 and record.examples > 0]
 
 
 def _record(entry: Path) -> Record:
     manifest = read_manifest(entry)
     key, subject = Key(**manifest["key"]), Subject(**manifest["subject"])
-    device = str(key.made_by["device"])  # "None" if no device changes the result
+    device = str(key.made_by["device"])  # "None" if the result is the same on every device
     if manifest["kind"] in (CHECKPOINTS, DROPPED):
-        training = manifest["training"]
-        trained = training["steps"] * key.inputs["finetune"]["batch_size"] if training["steps"] else 1
-        seconds, parameters = float(training["seconds"]), training.get("parameters")
-        return Record(Request(None, subject), seconds, trained, device, training["precision"], parameters)
-    data = read_json(entry / VALUES)
-    own = request(manifest["measure"], subject, data["options"])
-    provenance, precision = data["provenance"], key.inputs.get("precision", "float32")
-    parameters = (provenance.get("training") or {}).get("parameters")
-    examples = int(data["examples"]) if own.on_task else 1
-    return Record(own, float(provenance["seconds"]), examples, device, precision, parameters)
+        job, training = Request(None, subject), manifest["training"]
+        seconds = training["seconds"]
+        examples = training["steps"] * key.inputs["finetune"]["batch_size"] if training["steps"] else 1
+    else:
+        data = read_json(entry / VALUES)
+        job, training = request(manifest["measure"], subject, data["options"]), data["provenance"]["training"] or {}
+        seconds = data["provenance"]["seconds"]
+        examples = int(data["examples"]) if job.on_task else 1
+    return Record(job, float(seconds), examples, device, training.get("parameters"))
 
 
-def kind(one: Request) -> tuple[Any, ...]:
-    """Return what two requests must have in common for the time of one to say something about that of the other."""
-    ordinary = get_initialisation(one.subject.initialisation).trains_encoder
-    special = "" if ordinary else one.subject.initialisation
-    return one.measure, one.options, special
+def _kind(job: Request) -> tuple[Any, ...]:
+    """Return what two jobs must have in common for their times to be comparable."""
+    ordinary = get_initialisation(job.subject.initialisation).trains_encoder
+    return job.measure, job.options, "" if ordinary else job.subject.initialisation
 
 
 def seconds_on_record(
-    records: Sequence[Record], one: Request, examples: int, parameters: int | None = None
+    records: Sequence[Record], job: Request, examples: int, parameters: int | None = None
 ) -> tuple[float | None, str]:
-    """Return about how long a job takes by those records that are nearest to it, and whose they are.
+    """Return the estimated seconds of a job, from the most similar jobs on record, and the basis of the estimate.
 
-    Records of the same model and task are preferred. Those of other tasks are scaled by the tokens of all examples,
-    those of other models also by the number of parameters.
+    Records of the same model and task are preferred. Others are scaled by the number of tokens and, for another model,
+    of parameters.
 
     Args:
-        examples: of the job.
-        parameters: of its model.
+        examples: the job's number of examples.
+        parameters: the size of its model.
     """
-    near = [record for record in records if kind(record.request) == kind(one)]
-    model, on_task = one.subject.model, one.subject.task
-    of_model = [record for record in near if record.request.subject.model == model]
-    near = of_model or [record for record in near if record.parameters and parameters]
-    near = [record for record in near if record.request.subject.task == on_task] or near
-    if not near:
+    model, on_task = job.subject.model, job.subject.task
+    similar = [record for record in records if _kind(record.request) == _kind(job)]
+    same_model = [record for record in similar if record.request.subject.model == model]
+    similar = same_model or [record for record in similar if record.parameters and parameters]
+    similar = [record for record in similar if record.request.subject.task == on_task] or similar
+    if not similar:
         return None, "unknown"
-    taken = 0.0
-    for record in near:
-        taken += record.seconds if of_model else record.seconds * (parameters or 0) / (record.parameters or 1)
-    seconds = taken / sum(record.examples * _tokens(record.request) for record in near) * examples * _tokens(one)
-    others = {of.task for record in near if (of := record.request.subject).task != on_task}
-    others |= {of.model for record in near if (of := record.request.subject).model != model}
-    return seconds, f"on record for {', '.join(sorted(others))}" if others else "on record"
+    seconds, tokens = 0.0, 0
+    for record in similar:
+        seconds += record.seconds if same_model else record.seconds * (parameters or 0) / (record.parameters or 1)
+        tokens += record.examples * _tokens(record.request)
+    others = {record.request.subject.task for record in similar} - {on_task}
+    others |= {record.request.subject.model for record in similar} - {model}
+    basis = f"on record for {', '.join(sorted(others))}" if others else "on record"
+    return seconds / tokens * examples * _tokens(job), basis
 
 
-def _tokens(one: Request) -> int:
+def _tokens(job: Request) -> int:
     """Return the mean number of tokens of a job's examples."""
-    return dict(one.options).get("padded_to") or TOKENS.get(one.subject.task, 1)
-
-
-# ---------------------------------------------------------------------- costs
+    return dict(job.options).get("padded_to") or TOKENS.get(job.subject.task, 1)
 
 
 class Costs:
-    """What the requests of a session cost."""
+    """The costs of a session's jobs."""
 
     def __init__(self, session: Session):
         self.session = session
 
-    def seconds(self, one: Request) -> tuple[float | None, str]:
-        """Return about how many seconds a job takes, and where that comes from."""
+    def seconds(self, job: Request) -> tuple[float | None, str]:
+        """Return the estimated seconds of a job, and the basis of the estimate."""
+        devices = (device_name(self.session.resources.device), "None")
+        records = [record for record in self._records if record.device in devices]
         parameters = None if self.model is None else self.model.num_parameters()
-        devices, precision = (device_name(self.session.resources.device), "None"), self._precision(one)
-        records = [record for record in self._records if record.device in devices and record.precision == precision]
-        seconds, basis = seconds_on_record(records, one, self._examples(one), parameters)
-        if seconds is None and one.measure is not None and not get_measure(one.measure).reads_model:
+        seconds, basis = seconds_on_record(records, job, self._examples(job), parameters)
+        if seconds is None and not _reads_model(job):
             return WITHOUT_MODEL, "reads no model"
         return seconds, basis
 
-    def memory(self, one: Request) -> int | None:
-        """Return about how many bytes of memory a job takes."""
-        if one.measure is not None and not get_measure(one.measure).reads_model:
+    def memory(self, job: Request) -> int | None:
+        """Return the estimated bytes of memory of a job."""
+        if not _reads_model(job):
             return PROCESS
         if self.model is None:
             return None
-        models = 2 if one.measure is not None and get_measure(one.measure).compares else 1
-        more = CPU_BYTES
-        if one.measure is None and get_initialisation(one.subject.initialisation).trains_encoder:
+        models = 2 if job.measure is not None and get_measure(job.measure).compares else 1
+        step = CPU_BYTES
+        if job.measure is None and get_initialisation(job.subject.initialisation).trains_encoder:
             finetune, device = self.session.settings.finetune, self.session.resources.device.type
-            about = (finetune.batch_size, finetune.max_length, finetune.precision, device)
-            more = training_bytes(self.model, *about)
-        return PROCESS + models * 4 * self.model.num_parameters() + more
+            step = training_bytes(self.model, finetune.batch_size, finetune.max_length, finetune.precision, device)
+        return PROCESS + models * 4 * self.model.num_parameters() + step
 
-    def disk(self, one: Request) -> int | None:
-        """Return about how many bytes of disk a result takes: the weights, or a number per example and head."""
-        if one.measure is not None and not get_measure(one.measure).reads_model:
+    def disk(self, job: Request) -> int | None:
+        """Return the estimated bytes of a result: the weights, or one float32 per example and head."""
+        if not _reads_model(job):
             return 0
         if self.model is None:
             return None
-        if one.measure is None:
+        if job.measure is None:
             return 4 * self.model.num_parameters()
         config = self.model.config
-        return 4 * self._examples(one) * config.num_hidden_layers * config.num_attention_heads
+        return 4 * self._examples(job) * config.num_hidden_layers * config.num_attention_heads
 
     @functools.cached_property
     def model(self) -> Any:
@@ -243,38 +234,133 @@ class Costs:
             config = configuration.open_config(self.session.ref(self.session.model))
             with torch.device("meta"):
                 return AutoModelForSequenceClassification.from_config(config)
-        except Exception:  # of many kinds, raised by arithmetic on a configuration; whoever opens the model says which
+        except Exception:  # a configuration can fail in many ways, which opening the model reports
             return None
 
     @functools.cached_property
     def _records(self) -> list[Record]:
         return read_records(self.session.store.root)
 
-    def _precision(self, one: Request) -> str:
-        if one.measure is None:
-            trained = get_initialisation(one.subject.initialisation).trains
-            return self.session.settings.finetune.precision if trained else "float32"
-        ablates = isinstance(get_measure(one.measure), AblationMeasure)
-        return self.session.resources.grid_precision if ablates else "float32"
-
-    def _examples(self, one: Request) -> int:
-        """Return the number of examples that are trained on, in all epochs, or measured."""
+    def _examples(self, job: Request) -> int:
+        """Return the number of examples that a job trains on, in all epochs, or measures."""
         settings, rows = self.session.settings, self.session.resources.rows
-        if one.measure is None:
-            if not get_initialisation(one.subject.initialisation).trains:
+        if job.measure is None:
+            if not get_initialisation(job.subject.initialisation).trains:
                 return 1
-            steps = -(-self._rows(one.subject.task, "train", rows.train_limit) // settings.finetune.batch_size)
+            steps = -(-self._rows(job.subject.task, "train", rows.train_limit) // settings.finetune.batch_size)
             return steps * settings.finetune.epochs * settings.finetune.batch_size
-        measure = get_measure(one.measure)
-        if not one.on_task:
+        if not job.on_task:
             return 1
+        measure = get_measure(job.measure)
         most = rows.grid_limit if isinstance(measure, AblationMeasure) else measure.most(settings)
-        return self._rows(one.subject.task, "dev", rows.limit, most)
+        return self._rows(job.subject.task, "dev", rows.limit, most)
 
     def _rows(self, task_name: str, split: str, *limits: int | None) -> int:
-        """Return the number of rows of a split: those of official GLUE, unless local files may have others."""
-        official = task(task_name).train_rows if split == "train" else task(task_name).dev_rows
+        """Return the number of rows of a split: official GLUE's, or those of unofficial local files."""
+        rows = task(task_name).train_rows if split == "train" else task(task_name).dev_rows
         if self.session.options.allow_unofficial_data and self.session.options.glue_folders:
-            with suppress(UserError):  # not here: it may be where the job runs
-                official = len(self.session.resources.rows.whole(task_name, split))
-        return min([official, *filter(None, limits)])
+            with suppress(UserError):  # missing here, but perhaps not where the job runs
+                rows = len(self.session.resources.rows.whole(task_name, split))
+        return min([rows, *filter(None, limits)])
+
+
+def _reads_model(job: Request) -> bool:
+    return job.measure is None or get_measure(job.measure).reads_model
+
+
+# ---------------------------------------------------------------------- disk
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The disk space that the remaining jobs of a plan need, in bytes.
+
+    Args:
+        trainings: the number of checkpoints.
+        checkpoint, measurements: the size of one checkpoint, and of all measurements.
+        at_once: the number of checkpoints that exist at the same time if weights are dropped.
+        free: on the disk of the store.
+    """
+
+    trainings: int
+    checkpoint: int
+    measurements: int
+    at_once: int
+    free: int
+
+    def at_end(self, keep: Keep) -> int:
+        """Return the size of what is kept."""
+        return self.measurements + (0 if keep == "none" else self.trainings * self.checkpoint)
+
+    def peak(self, keep: Keep) -> int:
+        """Return the largest size during the run."""
+        at_once = min(self.trainings, self.at_once) if keep == "none" else self.trainings
+        return self.measurements + self.checkpoint * at_once
+
+    def announcement(self, keep: Keep) -> str:
+        """Return the message before a run."""
+        measurements = f" and {in_bytes(self.measurements)} of measurements" if self.measurements else ""
+        peak = f"; at most {in_bytes(self.peak(keep))} at a time" if keep == "none" else ""
+        return (
+            f"{self._checkpoints} to train, {in_bytes(self.trainings * self.checkpoint)}{measurements}{peak}; "
+            f"{in_bytes(self.free)} free"
+        )
+
+    def problem(self, keep: Keep, store: Path) -> str | None:
+        """Return why a run does not fit, with advice; None if it fits."""
+        if self.peak(keep) <= self.free:
+            return None
+        drop = keep != "none" and self.peak("none") <= self.free
+        advice = f"--keep-checkpoints none ({in_bytes(self.peak('none'))})" if drop else "fewer tasks or claims"
+        return (
+            f"{self._checkpoints} would take {in_bytes(self.peak(keep))}, and {in_bytes(self.free)} are free in {store}"
+            f": give {advice} or another --store"
+        )
+
+    @property
+    def _checkpoints(self) -> str:
+        return f"{self.trainings} checkpoint{'s' if self.trainings != 1 else ''}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the same as JSON data."""
+        by_keep = {keep: {"taken_bytes": self.peak(keep), "kept_bytes": self.at_end(keep)} for keep in KEEPS}
+        return {"checkpoints": self.trainings, "by_keep_checkpoints": by_keep, "free_bytes": self.free}
+
+
+def disk(
+    session: Session, planned: Plan, at_once: int | None = 1, known: Mapping[Request, State] | None = None
+) -> Disk | None:
+    """Return the disk space that the remaining jobs of a plan need; None if it cannot be estimated.
+
+    Args:
+        at_once: the number of parallel jobs; None if all trainings may come first.
+        known: the states of the jobs, if already determined.
+    """
+    costs, store = Costs(session), session.store.root.absolute()
+    nearest = next(folder for folder in (store, *store.parents) if folder.exists())
+    if costs.model is None or not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        return None
+    known = known or states(session, planned)
+    sizes = {job: costs.disk(job) or 0 for job in planned if known[job] != "stored"}
+    trainings = [size for job, size in sizes.items() if job.measure is None]
+    return Disk(
+        trainings=len(trainings),
+        checkpoint=max(trainings, default=0),
+        measurements=sum(sizes.values()) - sum(trainings),
+        at_once=at_once or len(trainings),
+        free=shutil.disk_usage(nearest).free,
+    )
+
+
+def announce(session: Session, planned: Plan, *, at_once: int | None = 1) -> None:
+    """Report the disk space that a plan needs, if it trains anything.
+
+    Raises:
+        RunError: there is too little.
+    """
+    needed = disk(session, planned, at_once) if any(job.measure is None for job in planned) else None
+    if needed is None or not needed.trainings:
+        return
+    if (problem := needed.problem(session.options.keep, session.store.root)) is not None:
+        raise RunError(problem)
+    log.info(needed.announcement(session.options.keep))

@@ -1,4 +1,4 @@
-"""The jobs of a plan on a Ray cluster, through a store that all its machines see."""
+"""Parallel jobs on a Ray cluster whose machines share the store."""
 
 import functools
 import logging
@@ -13,10 +13,10 @@ from typing import Any
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import RunError, UserError, first_line, from_extra
 from bertsecrets.jobs.estimates import Costs
-from bertsecrets.jobs.plan import Outcome, carry_out, left_of, waits_for
+from bertsecrets.jobs.plan import Outcome, carry_out, remaining, waits_for
 from bertsecrets.jobs.prepare import planned
 from bertsecrets.jobs.scripts import with_absolute_paths
-from bertsecrets.jobs.worker import Doing
+from bertsecrets.jobs.worker import JobRunner
 from bertsecrets.options import RunOptions
 from bertsecrets.progress import log
 from bertsecrets.provenance import best_device, device_name
@@ -25,15 +25,15 @@ from bertsecrets.store.files import guarded_writes
 from bertsecrets.types import Request
 
 RETRIES = 3  # of a job whose machine or process is lost
-ANSWER = 10.0  # seconds in which a cluster must answer
-HANDED_ON = ("BERTSECRETS_", "HF_")  # beginnings of the variables of the environment that jobs see too
+TIMEOUT = 10.0  # seconds in which a cluster must answer
+PASSED_ON = ("BERTSECRETS_", "HF_")  # prefixes of environment variables that jobs inherit
 
 
 def check_ray(gpus: float | None) -> None:
-    """Make sure that Ray is installed, and that jobs can have so many GPUs.
+    """Check that Ray is installed and the number of GPUs per job is in range.
 
     Raises:
-        UserError: they cannot, or it is not.
+        UserError: a check fails.
     """
     if gpus is not None and not 0 <= gpus <= 64:
         raise UserError(f"--gpus {gpus:g} is out of range: give 0 to 64, such as 0.25 for four jobs on each GPU")
@@ -49,16 +49,16 @@ def prepare_on_ray(
     address: str | None,
     gpus: float | None,
 ) -> Session:
-    """Make all that cases need on some seeds on a Ray cluster, and return the session.
+    """Make what cases need on some seeds on a Ray cluster, and return the session.
 
     Args:
-        address: of the cluster; without one that of RAY_ADDRESS, otherwise a cluster of this machine alone is started.
-        gpus: of each job; by default 1 where the session's device is a GPU.
+        address: of the cluster; by default RAY_ADDRESS, otherwise a new cluster on this machine.
+        gpus: per job; by default 1 if the session's device is a GPU.
 
     Raises:
-        UserError: the cluster does not answer, does not see the store, or its machines give other results.
+        UserError: the cluster does not answer, does not see the store, or has another kind of device.
     """
-    left = left_of(session, planned(session, cases, seeds))
+    left = remaining(session, planned(session, cases, seeds))
     if not left:
         return session
     on_gpu = session.resources.device.type == "cuda"
@@ -70,7 +70,7 @@ def prepare_on_ray(
         task = ray.remote(max_retries=RETRIES)(_work)
         largest = max(node["Resources"].get("memory", 0) for node in ray.nodes() if node["Alive"])
         refs: dict[Request, Any] = {}
-        for request in left:  # what others wait for comes first
+        for request in left:
             before = [refs[other] for other in waits_for(left, request)]
             given = share | {"memory": min(costs.memory(request) or 0, largest) or None}
             refs[request] = task.options(name=str(request), **given).remote(request, options, str(marker), *before)
@@ -78,7 +78,7 @@ def prepare_on_ray(
 
 
 def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[Outcome]:
-    """Yield the outcomes of Ray's tasks as they end; closing it cancels the others."""
+    """Yield the outcomes of Ray tasks as they end; closing the generator cancels the others."""
     request_of = {ref: request for request, ref in refs.items()}
     waiting = list(request_of)
     try:
@@ -87,30 +87,31 @@ def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[Outcome]:
             for ref in ready:
                 try:
                     yield ray.get(ref)
-                except ray.exceptions.RayError as error:  # lost more often than it is retried
+                except ray.exceptions.RayError as error:  # lost more often than retried
                     request = request_of[ref]
                     lost = UserError(f"{request}: lost on the Ray cluster: {first_line(error)}")
                     yield Outcome(request, error=lost)
     finally:
         for ref in waiting:
             with suppress(Exception):
-                ray.cancel(ref)  # raises KeyboardInterrupt in it, so that it cleans up
+                ray.cancel(ref)  # by a KeyboardInterrupt, so that the task cleans up
         if waiting:
-            ray.wait(waiting, num_returns=len(waiting), timeout=ANSWER)
+            ray.wait(waiting, num_returns=len(waiting), timeout=TIMEOUT)
 
 
 def _work(request: Request, options: RunOptions, marker: str, *before: Outcome) -> Outcome:
-    """Do a job on some machine of the cluster, unless its training has failed."""
-    failed = next((one.error for one in before if one.request.measure is None and one.error is not None), None)
-    if failed is None and not Path(marker).exists():
-        failed = RunError(_unseen(Path(marker).parent))
-    return Outcome(request, error=failed) if failed is not None else _doing(options).of(request)
+    """Run a job on a machine of the cluster, unless its training failed."""
+    errors = (outcome.error for outcome in before if outcome.request.measure is None)
+    error = next(filter(None, errors), None)
+    if error is None and not Path(marker).exists():
+        error = RunError(_no_store(Path(marker).parent))
+    return Outcome(request, error=error) if error is not None else _runner(options).run(request)
 
 
 @functools.cache
-def _doing(options: RunOptions) -> Doing:
-    """Return what does the jobs of this process, which reads data once."""
-    return Doing(options)
+def _runner(options: RunOptions) -> JobRunner:
+    """Return the runner of this process, which reads the data once."""
+    return JobRunner(options)
 
 
 # ---------------------------------------------------------------------- the cluster
@@ -128,7 +129,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
     address = address or os.environ.get("RAY_ADDRESS") or None
     if address is not None:
         _check_answers(address)
-    variables = {name: value for name, value in os.environ.items() if name.startswith(HANDED_ON)}
+    variables = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
     try:
         ray.init(
             address=address or "local",
@@ -136,7 +137,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
-    except Exception as error:  # of many kinds: its own, of sockets, of gRPC
+    except Exception as error:  # its own, of sockets, of gRPC
         raise UserError(f"no Ray cluster can be used at {address or 'this machine'}: {first_line(error)}") from error
     try:
         yield ray
@@ -145,14 +146,14 @@ def _cluster(address: str | None) -> Iterator[Any]:
 
 
 def _check_answers(address: str) -> None:
-    """Make sure that something listens at an address, since Ray itself waits long for an answer."""
+    """Check that something listens at an address; Ray itself would wait long."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
         if address != "auto":
             raise UserError(f"--ray {address} is not an address: give HOST:PORT, such as 10.0.0.1:6379, or auto")
         return
     try:
-        with closing(socket.create_connection((host, int(port)), timeout=ANSWER)):
+        with closing(socket.create_connection((host, int(port)), timeout=TIMEOUT)):
             return
     except (OSError, ValueError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
@@ -162,10 +163,10 @@ def _check_answers(address: str) -> None:
 
 
 def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, float], device: str) -> int:
-    """Make sure that every machine that can get jobs sees the store and gives the same results; return how many.
+    """Check that every machine that can run jobs sees the store and has the same device; return their number.
 
     Raises:
-        UserError: one does not, or none has the processors and GPUs that a job takes.
+        UserError: one does not, or none has enough processors and GPUs for a job.
     """
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     asked = {"CPU": share["num_cpus"], "GPU": share["num_gpus"]}
@@ -174,20 +175,20 @@ def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, f
     if not large:
         wanted = f"{share['num_cpus']} processors" + (f" and {share['num_gpus']:g} GPUs" if share["num_gpus"] else "")
         raise UserError(f"no machine of the Ray cluster has {wanted} for a job: give a lower --threads or --gpus")
-    look = ray.remote(_look)
-    seen = [
-        look.options(**share, scheduling_strategy=strategy(node_id=node["NodeID"], soft=False)).remote(
+    probe = ray.remote(_probe)
+    probes = [
+        probe.options(**share, scheduling_strategy=strategy(node_id=node["NodeID"], soft=False)).remote(
             str(marker), options
         )
         for node in large
     ]
-    for name, ref in zip((node["NodeManagerHostname"] for node in large), seen, strict=True):
+    for name, ref in zip((node["NodeManagerHostname"] for node in large), probes, strict=True):
         try:
             visible, its_device = ray.get(ref)
         except ray.exceptions.RayError as error:
             raise UserError(f"machine {name} of the Ray cluster cannot do jobs: {first_line(error)}") from error
         if not visible:
-            raise UserError(_unseen(marker.parent, name))
+            raise UserError(_no_store(marker.parent, name))
         if its_device != device and not options.accept_older:
             raise UserError(
                 f"machine {name} of the Ray cluster computes on {its_device}, this one on {device}, so its results "
@@ -196,8 +197,8 @@ def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, f
     return len(large)
 
 
-def _look(marker: str, options: RunOptions) -> tuple[bool, str]:
-    """Return whether this machine sees the store, and the device that it computes on."""
+def _probe(marker: str, options: RunOptions) -> tuple[bool, str]:
+    """Return whether this machine sees the store, and the name of its device."""
     import torch
 
     if options.threads is not None:
@@ -205,14 +206,14 @@ def _look(marker: str, options: RunOptions) -> tuple[bool, str]:
     return Path(marker).exists(), device_name(best_device(options.device))
 
 
-def _unseen(store: Path, name: str | None = None) -> str:
+def _no_store(store: Path, name: str | None = None) -> str:
     machine = name or socket.gethostname()
     return f"machine {machine} of the Ray cluster does not see the store {store}: name a shared folder with --store"
 
 
 @contextmanager
 def _marker(root: Path) -> Iterator[Path]:
-    """Yield a small file in the store, by which another machine sees that it has the same one."""
+    """Yield a file in the store, by which other machines recognise it."""
     marker = root.resolve() / f".seen-{uuid.uuid4().hex}"
     with guarded_writes(root):
         root.mkdir(parents=True, exist_ok=True)

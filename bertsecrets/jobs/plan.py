@@ -1,4 +1,4 @@
-"""The plan of a run: the checkpoints to train and the measurements to make for some claims, each once, in order."""
+"""The plan of a run: the checkpoints to train and the measurements to make, each once, in order."""
 
 import functools
 import itertools
@@ -19,8 +19,8 @@ from bertsecrets.session import Session
 from bertsecrets.store.entries import entries, has_weights, read_manifest
 from bertsecrets.types import Request, Subject
 
-# Requests in the order in which they are made. The value of a measurement is another one whose forward pass yields it
-# too, and which is therefore made first; otherwise None.
+# The jobs in order. The value of a measurement is its leader: another measurement of the plan whose forward pass also
+# yields this one, and which is therefore made first; otherwise None.
 Plan = dict[Request, Request | None]
 State = Literal["stored", "to do", "not yet"]
 
@@ -29,7 +29,7 @@ class PlanningSession(Session):
     """A session that plans for other machines: data that are missing here may be present there."""
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return what a measure needs besides data and lacks; None if nothing."""
+        """Return what a measure lacks other than data, or None."""
         return self._missing(measure)
 
     @functools.cache  # noqa: B019  # lives as long as the command
@@ -38,105 +38,101 @@ class PlanningSession(Session):
 
 
 def plan_for(bench: plan.Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]) -> Plan:
-    """Return the requests that cases need: all trainings first, then the measurements by subject.
+    """Return the jobs that cases need: all trainings, then the measurements by subject.
 
     Raises:
-        MissingError: data or tools are missing for a measurement that cannot be left out.
+        MissingError: data or tools are missing for a required measurement.
     """
     needed = plan.needed(bench, cases, model, seeds)
-    measuring = list(dict.fromkeys(request(one.measure, subject, one.options) for _, one, subject in needed))
-    planned: Plan = dict.fromkeys(training for one in measuring if (training := one.training) is not None)
-    for _, of_subject in itertools.groupby(sorted(measuring, key=_subject_key), _subject_key):
-        ordered = sorted(of_subject, key=lambda one: (-len(_companions(one)), str(one)))
-        for place, one in enumerate(ordered):
-            planned[one] = next((leader for leader in ordered[:place] if _yields(leader, one)), None)
+    measuring = list(dict.fromkeys(request(wanted.measure, subject, wanted.options) for _, wanted, subject in needed))
+    planned: Plan = dict.fromkeys(training for job in measuring if (training := job.training) is not None)
+    for _, group in itertools.groupby(sorted(measuring, key=_subject_key), _subject_key):
+        ordered = sorted(group, key=lambda job: (-len(_companions(job)), str(job)))
+        for place, job in enumerate(ordered):
+            leaders = (leader for leader in ordered[:place] if not job.options and job.measure in _companions(leader))
+            planned[job] = next(leaders, None)
     return planned
 
 
-def _subject_key(one: Request) -> tuple[str, str, int]:
-    return one.subject.task, one.subject.initialisation, one.subject.seed
+def _subject_key(job: Request) -> tuple[str, str, int]:
+    return job.subject.task, job.subject.initialisation, job.subject.seed
 
 
-def _companions(one: Request) -> tuple[str, ...]:
-    return () if one.options else get_measure(one.measure or "").companions
+def _companions(job: Request) -> tuple[str, ...]:
+    return () if job.options else get_measure(job.measure or "").companions
 
 
-def _yields(leader: Request, one: Request) -> bool:
-    return not one.options and one.measure in _companions(leader)
-
-
-def waits_for(planned: Plan, one: Request) -> list[Request]:
-    """Return the requests of a plan that must be done before this one: its training, and the pass that yields it."""
-    return [other for other in (one.training, planned[one]) if other is not None and other in planned]
+def waits_for(planned: Plan, job: Request) -> list[Request]:
+    """Return the jobs of a plan that must precede this one: its training and its leader."""
+    return [other for other in (job.training, planned[job]) if other is not None and other in planned]
 
 
 def by_subject(planned: Plan) -> Plan:
-    """Return the same plan with the requests of each subject together, so that its weights can be dropped early."""
+    """Return a plan reordered by subject, so that the weights of each can be dropped early."""
     first: dict[Subject, int] = {}
-    for one in planned:
-        first.setdefault(one.subject, len(first))
+    for job in planned:
+        first.setdefault(job.subject, len(first))
     return dict(sorted(planned.items(), key=lambda item: first[item[0].subject]))
 
 
-# ---------------------------------------------------------------------- what the store has
+# ---------------------------------------------------------------------- what is stored
 
 
 def states(session: Session, planned: Plan) -> dict[Request, State]:
-    """Return whether the store has the result of each request.
+    """Return the state of each job in the store.
 
-    It is "not yet" known for a measurement whose checkpoint is still to be trained. A checkpoint without weights is to
-    be trained again if a measurement of the plan needs them. Without the model or the data, results count as missing.
+    "not yet" is a measurement whose checkpoint is still to be trained, so its cache key is unknown. A checkpoint
+    without weights is "to do" if a measurement of the plan needs them. Without the model or the data, results count as
+    missing.
     """
-    held = _held(session.store.root)
+    subjects = _stored_subjects(session.store.root)
     known: dict[Request, State] = {}
-    for one in sorted(planned, key=lambda one: one.measure is not None):
-        known[one] = "to do"
-        if one.training is not None and known[one.training] != "stored":
-            known[one] = "not yet"
-        elif (one.measure, *_subject_key(one)) in held and _stored(session, one) is not None:
-            known[one] = "stored"
-    needed = dict.fromkeys(one.training for one in planned if one.training is not None and known[one] != "stored")
-    known |= {one: "to do" for one in needed if known[one] == "stored" and not _has_weights(session, one.subject)}
+    for job in sorted(planned, key=lambda job: job.measure is not None):
+        known[job] = "to do"
+        if job.training is not None and known[job.training] != "stored":
+            known[job] = "not yet"
+        elif (job.measure, *_subject_key(job)) in subjects and _entry(session, job) is not None:
+            known[job] = "stored"
+    needed = dict.fromkeys(job.training for job in planned if job.training is not None and known[job] != "stored")
+    known |= {job: "to do" for job in needed if known[job] == "stored" and not _has_weights(session, job.subject)}
     return known
 
 
-def left_of(session: Session, planned: Plan) -> Plan:
+def remaining(session: Session, planned: Plan) -> Plan:
     """Return the part of a plan that the store lacks."""
     known = states(session, planned)
-    return {one: leader for one, leader in planned.items() if known[one] != "stored"}
+    return {job: leader for job, leader in planned.items() if known[job] != "stored"}
 
 
-def _held(root: Path) -> set[tuple[str | None, str, str, int]]:
-    """Return what the store's entries are about. Keys of anything else are not computed, since that may fetch data."""
-    held = set()
+def _stored_subjects(root: Path) -> set[tuple[str | None, str, str, int]]:
+    """Return the measures and subjects in a store; keys are computed for these only, since that may download data."""
+    subjects = set()
     for entry in entries(root):
-        with suppress(UserError, KeyError, TypeError):  # damaged, or of an earlier version
+        with suppress(UserError, KeyError, TypeError):  # damaged or from an earlier version
             manifest = read_manifest(entry)
             subject = manifest["subject"]
-            held.add((manifest.get("measure"), subject["task"], subject["initialisation"], subject["seed"]))
-    return held
+            subjects.add((manifest.get("measure"), subject["task"], subject["initialisation"], subject["seed"]))
+    return subjects
 
 
-def _stored(session: Session, one: Request) -> Path | None:
+def _entry(session: Session, job: Request) -> Path | None:
     try:
-        if one.measure is None:
-            return session.checkpoints.stored(one.subject)
-        return session.measurements.stored(one)
+        return session.checkpoints.stored(job.subject) if job.measure is None else session.measurements.stored(job)
     except UserError:
         return None
 
 
 def _has_weights(session: Session, subject: Subject) -> bool:
-    folder = _stored(session, Request(None, subject))
+    folder = _entry(session, Request(None, subject))
     return folder is not None and has_weights(folder)
 
 
-# ---------------------------------------------------------------------- doing it
+# ---------------------------------------------------------------------- execution
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a request: whether it was made now, the error if it failed, the seconds that it took."""
+    """The outcome of a job: whether it made its result now, its error if it failed, and its seconds."""
 
     request: Request
     made: bool = False
@@ -144,46 +140,47 @@ class Outcome:
     seconds: float = 0.0
 
 
-def perform(session: Session, one: Request) -> bool:
-    """Make what is requested unless the session's store has it; return whether it was made.
+def perform(session: Session, job: Request) -> bool:
+    """Do a job unless its result is stored; return whether it was made now.
 
     Raises:
-        UserError: something that is needed is missing, or cannot be made.
+        UserError: something is missing or fails.
     """
-    if one.measure is not None:
-        return not session.measurement(one.measure, one.subject, **dict(one.options)).reused
-    if _has_weights(session, one.subject):
+    if job.measure is not None:
+        return not session.measurement(job.measure, job.subject, **dict(job.options)).reused
+    if _has_weights(session, job.subject):
         return False
-    session.checkpoint(one.subject)
+    session.checkpoint(job.subject)
     return True
 
 
 def carry_out(session: Session, planned: Plan, outcomes: Generator[Outcome], *, quiet: bool = False) -> Session:
-    """Note in a session what becomes of the requests of a plan, and return it.
+    """Record the outcomes of a plan in a session, and return it.
 
-    A subject's weights are dropped, if the session does not keep them, as soon as all its requests are settled.
+    If the session does not keep weights, those of a subject are dropped as soon as all its jobs have succeeded.
 
     Args:
-        outcomes: yields one for each request; closed at the end, so that an interruption ends all workers.
-        quiet: without a message for each.
+        outcomes: yields one for each job; closed at the end, so that an interruption ends all workers.
+        quiet: log at debug level only.
     """
-    left = Counter(one.subject for one in planned)
+    jobs_left = Counter(job.subject for job in planned)
     with closing(outcomes):
         for number, outcome in enumerate(outcomes, start=1):
-            became = f"failed: {outcome.error}" if outcome.error else f"{outcome.seconds:.0f} s"
-            became = became if outcome.error or outcome.made else "was stored"
+            subject = outcome.request.subject
+            result = f"failed: {outcome.error}" if outcome.error else f"{outcome.seconds:.0f} s"
+            result = result if outcome.error or outcome.made else "was stored"
             level = logging.DEBUG if quiet else logging.INFO
-            log.log(level, f"{number} of {len(planned)}: {outcome.request}, {became}")
+            log.log(level, f"{number} of {len(planned)}: {outcome.request}, {result}")
             session.measurements.note(outcome.request, outcome.error, made=outcome.made)
             if outcome.error is None or isinstance(outcome.error, NotApplicableError):
-                left[outcome.request.subject] -= 1
-                if left[outcome.request.subject] == 0 and outcome.request.on_task:
-                    session.drop_weights([outcome.request.subject])
+                jobs_left[subject] -= 1
+                if jobs_left[subject] == 0 and outcome.request.on_task:
+                    session.drop_weights([subject])
     return session
 
 
-def failed_before(request: Request, outcomes: Mapping[Request, Outcome]) -> Exception | None:
-    """Return the error of the training that a request needs, or an error that concerns all requests."""
+def blocking_error(job: Request, outcomes: Mapping[Request, Outcome]) -> Exception | None:
+    """Return an error that prevents a job: one that concerns the whole run, or that of its training."""
     fatal = (outcome.error for outcome in outcomes.values() if isinstance(outcome.error, RunError))
-    trained = outcomes.get(request.training) if request.training is not None else None
+    trained = outcomes.get(job.training) if job.training is not None else None
     return next(fatal, None) or (trained.error if trained is not None else None)

@@ -1,4 +1,4 @@
-"""The jobs of a plan in several processes of this machine."""
+"""Parallel jobs in several processes of this machine."""
 
 import multiprocessing
 from collections import Counter
@@ -9,25 +9,24 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from bertsecrets.errors import UserError
-from bertsecrets.jobs.plan import Outcome, Plan, failed_before, waits_for
+from bertsecrets.jobs.plan import Outcome, Plan, blocking_error, waits_for
 from bertsecrets.jobs.worker import serve
 from bertsecrets.options import RunOptions
 from bertsecrets.progress import log
 from bertsecrets.types import Request
 
-ATTEMPTS = 2  # at a job whose process is killed
-PATIENCE = 30.0  # seconds that a process has to clean up when the run is interrupted
+ATTEMPTS = 2  # at a job whose worker is killed
+CLEANUP = 30.0  # seconds in which a worker must clean up when the run is interrupted
 SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
 
 
 def run_local(plan: Plan, options: RunOptions, *, jobs: int) -> Generator[Outcome]:
-    """Make all requests of a plan in at most `jobs` worker processes, and yield what becomes of each.
+    """Run all jobs of a plan in at most `jobs` worker processes, and yield the outcomes.
 
-    A failed training fails the measurements of its checkpoint and no others. A job whose worker is killed is retried
-    once. When this is closed or interrupted, the workers clean up and end too.
+    A failed training fails only the measurements of its checkpoint. A job whose worker is killed is retried once. When
+    the generator is closed or interrupted, the workers clean up and end.
 
     Args:
-        plan: in the order of work, as far as requests need not wait.
         options: of the session in each worker.
     """
     pool = _Pool(plan, options, jobs)
@@ -60,24 +59,24 @@ class _Pool:
         self.waiting = list(self.plan)
 
     def begin(self) -> Iterator[Outcome]:
-        """Give every free worker a job that need not wait; yield the failure of those that have become impossible."""
+        """Give every free worker a job that is ready to run; yield the outcomes of jobs that can no longer run."""
         for request in list(self.waiting):
-            error = failed_before(request, self.outcomes)
+            error = blocking_error(request, self.outcomes)
             if error is not None:
                 self.waiting.remove(request)
                 yield Outcome(request, error=error)
             elif all(other in self.outcomes for other in waits_for(self.plan, request)):
-                worker = next((one for one in self.workers if one.request is None), None)
+                worker = next((idle for idle in self.workers if idle.request is None), None)
                 if worker is None and len(self.workers) < self.jobs:
                     worker = self._start()
                 if worker is not None:
                     self.waiting.remove(request)
                     worker.request = request
-                    with suppress(OSError):  # the idle worker was killed, which `wait` will notice
+                    with suppress(OSError):  # the idle worker was killed; `wait` notices
                         worker.connection.send(request)
 
     def wait(self) -> Iterator[Outcome]:
-        """Wait until a job has ended, or a worker, and yield the outcomes."""
+        """Wait until a job or a worker ends, and yield the outcomes."""
         busy = [worker for worker in self.workers if worker.request is not None]
         ready = wait([worker.connection for worker in busy]) if busy else []
         for worker in busy:
@@ -89,7 +88,7 @@ class _Pool:
                     yield from self._lost(worker, request)
 
     def _lost(self, worker: _Worker, request: Request) -> Iterator[Outcome]:
-        """Retry a job whose worker was killed, unless that was the second time."""
+        """Retry a job whose worker was killed, once."""
         worker.process.join()
         self.workers.remove(worker)
         worker.connection.close()
@@ -107,18 +106,18 @@ class _Pool:
         here, there = SPAWN.Pipe()
         process = SPAWN.Process(target=serve, args=(there, self.options), daemon=False)
         process.start()
-        there.close()  # so that its end is seen here
+        there.close()  # so that the end of the worker closes the connection
         self.workers.append(_Worker(process, here))
         return self.workers[-1]
 
     def end(self) -> None:
-        """End all workers; those at work clean up first."""
+        """End all workers; busy ones clean up first."""
         for worker in self.workers:
             worker.connection.close()
             if worker.request is not None:
                 worker.process.terminate()
         for worker in self.workers:
-            worker.process.join(PATIENCE)
+            worker.process.join(CLEANUP)
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()

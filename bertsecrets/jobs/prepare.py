@@ -1,4 +1,4 @@
-"""Carrying out a plan, several jobs at a time or in turn, so that cases can be judged from the store afterwards."""
+"""Make what cases need, in parallel or in turn, so that they can then be judged from the store."""
 
 import os
 from collections.abc import Generator, Mapping, Sequence
@@ -9,9 +9,9 @@ import torch
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
 from bertsecrets.jobs.estimates import Costs
-from bertsecrets.jobs.plan import Outcome, Plan, by_subject, carry_out, failed_before, left_of, plan_for, states
+from bertsecrets.jobs.plan import Outcome, Plan, blocking_error, by_subject, carry_out, plan_for, remaining, states
 from bertsecrets.jobs.pool import run_local
-from bertsecrets.jobs.worker import Doing
+from bertsecrets.jobs.worker import JobRunner
 from bertsecrets.models.memory import available_bytes
 from bertsecrets.options import RunOptions
 from bertsecrets.progress import log
@@ -20,14 +20,14 @@ from bertsecrets.texts.tasks import task
 from bertsecrets.types import Request
 
 MOST_JOBS = 4096
-BESIDE_GPU = 3 * 10**9  # bytes of main memory of a process that computes on a GPU, most of them the GPU's libraries
+GPU_PROCESS = 3 * 10**9  # bytes of main memory of a process that computes on a GPU, mostly its libraries
 
 
 def with_share(options: RunOptions, jobs: int) -> RunOptions:
-    """Return the options of a run with the number of threads of each job.
+    """Return the options of a run with the number of threads per job.
 
-    The number of threads is part of the cache keys, so whoever judges must compute with the same one. It is what
-    `--threads` or OMP_NUM_THREADS says; otherwise each job gets an equal share of this machine's.
+    It is that of `--threads` or OMP_NUM_THREADS, otherwise an equal share of this machine's. It is part of the cache
+    keys, so judging must use the same number.
 
     Raises:
         UserError: the number of jobs is out of range.
@@ -41,27 +41,27 @@ def with_share(options: RunOptions, jobs: int) -> RunOptions:
 
 
 def planned(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Plan:
-    """Return the plan for some cases and seeds in the order of work: the largest tasks are trained first.
+    """Return the plan for some cases and seeds, with the largest tasks trained first.
 
-    If weights are not kept, each subject is measured right after its training.
+    If weights are dropped, each subject is measured right after its training.
     """
     plan = plan_for(session, cases, session.model, seeds)
-    rows = {one: task(one.subject.task).train_rows if one.measure is None else 0 for one in plan}
+    rows = {job: task(job.subject.task).train_rows if job.measure is None else 0 for job in plan}
     ordered = dict(sorted(plan.items(), key=lambda item: -rows[item[0]]))
     return ordered if session.options.keep == "full" else by_subject(ordered)
 
 
 def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jobs: int) -> Session:
-    """Make all that cases need on some seeds in several processes, and return the session.
+    """Make what cases need on some seeds in several processes, and return the session.
 
     Args:
-        session: with the number of threads of each job (`with_share`).
+        session: with the number of threads per job (`with_share`).
     """
-    left = left_of(session, planned(session, cases, seeds))
+    left = remaining(session, planned(session, cases, seeds))
     if not left:
         return session
     costs, jobs = Costs(session), min(jobs, len(left))
-    at_once = fitting(session.resources.device, {one: costs.memory(one) for one in left}, jobs)
+    at_once = fitting(session.resources.device, {job: costs.memory(job) for job in left}, jobs)
     if at_once < jobs:
         log.info(f"not enough memory for {jobs} parallel jobs, running {at_once}")
     log.info(f"{len(left)} jobs to do, {at_once} at a time, each with --threads {session.options.threads}")
@@ -69,52 +69,52 @@ def prepare(session: Session, cases: Sequence[Case], seeds: Sequence[int], *, jo
 
 
 def fitting(device: torch.device, memory: Mapping[Request, int | None], jobs: int) -> int:
-    """Return how many of the largest jobs fit into free memory at once, at least 1 and at most `jobs`.
+    """Return how many of the largest jobs fit into free memory at the same time: 1 to `jobs`.
 
     Args:
-        memory: of each job, in bytes; None if unknown. On a GPU it is the GPU's, and each job takes main memory too.
+        memory: the bytes of each job, in GPU memory if the device is a GPU; None if unknown.
     """
     if device.type == "cuda":
-        jobs = max(1, min(jobs, available_bytes() // BESIDE_GPU))
+        jobs = max(1, min(jobs, available_bytes() // GPU_PROCESS))
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     largest = sorted(filter(None, memory.values()), reverse=True)
     return max((count for count in range(1, jobs + 1) if sum(largest[:count]) <= free), default=1)
 
 
 def prepare_share(session: Session, cases: Sequence[Case], seeds: Sequence[int], place: int, of: int) -> Session:
-    """Make one of `of` shares of what cases need in this process, and return the session.
+    """Make one share of what cases need in this process, and return the session.
 
-    Each of several processes that judge parts of the same cases makes its share first; the store keeps them from making
-    anything twice. A share holds whole subjects.
+    Workers of pytest-xdist judge parts of the same cases. Each makes the jobs of its share of the subjects first.
 
     Args:
-        place: which share, from 0.
+        place: the number of the share, from 0.
+        of: the number of shares.
     """
     plan = planned(session, cases, seeds)
-    subjects = list(dict.fromkeys(one.subject for one in plan))[place::of]
-    left = {one: leader for one, leader in left_of(session, plan).items() if one.subject in subjects}
-    return carry_out(session, left, _run_here(left, Doing(session.options, session, bars=of == 1)), quiet=True)
+    subjects = list(dict.fromkeys(job.subject for job in plan))[place::of]
+    left = {job: leader for job, leader in remaining(session, plan).items() if job.subject in subjects}
+    return carry_out(session, left, _run_here(left, JobRunner(session.options, session, bars=of == 1)), quiet=True)
 
 
-def _run_here(plan: Plan, doing: Doing) -> Generator[Outcome]:
+def _run_here(plan: Plan, runner: JobRunner) -> Generator[Outcome]:
     outcomes: dict[Request, Outcome] = {}
-    for one in plan:
-        error = failed_before(one, outcomes)
-        outcomes[one] = doing.of(one) if error is None else Outcome(one, error=error)
-        yield outcomes[one]
+    for job in plan:
+        error = blocking_error(job, outcomes)
+        outcomes[job] = runner.run(job) if error is None else Outcome(job, error=error)
+        yield outcomes[job]
 
 
 def prepare_in_turn(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> Session:
-    """Make what cases need subject by subject in this process if weights are dropped in between; return the session.
+    """If weights are dropped, make what cases need subject by subject in this process; return the session.
 
-    If weights are kept, everything is made when it is judged.
+    If weights are kept, everything is made while judging.
     """
     return session if session.options.keep == "full" else prepare_share(session, cases, seeds, 0, 1)
 
 
 def stored_first(session: Session, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
-    """Return the cases for which everything is stored on some seeds, and the others."""
+    """Return the cases whose measurements are all stored for these seeds, and the others."""
     plans = {str(case): plan_for(session, [case], session.model, seeds) for case in cases}
-    known = states(session, {one: leader for plan in plans.values() for one, leader in plan.items()})
-    ready = {name for name, plan in plans.items() if all(known[one] == "stored" for one in plan)}
+    known = states(session, {job: leader for plan in plans.values() for job, leader in plan.items()})
+    ready = {name for name, plan in plans.items() if all(known[job] == "stored" for job in plan)}
     return [case for case in cases if str(case) in ready], [case for case in cases if str(case) not in ready]

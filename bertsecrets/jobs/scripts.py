@@ -12,13 +12,13 @@ from bertsecrets.options import PARSING, RunOptions
 from bertsecrets.types import Request
 
 VARIABLES = ("BERTSECRETS_PARAMS", "BERTSECRETS_EXPECTED", "BERTSECRETS_MAPS", "BERTSECRETS_PATTERNS")
-ELSEWHERE = ("seeds", "budget", "accept_older", "keep_checkpoints")  # of judging, or named by the job itself
-MARGIN = 3  # Slurm may end a job that takes so many times its estimate
+NOT_OF_JOBS = ("seeds", "budget", "accept_older", "keep_checkpoints")  # options of judging
+MARGIN = 3  # a job may take this many times its estimate before Slurm ends it
 LEAST_MINUTES, UNKNOWN_MINUTES = 10, 24 * 60
 
 
 def command(request: Request, options: RunOptions) -> str:
-    """Return the command that does a job, which does nothing if the store has its result already."""
+    """Return the command that runs a job; it does nothing if the result is stored."""
     subject = request.subject
     words = ["bertsecrets", "finetune"] if request.measure is None else ["bertsecrets", "measure", request.measure]
     if request.on_task:
@@ -31,17 +31,17 @@ def command(request: Request, options: RunOptions) -> str:
 def _common(options: RunOptions) -> Iterator[str]:
     given = with_absolute_paths(options)
     for name in PARSING:
-        value = None if name in ELSEWHERE else getattr(given, name)
+        value = None if name in NOT_OF_JOBS else getattr(given, name)
         option = f"--{name.replace('_', '-')}"
         if value is True:
             yield option
         elif value not in (None, False):
-            for one in value if isinstance(value, tuple) else [value]:
-                yield from (option, str(one))
+            for argument in value if isinstance(value, tuple) else [value]:
+                yield from (option, str(argument))
 
 
 def with_absolute_paths(options: RunOptions) -> RunOptions:
-    """Return the same options for a job that runs in another folder."""
+    """Return the options for a job that runs in another working directory."""
 
     def absolute(name: Any) -> Any:
         return os.path.abspath(name) if name and os.path.isdir(name) else name
@@ -57,30 +57,27 @@ def with_absolute_paths(options: RunOptions) -> RunOptions:
 
 
 def shell_script(estimates: Sequence[Estimate], options: RunOptions) -> str:
-    """Return a script that does all jobs that are left, one line each; every line may be run again, or elsewhere."""
+    """Return a script with one command per remaining job."""
     lines = [
         "#!/bin/sh",
-        "# One line per job, trainings first; each can be run again, and on any machine that sees the store.",
+        "# One line per job, trainings first. Each can run again, and on any machine that sees the store.",
         *_beginning(options),
-        *(command(one.request, options) for one in estimates if one.state != "stored"),
+        *(command(job.request, options) for job in estimates if job.state != "stored"),
     ]
     return "\n".join(lines) + "\n"
 
 
 def slurm_script(estimates: Sequence[Estimate], options: RunOptions, *, gpu: bool) -> str:
-    """Return a script that submits two job arrays: the trainings, and after them the measurements.
-
-    Words after the script's name go to sbatch: `sh plan.sh --partition=gpu`.
-    """
-    left = {one.request: one for one in estimates if one.state != "stored"}
-    trainings = [[one] for request, one in left.items() if request.measure is None]
+    """Return a script that submits an array of trainings and then an array of measurements to Slurm."""
+    left = {job.request: job for job in estimates if job.state != "stored"}
+    trainings = [[job] for request, job in left.items() if request.measure is None]
     passes: dict[Request, list[Estimate]] = {}
-    for request, one in left.items():
+    for request, job in left.items():
         if request.measure is not None:
-            passes.setdefault(one.leader if one.leader in left else request, []).append(one)
+            passes.setdefault(job.leader if job.leader in left else request, []).append(job)
     lines = [
         "#!/bin/bash",
-        "# Submits the plan as job arrays; what follows the script's name goes to sbatch: bash plan.sh --partition=gpu",
+        "# Submits the plan as job arrays. Arguments go to sbatch: bash plan.sh --partition=gpu",
         "set -euo pipefail",
         *_beginning(options),
         "after=",
@@ -96,9 +93,9 @@ def slurm_script(estimates: Sequence[Estimate], options: RunOptions, *, gpu: boo
 
 def _array(name: str, variable: str, groups: list[list[Estimate]], options: RunOptions, gpu: bool) -> Iterator[str]:
     seconds = [total_seconds(group) for group in groups]
-    known = [of_group for of_group in seconds if of_group is not None]
+    known = [time for time in seconds if time is not None]
     minutes = max(LEAST_MINUTES, math.ceil(MARGIN * max(known, default=0) / 60))
-    memory = [one.memory for group in groups for one in group]
+    memory = [job.memory for group in groups for job in group]
     wanted = [
         "--parsable", f"--job-name=bertsecrets-{name}", f"--array=1-{len(groups)}",
         f"--time={minutes if len(known) == len(groups) else UNKNOWN_MINUTES}",
@@ -113,7 +110,7 @@ def _array(name: str, variable: str, groups: list[list[Estimate]], options: RunO
     yield "case $SLURM_ARRAY_TASK_ID in"
     for number, group in enumerate(groups, start=1):
         yield f"{number})"
-        yield from (f"  {command(one.request, options)} || failed=$?" for one in group)
+        yield from (f"  {command(job.request, options)} || failed=$?" for job in group)
         yield "  ;;"
     yield "esac"
     yield "exit ${failed:-0}"
@@ -122,10 +119,10 @@ def _array(name: str, variable: str, groups: list[list[Estimate]], options: RunO
 
 
 def _beginning(options: RunOptions) -> Iterator[str]:
-    """Yield the lines that set the environment of the plan, and end a script whose store has moved."""
+    """Yield the lines that set the environment and stop the script if the store has moved."""
     for variable in VARIABLES:
         if value := os.environ.get(variable):
             yield f"export {variable}={shlex.quote(os.path.abspath(value))}"
     store = os.path.abspath(options.store_folder)
-    told = f"bertsecrets: the store of this plan is not at {store}: make the plan again, with --store"
-    yield f"[ -d {shlex.quote(store)} ] || {{ echo {shlex.quote(told)} >&2; exit 2; }}"
+    message = f"bertsecrets: the store of this plan is not at {store}: make the plan again, with --store"
+    yield f"[ -d {shlex.quote(store)} ] || {{ echo {shlex.quote(message)} >&2; exit 2; }}"

@@ -1,4 +1,4 @@
-"""A plan as people and programs read it."""
+"""A plan as a table and as JSON."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ COLUMNS = ("job", "task", "initialisation", "options", "seeds", "stored", "to do
 
 
 def totals(estimates: Sequence[Estimate]) -> dict[str, Any]:
-    """Return the sums over all jobs that are left; None if a part is unknown. Memory is that of the largest job."""
-    left = [one for one in estimates if one.state != "stored"]
-    states = [one.state for one in estimates]
+    """Return the totals of all remaining jobs, None if a part is unknown; memory is that of the largest job."""
+    left = [job for job in estimates if job.state != "stored"]
+    states = [job.state for job in estimates]
     return {
         "jobs": len(estimates),
-        "trainings": sum(one.request.measure is None for one in estimates),
+        "trainings": sum(job.request.measure is None for job in estimates),
         **{state.replace(" ", "_"): states.count(state) for state in ("stored", "to do", "not yet")},
         "seconds": total_seconds(left),
-        "memory_bytes": _largest([one.memory for one in left]),
-        "disk_bytes": total([one.disk for one in left]),
+        "memory_bytes": _largest([job.memory for job in left]),
+        "disk_bytes": total([job.disk for job in left]),
     }
 
 
@@ -33,52 +33,52 @@ def _largest(numbers: Sequence[int | None]) -> int | None:
 
 def as_json(estimates: Sequence[Estimate], options: RunOptions) -> list[dict[str, Any]]:
     """Return one object per job."""
-    numbers = {one.request: number for number, one in enumerate(estimates, start=1)}
+    numbers = {job.request: number for number, job in enumerate(estimates, start=1)}
     return [
         {
-            "job": numbers[one.request],
-            "what": str(one.request),
-            "measure": one.request.measure,
-            "task": one.request.subject.task,
-            "initialisation": one.request.subject.initialisation,
-            "seed": one.request.subject.seed,
-            "options": dict(one.request.options),
-            "waits_for": [numbers[other] for other in (one.request.training, one.leader) if other in numbers],
-            "state": one.state,
-            "seconds": None if one.seconds is None else round(one.seconds, 1),
-            "seconds_by": one.basis,
-            "memory_bytes": one.memory,
-            "disk_bytes": one.disk,
-            "command": command(one.request, options),
+            "job": numbers[job.request],
+            "what": str(job.request),
+            "measure": job.request.measure,
+            "task": job.request.subject.task,
+            "initialisation": job.request.subject.initialisation,
+            "seed": job.request.subject.seed,
+            "options": dict(job.request.options),
+            "waits_for": [numbers[other] for other in (job.request.training, job.leader) if other in numbers],
+            "state": job.state,
+            "seconds": None if job.seconds is None else round(job.seconds, 1),
+            "seconds_by": job.basis,
+            "memory_bytes": job.memory,
+            "disk_bytes": job.disk,
+            "command": command(job.request, options),
         }
-        for one in estimates
+        for job in estimates
     ]
 
 
 def rows(estimates: Sequence[Estimate]) -> list[tuple[str, ...]]:
-    """Return the table of a plan: one row for jobs that differ only by their seed."""
+    """Return the rows of a plan's table, one for all jobs that differ only in their seed."""
     return [_row(list(group)) for _, group in itertools.groupby(sorted(estimates, key=_order), _order)]
 
 
-def _order(one: Estimate) -> tuple[Any, ...]:
-    request = one.request
+def _order(job: Estimate) -> tuple[Any, ...]:
+    request = job.request
     about = (request.subject.task, request.subject.initialisation, str(request.options))
     return (request.measure is not None, request.measure or "", *about)
 
 
 def _row(group: Sequence[Estimate]) -> tuple[str, ...]:
-    request, left = group[0].request, [one for one in group if one.state != "stored"]
-    memory, disk = _largest([one.memory for one in left]), total([one.disk for one in left])
+    request, left = group[0].request, [job for job in group if job.state != "stored"]
+    memory, disk = _largest([job.memory for job in left]), total([job.disk for job in left])
     return (
         request.measure or "train",
         request.subject.task,
         request.subject.initialisation,
         " ".join(f"{name}={value}" for name, value in request.options),
-        seed_ranges([one.request.subject.seed for one in group]),
+        seed_ranges([job.request.subject.seed for job in group]),
         str(len(group) - len(left)),
         str(len(left)),
         in_time(total_seconds(left)) if left else "-",
-        "; ".join(dict.fromkeys(one.basis for one in left)) or "in the store",
+        "; ".join(dict.fromkeys(job.basis for job in left)) or "in the store",
         size_or_unknown(memory) if left else "-",
         size_or_unknown(disk) if left else "-",
     )

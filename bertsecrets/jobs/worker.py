@@ -1,4 +1,4 @@
-"""A process that does jobs for another one; it imports nothing heavy before its environment is set."""
+"""A worker process that runs jobs; it imports nothing heavy before its environment is set."""
 
 import os
 import pickle  # nosec B403
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
     from bertsecrets.options import RunOptions
     from bertsecrets.types import Request
 
-IGNORED = ("SIGINT", "SIGHUP", "SIGQUIT")  # a terminal sends them to all processes: the parent alone decides
+IGNORED = ("SIGINT", "SIGHUP", "SIGQUIT")  # a terminal sends them to all processes; the parent decides
 
 
 def serve(connection: Connection, options: "RunOptions") -> None:
-    """Do the jobs that come through a connection, and send back their outcomes, until it is closed."""
+    """Run the jobs that arrive through a connection and send back their outcomes, until it is closed."""
     for name in IGNORED:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _interrupt)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        doing = Doing(options)
+        runner = JobRunner(options)
         while True:
-            connection.send(doing.of(connection.recv()))
-    except (EOFError, OSError, KeyboardInterrupt):  # nobody waits for more
+            connection.send(runner.run(connection.recv()))
+    except (EOFError, OSError, KeyboardInterrupt):  # the parent is gone or ends this worker
         return
 
 
-class Doing:
-    """Does jobs in one session, which is opened with the first job unless it is given."""
+class JobRunner:
+    """Runs jobs in one session, which is opened for the first job unless given."""
 
     def __init__(self, options: "RunOptions", session: Any = None, *, bars: bool = False):
-        if not bars and not hidden():  # the bars of several processes would overwrite each other
+        if not bars and not hidden():  # bars of several processes would overwrite each other
             os.environ[SWITCH] = IN_LOGS
         if options.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(options.threads)
         self.options = options
         self.session = session
 
-    def of(self, request: "Request") -> "Outcome":
-        """Do a job and return its outcome, an error too."""
+    def run(self, request: "Request") -> "Outcome":
+        """Run a job and return its outcome, which includes any error."""
         from bertsecrets.jobs.plan import Outcome, perform
         from bertsecrets.session import Session
 
@@ -63,7 +63,7 @@ class Doing:
 def portable(error: Exception) -> Exception:
     """Return an error that another process can unpickle, with its traceback as a note."""
     try:
-        copy = pickle.loads(pickle.dumps(error))  # nosec B301  # of what this process has just written
+        copy = pickle.loads(pickle.dumps(error))  # nosec B301  # just pickled here
     except Exception:
         copy = None
     if not isinstance(copy, Exception):
@@ -80,5 +80,5 @@ def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         parent.join()
-        log.info("the run has ended, so its worker ends too")
+        log.info("the run has ended, stopping its worker")
         os.kill(os.getpid(), signal.SIGTERM)

@@ -10,7 +10,7 @@ import pytest
 from calls import run, told
 
 from bertsecrets.cli.main import main
-from bertsecrets.jobs.disk import Disk
+from bertsecrets.jobs.estimates import Disk
 
 pytestmark = pytest.mark.usefixtures("quick", "same_threads")
 GB, MB = 10**9, 10**6
@@ -20,11 +20,11 @@ FEW = ("--task", "rte", "--claim", "E1", "--claim", "D2-rte")
 
 
 def test_dropped_weights_take_disk_only_until_everything_is_measured():
-    assert [BASE.kept(keep) for keep in ("full", "none")] == [3100 * MB, 20 * MB]
-    assert [BASE.taken(keep) for keep in ("full", "none")] == [3100 * MB, 460 * MB]
+    assert [BASE.at_end(keep) for keep in ("full", "none")] == [3100 * MB, 20 * MB]
+    assert [BASE.peak(keep) for keep in ("full", "none")] == [3100 * MB, 460 * MB]
     said = "7 checkpoints to train, 3.08 GB and 20 MB of measurements"
-    assert BASE.described("full") == f"{said}; 40 GB free"
-    assert BASE.described("none") == f"{said}; at most 460 MB at a time; 40 GB free"
+    assert BASE.announcement("full") == f"{said}; 40 GB free"
+    assert BASE.announcement("none") == f"{said}; at most 460 MB at a time; 40 GB free"
 
 
 @pytest.mark.parametrize(
