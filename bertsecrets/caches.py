@@ -18,6 +18,7 @@ import torch
 from bertsecrets import __version__
 from bertsecrets.errors import MissingError, NotApplicableError
 from bertsecrets.measures.base import Measure, Resources, Run
+from bertsecrets.measures.base.probe import ModelChecks
 from bertsecrets.measures.registry import canonical, get_measure
 from bertsecrets.models import opening
 from bertsecrets.models.initialisations import get_initialisation
@@ -174,7 +175,7 @@ class MeasurementCache:
         self.checkpoints, self.store, self.resources = checkpoints, checkpoints.store, checkpoints.resources
         self.made: set[Request] = set()
         self.failed: dict[Request, Exception] = {}
-        self._refused: dict[tuple[str, object], str | None] = {}  # why a measure is impossible on a model
+        self._checks: dict[str, ModelChecks] = {}  # by model
 
     def key(self, request: Request) -> Key:
         """Return the key of a measurement, without reading or making it.
@@ -260,30 +261,29 @@ class MeasurementCache:
             return Run(subject, options, self.resources, ref, checkpoint or ref.folder())
         folder = checkpoint or self.checkpoints.find(subject)
         if folder is None:
-            self._check_possible(measure, ref)  # before anything is trained for it
+            without = Run(subject, options, self.resources, ref)
+            self._check_possible(measure, without, None)  # before anything is trained for it
             folder = self.checkpoints.get(subject)
         if checkpoint is not None or has_weights(folder):
             opening.open_checkpoint_config(folder, task(subject.task))
         return Run(subject, options, self.resources, ref, folder)
 
-    def _check_possible(self, measure: Measure, ref: ModelRef) -> None:
-        """Make sure that a measure is possible on a model, tried once on two short examples.
+    def _check_possible(self, measure: Measure, run: Run, checkpoint: Path | None) -> None:
+        """Check that a measure is possible on a model, once for each model: on a checkpoint or, without one, its base.
 
         Raises:
-            NotApplicableError: it is not.
+            UserError: it is not.
         """
-        check = type(measure).check_model
-        if check is Measure.check_model:
-            return
-        if (ref.name, check) not in self._refused:
-            refusal: str | None = None
-            try:
-                measure.check_model(opening.open_classifier(ref, TASKS["rte"], "untrained"))
-            except NotApplicableError as error:
-                refusal = str(error)
-            self._refused[ref.name, check] = refusal
-        if (refusal := self._refused[ref.name, check]) is not None:
-            raise NotApplicableError(refusal)
+
+        def open_with(kernel: str) -> opening.OpenModel:
+            if measure.on_task and run.folder is not None:
+                return opening.open_checkpoint(run.folder, run.task, run.base, kernel)
+            ref = run.base if run.folder is None else ModelRef.in_folder(run.folder)
+            return opening.open_classifier(ref, TASKS["rte"], "untrained", attention=kernel)
+
+        refusal = self._checks.setdefault(str(checkpoint or run.base.name), ModelChecks()).refusal(measure, open_with)
+        if refusal is not None:
+            raise type(refusal)(str(refusal))
 
     def _get(self, measure: Measure, run: Run, key: Key, checkpoint: Path | None) -> Measurement:
         """Return the measurement of this key from the store, or make it and its companions."""
@@ -309,6 +309,8 @@ class MeasurementCache:
         self, measure: Measure, run: Run, key: Key, checkpoint: Path | None
     ) -> dict[str, tuple[Measurement, Key]]:
         """Run a measure; returns its measurement and those of companions made in the same pass, with their keys."""
+        if measure.reads_model:
+            self._check_possible(measure, run, checkpoint)
         runs = {measure: run}
         for companion in map(get_measure, measure.companions):
             if companion.name != measure.name and companion.fits(run.subject.initialisation):

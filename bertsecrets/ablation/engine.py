@@ -91,7 +91,7 @@ class Engine:
         ids = probe(self.skeleton.model)[:1].expand(layers + 1, -1)
         last: list[torch.Tensor] = []
         handle = self.skeleton.layers[-1][0].register_forward_hook(
-            lambda _m, _i, output: last.append(output[0] if isinstance(output, tuple) else output)
+            lambda _m, _i, output: last.append(output[0] if isinstance(output, tuple | list) else output)
         )
         try:
             disabled = _disabled([BASELINE, *whole_layers(layers, heads)], layers, heads).to(ids.device)

@@ -261,7 +261,7 @@ class Skeleton:
 
         def leave(module: nn.Module, _inputs: Any, output: Any) -> None:
             stack.pop()
-            self._fields[module] = len(output) if isinstance(output, tuple) else None
+            self._fields[module] = len(output) if isinstance(output, tuple | list) else None
 
         class Note(Watch):
             def keep(self) -> None:

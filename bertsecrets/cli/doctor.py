@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bertsecrets.errors import NotApplicableError, UserError
+from bertsecrets.errors import UserError
 from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, ROW_OPTIONS, RunOptions, add_command, add_run_options
 from bertsecrets.texts.tasks import TASKS
 
@@ -70,16 +70,14 @@ def _or_missing(what: str) -> Iterator[None]:
 
 def _measures(name: str) -> None:
     """Print for each measure whether it applies to a model, or why it does not."""
-    from bertsecrets.measures.registry import refusals
+    from bertsecrets.measures.base.probe import refusals
     from bertsecrets.models.locations import locate
-    from bertsecrets.models.opening import open_classifier
 
-    try:
-        classifier = open_classifier(locate(name, offline=True), TASKS["rte"], "untrained")
-    except NotApplicableError as error:
-        print(f"measures on {name}: none; {error}")
+    found = refusals(locate(name, offline=True))
+    if len(reasons := {*found.values()}) == 1 and None not in reasons:
+        print(f"measures on {name}: none; {reasons.pop()}")
         return
-    for measure, why in refusals(classifier).items():
+    for measure, why in found.items():
         print(f"measure {measure}: {'possible' if why is None else f'not applicable; {why}'}")
 
 

@@ -50,7 +50,7 @@ class Anisotropy(Measure):
 
     def run(self, run: Run) -> Results:
         """Read all vectors twice: first for their mean, then centred."""
-        opened, rows = run.open("sdpa"), self.rows(run)
+        opened, rows = run.open(self.kernel), self.rows(run)
         encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.attention.max_length))
         with progress(f"vectors of {run.subject}", 2 * len(encoded), "example") as shown:
             directions, mean = row_directions(opened, encoded, advance=shown.advance)

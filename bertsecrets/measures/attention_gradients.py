@@ -35,6 +35,7 @@ class AttentionGradients(Measure):
     """
 
     section = "attention"
+    kernel: ClassVar[str] = "eager"
     gradients: ClassVar[bool] = True
     passes: ClassVar[float] = 3
     curves = KINDS
@@ -50,7 +51,7 @@ class AttentionGradients(Measure):
 
     def run(self, run: Run) -> Results:
         """Differentiate the loss of every example with respect to all its attention weights."""
-        opened, rows = run.open("eager"), self.rows(run)
+        opened, rows = run.open(self.kernel), self.rows(run)
         encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.attention.max_length))
         targets = torch.as_tensor(np.asarray(rows.targets()), device=run.resources.device)
         ids, loss = special_ids(opened.tokenizer), loss_of(run.task.regression)

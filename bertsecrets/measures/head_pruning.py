@@ -64,7 +64,7 @@ class HeadPruning(Measure):
 
     def run(self, run: Run) -> Results:
         """Remove heads until none is left, and score the rows after each step."""
-        opened, rows = run.open("sdpa"), self.rows(run)
+        opened, rows = run.open(self.kernel), self.rows(run)
         encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.scores.max_length))
         engine = Engine.open(opened, run.resources.device, ablation=Ablation("zero"))
         engine.check_longest(encoded)

@@ -18,10 +18,10 @@ from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.base.observers import mean_over_present
-from bertsecrets.measures.base.probe import check_present
+from bertsecrets.measures.base.probe import check_present, probe_inputs
 from bertsecrets.measures.registry import measure
-from bertsecrets.models.attention import Maps, Observer
-from bertsecrets.models.encoding import Batch, special_ids
+from bertsecrets.models.attention import Maps, Observer, Tap
+from bertsecrets.models.encoding import Batch, batches, special_ids
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.types import Measurement
 
@@ -101,6 +101,38 @@ def blocks_of(model: Any, layers: int, heads: int) -> list[Block]:
     return found
 
 
+@torch.inference_mode()
+def check_contexts(model: OpenModel) -> None:
+    """Check that each head passes on the product of its attention weights and its projected values.
+
+    Raises:
+        NotApplicableError: it does not (RoFormer can rotate the values first), or the model is not built like BERT.
+    """
+    blocks = blocks_of(model.model, model.layers, model.heads)
+    weights: list[Maps] = []  # of each layer, as are values and contexts
+    values: list[torch.Tensor] = []
+    contexts: list[torch.Tensor] = []
+    tap, handles = Tap(model.model, model.layers), []
+    for block in {id(block.value): block for block in blocks}.values():
+        handles += [
+            block.value.register_forward_hook(lambda _module, _inputs, output: values.append(output)),
+            block.output.register_forward_pre_hook(lambda _module, inputs: contexts.append(inputs[0])),
+        ]
+    batch = next(batches(probe_inputs(model)))
+    try:
+        tap.run(batch, lambda _layer, maps: weights.append(maps))
+    finally:
+        for handle in handles:
+            handle.remove()
+    for block, maps, value, context in zip(blocks, weights, values, contexts, strict=True):
+        products = (maps @ block.split(value)).transpose(1, 2).flatten(2)
+        if not torch.allclose(products[batch.mask], context[batch.mask], rtol=1e-3, atol=1e-4):
+            raise NotApplicableError(
+                f"{type(model.model).__name__} changes its values before they are weighted, so a head's output cannot "
+                "be told from them"
+            )
+
+
 @measure("norm-attention", title="attention to [CLS] and [SEP] by norms", source="Kobayashi et al. 2020")
 class NormAttention(AttentionMeasure):
     """Values: `cls_by_weight`, `cls_by_norm`, `sep_by_weight`, `sep_by_norm`, each [layer, head].
@@ -117,10 +149,9 @@ class NormAttention(AttentionMeasure):
         return NormObserver(examples, view.tuned.model, layers, heads, view.special_ids)
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that maps and a head's output can be read, and that inputs contain a special token."""
+        """Check that maps and each head's output can be read, and that inputs contain a special token."""
         check_present(classifier, special_ids(classifier.tokenizer).values(), "[CLS] or [SEP]")
-        blocks_of(classifier.model, classifier.layers, classifier.heads)
-        super().check_model(classifier)
+        check_contexts(classifier)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield the share of [SEP] by layer, by weights and by norms; nothing if the model has no such token."""

@@ -11,7 +11,6 @@ from bertsecrets.types import ALL_TASKS, Request, Subject
 
 if TYPE_CHECKING:
     from bertsecrets.measures.base.measure import Measure
-    from bertsecrets.models.opening import OpenModel
 
 M = TypeVar("M", bound="type[Measure]")
 _REGISTERED: dict[str, "Measure"] = {}
@@ -48,30 +47,6 @@ def measure_names() -> list[str]:
     modules = pkgutil.iter_modules([str(Path(__file__).parent)])
     own = [module.name.replace("_", "-") for module in modules if not module.ispkg and module.name != "registry"]
     return list(dict.fromkeys([*own, *_REGISTERED]))
-
-
-def refusals(classifier: "OpenModel") -> dict[str, str | None]:
-    """Return, by name of the measure, why it is impossible on a model; None if it is possible.
-
-    Measures with the same test are tried once.
-
-    Args:
-        classifier: with eager attention, trained or not.
-    """
-    answers: dict[object, str | None] = {}
-    found: dict[str, str | None] = {}
-    for measure in map(get_measure, measure_names()):
-        if not measure.reads_model:
-            continue
-        test = type(measure).check_model
-        if test not in answers:
-            try:
-                measure.check_model(classifier)
-                answers[test] = None
-            except UserError as error:
-                answers[test] = str(error)
-        found[measure.name] = answers[test]
-    return found
 
 
 def get_measure(name: str) -> "Measure":

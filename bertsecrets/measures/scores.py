@@ -12,24 +12,16 @@ import torch
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from bertsecrets.errors import MisreadError
 from bertsecrets.measures.base import Measure, MeasureOptions, Results, Run
 from bertsecrets.measures.base.measure import Result
-from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
-from bertsecrets.models.encoding import Encoded, batches, cased, collate, encode, lower_cases, predict
-from bertsecrets.models.opening import OpenModel
+from bertsecrets.models.consistency import CHECKED, check_alone
+from bertsecrets.models.encoding import cased, encode, lower_cases, predict
 from bertsecrets.texts.metrics import decide, is_constant
 from bertsecrets.texts.metrics import scores as all_scores
 from bertsecrets.texts.rows import shuffled
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import Measurement
-
-ALONE = 8  # examples that are scored alone as well: those with the most padding in their batch
-# How far a logit may move then, relative to the largest one. Rounding in float32, in which scores are computed on every
-# device, moves it by less than 1e-6; a lost mask by 1e-2 and more (MiniLM, with and without fine-tuning).
-MOVED = 1e-3
-SMALLEST = 0.1  # logits below are compared with this one, since rounding does not become smaller with them
 
 
 @measure("scores", title="scores, majority-class baseline, entropy of predicted classes", source="K19 3, table 1")
@@ -51,11 +43,6 @@ class Scores(Measure):
     section = "scores"
     common: ClassVar[bool] = True
 
-    def check_model(self, classifier: OpenModel) -> None:
-        """Check that padding changes no logit."""
-        encoded = probe_inputs(classifier)
-        check_alone(classifier.model, encoded, predict(classifier.model, encoded))
-
     def run(self, run: Run) -> Results:
         """Score the validation rows.
 
@@ -63,13 +50,14 @@ class Scores(Measure):
             MisreadError: an example's logits depend on the batch it is in.
             UserError: a logit is not finite.
         """
-        opened, rows = run.open("sdpa"), self.rows(run)
+        opened, rows = run.open(self.kernel), self.rows(run)
         if run.options.shuffle:
             rows = shuffled(rows, run.options.shuffle)
         tokenizer = cased(opened.tokenizer) if run.options.cased else opened.tokenizer
         encoded = encode(rows, tokenizer, opened.fit(run.resources.settings.scores.max_length))
         logits = predict(opened.model, encoded, run.resources.device)
-        check_alone(opened.model, encoded, logits, run.resources.device)
+        checked = encoded.spread(CHECKED) if len(encoded) else []
+        check_alone(opened.model, encoded, checked, torch.from_numpy(logits[checked]))
         values, samples = scores(run.task, logits, rows.targets())
         if run.options.cased:
             values["lower_cases"] = lower_cases(opened.tokenizer)
@@ -99,32 +87,6 @@ def scores(task: Task, logits: Float[np.ndarray, "examples outputs"], targets: S
         values["majority"] = majority_share(targets)
         values["entropy"] = class_entropy(task, predicted)
     return values, {"predicted": predicted, "target": target}
-
-
-def check_alone(
-    model: Any, encoded: Encoded, logits: Float[np.ndarray, "examples outputs"], device: torch.device | str = "cpu"
-) -> None:
-    """Check that padding is masked: examples have the same logits alone as in their batch.
-
-    Args:
-        logits: of all examples, from `predict`.
-
-    Raises:
-        MisreadError: they do not.
-    """
-    padding = np.zeros(len(encoded), dtype=np.int64)
-    for batch in batches(encoded):
-        padding[batch.indices] = batch.input_ids.shape[1] - encoded.lengths[batch.indices]
-    slack = MOVED * max(SMALLEST, float(np.abs(logits).max(initial=0)))
-    for i in np.argsort(-padding, kind="stable")[:ALONE]:
-        with torch.inference_mode():
-            alone = model(**collate(encoded, np.array([i])).to(device).inputs()).logits[0].float().cpu().numpy()
-        moved = float(np.abs(alone - logits[i]).max())
-        if not moved <= slack:
-            raise MisreadError(
-                f"a logit moves by {moved:.2g} when its example is scored alone: the mask of {padding[i]} padding "
-                "tokens was lost, so scores would depend on the batch; correct the model's code or configuration"
-            )
 
 
 def class_entropy(task: Task, predicted: Int[np.ndarray, " examples"]) -> float:

@@ -1,7 +1,8 @@
 """The score with a growing share of the smallest weights set to 0 (magnitude pruning; claims I1).
 
 Weights are compared across all weight matrices of the layers, as in P20; embeddings, norms, biases, the pooler and the
-classifier are not pruned. Nothing is retrained. The checkpoint on disk is only read.
+classifier are not pruned. Nothing is retrained, while Gordon et al. prune the pretrained model, matrix by matrix and
+with its embeddings, and train it further. The checkpoint on disk is only read.
 """
 
 import re
@@ -9,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from torch import nn
-from torch.nn.utils import prune
 
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base import Measure, Results, Run
@@ -18,6 +19,7 @@ from bertsecrets.measures.base.ablation import collapsed
 from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import encode, predict
+from bertsecrets.models.layers import layer_of
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
 from bertsecrets.texts.metrics import decide, score
@@ -26,7 +28,7 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
-IN_A_LAYER = re.compile(r"\.\d+\.")
+NO_MATRIX = re.compile("bias|embed")  # in the names of tensors of several dimensions
 
 
 @measure("weight-pruning", title="score with the smallest weights set to 0", source="Gordon et al. 2020; P20")
@@ -43,17 +45,17 @@ class WeightPruning(Measure):
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that the model has layers with weight matrices."""
-        layer_modules(classifier.model)
+        layer_weights(classifier.model)
 
     def run(self, run: Run) -> Results:
         """Score the validation rows with a growing share of pruned weights, from none."""
-        opened, rows = run.open("sdpa"), self.rows(run)
+        opened, rows = run.open(self.kernel), self.rows(run)
         encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.scores.max_length))
-        modules, device = layer_modules(opened.model), run.resources.device
+        weights, device = layer_weights(opened.model), run.resources.device
         predicted, pruned = [], []
         with progress(f"pruning weights of {run.subject}", 1 + len(SHARES), "share") as shown:
             for share in (0.0, *SHARES):
-                pruned.append(prune_smallest(modules, share))
+                pruned.append(prune_smallest(weights, share))
                 predicted.append(decide(run.task, predict(opened.model, encoded, device)))
                 shown.advance()
         target = np.asarray(rows.targets())
@@ -94,35 +96,34 @@ class WeightPruning(Measure):
         )
 
 
-def layer_modules(model: Any) -> list[Any]:
-    """Return the modules with a weight matrix in a model's layers.
+def layer_weights(model: Any) -> list[nn.Parameter]:
+    """Return the weight matrices of a model's layers, without embeddings.
+
+    Those of a mixture's experts are stacked in tensors of three dimensions.
 
     Raises:
         NotApplicableError: there are none.
     """
-    from transformers.pytorch_utils import Conv1D
-
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     found = [
-        module
-        for name, module in model.base_model.named_modules()
-        if isinstance(module, nn.Linear | Conv1D) and IN_A_LAYER.search(f".{name}.")
+        weight
+        for name, weight in model.base_model.named_parameters()
+        if layer_of(name) and weight.dim() > 1 and not NO_MATRIX.search(name) and id(weight) not in embeddings
     ]
     if not found:
         raise NotApplicableError(f"the layers of {type(model).__name__} have no weight matrices that could be pruned")
     return found
 
 
-def prune_smallest(modules: Sequence[Any], share: float) -> int:
-    """Set the given share of all the modules' weights to 0 in place, the smallest first.
+@torch.no_grad()
+def prune_smallest(weights: Sequence[torch.Tensor], share: float) -> int:
+    """Set the given share of all weights to 0 in place, the smallest first, and return their number.
 
     Weights that are already 0 count, so that a share includes every smaller share.
-
-    Returns:
-        The number of these weights.
     """
-    weights = [(module, "weight") for module in modules]
-    count = round(share * sum(module.weight.numel() for module in modules))
-    prune.global_unstructured(weights, pruning_method=prune.L1Unstructured, amount=count)
-    for module, name in weights:
-        prune.remove(module, name)
+    flat = torch.cat([weight.detach().flatten() for weight in weights])
+    count = round(share * len(flat))
+    flat[flat.abs().topk(count, largest=False).indices] = 0
+    for weight, pruned in zip(weights, flat.split([weight.numel() for weight in weights]), strict=True):
+        weight.copy_(pruned.view_as(weight))
     return count

@@ -235,7 +235,7 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], bool]:
 
 def weights_in(output: Any, shape: tuple[int, ...]) -> torch.Tensor | None:
     """Return the attention weights among a module's outputs: the tensor of shape [rows, heads, tokens, tokens]."""
-    if isinstance(output, tuple):
+    if isinstance(output, tuple | list):
         for item in output[1:]:
             if torch.is_tensor(item) and item.dtype.is_floating_point and tuple(item.shape) == shape:
                 return item

@@ -64,6 +64,8 @@ def open_config(ref: ModelRef) -> Any:
     config.return_dict = True
     if getattr(config, "chunk_size_feed_forward", 0):
         config.chunk_size_feed_forward = 0  # saves memory, changes no result, and refuses most lengths
+    if getattr(config, "attention_type", None) == "block_sparse":
+        config.attention_type = "original_full"  # as BigBird sets it itself at its first short input, and leaves it
     return config
 
 
@@ -100,6 +102,11 @@ def open_tokenizer(ref: ModelRef) -> Any:
         raise UserError(
             f"{ref.path}: model_max_length in tokenizer_config.json is {shortened(repr(longest), 50)}, "
             "not a number of tokens"
+        )
+    if len(tokenizer) <= len({*tokenizer.all_special_ids}):
+        raise UserError(
+            f"{ref.path}: the vocabulary of its tokenizer holds special tokens only, so every word would be "
+            f"{tokenizer.unk_token}: save the tokenizer again, with its vocabulary"
         )
     if tokenizer.pad_token_id is None:  # GPT-2, Llama: padding is masked, so that any token will do
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token

@@ -41,6 +41,12 @@ class Encoded:
         segments = None if self.segments is None else self.segments[:count]
         return Encoded(self.input_ids[:count], segments, self.padding_id)
 
+    def spread(self, count: int) -> list[int]:
+        """Return the numbers of `count` examples of all lengths, the shortest and the longest among them."""
+        places = np.unique(np.linspace(0, len(self) - 1, count).astype(int))
+        chosen: list[int] = np.argsort(self.lengths, kind="stable")[places].tolist()
+        return chosen
+
     @property
     def lengths(self) -> Int[np.ndarray, " examples"]:
         """Tokens per example, special tokens included."""

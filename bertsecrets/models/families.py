@@ -120,8 +120,8 @@ POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")
 # input without padding.
 READS_NEIGHBOURS = ("mobilebert",)
 
-# Terms that some families add to the product of query and key, by the names of their arguments in transformers.
-LOGIT_TERMS = ("position_bias", "s_aux", "alibi")
+# What some families add to the product of query and key, or do to it, by the names of their arguments in transformers.
+LOGIT_TERMS = ("position_bias", "s_aux", "alibi", "softcap")
 
 # Model types whose layers have no map of every token to every token in every head, and why.
 NO_MAPS = {

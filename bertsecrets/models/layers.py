@@ -85,10 +85,10 @@ class _Move:
     def move(self, _layer: nn.Module, _args: Any, output: Any) -> Any:
         if self.at is None:  # the layer is called by itself
             return None
-        hidden = output[0] if isinstance(output, tuple) else output
+        hidden = output[0] if isinstance(output, tuple | list) else output
         last = hidden[torch.arange(len(hidden), device=hidden.device), self.at]
         moved = torch.cat([last[:, None], hidden[:, 1:]], dim=1)
-        return (moved, *output[1:]) if isinstance(output, tuple) else moved
+        return (moved, *output[1:]) if isinstance(output, tuple | list) else moved
 
     def forget(self, *_: Any) -> None:
         self.at = None

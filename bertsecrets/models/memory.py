@@ -107,12 +107,15 @@ def training_bytes(
         device: its type.
         examples: of the training split; a frozen encoder's features of all of them are kept.
     """
-    config = model.config
+    width, heads, layers = (
+        getattr(model.config, name, None) or 0  # unknown, so that only weights count
+        for name in ("hidden_size", "num_attention_heads", "num_hidden_layers")
+    )
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     if not any(weight.requires_grad for weight in model.base_model.parameters()):
-        return 4 * (3 * trained + examples * config.hidden_size)
-    layer = 4 * rows * tokens * (23 * config.hidden_size + 3 * config.num_attention_heads * tokens)
-    needed = 4 * 3 * trained + config.num_hidden_layers * layer
+        return 4 * (3 * trained + examples * width)
+    layer = 4 * rows * tokens * (23 * width + 3 * heads * tokens)
+    needed = 4 * 3 * trained + layers * layer
     return needed // 2 if precision == "bfloat16" and device == "cuda" else needed
 
 

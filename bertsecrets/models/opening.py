@@ -134,11 +134,18 @@ def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
 
     Raises:
         NotApplicableError: the architecture cannot classify padded inputs.
+        UserError: the tokenizer distinguishes more segments than the model has embeddings for.
     """
     if (why := NO_ANSWERS.get(config.model_type)) is not None:
         raise NotApplicableError(f"{architecture(config)} cannot be measured: {why}")
     if getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = tokenizer.pad_token_id
+    segments, last = getattr(config, "type_vocab_size", None), max(tokenizer("A", "B").get("token_type_ids") or [0])
+    if segments and last >= segments:
+        raise UserError(
+            f"the tokenizer numbers the segments of a pair 0 to {last}, but type_vocab_size in config.json is "
+            f"{segments}: remove token_type_ids from model_input_names in tokenizer_config.json"
+        )
 
 
 def _load_classifier(ref: ModelRef, config: Any, attention: str) -> tuple[Any, set[str]]:

@@ -12,7 +12,7 @@ from bertsecrets.ablation.kinds import Ablation
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.head_pruning import gated, heads_left, prune_heads
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.measures.weight_pruning import layer_modules, prune_smallest
+from bertsecrets.measures.weight_pruning import layer_weights, prune_smallest
 from bertsecrets.models.encoding import loss_of, predict
 from bertsecrets.report.figures import figures_of
 from bertsecrets.settings import JudgeParams
@@ -35,15 +35,15 @@ def skeleton(name="Bert"):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_smallest_weights_of_all_layers_together_become_zero(name):
     model = tiny(name).model
-    modules = layer_modules(model)
-    before = torch.cat([module.weight.detach().abs().flatten() for module in modules])
+    weights = layer_weights(model)
+    before = torch.cat([weight.detach().abs().flatten() for weight in weights])
     others = {key: value.clone() for key, value in model.state_dict().items()}
-    assert prune_smallest(modules, 0.3) == round(0.3 * len(before))
-    after = torch.cat([module.weight.detach().abs().flatten() for module in modules])
+    assert prune_smallest(weights, 0.3) == round(0.3 * len(before))
+    after = torch.cat([weight.detach().abs().flatten() for weight in weights])
     assert int((after == 0).sum()) == round(0.3 * len(before))
     assert before[after == 0].max() <= before[after != 0].min()
     assert torch.equal(after[after != 0], before[after != 0])
-    pruned = {f"{name}.weight" for name, module in model.named_modules() if module in modules}
+    pruned = {name for name, weight in model.named_parameters() if any(weight is one for one in weights)}
     assert set(model.state_dict()) == set(others)
     assert all(torch.equal(value, others[key]) for key, value in model.state_dict().items() if key not in pruned)
     assert not any("embed" in key or "classifier" in key or "score" in key or "pooler" in key for key in pruned)
@@ -52,18 +52,18 @@ def test_the_smallest_weights_of_all_layers_together_become_zero(name):
 def test_growing_shares_equal_pruning_at_once():
     step_by_step, at_once = tiny("Bert"), tiny("Bert")
     for share in (0.0, 0.1, 0.4):
-        prune_smallest(layer_modules(step_by_step.model), share)
-    prune_smallest(layer_modules(at_once.model), 0.4)
+        prune_smallest(layer_weights(step_by_step.model), share)
+    prune_smallest(layer_weights(at_once.model), 0.4)
     np.testing.assert_array_equal(predict(step_by_step.model, ENCODED), predict(at_once.model, ENCODED))
 
 
 def test_the_requested_number_of_equal_weights_is_pruned():
-    modules = layer_modules(tiny("Bert").model)
+    weights = layer_weights(tiny("Bert").model)
     with torch.no_grad():
-        for module in modules:
-            module.weight.fill_(1)
-    count = prune_smallest(modules, 0.5)
-    assert sum(int((module.weight == 0).sum()) for module in modules) == count
+        for weight in weights:
+            weight.fill_(1)
+    count = prune_smallest(weights, 0.5)
+    assert sum(int((weight == 0).sum()) for weight in weights) == count
 
 
 def test_a_model_without_weights_in_layers_has_nothing_to_prune():
@@ -71,7 +71,7 @@ def test_a_model_without_weights_in_layers_has_nothing_to_prune():
         base_model = torch.nn.Linear(2, 2)
 
     with pytest.raises(NotApplicableError, match="no weight matrices that could be pruned"):
-        layer_modules(Bare())
+        layer_weights(Bare())
 
 
 # ---------------------------------------------------------------------- heads

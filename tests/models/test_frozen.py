@@ -96,7 +96,8 @@ class Averaging(DistilBertForSequenceClassification):
     """A classifier that reads every token."""
 
     def forward(self, input_ids=None, attention_mask=None, labels=None, **_):
-        logits = self.classifier(self.distilbert(input_ids, attention_mask=attention_mask)[0].mean(1))
+        weights = (attention_mask / attention_mask.sum(1, keepdim=True))[..., None]
+        logits = self.classifier((weights * self.distilbert(input_ids, attention_mask=attention_mask)[0]).sum(1))
         loss = None if labels is None else torch.nn.functional.cross_entropy(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from tiny import CONFIGS, LAYERS, family, save_bert
+from tiny import CONFIGS, LAYERS, SPECIAL, family, save_bert
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig
 
 from bertsecrets.errors import UserError
@@ -296,3 +296,16 @@ def test_running_out_of_memory_while_opening_is_one_line(own_bert, monkeypatch, 
     ) as error:
         open_classifier(ModelRef.in_folder(own_bert), task("rte"))
     one_line(error)
+
+
+# ---------------------------------------------------------------------- tokenizers that do not fit
+
+
+def test_a_tokenizer_of_special_tokens_only_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"holds special tokens only, so every word would be \[UNK\]: save"):
+        open_tokenizer(locate(str(save_bert(tmp_path, words=SPECIAL))))
+
+
+def test_more_segments_than_the_model_embeds_are_refused(tmp_path):
+    with pytest.raises(UserError, match="segments of a pair 0 to 1, but type_vocab_size in config.json is 1: remove"):
+        open_classifier(locate(str(save_bert(tmp_path, type_vocab_size=1))), task("rte"))

@@ -10,8 +10,7 @@ from pathlib import Path
 import torch
 from zoo import FAMILIES, save_family
 
-from bertsecrets.errors import NotApplicableError
-from bertsecrets.measures.registry import refusals
+from bertsecrets.measures.base.probe import refusals
 from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import open_classifier
 from bertsecrets.texts.tasks import task
@@ -66,11 +65,7 @@ COLUMNS = {
 
 def refused(folder: Path) -> dict[str, str]:
     """Why measures are not possible on a model, by measure; those that are possible are left out."""
-    try:
-        answers = refusals(open_classifier(locate(str(folder)), task("rte")))
-    except NotApplicableError as error:
-        answers = dict.fromkeys((name for names in COLUMNS.values() for name in names), str(error))
-    return {name: why for name, why in answers.items() if why is not None}
+    return {name: why for name, why in refusals(locate(str(folder))).items() if why is not None}
 
 
 def segments_count(folder: Path) -> bool:

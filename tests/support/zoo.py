@@ -55,24 +55,133 @@ DECODERS: dict[str, dict[str, Any]] = {
     "qwen2": {"num_key_value_heads": HEADS, **LONG},
 }
 FAMILIES = [*ENCODERS, *DECODERS]
-WITHOUT_SEGMENTS = {"roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "longformer", "bart", "t5"}
+# Further families that the sweep tries, one line each; most accept BERT's names for their sizes.
+FURTHER_ENCODERS: dict[str, dict[str, Any]] = {
+    "canine": {"num_hash_buckets": 64, "local_transformer_stride": 8, "upsampling_kernel_size": 4, **LONG},
+    "data2vec-text": {"type_vocab_size": 1, **LONG},
+    "esm": {"position_embedding_type": "absolute", **LONG},
+    "esmc": LONG,
+    "flaubert": {"emb_dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "max_position_embeddings": 256},
+    "gte": {"type_vocab_size": 2, **LONG},
+    "ibert": {"type_vocab_size": 1, **LONG},
+    "jina_embeddings_v3": {"type_vocab_size": 1, **LONG},
+    "layoutlm": LONG,
+    "lilt": {"channel_shrink_ratio": 2, **LONG},
+    "luke": {"entity_vocab_size": 10, "entity_emb_size": 16, **LONG},
+    "markuplm": {"max_depth": 2, "xpath_unit_hidden_size": 8, **LONG},
+    "megatron-bert": LONG,
+    "mra": LONG,
+    "nystromformer": {"num_landmarks": 8, "segment_means_seq_len": 8, **LONG},
+    "perceiver": {
+        "d_model": WIDTH, "num_latents": 8, "d_latents": WIDTH, "num_self_attends_per_block": LAYERS, "num_blocks": 1,
+        "num_self_attention_heads": HEADS, "num_cross_attention_heads": HEADS, "max_position_embeddings": 256,
+    },
+    "reformer": {"attention_head_size": 8, "feed_forward_size": 48, "axial_pos_shape": [16, 16],
+        "axial_pos_embds_dim": [16, 16], "num_buckets": 4, "lsh_attn_chunk_length": 8, "local_attn_chunk_length": 8,
+        "attn_layers": ["local", "lsh", "local"], "is_decoder": False, **LONG,
+    },
+    "roberta-prelayernorm": {"type_vocab_size": 1, **LONG},
+    "roc_bert": {"pronunciation_vocab_size": 20, "shape_vocab_size": 20, "pronunciation_embed_dim": 8,
+        "shape_embed_dim": 8, **LONG,
+    },
+    "tapas": LONG,
+    "ultrabert": LONG,
+    "xlm": {"emb_dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "max_position_embeddings": 256},
+    "xlm-roberta-xl": {"type_vocab_size": 1, **LONG},
+    "xmod": {"type_vocab_size": 1, "languages": ["en_XX"], "default_language": "en_XX", **LONG},
+    "yoso": LONG,
+}  # fmt: skip
+GROUPED = {"num_key_value_heads": HEADS, "head_dim": 8, **LONG}
+EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, **GROUPED}
+FURTHER_DECODERS: dict[str, dict[str, Any]] = {
+    "arcee": GROUPED,
+    "biogpt": LONG,
+    "bloom": {"hidden_size": WIDTH, "n_layer": LAYERS, "n_head": HEADS},
+    "ctrl": {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "dff": 48, "n_positions": 256},
+    "deepseek_v3": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
+        "v_head_dim": 8, "first_k_dense_replace": 1, "n_routed_experts": 4, "n_group": 1, "topk_group": 1,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 16, "num_key_value_heads": HEADS, **LONG,
+    },
+    "diffllama": GROUPED,
+    "doge": GROUPED,
+    "exaone4": {"sliding_window": 16, **GROUPED},
+    "falcon": LONG,
+    "gemma": GROUPED,
+    "gemma2": {"query_pre_attn_scalar": 8, "sliding_window": 16, **GROUPED},
+    "gemma3_text": {"query_pre_attn_scalar": 8, "sliding_window": 16, **GROUPED},
+    "glm": GROUPED,
+    "glm4": GROUPED,
+    "gpt_bigcode": {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 256},
+    "gpt_neo": {"hidden_size": WIDTH, "num_layers": 2, "num_heads": HEADS, "window_size": 8,
+        "attention_types": [[["global", "local"], 1]], "max_position_embeddings": 256,
+    },
+    "gpt_neox": LONG,
+    "gpt_oss": EXPERTS,
+    "gptj": {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "rotary_dim": 4, "n_positions": 256},
+    "helium": GROUPED,
+    "jamba": {"attn_layer_period": 3, "attn_layer_offset": 1, "mamba_d_state": 4, "use_mamba_kernels": False,
+        **EXPERTS,
+    },
+    "minicpm3": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8,
+        "num_key_value_heads": HEADS, **LONG,
+    },
+    "ministral": {"sliding_window": 16, **GROUPED},
+    "mistral": GROUPED,
+    "mixtral": EXPERTS,
+    "modernbert-decoder": {"local_attention": 8, "global_attn_every_n_layers": 2, "pad_token_id": 0, **LONG},
+    "mpt": {"d_model": WIDTH, "n_heads": HEADS, "n_layers": LAYERS, "max_seq_len": 256},
+    "nemotron": GROUPED,
+    "olmo": GROUPED,
+    "olmo2": GROUPED,
+    "olmo3": {"sliding_window": 16, **GROUPED},
+    "openai-gpt": {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 256},
+    "opt": {"ffn_dim": 48, "word_embed_proj_dim": WIDTH, **LONG},
+    "persimmon": LONG,
+    "phi": LONG,
+    "phi3": GROUPED,
+    "qwen2_moe": {"shared_expert_intermediate_size": 16, **EXPERTS},
+    "qwen3": GROUPED,
+    "qwen3_moe": EXPERTS,
+    "seed_oss": GROUPED,
+    "smollm3": GROUPED,
+    "stablelm": GROUPED,
+    "starcoder2": GROUPED,
+}  # fmt: skip
+FURTHER = [*FURTHER_ENCODERS, *FURTHER_DECODERS]
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {  # unusual configurations of families above
+    "roformer-rotary-value": ("roformer", {"rotary_value": True}),
+    "falcon-alibi": ("falcon", {"alibi": True}),
+    "big_bird-sparse": ("big_bird", {"attention_type": "block_sparse", "block_size": 4, "num_random_blocks": 1}),
+    "xmod-no-language": ("xmod", {"default_language": None}),
+    "gte-segments": ("gte", {"type_vocab_size": 1}),
+}
+WITHOUT_SEGMENTS = {"roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "longformer", "bart", "t5"} | {
+    *("data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl", "xmod", "ibert", "esm", "esmc", "jina_embeddings_v3"),
+    *("canine", "perceiver", "reformer", "xlm", "flaubert", "luke", "ultrabert", "mra", "yoso"),
+}
 
 
-def save_family(family: str, folder: Path, seed: int = 0) -> Path:
+def save_family(family: str, folder: Path, seed: int = 0, *, without_dropout: bool = False) -> Path:
     """A model folder: a randomly drawn classifier, and its tokenizer as such a model is published with."""
-    tokenizer = save_tokenizer(folder) if family in ENCODERS else save_decoder_tokenizer(family, folder)
-    if family in WITHOUT_SEGMENTS:  # as the published tokenizers of these families
+    name, changes = VARIANTS.get(family, (family, {}))
+    encodes = name in {**ENCODERS, **FURTHER_ENCODERS}
+    tokenizer = save_tokenizer(folder) if encodes else save_decoder_tokenizer(name, folder)
+    if name in WITHOUT_SEGMENTS:  # as the published tokenizers of these families
         roles = {f"{role}_token": getattr(tokenizer, f"{role}_token") for role in ("unk", "pad", "cls", "sep", "mask")}
         names = ["input_ids", "attention_mask"]
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer._tokenizer, model_input_names=names, **roles)
         tokenizer.save_pretrained(folder)
     ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("bos", "eos", "pad", "cls", "sep")}
-    if family in ENCODERS:
+    if encodes:
         ids |= {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
-    if family == "t5":
+    ids = {role: token for role, token in ids.items() if token is not None}
+    if name == "t5":
         ids["decoder_start_token_id"] = tokenizer.pad_token_id
-    sizes = {**ENCODERS, **DECODERS}[family]
-    config = AutoConfig.for_model(family, vocab_size=len(tokenizer), num_labels=2, **ids, **sizes)
+    sizes = {**ENCODERS, **DECODERS, **FURTHER_ENCODERS, **FURTHER_DECODERS}[name] | changes
+    config = AutoConfig.for_model(name, vocab_size=len(tokenizer), num_labels=2, **{**ids, **sizes})
+    for setting, rate in config.to_dict().items():
+        if isinstance(rate, float) and "drop" in setting and without_dropout:
+            setattr(config, setting, 0.0)
     torch.manual_seed(seed)
     model = AutoModelForSequenceClassification.from_config(config)
     with torch.no_grad():

@@ -95,7 +95,7 @@ class AblationMeasure(Measure):
 
     def run(self, run: Run) -> Results:
         """Score the rows with each set disabled."""
-        opened = run.open("sdpa")
+        opened = run.open(self.kernel)
         rows = self.rows(run)
         encoded = encode(rows, opened.tokenizer, opened.fit(run.resources.settings.scores.max_length))
         shape = (opened.layers, opened.heads)

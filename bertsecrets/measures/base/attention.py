@@ -98,6 +98,7 @@ class AttentionMeasure(Measure):
         max_length: PositiveInt | None = None
 
     section: ClassVar[Section | None] = "attention"
+    kernel: ClassVar[str] = "eager"
     common: ClassVar[bool] = True
     companions: ClassVar[tuple[str, ...]] = ("attention-change", "special-tokens")
 
@@ -159,7 +160,7 @@ class AttentionMeasure(Measure):
 
     def _view(self, run: Run) -> AttentionRun:
         length = run.options.max_length or run.resources.settings.attention.max_length
-        tuned = run.open("eager")
+        tuned = run.open(self.kernel)
         padded_to = self.padding(run.options)
         if padded_to is not None and tuned.fit(padded_to) < padded_to:
             raise NotApplicableError(
@@ -198,6 +199,7 @@ class EncoderMeasure(Measure):
     """A measure of the bare encoder, without task, training or seed."""
 
     section: ClassVar[Section | None] = "attention"
+    kernel: ClassVar[str] = "eager"
     on_task: ClassVar[bool] = False
     seedless: ClassVar[bool] = True
 

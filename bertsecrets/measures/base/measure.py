@@ -85,6 +85,7 @@ class Measure(ABC):
         name: set by the decorator `measure`, as are `title`, `source` and `version`.
         section: the section of `params.yaml` that changes the result; None if no setting does.
         needs: what the measure needs besides rows and a checkpoint.
+        kernel: the attention implementation that it opens models with; only `eager` exposes maps.
         on_task: it is measured on a task's rows.
         reads_model: it is measured on a model.
         seedless: no seed can change it.
@@ -104,6 +105,7 @@ class Measure(ABC):
     Options: ClassVar[type[MeasureOptions]] = MeasureOptions
     section: ClassVar[Section | None]
     needs: ClassVar[tuple[Requirement, ...]] = ()
+    kernel: ClassVar[str] = "sdpa"
     on_task: ClassVar[bool] = True
     reads_model: ClassVar[bool] = True
     seedless: ClassVar[bool] = False
@@ -181,7 +183,7 @@ class Measure(ABC):
         """Check on two short examples that the measure is possible on a model.
 
         Args:
-            classifier: a classifier with eager attention, trained or not.
+            classifier: opened with the measure's `kernel`, trained or not.
 
         Raises:
             UserError: it is not.

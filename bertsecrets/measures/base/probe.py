@@ -1,14 +1,20 @@
-"""Two short examples that test whether an architecture can be measured at all."""
+"""Whether measures are possible on a model, tried on two short examples before anything is trained or measured."""
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
 
-from bertsecrets.errors import NotApplicableError
+from bertsecrets.errors import NotApplicableError, UserError
+from bertsecrets.measures.base.measure import Measure
+from bertsecrets.measures.registry import get_measure, measure_names
 from bertsecrets.models.attention import Maps, Pass
-from bertsecrets.models.encoding import Batch, Encoded, tokenize
-from bertsecrets.models.opening import OpenModel
+from bertsecrets.models.consistency import check_kernels, check_logits
+from bertsecrets.models.encoding import Batch, Encoded, predict, tokenize
+from bertsecrets.models.locations import ModelRef
+from bertsecrets.models.opening import OpenModel, open_classifier
+from bertsecrets.texts.tasks import TASKS
 
 FIRST = ("A few words.", "He was becoming agitated, and she asked him to wait for a while.")
 SECOND = ("They are few.", "No.")
@@ -33,6 +39,69 @@ class Ahead:
 def probe_inputs(model: OpenModel) -> Encoded:
     """Return two examples of different lengths, so that one of them is padded."""
     return tokenize(model.tokenizer, FIRST, SECOND, model.fit(64))[0]
+
+
+class ModelChecks:
+    """The checks of one model, each made once: those that concern every measure, then those of a measure.
+
+    `bertsecrets doctor` shows their results, and a run makes them before it trains or measures anything.
+    """
+
+    def __init__(self) -> None:
+        self._refusals: dict[object, UserError | None] = {}
+
+    def refusal(self, measure: Measure, open_with: Callable[[str], OpenModel]) -> UserError | None:
+        """Return why a measure is impossible on the model; None if it is possible.
+
+        Args:
+            open_with: opens the classifier, trained or not, with an attention implementation.
+        """
+        opened = functools.cache(open_with)  # shared by the checks of this call
+        own = (measure.kernel, type(measure).check_model)
+        return self._result("classifier", lambda: check_classifier(opened)) or self._result(
+            own, lambda: measure.check_model(opened(measure.kernel))
+        )
+
+    def _result(self, name: object, check: Callable[[], None]) -> UserError | None:
+        if name not in self._refusals:
+            try:
+                check()
+            except NotApplicableError as error:
+                self._refusals[name] = error.with_traceback(None)
+            except UserError as error:  # may be true of this checkpoint only, which has diverged
+                return error.with_traceback(None)
+            else:
+                self._refusals[name] = None
+        return self._refusals[name]
+
+
+def refusals(ref: ModelRef) -> dict[str, str | None]:
+    """Return, by name of each measure that reads a model, why it is impossible on this one; None if it is possible."""
+
+    @functools.cache
+    def opened(kernel: str) -> OpenModel:
+        return open_classifier(ref, TASKS["rte"], "untrained", attention=kernel)
+
+    checks = ModelChecks()
+    measures = (measure for measure in map(get_measure, measure_names()) if measure.reads_model)
+    found = {measure.name: checks.refusal(measure, opened) for measure in measures}
+    return {name: None if error is None else str(error) for name, error in found.items()}
+
+
+def check_classifier(open_with: Callable[[str], OpenModel]) -> None:
+    """Check that a model's logits depend neither on the batch nor on training mode nor on the attention kernel.
+
+    Raises:
+        NotApplicableError: the model cannot read texts.
+        MisreadError: the logits differ.
+    """
+    logits = {}
+    for kernel in ("eager", "sdpa"):
+        opened = open_with(kernel)
+        encoded = probe_inputs(opened)
+        check_logits(opened.model, encoded)
+        logits[kernel] = torch.from_numpy(predict(opened.model, encoded))
+    check_kernels(type(opened.model).__name__, **logits)
 
 
 def check_attention(model: OpenModel) -> bool:

@@ -115,6 +115,7 @@ def finetune(
         check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")
         with return_large_blocks(), explain_out_of_memory(title, needed):
             training = Training(classifier, encoded, train.targets(), settings, seed=seed, device=device)
+            training.check()
             training.run(title, states)
             predict(model.eval(), encoded.head(32), device)  # refuses logits that are not finite
         facts |= {"steps": training.step, "loss": training.losses, "precision": training.precision}

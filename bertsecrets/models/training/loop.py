@@ -15,7 +15,8 @@ from torch import nn
 from transformers.trainer_pt_utils import get_length_grouped_indices, get_parameter_names
 from transformers.trainer_utils import align_special_tokens, set_seed
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import NotApplicableError, UserError
+from bertsecrets.models.consistency import TOLERANCE, TOLERANCE_BF16, check_logits, explain_failure
 from bertsecrets.models.encoding import Encoded, collate
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.states import State, keep, newest, random_state, set_random_state
@@ -48,7 +49,11 @@ class Training:
         seed: int,
         device: torch.device,
     ):
-        """Move the model to the device, in place, and seed all random numbers."""
+        """Move the model to the device, in place, and seed all random numbers.
+
+        Raises:
+            NotApplicableError: nothing can be trained, or the model cannot read the texts.
+        """
         set_seed(seed)
         self.model, self.settings, self.device = classifier.model.to(device), settings, device
         align_special_tokens(self.model, classifier.tokenizer)
@@ -64,9 +69,12 @@ class Training:
         self.encoded, self.targets = encoded, torch.tensor(targets)
         self.features: EncodedTexts | None = None
         if self.frozen:
-            self.features = EncodedTexts.of(self.model, encoded, device, half=self.precision == "bfloat16")
+            with explain_failure(self.model):
+                self.features = EncodedTexts.of(self.model, encoded, device, half=self.precision == "bfloat16")
 
         self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        if not self.weights:
+            raise NotApplicableError(f"{type(self.model).__name__} has no weights outside its encoder to be trained")
         decaying = set(get_parameter_names(self.model, [nn.LayerNorm], list(WITHOUT_DECAY)))
         groups = [
             {"params": [p for name, p in self.weights.items() if (name in decaying) == decays], "weight_decay": decay}
@@ -102,12 +110,25 @@ class Training:
                 loss = f"{self.losses[-1]:.3f}" if self.losses else "-"
                 shown.advance(note=f"loss {loss}")
                 if states is not None and self.step < self.steps and time.monotonic() - saved >= interval:
-                    self.check(states)
+                    self.check_finite(states)
                     start = time.monotonic()
                     keep(states, self.state(self.seconds_before + start - began))
                     saved = time.monotonic()
                     interval = max(interval, (saved - start) / SAVING_SHARE)
-        self.check(states)
+        self.check_finite(states)
+
+    def check(self) -> None:
+        """Check that, apart from dropout, training computes the logits of evaluation.
+
+        Raises:
+            NotApplicableError: the model cannot read the texts.
+            MisreadError: it does not.
+        """
+        precision, self.precision = self.precision, "float32"  # but features are encoded already
+        rounded = self.features is not None and precision == "bfloat16"
+        tolerance = TOLERANCE_BF16 if rounded else TOLERANCE
+        check_logits(self.model, self.encoded, lambda rows: self._forward(rows).logits, tolerance)
+        self.precision = precision
 
     def take_step(self) -> None:
         """Train on the next batch."""
@@ -118,9 +139,6 @@ class Training:
         size = self.settings.batch_size
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate(self.step)
-        self.model.train()
-        if self.frozen:
-            self.model.base_model.eval()
         out = self._forward(self.order[at * size : (at + 1) * size])
         loss = out.loss.float()
         loss.backward()
@@ -133,7 +151,10 @@ class Training:
         self.unchecked.append(torch.stack([loss, norm.float(), largest]))
 
     def _forward(self, rows: list[int]) -> Any:
-        """Return the model's output for some examples, with its loss."""
+        """Return the model's output for some examples in training mode, with its loss."""
+        self.model.train()
+        if self.frozen:
+            self.model.base_model.eval()
         labels = self.targets[rows].to(self.device, non_blocking=True)
         if self.features is not None:
             return self.features.classified(torch.tensor(rows, device=self.device), labels)
@@ -154,11 +175,11 @@ class Training:
         Raises:
             UserError: the training has diverged.
         """
-        self.check(states)
+        self.check_finite(states)
         self.losses.append(self.total.item() / steps)
         self.total.zero_()
 
-    def check(self, states: Path | None) -> None:
+    def check_finite(self, states: Path | None) -> None:
         """Make sure that the steps since the last check were finite; otherwise delete the saved states.
 
         Raises:

@@ -7,7 +7,6 @@ pooled output, or the hidden state of one token of each text.
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from transformers.utils import ModelOutput
@@ -76,9 +75,8 @@ class EncodedTexts:
         """Return the texts as a model's classifier reads them; None if it reads more than one vector of each text."""
         if not len(encoded):
             return None
-        by_length = np.argsort(encoded.lengths, kind="stable")
-        probed = np.unique(np.linspace(0, len(encoded) - 1, PROBED).astype(int))  # first and last differ in long texts
-        reading = reading_of(model.eval(), collate(encoded, by_length[probed]).to(device))
+        probed = collate(encoded, encoded.spread(PROBED))  # first and last differ in long texts
+        reading = reading_of(model.eval(), probed.to(device))
         return cls(model, encoded, reading, device, half=half) if reading is not None else None
 
     def classified(self, rows: Int[torch.Tensor, " rows"], labels: torch.Tensor) -> Any:
@@ -124,7 +122,9 @@ def reading_of(model: Any, batch: Batch) -> Reading | None:
     outputs = {name: found[name].requires_grad_() for name in (HIDDEN, POOLED) if found.get(name) is not None}
     if HIDDEN not in outputs:
         return None
-    logits = _with_encoder_output(model, type(found)(**outputs), **batch.inputs()).logits
+    logits = _with_encoder_output(model, type(found)(**{**found, **outputs}), **batch.inputs()).logits
+    if not logits.requires_grad:
+        return None
     weights = torch.arange(1.0, logits.shape[1] + 1, device=logits.device)
     gradients = torch.autograd.grad((logits.float() * weights).sum(), list(outputs.values()), allow_unused=True)
     read = {name: part for name, part in zip(outputs, gradients, strict=True) if part is not None and part.any()}

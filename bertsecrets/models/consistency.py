@@ -1,0 +1,136 @@
+"""Checks that a classifier has the same logits alone and in a padded batch, and in training and evaluation.
+
+A model that fails one of them is refused: its measurements would depend on batches, or be those of another model than
+the one that was trained.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch.overrides import TorchFunctionMode
+
+from bertsecrets.errors import MisreadError, NotApplicableError, UserError, first_line, ran_out
+from bertsecrets.models.encoding import Encoded, check_finite, collate
+
+CHECKED = 8  # examples, of all lengths
+# How far a logit may differ, relative to the largest one. Rounding in float32 changes it by less than 1e-6; a lost mask
+# by 1e-2 and more (MiniLM, with and without fine-tuning). In bfloat16, rounding alone may change it by some percent.
+TOLERANCE, TOLERANCE_BF16 = 1e-3, 0.1
+SMALLEST = 0.1  # smaller logits are compared with this one, since rounding does not become smaller with them
+
+Logits = Float[torch.Tensor, "rows outputs"]
+DROPOUTS = (F.dropout, torch.dropout, F.alpha_dropout, F.dropout1d, F.dropout2d)
+
+
+class WithoutDropout(TorchFunctionMode):
+    """Within the block, no dropout takes place and no layer is dropped, also in training mode."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        """Call the function, or what it is without dropout."""
+        kwargs = kwargs or {}
+        if func in DROPOUTS:
+            return args[0] if args else kwargs["input"]
+        if func is F.scaled_dot_product_attention and len(args) < 5:
+            return func(*args, **{**kwargs, "dropout_p": 0.0})
+        if func is torch.rand:  # compared with the rate of layer drop
+            return torch.ones(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def explain_failure(model: Any) -> Iterator[None]:
+    """Turn an error of the model's own code within the block into one line.
+
+    Raises:
+        NotApplicableError: the code failed, though not for lack of memory.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # of any architecture's code
+        if ran_out(error):
+            raise
+        name, why = type(model).__name__, first_line(error)
+        raise NotApplicableError(f"{name} cannot classify texts as this suite encodes them: {why}") from error
+
+
+def check_logits(
+    model: Any, encoded: Encoded, forward: Callable[[list[int]], Logits] | None = None, tolerance: float = TOLERANCE
+) -> None:
+    """Check on a padded batch that examples have the same logits alone, and in training but for dropout.
+
+    Args:
+        forward: returns the logits that a training step computes for these examples; by default, the model's in
+            training mode.
+        tolerance: of the comparison with training.
+
+    Raises:
+        NotApplicableError: the model cannot read the examples.
+        MisreadError: the logits differ.
+    """
+    rows = encoded.spread(CHECKED)
+    device = next(model.parameters()).device
+    batch = collate(encoded, rows).to(device)
+    with explain_failure(model), torch.no_grad():
+        logits = model.eval()(**batch.inputs()).logits.float()
+        check_finite(logits)
+        check_alone(model, encoded, rows, logits)
+        with WithoutDropout():
+            trained = forward(rows) if forward else model.train()(**batch.inputs()).logits
+        model.eval()
+    difference = largest_difference(trained.float(), logits)
+    if not difference <= tolerance * largest(logits):
+        raise MisreadError(
+            f"{type(model).__name__} computes other logits in training than in evaluation (they differ by "
+            f"{difference:.2g} without dropout), so it would be trained as another model than is measured"
+        )
+
+
+def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -> None:
+    """Check that padding is masked: examples have the same logits alone as in their batch.
+
+    Args:
+        logits: of these examples.
+
+    Raises:
+        MisreadError: they do not.
+    """
+    device = next(model.parameters()).device
+    for row, together in zip(rows, logits, strict=True):
+        with torch.inference_mode():
+            alone = model(**collate(encoded, [row]).to(device).inputs()).logits.float()
+        moved = largest_difference(alone[0], together.to(device))
+        if not moved <= TOLERANCE * largest(logits):
+            raise MisreadError(
+                f"a logit moves by {moved:.2g} when its example is scored alone: the padding of its batch was not "
+                "masked, so results would depend on the batch; correct the model's code or configuration"
+            )
+
+
+def check_kernels(name: str, eager: Logits, sdpa: Logits) -> None:
+    """Check that a model's logits are the same with eager attention, which has maps, and SDPA, which is faster.
+
+    Raises:
+        MisreadError: they differ.
+    """
+    difference = largest_difference(eager, sdpa)
+    if not difference <= TOLERANCE * largest(eager):
+        raise MisreadError(
+            f"{name} has other logits with eager attention than with SDPA (they differ by {difference:.2g}): maps are "
+            "read with the one and scores computed with the other, so they would not be of one model"
+        )
+
+
+def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return the largest absolute difference of two tensors; NaN if one is not finite."""
+    return float((one - other).abs().max())
+
+
+def largest(logits: torch.Tensor) -> float:
+    """Return the size with which differences of logits are compared."""
+    return max(SMALLEST, float(logits.abs().max()))

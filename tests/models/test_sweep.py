@@ -1,0 +1,26 @@
+"""The sweep over families: each measure equals a naive reference, or is refused in one line."""
+
+import pytest
+from sweep import MEASURES, TRAININGS, failures, run
+
+EVERYTHING = {*TRAININGS, *MEASURES}
+ALL_BUT_NORMS = EVERYTHING - {"norm-attention"}
+EXACT = {  # families with something unusual, and what is exact
+    "openai-gpt": ALL_BUT_NORMS,  # its blocks return lists
+    "gemma2": ALL_BUT_NORMS,  # its logits are capped, which SDPA does not support
+    "mixtral": ALL_BUT_NORMS,  # its experts are stacked in one tensor
+    "longformer": {*TRAININGS, "scores", "anisotropy", "weight-pruning"},  # its classifier adds global attention
+    "roformer-rotary-value": ALL_BUT_NORMS,
+    "big_bird-sparse": EVERYTHING,
+    "perceiver": {"pretrained", "scores", "weight-pruning"},
+    "falcon-alibi": {*TRAININGS},  # eager attention and SDPA differ
+    **dict.fromkeys(("canine", "reformer", "tapas", "lilt", "nystromformer", "xmod-no-language", "gte-segments"), ()),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", EXACT)
+def test_a_family_is_measured_exactly_or_refused(family):
+    found = run([family])
+    assert not failures(found)
+    assert {name for name, (outcome, _) in found[family].items() if outcome == "exact"} == {*EXACT[family]}

@@ -1,0 +1,214 @@
+"""What measures must equal: one example at a time, on transformers' eager model, with no code of the suite."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+KINDS = ("cls", "sep")
+VALUE = r"(\.value|\.v_lin|\.v)$"
+OUTPUT = {"value": ("attention.output.dense", "attention.dense"), "v_lin": ("attention.out_lin",), "v": ("attn.o",)}
+
+
+class Naive:
+    """A checkpoint and some labelled rows, each encoded alone, so that nothing is padded."""
+
+    def __init__(self, folder: Path, rows: list[tuple[str, str, int]], max_length: int):
+        self.model: Any = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        one = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
+        two = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+        self.special = {"cls": one, "sep": two}
+        self.inputs = [
+            tokenizer(first, second, truncation="longest_first", max_length=max_length, return_tensors="pt")
+            for first, second, _ in rows
+        ]
+        self.labels = [torch.tensor([label]) for *_, label in rows]
+        with torch.no_grad():
+            self.model(**self.inputs[0])  # here BigBird gives up its sparse attention, if inputs are short
+        sizes = ("num_hidden_layers", "num_attention_heads")
+        self.layers, self.heads = (getattr(self.model.config, size, None) for size in sizes)
+
+    def places(self, i: int) -> dict[str, torch.Tensor]:
+        ids = self.inputs[i]["input_ids"][0]
+        here = {kind: ids == (-1 if token is None else token) for kind, token in self.special.items()}
+        return {**here, "other": ~here["cls"] & ~here["sep"]}
+
+    def logits(self) -> np.ndarray:
+        with torch.no_grad():
+            return np.stack([self.model(**inputs).logits[0].numpy() for inputs in self.inputs])
+
+    def loss(self, logits: torch.Tensor, i: int) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(logits, self.labels[i])
+
+    def maps(self, i: int) -> torch.Tensor:
+        with torch.no_grad():
+            return torch.cat(self.model(**self.inputs[i], output_attentions=True).attentions)
+
+    # ------------------------------------------------------------------ measures, by name
+
+    def scores(self) -> dict[str, np.ndarray]:
+        return {"predicted": self.logits().argmax(-1)}
+
+    def special_tokens(self) -> dict[str, np.ndarray]:
+        found: dict[str, list[torch.Tensor]] = {kind: [] for kind in KINDS}
+        for i in range(len(self.inputs)):
+            received = self.maps(i).mean(2)
+            for kind in KINDS:
+                here = received[:, :, self.places(i)[kind]]
+                found[kind].append(here.amax(-1) if here.shape[-1] else torch.full(here.shape[:2], torch.nan))
+        return {kind: torch.stack(of_kind).numpy() for kind, of_kind in found.items()}
+
+    def head_statistics(self) -> dict[str, np.ndarray]:
+        maps = (self.maps(i).double() for i in range(len(self.inputs)))
+        return {"entropy": np.stack([-(of * of.clamp(min=1e-30).log2()).sum(-1).mean(-1).numpy() for of in maps])}
+
+    def attention_gradients(self) -> dict[str, np.ndarray]:
+        found: dict[str, list[torch.Tensor]] = {kind: [] for kind in (*KINDS, "other")}
+        for i, inputs in enumerate(self.inputs):
+            out = self.model(**inputs, output_attentions=True)
+            slopes = torch.cat(torch.autograd.grad(self.loss(out.logits, i), out.attentions)).abs()
+            for kind, here in self.places(i).items():
+                found[kind].append(slopes[..., here].mean((-2, -1)))
+        return {kind: torch.stack(of_kind).numpy() for kind, of_kind in found.items()}
+
+    def anisotropy(self) -> dict[str, np.ndarray]:
+        words = []
+        for i, inputs in enumerate(self.inputs):
+            with torch.no_grad():
+                states = torch.cat(self.model(**inputs, output_hidden_states=True).hidden_states)
+            words.append(states[:, self.places(i)["other"]].double())
+        mean = torch.cat(words, dim=1).mean(1, keepdim=True)
+        order = np.random.default_rng(2019).permutation(len(words))
+        found = {name: np.full((len(words), len(mean)), np.nan) for name in ("cosine", "centred")}
+        for one, two in order[: len(words) // 2 * 2].reshape(-1, 2):
+            for name, less in (("cosine", 0), ("centred", mean)):
+                a, b = (torch.nn.functional.normalize(words[i] - less, dim=-1) for i in (one, two))
+                found[name][one] = (a @ b.transpose(1, 2)).mean((1, 2)).numpy()
+        return found
+
+    def head_ablation(self) -> dict[str, np.ndarray]:
+        return self._predicted([{(layer, head)} for layer in range(self.layers) for head in range(self.heads)])
+
+    def layer_ablation(self) -> dict[str, np.ndarray]:
+        return self._predicted([{(layer, head) for head in range(self.heads)} for layer in range(self.layers)])
+
+    def _predicted(self, sets: list[set[tuple[int, int]]]) -> dict[str, np.ndarray]:
+        answers = []
+        for disabled in sets:
+
+            def uniform(layer: int, weights: torch.Tensor, disabled=disabled) -> torch.Tensor:
+                even = (weights > 0) / (weights > 0).sum(-1, keepdim=True)
+                chosen = torch.tensor([(layer, head) in disabled for head in range(self.heads)])
+                return torch.where(chosen[:, None, None], even, weights)
+
+            with self._weights(uniform):
+                answers.append(self.logits().argmax(-1))
+        return {"predicted": np.stack(answers)}
+
+    def head_pruning(self) -> dict[str, np.ndarray]:
+        total = torch.zeros(self.layers, self.heads)
+        for i, inputs in enumerate(self.inputs):
+            gates = torch.ones(self.layers, self.heads, requires_grad=True)
+            with self._weights(lambda layer, weights, gates=gates: weights * gates[layer][:, None, None]):
+                logits = self.model(**inputs).logits
+            total += torch.autograd.grad(self.loss(logits, i), gates)[0].abs()
+        return {"importance": (total / total.norm(dim=1, keepdim=True)).numpy()}
+
+    @contextmanager
+    def _weights(self, change: Callable[[int, torch.Tensor], torch.Tensor]) -> Iterator[None]:
+        """Within the block, every softmax that returns a layer's attention weights returns other ones."""
+        tensor_softmax, softmax, calls = torch.Tensor.softmax, torch.softmax, 0
+
+        def changed(own: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+            def call(logits: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+                nonlocal calls
+                weights = own(logits, *args, **kwargs)
+                if weights.dim() != 4 or tuple(weights.shape[:2]) != (1, self.heads):
+                    return weights
+                calls += 1
+                return change((calls - 1) % self.layers, weights)
+
+            return call
+
+        torch.Tensor.softmax, torch.softmax = changed(tensor_softmax), changed(softmax)  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            torch.Tensor.softmax, torch.softmax = tensor_softmax, softmax  # type: ignore[method-assign]
+        assert calls % self.layers == 0
+
+    def weight_pruning(self) -> dict[str, np.ndarray]:
+        embeddings = {id(m.weight) for m in self.model.modules() if isinstance(m, torch.nn.Embedding)}
+        weights = {
+            id(weight): weight.data
+            for name, weight in self.model.base_model.named_parameters()
+            if re.search(r"\.\d+\.", f".{name}") and weight.dim() > 1 and not re.search("bias|embed", name)
+            if id(weight) not in embeddings
+        }
+        sizes, _ = torch.cat([weight.flatten().abs() for weight in weights.values()]).sort()
+        answers = []
+        for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7):
+            for weight in weights.values():
+                weight[weight.abs() <= sizes[round(share * len(sizes)) - 1]] = 0
+            answers.append(self.logits().argmax(-1))
+        return {"predicted": np.stack(answers)}
+
+    def norm_attention(self) -> dict[str, np.ndarray]:
+        """The shares of a layer's vectors A[i, j] f(x[j]), after a check that they add up to what heads hand on."""
+        modules = dict(self.model.named_modules())
+        values = [name for name in modules if re.search(VALUE, name)]
+        found: dict[str, list[np.ndarray]] = {f"{kind}_by_norm": [] for kind in KINDS}
+        for i in range(len(self.inputs)):
+            seen: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []  # values, contexts, output weights
+            handles = []
+            for name in values:
+                owner, _, last = name.rpartition(".")
+                ends = OUTPUT[last]
+                outside = owner.removesuffix(".self").removesuffix(".attn").rpartition(".attention")[0]
+                out = next(m for n, m in modules.items() if n.startswith(outside) and n.endswith(ends))
+                kept: list[torch.Tensor] = []
+                handles.append(modules[name].register_forward_hook(lambda _m, _i, value, kept=kept: kept.append(value)))
+                handles.append(
+                    out.register_forward_pre_hook(
+                        lambda module, given, kept=kept, seen=seen: seen.append((kept.pop(), given[0], module.weight))
+                    )
+                )
+            maps = self.maps(i)
+            for handle in handles:
+                handle.remove()
+            shares = []
+            for of_layer, (value, context, out) in zip(maps, seen, strict=True):
+                by_head = value[0].unflatten(-1, (self.heads, -1)).transpose(0, 1)
+                torch.testing.assert_close((of_layer @ by_head).transpose(0, 1).flatten(1), context[0])
+                parts = out.unflatten(1, (self.heads, -1))
+                vectors = torch.einsum("hij,hjs,whs->hijw", of_layer, by_head, parts)
+                shares.append(vectors.norm(dim=-1).detach())
+            for kind in KINDS:
+                here = self.places(i)[kind]
+                of_kind = torch.stack([(norms[..., here].sum(-1) / norms.sum(-1)).mean(-1) for norms in shares])
+                found[f"{kind}_by_norm"].append((of_kind if here.any() else of_kind * torch.nan).numpy())
+        return {name: np.stack(of_kind) for name, of_kind in found.items()}
+
+    # ------------------------------------------------------------------ training
+
+    def train(self, steps: int, rate: float, *, frozen: bool) -> "Naive":
+        """Take full-batch steps of AdamW, the gradient of each example being added by itself; rates fall linearly."""
+        self.model.train()
+        self.model.base_model.requires_grad_(not frozen)
+        trained = [weight for weight in self.model.parameters() if weight.requires_grad]
+        optimizer = torch.optim.AdamW(trained, weight_decay=0.0)
+        for step in range(steps):
+            for i, inputs in enumerate(self.inputs):
+                (self.loss(self.model(**inputs).logits, i) / len(self.inputs)).backward()
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)
+            optimizer.param_groups[0]["lr"] = rate * (steps - step) / steps
+            optimizer.step()
+            optimizer.zero_grad()
+        self.model.eval()
+        return self

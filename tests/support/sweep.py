@@ -1,0 +1,140 @@
+"""Trainings and measures on many families, compared with naive references; `--all` tries all that `zoo` lists.
+
+`PYTHONPATH=.:tests/support python tests/support/sweep.py` prints a table, and ends with exit code 1 if
+a number is wrong or a measure crashes. With `--write` it writes the list of further families in docs/families.md.
+"""
+
+import argparse
+import logging
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from naive import Naive
+from zoo import FAMILIES, FURTHER, VARIANTS, save_family
+
+from bertsecrets.errors import UserError
+from bertsecrets.session import Session
+from bertsecrets.settings import load_settings
+from bertsecrets.texts.corpus import write_corpus
+
+MEASURES = (
+    *("scores", "special-tokens", "head-statistics", "attention-gradients", "anisotropy", "head-ablation"),
+    *("layer-ablation", "head-pruning", "weight-pruning", "norm-attention"),
+)
+TRAININGS = ("pretrained", "frozen")
+ROWS, STEPS, RATE, LENGTH = 6, 2, 1e-3, 32
+SIGNS = {"exact": "=", "refused": "-", "wrong": "WRONG", "crash": "CRASH"}
+WHOLE = ("scores", "special-tokens", "head-ablation")  # what a family must allow to be listed as working
+
+
+def sweep(family: str, folder: Path, glue: Path) -> dict[str, tuple[str, str]]:
+    """The outcome of each training and measure on a family, and what is to be said about it."""
+    try:
+        save_family(family, folder / "model", without_dropout=True)
+    except Exception as error:  # a size that this family does not have
+        return {"made": ("crash", f"not made: {type(error).__name__}: {error}")}
+    settings = load_settings()
+    finetune = {"epochs": STEPS, "batch_size": ROWS, "max_length": LENGTH, "warmup": 0.0, "weight_decay": 0.0}
+    rates = {"learning_rate": RATE, "frozen_learning_rate": RATE}
+    cut = {
+        "finetune": settings.finetune.model_copy(update={**finetune, **rates}),
+        "scores": settings.scores.model_copy(update={"max_length": LENGTH}),
+        "attention": settings.attention.model_copy(update={"max_length": LENGTH}),
+    }
+    session = Session(
+        model=str(folder / "model"), glue=str(glue), store=str(folder / "store"), limit=ROWS, train_limit=ROWS,
+        allow_unofficial_data=True, device="cpu", settings=settings.model_copy(update=cut),
+    )  # fmt: skip
+    outcomes = {name: _outcome(lambda name=name: _training(session, name)) for name in TRAININGS}
+    if outcomes["pretrained"][0] in ("refused", "crash"):
+        return outcomes
+    checkpoint = session.checkpoint(session.subject("rte"))
+    for name in MEASURES:
+        outcomes[name] = _outcome(lambda name=name: _measure(session, checkpoint, name))
+    return outcomes
+
+
+def _outcome(compared: Callable[[], None]) -> tuple[str, str]:
+    try:
+        compared()
+    except AssertionError as error:
+        return "wrong", " ".join(str(error).split())[:200]
+    except UserError as error:
+        return "refused", str(error)
+    except Exception:
+        return "crash", traceback.format_exc()
+    return "exact", ""
+
+
+def _rows(session: Session, split: str) -> list[tuple[str, str, int]]:
+    rows = session.resources.rows.split("rte", split)
+    assert rows.sentence2 is not None
+    return [*zip(rows.sentence1, rows.sentence2, map(int, rows.targets()), strict=True)]
+
+
+def _training(session: Session, initialisation: str) -> None:
+    trained = session.checkpoint(session.subject("rte", initialisation))
+    begun = session.checkpoint(session.subject("rte", "untrained"))
+    reference = Naive(begun, _rows(session, "train"), LENGTH).train(STEPS, RATE, frozen=initialisation == "frozen")
+    expected, before = reference.logits(), Naive(begun, _rows(session, "train"), LENGTH).logits()
+    assert np.abs(expected - before).max() > 1e-3
+    np.testing.assert_allclose(Naive(trained, _rows(session, "train"), LENGTH).logits(), expected, atol=2e-3)
+
+
+def _measure(session: Session, checkpoint: Path, name: str) -> None:
+    measurement = session.measure(name, task="rte")
+    reference = Naive(checkpoint, _rows(session, "dev"), LENGTH)
+    for key, expected in getattr(reference, name.replace("-", "_"))().items():
+        found = measurement.samples[key] if key in measurement.samples else measurement.value(key)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5, err_msg=key)
+
+
+def run(families: Iterable[str], show: Callable[[str], Any] = print) -> dict[str, dict[str, tuple[str, str]]]:
+    """Sweep over families, showing a line of the table for each."""
+    columns = [*TRAININGS, *MEASURES]
+    show(f"{'':22} {' '.join(columns)}")
+    with tempfile.TemporaryDirectory() as root, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        glue = write_corpus(Path(root) / "glue", 12, 12)
+        found = {}
+        for family in families:
+            outcomes = found[family] = sweep(family, Path(root) / family, glue)
+            signs = (f"{SIGNS[outcomes[name][0]] if name in outcomes else '-':^{len(name)}}" for name in columns)
+            show(f"{family:22} {' '.join(signs)}")
+            for name, (outcome, why) in outcomes.items():
+                if outcome in ("wrong", "crash"):
+                    show(f"  {name}: {outcome}: {why}")
+                elif why and name in (*TRAININGS, "scores", "special-tokens", "head-ablation", "weight-pruning"):
+                    show(f"  {name}: {why}")
+    return found
+
+
+def failures(found: dict[str, dict[str, tuple[str, str]]]) -> list[str]:
+    """The measures that crashed or gave wrong numbers."""
+    return [
+        f"{name} of {family}: {why}"
+        for family, outcomes in found.items()
+        for name, (outcome, why) in outcomes.items()
+        if outcome in ("wrong", "crash")
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("families", nargs="*", help="as transformers names their model types")
+    parser.add_argument("--all", action="store_true", help="all that zoo lists")
+    parser.add_argument("--write", action="store_true", help="write the further families into docs/families.md")
+    options = parser.parse_args()
+    logging.getLogger("bertsecrets").setLevel(logging.ERROR)
+    found = run([*FAMILIES, *FURTHER, *VARIANTS] if options.all else options.families)
+    return 1 if failures(found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
