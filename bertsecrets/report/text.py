@@ -6,6 +6,7 @@ import numpy as np
 
 from bertsecrets.claims.band import band, cited_spread, decidable, format_interval, format_number, smallest_effect
 from bertsecrets.claims.multiplicity import OverTasks, Together, over_tasks, together
+from bertsecrets.claims.prospects import prospect_text
 from bertsecrets.claims.readings import in_figures, under_readings
 from bertsecrets.claims.schema import ANY_MODEL, Case, Claim
 from bertsecrets.claims.verdict import Verdict
@@ -308,7 +309,7 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVer
             parts[0] += " (a constant answer)"
         if claim.implemented:
             parts += [f"band {band_text(case, confidence)}", *_smallest_effect_text(case)]
-        parts += [text for text in (figure.second, figure.note) if text]
+        parts += [text for text in (figure.second, figure.note, prospect_text(case)) if text]
         yield f"  {task_title(case.task)}: {'; '.join(parts)}"
     for known in claim.known:
         if known.task not in tasks:

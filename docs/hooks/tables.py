@@ -7,10 +7,11 @@ import argparse
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bertsecrets.claims.band import format_interval, format_number
+from bertsecrets.claims.prospects import prospects as all_prospects
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need
 from bertsecrets.claims.schema import Claim, cases, load_claims
@@ -69,6 +70,31 @@ def quantities() -> str:
         for quantity in sorted(QUANTITIES.values(), key=lambda one: one.name)
     ]
     return _table(("quantity", "unit", "read off", "arguments", "value"), rows)
+
+
+def prospects() -> str:
+    """Return the verdicts on every case if the model is as published, and what that assumes."""
+    found = all_prospects()
+    if found is None:
+        return "Not simulated yet.\n"
+    rows = [
+        (
+            f"`{name}`" + (" (contradicted by the paper's own figures)" if one.contradicted else ""),
+            *(_shares(one.outcomes[procedure]) for procedure in ("auto", "1", "5")),
+            f"{one.seeds:.1f}",
+            str(one.worlds),
+        )
+        for name, one in found.cases.items()
+    ]
+    header = ("case", "auto", "`--seeds 1`", "`--seeds 5`", "seeds of auto", "worlds")
+    assumed = "\n".join(f"- {line}" for line in found.assumptions)
+    error = "The Monte Carlo standard error of a share p of N worlds is the square root of p (1 - p) / N."
+    return f"Made on {found.made}. {error}\n\n{_table(header, rows)}\n\n## Assumptions\n\n{assumed}\n"
+
+
+def _shares(outcomes: Mapping[str, float]) -> str:
+    letters = {"reproduced": "R", "deviates": "D", "inconclusive": "i"}
+    return " ".join(f"{letters.get(name, name)} {100 * share:.0f}" for name, share in outcomes.items())
 
 
 def _need(need: Need) -> str:
@@ -217,6 +243,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 TABLES: dict[str, Callable[..., str]] = {
     "measures": measures,
     "quantities": quantities,
+    "prospects": prospects,
     "claims": claims,
     "options": options,
     "commands": commands,

@@ -1,85 +1,139 @@
-"""Tables of the rates by kind of claim and number of seeds; each row shows the worst cell."""
+"""Tables of calibration cells: how often each case is reproduced as published, and the rates of false verdicts."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
-from bertsecrets.lab.calibration.kinds import kinds
-from bertsecrets.lab.calibration.rates import COVERAGE, ENOUGH_EXAMPLES, MOST, POWER, Rates
+import numpy as np
+
+from bertsecrets.claims.schema import find_case
+from bertsecrets.lab.calibration.cells import PROCEDURES, Rates, least
+from bertsecrets.lab.calibration.truth import ASSUMPTIONS
+from bertsecrets.lab.calibration.worlds import find_world
 from bertsecrets.report import tables
 from bertsecrets.report.tables import Format
+from bertsecrets.store.code import code_digest
 
-HEADER = (
-    "kind of claim",
-    "case",
-    "seeds",
-    "false deviates",
-    "false reproduced",
-    "coverage",
-    "recognised",
-    "width",
-    "out of bounds",
-)
-LEGEND = (
-    f"In percent of worlds; the worst cell with at least {ENOUGH_EXAMPLES} examples counts. Bounds: false verdicts at "
-    f"most {MOST:.0%}; coverage of the printed interval {COVERAGE[0]:.0%} to {COVERAGE[1]:.0%} (~: may be higher, as "
-    f"no exact interval exists); effects of the published size recognised in {POWER:.0%} with five seeds (*: not "
-    "required, since the task has too few examples). Width: median width of the printed interval, in the claim's unit."
-)
+MOST = 0.06  # largest share of false verdicts
+ENOUGH = 100  # examples, from which on that bound holds
+STANDARD_ERRORS = 2.5  # larger deviations from a bound are not chance
+LETTERS = {"reproduced": "R", "deviates": "D", "inconclusive": "i"}
+HEADER = ("case", "world", "truth", "auto", "seeds", "--seeds 1", "--seeds 5", "out of bounds")
 
 
 def table(found: Sequence[Rates], form: Format = "text") -> str:
-    """Return a table with one row for each kind and number of seeds, and a legend."""
-    groups: dict[tuple[str, bool, int], list[Rates]] = {}
-    for rates in found:
-        world = rates.cell.world
-        groups.setdefault((rates.cell.kind, world.known, world.seeds), []).append(rates)
-    rows = [_row(*key, group) for key, group in groups.items()]
-    return f"{tables.table(HEADER, rows, form)}\n\n{LEGEND}\n"
+    """Return a row for every cell, the means by task and world, and the Monte Carlo error."""
+    rows = [_row(rates) for rates in found]
+    return f"{tables.table(HEADER, rows, form)}\n\n{summary(found)}\n{legend(found)}\n"
 
 
-def wrong_lines(found: Sequence[Rates]) -> list[str]:
-    """Return a line for each cell in which a rate is out of bounds."""
-    lines = []
-    for rates in filter(lambda rates: rates.wrong, found):
-        world = rates.cell.world
-        where = f"{world.examples} examples, {world.seeds} seeds, spread {world.ratio:g}, effect {rates.cell.effect}"
-        lines.append(f"{rates.cell.kind} ({where}): {', '.join(rates.wrong)}")
-    return lines
+def _row(rates: Rates) -> tuple[str, ...]:
+    truth = "-" if rates.truth is None else f"{rates.truth:.3g}" + ("" if rates.holds else " (contradicts)")
+    by_procedure = {name: _outcomes(rates, name) for name in PROCEDURES}
+    seeds = f"{rates.seeds['auto']:.1f}"
+    case, world = rates.cell.case, rates.cell.world
+    return (
+        case,
+        world,
+        truth,
+        by_procedure["auto"],
+        seeds,
+        by_procedure["1"],
+        by_procedure["5"],
+        "; ".join(wrong(rates)),
+    )
 
 
-def as_data(rates: Rates) -> dict[str, Any]:
-    """Return the rates of a cell as data."""
-    found = asdict(rates)
-    return {**found.pop("cell"), **found}
+def _outcomes(rates: Rates, procedure: str) -> str:
+    found = rates.outcomes[procedure]
+    return " ".join(
+        f"{LETTERS.get(outcome, outcome)} {100 * found[outcome] / rates.cell.worlds:.0f}"
+        for outcome in sorted(found, key=lambda outcome: -found[outcome])
+    )
 
 
-def _row(name: str, known: bool, seeds: int, group: Sequence[Rates]) -> list[str]:
-    kind = kinds()[name]
-    enough = [rates for rates in group if rates.cell.world.examples >= ENOUGH_EXAMPLES] or group
-    covered = [rates.coverage for rates in enough if rates.coverage is not None]
-    recognised = [rates.power for rates in enough if rates.power is not None]
-    widths = [rates.width for rates in enough if rates.width is not None]
+def wrong(rates: Rates) -> list[str]:
+    """Return the shares of false verdicts that exceed the bound by more than chance explains."""
+    world, chance = find_world(rates.cell.world), STANDARD_ERRORS * np.sqrt(MOST * (1 - MOST) / rates.cell.worlds)
+    if world.examples is not None and world.examples < ENOUGH:
+        return []
     return [
-        name + ("" if known else ", spread unknown"),
-        str(kind.case),
-        "none" if kind.case.claim.seedless else str(seeds),
-        _percent([rates.false_deviates for rates in enough]),
-        _percent([rates.false_reproduced for rates in enough]),
-        ("~" if kind.conservative else "") + _range(covered),
-        ("" if kind.due else "*") + _range(recognised) if recognised else "-",
-        f"{min(widths):.2g} to {max(widths):.2g}" if widths else "-",
-        "; ".join(dict.fromkeys(text for rates in group for text in rates.wrong)),
+        f"{name}: {rates.share(outcome, name):.1%} {outcome}"
+        for outcome in false_outcomes(rates)
+        for name in PROCEDURES
+        if rates.share(outcome, name) > MOST + chance
     ]
 
 
-def _percent(shares: Sequence[float | None]) -> str:
-    known = [share for share in shares if share is not None]
-    return f"{100 * max(known):.1f}" if known else "-"
+def false_outcomes(rates: Rates) -> list[str]:
+    """Return the outcomes that are false in a cell's worlds."""
+    world, expect = find_world(rates.cell.world), find_case(rates.cell.case).claim.expect
+    assert expect is not None
+    figure = expect.kind in ("around", "equal")
+    if world.worse or world.collapsed == 1:
+        nothing = np.isinf(world.worse) or world.collapsed == 1
+        return ["reproduced"] if figure and nothing else []
+    if world.truth == "null" and not figure:  # an effect below the smallest of interest deviates rightly
+        case = find_case(rates.cell.case)
+        return ["reproduced"] if least(case) != expect.value else ["deviates", "reproduced"]
+    return ["deviates"] if rates.holds else ["reproduced"] if rates.holds is False else []
 
 
-def _range(shares: Sequence[float]) -> str:
-    if not shares:
-        return "-"
-    low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
-    return low if low == high else f"{low} to {high}"
+def undecidable(rates: Rates) -> bool:
+    """Return whether no procedure ever decides a case that is as published."""
+    return all(rates.share("inconclusive", name) == 1 for name in PROCEDURES)
+
+
+def summary(found: Sequence[Rates]) -> str:
+    """Return, by task, how often the cases are reproduced that K19's own figures do not contradict."""
+    lines = []
+    asked = [rates for rates in found if rates.cell.world == "as-published" and rates.holds]
+    for task in dict.fromkeys(find_case(rates.cell.case).task for rates in asked):
+        of_task = [rates for rates in asked if find_case(rates.cell.case).task == task]
+        decided = [rates for rates in of_task if not undecidable(rates)]
+        if not decided:
+            continue
+        seeds = np.mean([rates.seeds["auto"] for rates in decided])
+        means = ", ".join(
+            f"{name} {np.mean([rates.share('reproduced', name) for rates in decided]):.0%}" for name in PROCEDURES
+        )
+        worst = min(decided, key=lambda rates: rates.share("reproduced"))
+        lines.append(
+            f"{task}: reproduced if as published: {means} (mean of {len(decided)} cases, {seeds:.1f} seeds); worst "
+            f"{worst.cell.case} {worst.share('reproduced'):.0%}; never decided: {len(of_task) - len(decided)}"
+        )
+    return "\n".join(lines)
+
+
+def legend(found: Sequence[Rates]) -> str:
+    """Return what the letters mean, and the Monte Carlo error."""
+    worlds = min((rates.cell.worlds for rates in found), default=1)
+    error = 100 * np.sqrt(0.25 / worlds), 100 * np.sqrt(0.05 * 0.95 / worlds)
+    return (
+        f"R reproduced, D deviates, i inconclusive: percent of worlds. Monte Carlo standard error with {worlds} "
+        f"worlds: {error[0]:.1f} points at 50 %, {error[1]:.1f} at 5 %. False verdicts: at most {MOST:.0%} "
+        f"from {ENOUGH} examples on."
+    )
+
+
+def data(found: Sequence[Rates], made: str) -> str:
+    """Return the rates of worlds as published as JSON for `claims.prospects`, one line for each case."""
+    facts = {"made": made, "code": code_digest("bertsecrets.claims.sequential"), "assumptions": ASSUMPTIONS}
+    cases = {rates.cell.case: _as_data(rates) for rates in found if rates.cell.world == "as-published"}
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(prospect)}" for name, prospect in cases.items())
+    return json.dumps(facts, indent=1)[:-2] + f',\n "cases": {{\n{lines}\n }}\n}}\n'
+
+
+def _as_data(rates: Rates) -> dict[str, Any]:
+    shares = {
+        name: {outcome: round(count / rates.cell.worlds, 4) for outcome, count in rates.outcomes[name].items()}
+        for name in PROCEDURES
+    }
+    return {
+        "worlds": rates.cell.worlds,
+        "truth": rates.truth,
+        "contradicted": rates.holds is False,
+        "outcomes": shares,
+        "seeds": rates.seeds["auto"],
+        "decided_by": rates.decided_by,
+    }

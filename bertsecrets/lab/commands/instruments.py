@@ -5,19 +5,14 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from bertsecrets.errors import UserError, one_line, shortened
 from bertsecrets.options import RunOptions, add_command, add_run_options, path
 from bertsecrets.progress import progress
 
-if TYPE_CHECKING:
-    from bertsecrets.lab.calibration.rates import Cell, Rates
-    from bertsecrets.settings import JudgeParams
-
-WORLDS, EXAMPLES, SEEDS, SPREADS = 200, [100, 277, 1000], [1, 3, 5], [0.0, 0.5, 1.0]
+WORLDS, RESAMPLES = 200, 500
 
 
 def add_parsers(commands) -> None:
@@ -25,29 +20,40 @@ def add_parsers(commands) -> None:
     calibrating = add_command(
         commands,
         "calibrate",
-        "estimate the judge's error rates and power in simulated worlds",
-        "lab calibrate --kind attention --worlds 100 --seeds 1 5",
+        "simulate models whose truth is known, and count the judge's verdicts",
+        "lab calibrate --as-published --claim C1 --task rte --worlds 100",
         calibrate,
     )
-    calibrating.add_argument("--kind", action="append", metavar="K", help="only this kind of claim; repeatable")
+    calibrating.add_argument(
+        "--as-published",
+        action="store_true",
+        help="simulate a model exactly as published; short for --world as-published",
+    )
+    calibrating.add_argument(
+        "--world",
+        action="append",
+        default=[],
+        metavar="W",
+        help="as-published, null, spread-3 and others, or several of them, such as null+spread-3; repeatable",
+    )
+    calibrating.add_argument("--claim", action="append", default=[], metavar="C", help="only this claim; repeatable")
+    calibrating.add_argument(
+        "--task",
+        action="append",
+        default=[],
+        metavar="T",
+        help="only this task, or `all` for several at once; repeatable",
+    )
     calibrating.add_argument("--worlds", type=int, default=WORLDS, metavar="N", help=f"per cell (default: {WORLDS})")
     calibrating.add_argument(
-        "--examples", type=int, nargs="+", default=EXAMPLES, metavar="N", help="default: 100 277 1000"
+        "--resamples", type=int, default=RESAMPLES, metavar="N", help=f"bootstrap resamples (default: {RESAMPLES})"
     )
-    calibrating.add_argument(
-        "--seeds", dest="counts", type=int, nargs="+", default=SEEDS, metavar="N", help="default: 1 3 5"
-    )
-    calibrating.add_argument(
-        "--spread",
-        type=float,
-        nargs="+",
-        default=SPREADS,
-        metavar="S",
-        help="standard deviation over seeds relative to that over examples: 0, 0.5, 1 (default: all)",
-    )
-    calibrating.add_argument("--unknown", action="store_true", help="give the judge no prior of the seed variance")
+    calibrating.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the worlds (default: 1)")
     calibrating.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default: 1)")
-    calibrating.add_argument("--json", action="store_true", help="print every cell as JSON")
+    calibrating.add_argument(
+        "--cells", type=path, metavar="FILE", help="append finished cells to this file, and do not repeat those in it"
+    )
+    calibrating.add_argument("--data", type=path, metavar="FILE", help="write the data of expected/as-published.json")
     calibrating.add_argument("--markdown", type=path, metavar="FILE", help="write the table as Markdown")
 
     checking = add_command(
@@ -79,68 +85,45 @@ def add_parsers(commands) -> None:
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Print the rates, and return 1 if one exceeds its bound by more than chance explains.
+    """Print the verdicts by cell; return 1 if more are false than the bound and chance allow.
 
     Raises:
-        UserError: a number is out of range, or a kind of claim is unknown.
+        UserError: a number is out of range, or a claim, task or world is unknown.
     """
-    from bertsecrets.lab.calibration.kinds import find_kinds
-    from bertsecrets.lab.calibration.rates import cells
-    from bertsecrets.lab.calibration.table import as_data, table, wrong_lines
+    from datetime import date
+
+    from bertsecrets.lab.calibration import table
+    from bertsecrets.lab.calibration.cells import count_all, find_cells
     from bertsecrets.settings import load_settings
+    from bertsecrets.store.files import write_whole
 
-    for name, numbers, least in (
-        ("--worlds", [options.worlds], 1),
-        ("--examples", options.examples, 2),
-        ("--seeds", options.counts, 1),
-        ("--jobs", [options.jobs], 1),
+    for name, number, least in (
+        ("--worlds", options.worlds, 1),
+        ("--resamples", options.resamples, 100),
+        ("--seed", options.seed, 0),
+        ("--jobs", options.jobs, 1),
     ):
-        if min(numbers) < least:
-            raise UserError(f"{name} {min(numbers)} is out of range: give at least {least}")
-    unknown = [spread for spread in options.spread if spread not in SPREADS]
-    if unknown:
-        raise UserError(f"--spread {unknown[0]:g} is not a simulated spread: give 0, 0.5 or 1")
-    wanted = [
-        cell
-        for kind in find_kinds(options.kind)
-        for cell in cells(kind, options.examples, options.counts, options.spread, not options.unknown)
-    ]
-    found = _all_rates(wanted, options.worlds, load_settings().judge, options.jobs)
-    if options.markdown:
-        from bertsecrets.store.files import write_whole
-
-        write_whole(options.markdown, table(found, "markdown"))
-    if options.json:
-        print(json.dumps([as_data(rates) for rates in found], indent=1))
-    else:
-        print(table(found))
-        for line in wrong_lines(found):
-            print(line)
-    return 1 if any(rates.wrong for rates in found) else 0
-
-
-def _all_rates(wanted: Sequence["Cell"], worlds: int, settings: "JudgeParams", jobs: int) -> list["Rates"]:
-    """Return the rates of all cells, estimated in several processes if `jobs` is above 1."""
-    from concurrent.futures import ProcessPoolExecutor
-    from functools import partial
-    from multiprocessing import get_context
-
-    from bertsecrets.lab.calibration.rates import rates
-
-    estimate = partial(rates, worlds=worlds, settings=settings)
-    with ExitStack() as stack:
-        shown = stack.enter_context(progress("cells", len(wanted), "cell"))
-        results: Iterator[Rates] = map(estimate, wanted)
-        if jobs > 1:
-            for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-                os.environ.setdefault(name, "1")  # of each process
-            pool = stack.enter_context(ProcessPoolExecutor(jobs, mp_context=get_context("spawn")))
-            results = pool.map(estimate, wanted)
-        every = []
-        for result in results:
-            every.append(result)
+        if number < least:
+            raise UserError(f"{name} {number} is out of range: give at least {least}")
+    names = [*(["as-published"] if options.as_published else []), *options.world]
+    if not names:
+        raise UserError(
+            "no world to simulate: give --as-published, or --world with a name from docs/lab/calibration.md"
+        )
+    cells = find_cells(options.claim, options.task, names, options.worlds, options.resamples, options.seed)
+    counted = []
+    with progress("cells", len(cells), "cell") as shown:
+        for rates in count_all(cells, load_settings().judge.confidence, options.jobs, options.cells):
+            counted.append(rates)
             shown.advance()
-        return every
+    places = {cell: place for place, cell in enumerate(cells)}
+    counted.sort(key=lambda rates: places[rates.cell])
+    print(table.table(counted))
+    if options.markdown:
+        write_whole(options.markdown, table.table(counted, "markdown"))
+    if options.data:
+        write_whole(options.data, table.data(counted, date.today().isoformat()))
+    return 1 if any(table.wrong(rates) for rates in counted) else 0
 
 
 def check_ablation(options: argparse.Namespace) -> int:

@@ -1,0 +1,82 @@
+"""How often a claim is reproduced if the model is exactly as published: `expected/as-published.json`.
+
+`bertsecrets lab calibrate --as-published` makes that file by judging simulated models.
+"""
+
+from functools import cache
+
+from pydantic import ValidationError
+
+from bertsecrets.claims.schema import Case
+from bertsecrets.errors import UserError
+from bertsecrets.reading import read_text
+from bertsecrets.settings import Section, first_problem, project_path
+
+FILE = "as-published.json"
+LIMIT = 2**22  # bytes
+
+
+class Prospect(Section):
+    """The verdicts on a case in simulated worlds whose model is as published.
+
+    `truth` is the claim's quantity there; `contradicted` says that it is on the wrong side. `outcomes` are shares of
+    the worlds, by procedure (`auto`, `1` and `5` seeds); `seeds` is the mean number that auto uses, and `decided_by`
+    the share that auto decides with at most 1, 2, ... seeds.
+    """
+
+    worlds: int
+    truth: float | None
+    contradicted: bool
+    outcomes: dict[str, dict[str, float]]
+    seeds: float
+    decided_by: tuple[float, ...]
+
+    def reproduced(self, procedure: str = "auto") -> float:
+        """Return the share of the worlds in which the claim is reproduced."""
+        return self.outcomes[procedure].get("reproduced", 0.0)
+
+
+class Prospects(Section):
+    """All cases, with the assumptions about what was not published, and what made the file when."""
+
+    made: str
+    code: str
+    assumptions: tuple[str, ...]
+    cases: dict[str, Prospect]
+
+
+@cache
+def prospects() -> Prospects | None:
+    """Return the prospects of all cases; None without the file.
+
+    Raises:
+        UserError: the file is malformed.
+    """
+    file = project_path("expected") / FILE
+    if not file.is_file():
+        return None
+    try:
+        return Prospects.model_validate_json(read_text(file, LIMIT))
+    except ValidationError as error:
+        problem = first_problem(error)
+        raise UserError(f"{file}: {problem}: make it with bertsecrets lab calibrate --as-published") from error
+
+
+def prospect(case: Case) -> Prospect | None:
+    """Return a case's prospect; None if it was not simulated."""
+    found = prospects()
+    return None if found is None else found.cases.get(str(case))
+
+
+def prospect_text(case: Case) -> str:
+    """Return how often a case is reproduced if the model is as published, as text; empty if that is not known."""
+    found = prospect(case)
+    if found is None:
+        return ""
+    auto = found.reproduced()
+    if found.contradicted:
+        deviates = found.outcomes["auto"].get("deviates", 0.0)
+        return f"the paper's own figures contradict this: as published, it deviates in {deviates:.0%} of runs (auto)"
+    seeds = f"{found.seeds:.1f} seeds on average" if found.seeds > 1 else "one seed"
+    one = f"; {found.reproduced('1'):.0%} with one seed" if found.seeds > 1 else ""
+    return f"if the model is as published, this is reproduced in {auto:.0%} of runs (auto, {seeds}){one}"

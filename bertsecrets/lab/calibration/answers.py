@@ -1,0 +1,231 @@
+"""Simulated answers: scores, and scores with heads or layers disabled."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bertsecrets.lab.calibration import truth
+from bertsecrets.lab.calibration.worlds import PAPER, ROWS, SCORE_ROWS, SimulatedModel, simulates
+from bertsecrets.texts.metrics import METRICS, is_constant, moments
+from bertsecrets.texts.metrics import scores as all_scores
+from bertsecrets.texts.published import p20_score
+from bertsecrets.texts.tasks import TASKS
+from bertsecrets.types import Subject
+
+Result = tuple[dict[str, Any], dict[str, np.ndarray], int]
+Options = Mapping[str, Any]
+CHURN = 0.03  # share of an answer's variance that is a seed's own, at most: between two seeds 5 % of the answers differ
+FLIPPED = 0.001  # likewise of losing a head: about 1 % of the answers flip
+OTHER = 0.5  # of another initialisation
+CASED = 0.001  # of another tokenization
+NEARLY = (0.01, 0.1)  # shares of the rows on which a nearly collapsed model deviates from a constant answer
+
+
+@dataclass(frozen=True)
+class Exam:
+    """A validation set: the right answers, and how difficult each row is for every model."""
+
+    task: str
+    target: np.ndarray
+    hardness: np.ndarray
+
+    @classmethod
+    def of(cls, model: SimulatedModel, task: str, most: int) -> "Exam":
+        """Return a world's validation set; the truth itself has a large one with evenly spread difficulties."""
+        rng = model.rng("exam", task)
+        count = model.rows(task, most, answers=True) if model.noise else 5 * most
+
+        if TASKS[task].regression:
+            exam = cls(task, 2.5 + rng.normal(size=count), rng.normal(size=count))
+            return exam if model.random_rows else replace(exam, hardness=exam.evenly(exam.hardness))
+        counts = np.array(list(TASKS[task].dev_counts.values()))
+        edges = np.round(count * counts.cumsum() / counts.sum())
+        target = np.searchsorted(edges, np.arange(count), side="right").clip(max=len(counts) - 1)
+        exam = cls(task, rng.permutation(target), rng.normal(size=count))
+        return exam if model.random_rows else replace(exam, hardness=exam.evenly(exam.hardness))
+
+    def evenly(self, luck: np.ndarray) -> np.ndarray:
+        """Return luck that gives exactly the expected scores: normal in each class, or uncorrelated with the target."""
+        from scipy.special import ndtri
+
+        if TASKS[self.task].regression:
+            off = self.target - self.target.mean()
+            luck = luck - luck.mean() - off * (off @ luck) / (off @ off)
+            return luck * off.std() / luck.std()
+        even = np.empty_like(luck)
+        for answer in np.unique(self.target):
+            rows = np.flatnonzero(self.target == answer)
+            even[rows[np.argsort(luck[rows])]] = ndtri((np.arange(len(rows)) + 0.5) / len(rows))
+        return even
+
+    @property
+    def majority(self) -> float:
+        """The answer of a model that has learned nothing."""
+        return 2.5 if TASKS[self.task].regression else int(np.bincount(self.target).argmax())
+
+    def luck(self, rng: np.random.Generator, share: float, *size: int) -> np.ndarray:
+        """Return the difficulty of each row for models [*size], of whose variance a share is their own."""
+        return np.sqrt(1 - share) * self.hardness + np.sqrt(share) * rng.normal(size=(*size, len(self.hardness)))
+
+    def answers(
+        self, luck: np.ndarray, level: np.ndarray, metric: str, initialisation: str = "pretrained"
+    ) -> np.ndarray:
+        """Return the answers [*models, rows] of models with these scores.
+
+        Args:
+            luck: the difficulty of each row for each model.
+            level: expected score by this metric, in points, [*models].
+        """
+        if TASKS[self.task].regression:
+            r = np.clip(level, -99, 99.9)[..., None] / 100
+            return 2.5 + r * (self.target - 2.5) + np.sqrt(1 - r**2) * luck
+        classes = len(TASKS[self.task].labels)
+        thresholds = self._thresholds(np.clip(level, 0.1, 99.9), metric, initialisation)
+        right = luck < thresholds[..., self.target]
+        return np.where(right, self.target, (self.target + 1) % classes)
+
+    def _thresholds(self, level: np.ndarray, metric: str, initialisation: str) -> np.ndarray:
+        """Return the difficulty below which a row is answered rightly, by class, [*models, classes]."""
+        from scipy.special import ndtr, ndtri
+
+        shares = np.bincount(self.target, minlength=len(TASKS[self.task].labels)) / len(self.target)
+        by_class = truth.RIGHT_BY_CLASS.get((self.task, initialisation))
+        if by_class is None:
+            return np.broadcast_to(ndtri(level / 100)[..., None], (*level.shape, len(shares)))
+        lean = ndtri(np.array(by_class) / 100)
+
+        def reached(shift: np.ndarray) -> np.ndarray:
+            right = shares * ndtr(lean + shift[..., None])
+            if metric != "f1":
+                return 100 * right.sum(-1)
+            return 200 * right[..., 1] / (right[..., 1] + shares[0] - right[..., 0] + shares[1])
+
+        low, high = np.full(level.shape, -6.0), np.full(level.shape, 6.0)
+        for _ in range(30):
+            middle = (low + high) / 2
+            low, high = np.where(reached(middle) < level, middle, low), np.where(reached(middle) < level, high, middle)
+        return lean + low[..., None]
+
+    def collapsed(self, rng: np.random.Generator, exact: bool) -> np.ndarray:
+        """Return the answers of a model that has learned nothing: constant, or else but for a few rows."""
+        answer = np.full(len(self.target), self.majority)
+        if exact:
+            return answer
+        if TASKS[self.task].regression:
+            return answer + 0.02 * rng.normal(size=len(answer))
+        few = rng.choice(len(answer), size=max(1, round(rng.uniform(*NEARLY) * len(answer))), replace=False)
+        answer[few] = (answer[few] + 1) % len(TASKS[self.task].labels)
+        return answer
+
+
+def churn(model: SimulatedModel, rows: int, spread: float) -> tuple[float, float]:
+    """Return the share of an answer's variance that is a seed's own, and the spread of seeds' levels, in points.
+
+    Answers that differ by chance make scores differ too: half of the variance of a score over seeds, or less.
+    """
+    if not model.noise:
+        return 0.0, 0.0
+    differ = min(spread**2 * rows / 1e4, np.arcsin(np.sqrt(CHURN)) / np.pi)  # the share of answers, between two seeds
+    return float(np.sin(np.pi * differ) ** 2), float(np.sqrt(spread**2 - 1e4 * differ / (2 * rows)))
+
+
+@simulates("scores")
+def scores(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+    """Return the answers of a model, also under cased tokenization."""
+    task, initialisation, setting = subject.task, subject.initialisation, model.setting
+    exam = Exam.of(model, task, SCORE_ROWS)
+    rng = model.rng("answers", task, initialisation, subject.seed)
+    constant = truth.CONSTANT.get((task, initialisation)) if setting.strength == 1 else None
+    if model.collapsed(subject):
+        predicted = exam.collapsed(rng, model.world.exact)
+    elif constant is not None:
+        predicted = np.full(len(exam.target), constant)
+    else:
+        own, spread = churn(model, len(exam.target), truth.score_spread(task, initialisation))
+        level = score_level(model, subject, exam) + _of_seed(model, subject, "scores", spread)
+        other = OTHER if model.noise and initialisation != "pretrained" else 0.0
+        luck = exam.luck(model.rng("kind", task, initialisation), other)
+        luck = luck if model.random_rows else exam.evenly(luck)
+        luck = Exam(task, exam.target, luck).luck(rng, own)
+        if options.get("cased"):
+            loss, spread = truth.cased_loss(task)
+            level = level - setting.mix((loss, 0.0)) - _of_seed(model, subject, "cased", spread)
+            if model.noise and spread > 0:  # without capitals nothing changes
+                luck = Exam(task, exam.target, luck).luck(rng, CASED)
+        predicted = exam.answers(luck, np.array(level), "accuracy", initialisation)
+    values: dict[str, Any] = {**all_scores(TASKS[task], predicted, exam.target)}
+    values["constant"] = is_constant(TASKS[task], predicted)
+    if not TASKS[task].regression:
+        values["majority"] = float(np.bincount(exam.target).max() / len(exam.target))
+    if options.get("cased"):
+        values["lower_cases"] = True
+    return values, {"predicted": predicted, "target": exam.target}, len(predicted)
+
+
+def score_level(model: SimulatedModel, subject: Subject, exam: Exam) -> float:
+    """Return a model's true score, in points."""
+    published, worse = truth.score(subject.task, subject.initialisation), model.world.worse
+    counterpart = published - 40 if model.setting.against == "lowered" else truth.nothing_score(subject.task)
+    level = model.setting.mix((published, counterpart))
+    if subject.initialisation != "pretrained" or subject.seed >= PAPER or not worse:
+        return level
+    return level - worse if np.isfinite(worse) else 100 * float((exam.target == exam.majority).mean())
+
+
+def _of_seed(model: SimulatedModel, subject: Subject, name: str, scale: float) -> float:
+    """Return what a seed adds to a score; untrained classifiers differ too."""
+    if not model.noise:
+        return 0.0
+    rng = model.rng(name, subject.task, subject.initialisation, subject.seed)
+    return float(model.world.spread * scale * rng.normal())
+
+
+@simulates("head-ablation")
+def head_ablation(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+    """Return the answers with each head disabled, or with all heads of all layers."""
+    task = subject.task
+    if options.get("heads") == "all":
+        metric = "pearson" if TASKS[task].regression else "accuracy"
+        found = p20_score(task, metric, "scores_without_attention")
+        assert found is not None
+        exam = Exam.of(model, task, ROWS)
+        rng = model.rng("without attention", task, subject.seed)
+        own, spread = churn(model, len(exam.target), found[1])
+        level = found[0] + _of_seed(model, subject, "all", spread)
+        both = exam.answers(exam.luck(rng, own, 2), np.array([truth.score(task, "pretrained"), level]), metric)
+        samples = {"predicted": both[1:], "baseline_predicted": both[0], "target": exam.target}
+        return {"score": np.zeros(1), "baseline": 0.0, "sets": ["all"]}, samples, len(exam.target)
+    return _ablation(model, subject, "head-ablation")
+
+
+@simulates("layer-ablation")
+def layer_ablation(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+    """Return the answers with each layer disabled."""
+    return _ablation(model, subject, "layer-ablation")
+
+
+def _ablation(model: SimulatedModel, subject: Subject, measure: str) -> Result:
+    """Return answers with each head or layer disabled."""
+    task = subject.task
+    together, single = truth.gain_spread(task, measure)
+    gains = model.setting.mix(truth.gains(task, measure, model.setting.against))
+    gains = gains + model.of_seed(measure, subject, (1,) * gains.ndim, together)
+    gains = gains + model.of_seed(f"{measure} single", subject, gains.shape, single)
+    exam, metric = Exam.of(model, task, ROWS), TASKS[task].metric
+    rng = model.rng(measure, task, subject.seed)
+    if model.collapsed(subject):
+        before = exam.collapsed(rng, model.world.exact)
+        predicted = np.repeat(before[None], gains.size, axis=0)
+    else:
+        own, spread = churn(model, len(exam.target), truth.p20(task)[1])
+        level = truth.baseline(task) + _of_seed(model, subject, "baseline", spread)
+        luck = exam.luck(model.rng("ablated", task, subject.seed), own)
+        before = exam.answers(luck, np.array(level), metric)
+        without = Exam(task, exam.target, luck).luck(rng, FLIPPED if model.noise else 0.0, gains.size)
+        predicted = exam.answers(without, level + gains.ravel(), metric)
+    points = [METRICS[metric](moments(metric, one, exam.target).mean(0)) for one in predicted]
+    values = {"score": np.array(points).reshape(gains.shape), "baseline": 0.0}
+    samples = {"predicted": predicted, "baseline_predicted": before, "target": exam.target}
+    return values, samples, len(exam.target)

@@ -1,0 +1,284 @@
+"""Cells: one case in one kind of world, judged many times by the real judge; finished cells are kept in a file."""
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from bertsecrets.claims.band import smallest_effect
+from bertsecrets.claims.judge import ENOUGH, judge
+from bertsecrets.claims.plan import measure_case, reads_model
+from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.readings import under_readings
+from bertsecrets.claims.schema import Case, cases, find_case, find_cases
+from bertsecrets.claims.sequential import ANALYSES, judge_in_sequence
+from bertsecrets.claims.verdict import Verdict
+from bertsecrets.errors import NotApplicableError, UserError
+from bertsecrets.lab.calibration import answers, maps  # noqa: F401  # they register what they simulate
+from bertsecrets.lab.calibration.truth import AGAINST
+from bertsecrets.lab.calibration.worlds import MODEL, PAPER, Setting, SimulatedModel, find_world
+from bertsecrets.settings import JudgeParams
+from bertsecrets.store.code import code_digest
+from bertsecrets.texts.tasks import ALL_TASKS, task
+
+PROCEDURES = ("auto", "1", "5")
+FAMILIES = "ABCDEFG"
+EXACT = 1e-3  # a truth so near to its threshold is on it
+CLOSE = 0.05  # of the effect: so near to the threshold counts as on it
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a cell simulates.
+
+    Args:
+        world: the name of its worlds (`worlds.WORLDS`).
+        worlds: how many.
+    """
+
+    case: str
+    world: str
+    worlds: int
+    resamples: int
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The verdicts of a cell.
+
+    Args:
+        truth: the claim's quantity without any noise, under the paper's reading; None if it cannot be computed.
+        holds: whether the claim is true of it.
+        outcomes: by procedure, the number of worlds with each outcome.
+        seeds: by procedure, the mean number of seeds.
+        decided_by: the share of worlds that auto decides with at most 1, 2, ... seeds.
+    """
+
+    cell: Cell
+    truth: float | None
+    holds: bool | None
+    outcomes: dict[str, dict[str, int]]
+    seeds: dict[str, float]
+    decided_by: list[float]
+
+    def share(self, outcome: str, procedure: str = "auto") -> float:
+        """Return the share of worlds with an outcome."""
+        return self.outcomes[procedure].get(outcome, 0) / self.cell.worlds
+
+    def as_json(self) -> dict:
+        """Return data for a line of the file."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict) -> "Rates":
+        """Return the rates that `as_json` gave."""
+        return cls(**{**data, "cell": Cell(**data["cell"])})
+
+
+def count(cell: Cell, confidence: float) -> Rates:
+    """Return the verdicts of a cell's worlds; the same for the same cell."""
+    case, world = find_case(cell.case), find_world(cell.world)
+    setting = find_setting(case, world.truth)
+    settings = JudgeParams(confidence=confidence, resamples=cell.resamples, seed=2019)
+    outcomes: dict[str, Counter[str]] = {name: Counter() for name in PROCEDURES}
+    seeds: dict[str, list[int]] = {name: [] for name in PROCEDURES}
+    decided_with: list[int] = []
+    with only_outcomes():
+        for place in range(cell.worlds):
+            model = SimulatedModel(world, setting, cell.seed, place, several=case.task == ALL_TASKS)
+            for name, verdict in judged(case, model, settings):
+                outcomes[name][verdict.status] += 1
+                seeds[name].append(len(verdict.seeds) or 1)
+                if name == "auto" and verdict.status in ("reproduced", "deviates"):
+                    decided_with.append(seeds[name][-1])
+    value = true_value(case, setting)
+    return Rates(
+        cell,
+        value,
+        holds(case, value),
+        {name: dict(sorted(found.items())) for name, found in outcomes.items()},
+        {name: round(float(np.mean(found)), 3) for name, found in seeds.items()},
+        [round(sum(one <= most for one in decided_with) / cell.worlds, 4) for most in range(1, ANALYSES + 1)],
+    )
+
+
+def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> Iterator[tuple[str, Verdict]]:
+    """Yield each procedure's verdict on a case in one world."""
+    by_seed = measure_case(model, case, MODEL, range(1, ANALYSES + 1))
+    if model.world.truth == "one-more-run":
+        case = with_paper(case, model)
+    yield "auto", judge_in_sequence(case, by_seed, settings)
+    yield "1", judge(case, by_seed[:1], settings)
+    yield "5", judge(case, by_seed, settings)
+
+
+def with_paper(case: Case, model: SimulatedModel) -> Case:
+    """Return a case whose published figure is one more run of the same procedure, or as doubtful as it says."""
+    figure, expect = case.figure, case.claim.expect
+    if figure.published is None or expect is None or expect.kind != "around":
+        return case
+    if figure.doubt is None:
+        whole = SimulatedModel(replace(model.world, examples=None, collapsed=0), model.setting, model.seed, model.place)
+        published = _estimand(case, whole, PAPER).value
+    else:
+        published = figure.published + figure.doubt * float(model.rng("paper").standard_t(figure.doubt_degrees))
+    tasks = {case.task: figure.model_copy(update={"published": published})}
+    return Case(case.claim.model_copy(update={"tasks": tasks}), case.task)
+
+
+def _estimand(case: Case, model: SimulatedModel, seed: int = 1):
+    one = next(iter(under_readings(case).values()), case)
+    needed = measure_case(model, one, MODEL, [seed])[0]
+    assert one.claim.quantity is not None
+    return QUANTITIES[one.claim.quantity].read(needed, **one.claim.arguments)
+
+
+def true_value(case: Case, setting: Setting) -> float | None:
+    """Return a claim's quantity without any noise."""
+    try:
+        with only_outcomes():
+            value = _estimand(case, SimulatedModel(find_world("as-published"), setting, 0, 0, noise=False)).value
+    except NotApplicableError:
+        return None
+    return value if np.isfinite(value) else None
+
+
+def holds(case: Case, value: float | None) -> bool | None:
+    """Return whether a claim is true of a value; a figure is what was published."""
+    expect = case.claim.expect
+    if value is None or expect is None or expect.kind in ("around", "equal"):
+        return None if value is None else True
+    above = value - expect.value
+    return (above if expect.kind == "above" else -above) > EXACT
+
+
+def least(case: Case) -> float:
+    """Return the least value of an order of which it is true: that of the smallest effect, or of half the published."""
+    expect, published = case.claim.expect, case.figure.published
+    assert expect is not None
+    sign = 1.0 if expect.kind == "above" else -1.0
+    asked, size = sign * expect.value, smallest_effect(case)[0]
+    effects = [asked, size if 0 <= asked <= size else asked]
+    if published is not None and expect.comparable and expect.value == 0:
+        effects.append(ENOUGH * sign * published)
+    return sign * max(effects)
+
+
+@cache
+def _strength(name: str, target: float) -> float:
+    case = find_case(name)
+    against = AGAINST.get(case.claim.quantity or "", "nothing")
+
+    def off(strength: float) -> float:
+        value = true_value(case, Setting(strength, against))
+        return np.nan if value is None else value - target
+
+    ends = {strength: off(strength) for strength in (1.0, 0.0)}
+    for one, other in ((1.0, 0.0), (1.0, 2.0), (2.0, 3.0), (0.0, -1.0)):
+        ends |= {strength: off(strength) for strength in (one, other) if strength not in ends}
+        if np.isfinite([ends[one], ends[other]]).all() and ends[one] * ends[other] <= 0 and ends[one] != ends[other]:
+            high, low = (one, other) if ends[one] > ends[other] else (other, one)
+            for _ in range(20):
+                middle = (low + high) / 2
+                low, high = (low, middle) if off(middle) > 0 else (middle, high)
+            # a jump, as of a rank, has no truth on the threshold: there the claim is as false as without any effect
+            return high if abs(off(high)) <= CLOSE * abs(ends[one] - ends[other]) else 0.0
+    return 0.0
+
+
+def find_setting(case: Case, truth: str) -> Setting:
+    """Return the setting in which a case's truth is the published one, on its threshold, or just large enough."""
+    expect = case.claim.expect
+    if truth not in ("null", "least") or expect is None or expect.kind in ("around", "equal"):
+        return Setting()
+    target = expect.value if truth == "null" else least(case)
+    return Setting(_strength(str(case), target), AGAINST.get(case.claim.quantity or "", "nothing"))
+
+
+@contextmanager
+def only_outcomes() -> Iterator[None]:
+    """Skip what takes long and changes no outcome: p-values, and the gain of the best head by luck, for a note."""
+    with (
+        mock.patch("bertsecrets.claims.judge._p_values", return_value=(None, None)),
+        mock.patch("bertsecrets.claims.quantities.ablation.largest_by_luck", return_value=np.zeros(1)),
+    ):
+        yield
+
+
+# ---------------------------------------------------------------------- many cells
+
+
+def find_cells(
+    claims: Sequence[str], tasks: Sequence[str], worlds: Sequence[str], count: int, resamples: int, seed: int
+) -> list[Cell]:
+    """Return the cells of the claims A to G about a model, or of those named, in the worlds named.
+
+    Raises:
+        UserError: a claim, task or world is unknown, or nothing is left.
+    """
+    every = [case for case in cases() if case.claim.family in FAMILIES and not case.claim.on_request]
+    chosen = [case for name in claims for case in find_cases(name) if case.claim.implemented] if claims else every
+    only = [name if name == ALL_TASKS else task(name).name for name in tasks]
+    names = [str(case) for case in chosen if reads_model(case) and (not only or case.task in only)]
+    if not names:
+        raise UserError("no claim about a model matches --claim and --task: bertsecrets claims lists them")
+    for world in worlds:
+        find_world(world)
+    return [Cell(name, world, count, resamples, seed) for world in worlds for name in dict.fromkeys(names)]
+
+
+def code(cell: Cell) -> str:
+    """Return a digest of what a cell's rates depend on: the code, and the claim."""
+    made_by = [code_digest(__name__), find_case(cell.case).claim.model_dump_json()]
+    return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
+
+
+def kept(file: Path) -> dict[Cell, Rates]:
+    """Return the finished cells of a file that this code made; a line that a killed run left unfinished is skipped."""
+    found = {}
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        try:
+            data = json.loads(line)
+            made_by, rates = data.pop("code"), Rates.from_json(data)
+            if made_by == code(rates.cell):
+                found[rates.cell] = rates
+        except (ValueError, TypeError, KeyError, UserError):  # unfinished, or of an earlier version
+            continue
+    return found
+
+
+def count_all(cells: Sequence[Cell], confidence: float, jobs: int, file: Path | None = None) -> Iterator[Rates]:
+    """Yield the verdicts of each cell as it is finished, from a file or counted by several processes.
+
+    Args:
+        file: of finished cells; new ones are appended, so that a killed run goes on where it stopped.
+    """
+    done = kept(file) if file else {}
+    yield from (done[cell] for cell in cells if cell in done)
+    for rates in _count_new([cell for cell in cells if cell not in done], confidence, jobs):
+        if file:
+            with file.open("a", encoding="utf-8") as lines:
+                lines.write(f"{json.dumps({'code': code(rates.cell), **rates.as_json()})}\n")
+        yield rates
+
+
+def _count_new(cells: Sequence[Cell], confidence: float, jobs: int) -> Iterator[Rates]:
+    if jobs == 1 or not cells:
+        yield from (count(cell, confidence) for cell in cells)
+        return
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from multiprocessing import get_context
+
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # of each process
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from (done.result() for done in as_completed([pool.submit(count, cell, confidence) for cell in cells]))

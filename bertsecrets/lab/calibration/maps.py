@@ -1,0 +1,166 @@
+"""Simulated measurements of attention maps."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from bertsecrets.lab.calibration import truth
+from bertsecrets.lab.calibration.truth import LAST, SHAPE
+from bertsecrets.lab.calibration.worlds import ROWS, SimulatedModel, simulates
+from bertsecrets.measures.base.observers import mean_over_present
+from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.patterns.readings import READINGS
+from bertsecrets.texts.published import FRAME_DIGEST, FRAME_SENTENCES, published_figures
+from bertsecrets.types import Subject
+
+Result = tuple[dict[str, Any], dict[str, np.ndarray], int]
+Options = Mapping[str, Any]
+CHANGE, ATTENTION, ROW = 0.1, 0.08, 0.1  # standard deviations over examples
+PRESENT = {"noun": 0.98, "verb": 0.95, "pronoun": 0.5, "subject": 0.85, "object": 0.7, "negation": 0.2}
+RELATIONS = {"noun_pronoun": 0.5, "pronoun_noun": 0.5, "verb_subject": 0.85, "subject_verb": 0.85}
+CLASS_SPREAD, STEADY_SPREAD, DIAGONAL_SPREAD = 0.02, 0.01, 0.05  # over seeds
+
+
+def _with_means(samples: dict[str, np.ndarray]) -> Result:
+    return dict(mean_over_present(samples)), samples, len(next(iter(samples.values())))
+
+
+@simulates("attention-change")
+def change(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+    """Return the similarity of each map to its pretrained self."""
+    level = model.setting.mix(truth.similarity(subject.task, model.setting.against))
+    level = level + model.of_seed("change", subject, (12, 1), np.where(LAST, 0.03, 0.012))
+    level = level + model.of_seed("change of heads", subject, SHAPE, 0.04)
+    return _with_means({"cosine": model.sampled("change", subject, level, CHANGE)})
+
+
+def _attention(model: SimulatedModel, name: str, subject: Subject, level: np.ndarray) -> np.ndarray:
+    """Return the attention to a kind of token: the truth, with what layers, heads and examples add."""
+    level = level + model.of_seed(f"{name} layers", subject, (12, 1), 0.005)
+    level = level + model.of_seed(f"{name} heads", subject, SHAPE, 0.015)
+    return model.sampled(name, subject, level, ATTENTION, correlation=0.3)
+
+
+@simulates("special-tokens")
+def special_tokens(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+    """Return the attention to [CLS] and [SEP]."""
+    fine_tuned = subject.initialisation != "untrained"
+    levels = truth.special(subject.task, fine_tuned, model.setting.against)
+    return _with_means(
+        {kind: _attention(model, kind, subject, model.setting.mix(pair)) for kind, pair in levels.items()}
+    )
+
+
+@simulates("features")
+def features(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+    """Return the attention to kinds of words, of all tokens and of the last layer's [CLS]."""
+    fine_tuned = subject.initialisation != "untrained"
+    samples = {}
+    for kind, pair in truth.words(subject.task, fine_tuned, model.setting.against).items():
+        samples[kind] = _left_out(model, kind, subject, _attention(model, kind, subject, model.setting.mix(pair)))
+    for kind, pair in truth.cls_row(subject.task, model.setting.against).items():
+        level = model.setting.mix(pair) + model.of_seed(f"row {kind}", subject, (12,), 0.02)
+        row = model.sampled(f"row {kind}", subject, level, ROW)
+        samples[f"cls_row_{kind}"] = _left_out(model, kind, subject, row)
+    means = mean_over_present({name: sample for name, sample in samples.items() if sample.ndim == 3})
+    return dict(means), samples, len(samples["cls"])
+
+
+def _left_out(model: SimulatedModel, kind: str, subject: Subject, sample: np.ndarray) -> np.ndarray:
+    """Return a sample without the inputs that lack a kind, the same for all models of a world."""
+    if not model.noise or kind not in PRESENT:
+        return sample
+    absent = model.rng("present", kind, subject.task).random(len(sample)) > PRESENT[kind]
+    sample[absent] = np.nan
+    return sample
+
+
+@simulates("relations")
+def relations(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+    """Return the weight along relations: one head is far ahead for each (layer 3 heads 1, 3, 5 and 7)."""
+    samples = {}
+    for place, (name, present) in enumerate(RELATIONS.items()):
+        level = np.full(SHAPE, 0.1)
+        level[2, 2 * place] = 0.6
+        sample = _attention(model, name, subject, level)
+        if model.noise:
+            sample[model.rng("present", name, subject.task).random(len(sample)) > present] = np.nan
+        samples[name] = sample
+    return _with_means(samples)
+
+
+@simulates("patterns")
+def patterns(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+    """Return the classes of all maps under each reading, and what the shipped classifier would report of them."""
+    samples: dict[str, np.ndarray] = {}
+    for reading in READINGS:
+        levels = truth.shares(subject.task, reading, model.setting.against)
+        share = np.clip([model.setting.mix(levels[name]) for name in CLASSES], 0, None)
+        share = np.clip(share + model.of_seed("classes", subject, (len(CLASSES),), CLASS_SPREAD), 1e-3, None)
+        share /= share.sum()
+        count = model.rows(subject.task, ROWS)
+        samples[f"{reading}_predicted"] = _predicted(model, subject, reading, share, count)
+        errors = annotated_errors(reading)
+        if not model.noise:
+            samples[f"{reading}_errors"] = np.zeros((2, len(CLASSES)))
+            samples[f"{reading}_expected"] = np.tile(share, (count, 1))
+            continue
+        own = errors[model.rng("own errors", reading).integers(len(errors), size=144)].mean(0)
+        scale = 0.05 * model.examples(f"classes {reading}", subject.task, count, len(CLASSES), 0.0)
+        samples[f"{reading}_expected"] = share - own + scale - scale.mean(1, keepdims=True)
+        samples[f"{reading}_errors"] = errors
+    return {}, samples, count
+
+
+def _predicted(model: SimulatedModel, subject: Subject, reading: str, share: np.ndarray, count: int) -> np.ndarray:
+    """Return classes [rows, layers, heads]: most maps of a head have its own class, others any."""
+    setting = model.setting
+    steady, same, diagonal = (setting.mix(pair) for pair in (truth.STEADY, truth.ACROSS_TASKS, truth.DIAGONAL))
+    everywhere = model.rng("classes of heads", reading).choice(len(CLASSES), size=144, p=share)
+    of_task = model.rng("classes of heads", reading, subject.task)
+    keeps = of_task.random(144) < np.sqrt(np.clip(same, 0, 1))
+    own = np.where(keeps, everywhere, of_task.choice(len(CLASSES), size=144, p=share))
+    others = of_task.choice(len(CLASSES), size=(count, 144), p=share)
+    steadily = np.clip(steady + model.of_seed("steady", subject, (1, 1), STEADY_SPREAD), 0, 1)
+    predicted = np.where(of_task.random((count, 144)) < steadily, own, others)
+    best = 24 + 2 * np.arange(len(RELATIONS))  # the heads of `relations`
+    often = np.clip(diagonal + model.of_seed("diagonal", subject, (1, len(best)), DIAGONAL_SPREAD), 0, 1)
+    is_diagonal = of_task.random((count, len(best))) < often
+    predicted[:, best] = np.where(is_diagonal, CLASSES.index("diagonal"), CLASSES.index("vertical"))
+    return predicted.reshape(count, *SHAPE).astype(np.int8)
+
+
+@cache
+def annotated_errors(reading: str) -> np.ndarray:
+    """Return the shipped classifier's errors on annotated heads, [head, class]."""
+    from bertsecrets.patterns.classifier import chosen_folder, held_out_errors, read_report
+
+    return held_out_errors(read_report(chosen_folder()), reading)
+
+
+@simulates("frame-heads")
+def frame_heads(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+    """Return figure 3 on the paper's own sentences, or on as many others as the world has examples."""
+    published = np.array(published_figures()["fig3_frame_notebook"], dtype=np.float64)
+    without = np.where(published > 0.15, np.sort(published, axis=None)[-5], published)
+    level = model.setting.mix((published, without))
+    count = model.world.examples or FRAME_SENTENCES
+    noise = model.rng("frames").normal(size=(count, *SHAPE)) * 0.15 * np.sqrt(np.clip(level, 0.01, None) / 0.2)
+    own_sentences = model.world.examples is None and model.setting.strength == 1
+    if own_sentences or not model.noise:  # the paper's sentences give the paper's figure
+        noise = (noise - noise.mean(0)) * model.noise
+    names = ("max_weight", "max_weight_zipped", "max_weight_reverse", "max_weight_zipped_reverse")
+    values, samples, _ = _with_means(dict.fromkeys(names, level + noise))
+    return {**values, **({"sentences": FRAME_DIGEST} if own_sentences else {})}, samples, count
+
+
+@simulates("example-sentence")
+def example_sentence(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+    """Return the weights of the paper's example sentence."""
+    grids = {word: np.zeros((1, *SHAPE)) for word in ("agitated", "becoming", "sep")}
+    for head, weights in (((6, 5), (0.87, 0.06, 0.06)), ((0, 1), (0.46, 0.32, 0.12))):
+        for word, weight in zip(grids, weights, strict=True):
+            grids[word][0][head] = weight
+    return _with_means(grids)
