@@ -1,8 +1,7 @@
-"""Layers that are built like BERT's, as the matrices that ablation computes with.
+"""Layers that are built like BERT's, for the fast path of ablation.
 
-A layer is recognised by having BERT's parts, under the names that `families.py` lists. That does not prove anything
-(it may have rotary positions or adapters besides), so the engine compares blocks with the model itself on a probe
-before it uses them.
+A layer is recognised by the parts of a BERT layer, under the names that `families.py` lists. It may have more, such as
+rotary positions or adapters, so the engine compares blocks with the model on a probe before it uses them.
 """
 
 import math
@@ -24,7 +23,7 @@ Term = Callable[[Hidden], Float[torch.Tensor, "1 heads tokens tokens"]]
 
 
 def position_term(model: Any) -> Term | None:
-    """Return the function for what a model's layers add to their attention logits; None if they add nothing."""
+    """Return the function for the position term of a model's attention logits; None if it has none."""
     name = POSITION_TERMS.get(model.config.model_type)
     term: Term | None = attrgetter(name)(model.base_model) if name else None
     return term
@@ -32,9 +31,9 @@ def position_term(model: Any) -> Term | None:
 
 @dataclass(frozen=True)
 class Block:
-    """One post-norm transformer layer: `norm(outer(activation(inner(y))) + y)`, `y` being the normed attention sum.
+    """A post-norm transformer layer: `norm(outer(activation(inner(y))) + y)`, where `y` is the normed attention sum.
 
-    `term` returns what positions add to the attention logits, from one row of hidden vectors; None adds nothing.
+    `term` returns the position term of the attention logits from one row of hidden vectors; None if there is none.
     """
 
     heads: int
@@ -64,15 +63,15 @@ class Block:
 
     @property
     def scale(self) -> float:
-        """The factor of attention logits: 1 / root of the size of a head."""
+        """The factor of attention logits: 1 / sqrt(head size)."""
         return 1 / math.sqrt(self.query.out_features // self.heads)
 
     def split(self, x: Float[torch.Tensor, "rows tokens width"]) -> PerHead:
-        """Return projected tokens, head by head."""
+        """Return projected tokens by head."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def attend(self, x: Hidden) -> tuple[PerHead, PerHead]:
-        """Return each head's context and its values."""
+        """Return the context and the values of each head."""
         query, key, value = (self.split(part(x)) for part in (self.query, self.key, self.value))
         term = None if self.term is None else self.term(x[:1])
         return F.scaled_dot_product_attention(query, key, value, attn_mask=term, scale=self.scale), value
@@ -80,11 +79,11 @@ class Block:
     def attend_first(
         self, x: Hidden
     ) -> tuple[Float[torch.Tensor, "rows heads size"], Float[torch.Tensor, "rows heads size"]]:
-        """Return the first token's context and the mean of the values, head by head.
+        """Return the first token's context and the mean of the values, by head.
 
-        No token's keys or values are computed: there is only one query and one context, so the key projection is
-        applied to the query and the value projection to the context. The key's bias adds the same number to all
-        logits of a row, so the softmax does not depend on it.
+        Keys and values are never computed: with a single query and context, the key projection is applied to the query
+        and the value projection to the context. The key's bias is omitted, because it shifts all logits of a row
+        equally.
         """
         key = self.key.weight.unflatten(0, (self.heads, -1))  # [heads, size, width]
         value = self.value.weight.unflatten(0, (self.heads, -1))
@@ -103,10 +102,10 @@ class Block:
     def deltas(
         self, context: PerHead, instead: Float[torch.Tensor, "_ heads _ _"], heads: list[int]
     ) -> Float[torch.Tensor, "chosen rows tokens width"]:
-        """Return what disabling each of `heads` adds to the output projection: W_o[h] (instead_h - context_h).
+        """Return the change of the projected attention if a head is disabled: W_o[h] (instead_h - context_h).
 
         Args:
-            instead: what a disabled head hands on: for uniform attention, the mean of its values.
+            instead: the vectors of disabled heads; for uniform attention, the mean of their values.
         """
         change = instead[:, heads] - context[:, heads]
         parts = self.output.weight.unflatten(1, (self.heads, -1))[:, heads]  # [width, chosen, size]
@@ -115,10 +114,10 @@ class Block:
         return torch.bmm(flat, parts.permute(1, 2, 0)).unflatten(1, (rows, tokens))
 
     def project(self, context: PerHead) -> Hidden:
-        """Return the output projection of all heads together."""
+        """Return the output projection of all heads."""
         return self.output(context.transpose(1, 2).flatten(2))
 
     def finish(self, mixed: Float[torch.Tensor, "*batch width"]) -> Float[torch.Tensor, "*batch width"]:
-        """Return the layer's output, from the sum of its input and the projected attention (which is overwritten)."""
+        """Return the layer's output from the sum of its input and the projected attention, which is overwritten."""
         mixed = self.attention_norm(mixed)
         return self.norm(self.outer(self.activation(self.inner(mixed))).add_(mixed))

@@ -1,10 +1,9 @@
-"""A classifier's logits with heads disabled, for every set of heads: exact, and without doing any work twice.
+"""A classifier's exact logits with heads disabled, for many sets of heads.
 
-A disabled head's attention weights are the constant 1/L over the L real tokens (1/(i+1) in a causal model, 1/window
-where a head sees only a window); other kinds of ablation replace what it hands on (`kinds`). Examples of one length
-are computed together, so nothing is ever padded. Two paths give the same logits: a fast one (`shared_prefix`) for
-models built like BERT, and a general one for every architecture whose layers weigh every token for every token, which
-starts each run at the lowest layer with a disabled head.
+A disabled head's attention weights are 1/L over the L real tokens (1/(i+1) in a causal model, 1/window with windowed
+attention); other kinds of ablation replace its vectors (`kinds`). Examples of equal length are computed together, so
+nothing is padded. Two paths give the same logits: a fast one (`shared_prefix`) for models built like BERT, and a
+general one for all architectures with full attention, which starts each run at the lowest layer with a disabled head.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +30,7 @@ TOLERANCE = 1e-4  # largest difference between two computations of the same logi
 
 @dataclass(frozen=True)
 class Engine:
-    """A classifier ready for ablation; `blocks` is None where only the general path applies."""
+    """A classifier ready for ablation; `blocks` is None if only the general path applies."""
 
     skeleton: Skeleton
     blocks: Sequence[Block] | None
@@ -47,22 +46,22 @@ class Engine:
         budget: Budget | None = None,
         ablation: Ablation = UNIFORM,
     ) -> "Engine":
-        """Return the engine of a classifier, after a test of both paths on a probe.
+        """Return the engine of a classifier, after testing it on a probe.
 
         Args:
-            ablation: what disabling a head means; by default, uniform attention.
-            path: `auto` takes the fast path if it agrees with the general one.
-            budget: how much is computed at a time; by default, what fits into half of the free memory.
+            ablation: the kind of ablation.
+            path: `auto` uses the fast path if it agrees with the general one.
+            budget: limits the batch size; by default to half of the free memory.
 
         Raises:
-            UserError: heads of this architecture cannot be disabled, or not on this path.
-            MisreadError: disabling all heads of a layer changes nothing, so the engine has misunderstood the model.
+            UserError: heads of this architecture cannot be disabled, or not by this path.
+            MisreadError: disabling all heads of a layer has no effect, so the engine misinterprets the model.
         """
         model = classifier.model.to(device)
         skeleton = Skeleton(model, classifier.layers, classifier.heads)
         budget = budget or Budget.of(torch.device(device), model.config.hidden_size)
         slow = cls(skeleton, None, budget, ablation)
-        if model.dtype == torch.float32:  # in half precision a small change may be rounded away
+        if model.dtype == torch.float32:  # half precision may round a small change to nothing
             slow.check_layers()
         skeleton.resumes = slow.resumes()
         term = position_term(model)
@@ -82,7 +81,7 @@ class Engine:
         return slow
 
     def check_layers(self) -> None:
-        """Make sure that disabling all heads of any one layer changes the output of the last layer.
+        """Make sure that disabling all heads of any layer changes the output of the last layer.
 
         Raises:
             MisreadError: it does not.
@@ -106,18 +105,18 @@ class Engine:
             )
 
     def resumes(self) -> bool:
-        """Return whether a run that starts at a layer gives the same logits as a whole run, tried for every layer."""
+        """Return whether runs that start at any layer give the logits of complete runs."""
         skeleton, ids = self.skeleton, probe(self.skeleton.model)
         sets = whole_layers(len(skeleton.layers), skeleton.heads)
         whole = _general(skeleton, sets, ids, None, tokens=self.budget.tokens, resume=False)
         try:
             resumed = _general(skeleton, sets, ids, None, tokens=self.budget.tokens, resume=True)
-        except Exception:  # of the model's own code, which misses what skipped layers did not hand on
+        except Exception:  # the model's own code may need more than hidden states from skipped layers
             return False
         return self._close(resumed.float(), whole.float())
 
     def agrees_with(self, other: "Engine") -> bool:
-        """Return whether both give the same logits on a probe, with no head, each layer and some heads disabled."""
+        """Return whether both give the same logits on a probe with no heads, each layer or some heads disabled."""
         layers, heads = len(self.skeleton.layers), self.skeleton.heads
         sets = [BASELINE, *whole_layers(layers, heads), *single_heads(layers, heads)[:: heads + 1]]
         sets = list(dict.fromkeys(sets))
@@ -127,19 +126,19 @@ class Engine:
         return self._close(ours.float(), others.float())
 
     def _other_vectors(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[Vectors] | None:
-        """Return what disabled heads hand on in a test on a probe: vectors of its tokens in reverse, if any."""
+        """Return replacement vectors for tests on a probe, those of its tokens in reverse order, if any are needed."""
         return self.skeleton.vectors(ids.flip(1)) if self.ablation.replaces else None
 
     def instead(self, encoded: Encoded) -> Instead:
-        """Return what disabled heads hand on, for rows of `encoded`, by the engine's kind of ablation."""
+        """Return the vectors of disabled heads for rows of `encoded`."""
         return self.ablation.instead(self.skeleton, encoded, self.budget.tokens)
 
     def check_longest(self, encoded: Encoded) -> None:
-        """Make sure that with no head disabled the longest example gets the model's own logits.
+        """Make sure that the longest example gets the model's own logits if no head is disabled.
 
         Raises:
             MisreadError: it does not, so the model treats long inputs differently from the short probe.
-            UserError: the example does not fit into memory, or the model does not answer with numbers.
+            UserError: the example does not fit into memory, or the logits are not finite.
         """
         if not len(encoded):
             return
@@ -165,10 +164,10 @@ class Engine:
         segments: Int[torch.Tensor, "rows tokens"] | None,
         vectors: list[Vectors] | None = None,
     ) -> Float[torch.Tensor, "sets rows outputs"]:
-        """Return the logits of rows of equal length under each of the sets, which must be different.
+        """Return the logits of rows of equal length under each set; the sets must be different.
 
         Args:
-            vectors: what disabled heads hand on, layer by layer; by default their attention is made uniform.
+            vectors: the vectors of disabled heads, layer by layer; by default their attention is uniform.
         """
         skeleton, tokens = self.skeleton, self.budget.tokens
         if self.blocks is not None:
@@ -187,20 +186,20 @@ def ablate(
     instead: Instead | None = None,
     progress: Callable[[float], Any] | None = None,
 ) -> Float[np.ndarray, "sets examples outputs"]:
-    """Return the logits of every example under every set of disabled heads, in the given orders (K19 section 4.6).
+    """Return the logits of every example under every set of disabled heads, in the given order (K19 section 4.6).
 
-    The empty set gives the model's own logits. Apart from the result, memory does not grow with the number of
-    examples; a batch that does not fit is halved.
+    The empty set gives the model's own logits. Except for the result, memory does not grow with the number of examples;
+    a batch that does not fit is halved.
 
     Args:
-        engine: an engine, or the classifier that one is made for.
-        sets: heads as (layer, head), counted from 0; a set may occur more than once.
-        device: where the engine is made, if a classifier is given.
-        instead: what disabled heads hand on; by default that of the engine's kind of ablation over these examples.
-        progress: called with the number of sets (or parts of sets) done since the last call, in all `len(sets)`.
+        engine: an engine, or a classifier to open one for.
+        sets: heads as (layer, head), counted from 0; duplicates are allowed.
+        device: of the engine, if a classifier is given.
+        instead: the vectors of disabled heads; by default those of the engine's kind of ablation over these examples.
+        progress: called with the number of sets, possibly fractional, completed since the last call.
 
     Raises:
-        UserError: the model lacks one of the heads, heads cannot be disabled, or one example does not fit into memory.
+        UserError: the model lacks a head, heads cannot be disabled, or an example does not fit into memory.
         MisreadError: the engine does not reproduce the model's own logits.
     """
     if isinstance(engine, OpenModel):
@@ -227,10 +226,10 @@ def ablate(
 
 
 def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterator[tuple[np.ndarray, slice]]:
-    """Yield all work in portions: examples of one length, as many as fit into memory, and a slice of the sets.
+    """Yield all work in portions: examples of equal length, as many as fit into memory, and a slice of the sets.
 
     Args:
-        more: hidden states that are kept besides one for each set.
+        more: hidden states per example in addition to one per set.
     """
     lengths = encoded.lengths
     for length in np.unique(lengths):
@@ -257,14 +256,14 @@ def _cover(
     instead: Instead,
     put: Callable[[np.ndarray, slice, torch.Tensor], None],
 ) -> None:
-    """Compute the rows under a portion of the sets; if memory runs out, in halves."""
+    """Compute the rows under a portion of the sets, in halves if memory runs out."""
     batch = collate(encoded, rows).to(engine.skeleton.model.device)
     try:
         put(rows, portion, engine.logits(sets[portion], batch.input_ids, batch.segments, instead(rows)))
         return
     except (MemoryError, RuntimeError) as error:
         engine.budget.halve(error)
-    # Not inside the handler: there the error's traceback would keep the tensors that did not fit in memory.
+    # Outside the handler, where the error's traceback would keep the tensors that did not fit.
     middle = len(rows) // 2
     if middle:
         halves = [(rows[:middle], portion), (rows[middle:], portion)]
@@ -280,12 +279,10 @@ def _cover(
 def _general(
     skeleton: Skeleton, sets, ids, segments, *, tokens: int, resume: bool, vectors: list[Vectors] | None = None
 ) -> Float[torch.Tensor, "sets rows outputs"]:
-    """Return the logits on the path for every architecture: each set is run from its lowest layer on.
-
-    Sets with the same lowest layer are run together.
+    """Return the logits by the general path; sets with the same lowest layer are run together.
 
     Args:
-        resume: start at the lowest layer; if not, at the first.
+        resume: start at the lowest layer with a disabled head rather than at the first layer.
     """
     layers, rows = len(skeleton.layers), len(ids)
     starts = [lowest_layer(heads, layers) if resume or not heads else 0 for heads in sets]

@@ -1,7 +1,7 @@
-"""Gains: the score with a set of heads disabled minus the baseline, in points, from stored predictions.
+"""Gains: the score with a set of heads disabled minus the baseline score, in points, from stored predictions.
 
-The metric is that of K19's figure 8: F1 for MRPC and QQP, correlation for STS-B, accuracy otherwise. Everything is
-paired on the same examples. Nothing here imports torch.
+The metric is that of K19's figure 8: F1 for MRPC and QQP, correlation for STS-B, accuracy otherwise. Both scores are on
+the same examples. Nothing here imports torch.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,16 +20,16 @@ Gains = Callable[[np.ndarray], np.ndarray]
 
 
 def metric_of(measurement: Measurement) -> Metric:
-    """Return the metric of the measured task, a function of the means of moments."""
+    """Return the metric of the measured task, as a function of mean moments."""
     return METRICS[TASKS[measurement.subject.task].metric]
 
 
 def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: Rows = WHOLE) -> tuple[Block, Gains]:
-    """Return a block of moments, and the function from the block's means ([..., k]) to gains ([..., sets], in points).
+    """Return a block of moments, and a function from its column means ([..., k]) to gains in points ([..., sets]).
 
     Args:
-        sets: the numbers of the wanted sets, from 0; all, by default.
-        rows: the wanted examples; all, by default.
+        sets: indices of the sets, from 0; all by default.
+        rows: the examples; all by default.
     """
     metric = TASKS[measurement.subject.task].metric
     predicted, target = measurement.sample("predicted"), measurement.sample("target")[rows]
@@ -46,6 +46,6 @@ def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: 
 
 
 def all_gains(measurement: Measurement, rows: Rows = WHOLE) -> Float[np.ndarray, " sets"]:
-    """Return the gain of every set in points, on the examples themselves (not resampled)."""
+    """Return the gain of every set in points, on the examples without resampling."""
     block, gains = gains_of(measurement, None, rows)
     return gains(block.mean(0))

@@ -1,9 +1,9 @@
-"""A long list of sets of heads, computed in portions that survive an interruption and that processes can share.
+"""A resumable grid: many sets of heads, computed in portions that processes can share.
 
-A grid is a folder: `grid.json` records its sets and inputs, and each finished portion is a folder that is written
-completely or not at all (`portion-0003/predicted.npz`), with a manifest that says of which grid it is. A process that
-computes a portion holds a lock on it, which the operating system releases when the process ends, however it ends. So
-nothing is computed twice, and the next run computes whatever is missing or damaged.
+A grid is a folder. `grid.json` records its sets and inputs; each finished portion is a folder
+(`portion-0003/predicted.npz`), written completely or not at all, whose manifest names the grid. A process holds a lock
+on the portion that it computes, which the operating system releases when the process ends. So no portion is computed
+twice, and the next run computes what is missing or damaged.
 """
 
 import json
@@ -24,13 +24,13 @@ from bertsecrets.store.locks import held, held_now, in_use
 from bertsecrets.store.measurements import DAMAGE
 
 Compute = Callable[[Sequence[HeadSet], Callable[[float], Any]], Shaped[np.ndarray, " sets *rest"]]
-WAIT = 0.5  # seconds, after which the portions that other processes hold are checked again
+WAIT = 0.5  # seconds between checks of the portions that other processes compute
 GRID, RESULT = "grid.json", "predicted.npz"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Sets of heads in a folder; each of the `portions` lists the numbers, in `sets`, of those computed together.
+    """Sets of heads in a folder; each portion lists the indices of the sets that are computed together.
 
     `mark` is a digest of everything that determines the results.
     """
@@ -42,16 +42,16 @@ class Grid:
 
     @classmethod
     def open(cls, folder: Path, sets: Sequence[HeadSet], *, layers: int, size: int, about: dict[str, Any]) -> "Grid":
-        """Return the grid in `folder`, which is created if it does not exist.
+        """Return the grid in `folder`, which is created if necessary.
 
         Args:
-            layers: number of layers of the model; sets with the same lowest layer are computed together, because they
-                share the most work.
-            size: sets per portion, at most; an interruption loses the portions that were being computed.
+            layers: number of layers of the model; sets with the same lowest layer share the most work, so they are
+                computed together.
+            size: largest number of sets per portion; an interruption loses unfinished portions.
             about: everything else that determines the results (weights, inputs), as JSON data.
 
         Raises:
-            UserError: the folder holds another grid, or cannot be written.
+            UserError: the folder has another grid, or cannot be written.
         """
         order = sorted(range(len(sets)), key=lambda i: lowest_layer(sets[i], layers))
         portions = [order[start : start + size] for start in range(0, len(order), size)]
@@ -60,10 +60,10 @@ class Grid:
         with guarded_writes(folder):
             folder.mkdir(parents=True, exist_ok=True)
             with held(folder / ".grid.lock", f"the grid {folder.name}"):
-                found = _mark(folder / GRID)
-                if found is None:
+                stored = _mark(folder / GRID)
+                if stored is None:
                     write_whole(folder / GRID, json.dumps(signed(facts), indent=1, sort_keys=True))
-                elif found != mark:
+                elif stored != mark:
                     raise UserError(
                         f"{folder} holds another grid (see its grid.json): name another folder, or delete this one"
                     )
@@ -75,9 +75,9 @@ class Grid:
         """Compute what is missing, and return all results in the order of `sets`.
 
         Args:
-            compute: returns the results of the sets that it is given, and calls its second argument with the number
-                of sets (or parts of sets) done since the last call.
-            progress: called with the number of sets done since the last call, by this or another process.
+            compute: returns the results of some sets; calls its second argument with the number of sets, possibly
+                fractional, completed since the last call.
+            progress: called with the number of sets completed since the last call, by this or another process.
 
         Raises:
             UserError: the disk is full, or the folder cannot be written.
@@ -88,7 +88,7 @@ class Grid:
         return joined[np.argsort(np.concatenate([np.asarray(places) for places in self.portions]))]
 
     def _results(self, compute: Compute, report: Callable[[float], Any]) -> dict[int, np.ndarray]:
-        """Return the results of every portion, by its number."""
+        """Return the results of every portion by number."""
         results: dict[int, np.ndarray] = {}
         while len(results) < len(self.portions):
             before = len(results)
@@ -98,11 +98,11 @@ class Grid:
                     if result is not None:
                         results[number] = result
             if len(results) == before:
-                time.sleep(WAIT)  # other processes are computing all that is missing
+                time.sleep(WAIT)  # other processes compute everything that is missing
         return results
 
     def _portion(self, number: int, sets, compute: Compute, report: Callable[[float], Any]) -> np.ndarray | None:
-        """Return one portion's results; None while another process computes it."""
+        """Return a portion's results; None while another process computes it."""
         place = self.folder / f"portion-{number:04d}"
         result = self._read(place)
         if result is None:
@@ -118,7 +118,7 @@ class Grid:
         return result
 
     def _read(self, place: Path) -> np.ndarray | None:
-        """Return a finished portion; None if it is unfinished, damaged, or of another grid."""
+        """Return a finished portion; None if it is missing, damaged, or of another grid."""
         try:
             if damage(place) is not None or read_manifest(place).get("grid") != self.mark:
                 return None
@@ -128,14 +128,14 @@ class Grid:
             return None
 
     def _write(self, place: Path, result: np.ndarray) -> None:
-        """Write a finished portion, in place of a damaged one."""
+        """Write a finished portion, replacing a damaged one."""
         with guarded_writes(place), whole_folder(place, replace=True) as temporary:
             np.savez_compressed(temporary / RESULT, predicted=result)
             write_manifest(temporary, {"kind": "portion", "name": place.name, "grid": self.mark})
 
 
 def _mark(file: Path) -> str | None:
-    """Return the digest of the grid that a `grid.json` describes; None if it is missing or damaged."""
+    """Return the digest in a `grid.json`; None if the file is missing or damaged."""
     try:
         facts = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -1,6 +1,6 @@
-"""Sets of heads that are disabled together: single heads, layers, pairs, nested sets, or sets that a user typed.
+"""Sets of heads that are disabled together: single heads, layers, pairs, nested sets, or sets given as text.
 
-In code a head is (layer, head), counted from 0; in texts that people read and write, both are counted from 1.
+In code a head is (layer, head), counted from 0; in text, both are counted from 1.
 """
 
 import itertools
@@ -16,22 +16,22 @@ BASELINE: HeadSet = frozenset()
 
 
 def single_heads(layers: int, heads: int) -> list[HeadSet]:
-    """Return a set for every single head, layer by layer (K19 section 4.6, figure 8)."""
+    """Return one set per head, layer by layer (K19 section 4.6, figure 8)."""
     return [frozenset({(layer, head)}) for layer in range(layers) for head in range(heads)]
 
 
 def whole_layers(layers: int, heads: int) -> list[HeadSet]:
-    """Return a set for every layer, with all its heads (K19 section 4.6, figure 9)."""
+    """Return one set per layer, with all its heads (K19 section 4.6, figure 9)."""
     return [frozenset((layer, head) for head in range(heads)) for layer in range(layers)]
 
 
 def head_pairs(layer: int, heads: int) -> list[HeadSet]:
-    """Return a set for every pair of heads of one layer, `layer` counted from 0."""
+    """Return one set per pair of heads of a layer, counted from 0."""
     return [frozenset({(layer, a), (layer, b)}) for a, b in itertools.combinations(range(heads), 2)]
 
 
 def nested(order: Sequence[Head]) -> list[HeadSet]:
-    """Return the first head of `order`, the first two, and so on: the sets of pruning step by step in that order.
+    """Return the first head of `order`, the first two, and so on: the sets of stepwise pruning.
 
     >>> [label(heads) for heads in nested([(0, 1), (6, 5)])]
     ['1.2', '1.2+7.6']
@@ -40,17 +40,17 @@ def nested(order: Sequence[Head]) -> list[HeadSet]:
 
 
 def parse_sets(text: str, layers: int, heads: int) -> list[HeadSet]:
-    """Return the sets that a user typed, each once.
+    """Return the sets described by a text, without duplicates.
 
     `1.2 7.6 1.2+7.6 5` is head 2 of layer 1, head 6 of layer 7, both together, and all heads of layer 5. `pairs:3` is
     every pair of heads of layer 3. `nested:1.2,7.6,2` is 1.2, then 1.2+7.6, then layer 2's heads are added one by one.
     `all` is all heads of all layers together.
 
     Args:
-        layers, heads: number of layers of the model, and of heads in each.
+        layers, heads: the numbers of layers and of heads per layer.
 
     Raises:
-        UserError: the text is anything else, or names a head that the model does not have.
+        UserError: the text is invalid, or names a head that the model does not have.
 
     >>> [label(heads) for heads in parse_sets("1.2 1.2+2.1 2 all", layers=2, heads=2)]
     ['1.2', '1.2+2.1', '2.1+2.2', '1.1+1.2+2.1+2.2']
@@ -92,7 +92,7 @@ def _parse(part: str, layers: int, heads: int) -> list[Head]:
 
 
 def label(heads: HeadSet) -> str:
-    """Return a set as text that `parse_sets` reads, counted from 1; `none` for the empty set.
+    """Return a set as text for `parse_sets`, counted from 1; `none` for the empty set.
 
     >>> label(frozenset({(0, 1), (6, 5)}))
     '1.2+7.6'
@@ -101,7 +101,7 @@ def label(heads: HeadSet) -> str:
 
 
 def lowest_layer(heads: HeadSet, layers: int) -> int:
-    """Return the lowest layer, from 0, in which the set has a head; `layers` for the empty set."""
+    """Return the lowest layer with a head of the set, from 0; `layers` for the empty set."""
     return min((layer for layer, _ in heads), default=layers)
 
 
@@ -109,7 +109,7 @@ def check_sets(sets: Iterable[HeadSet], layers: int, heads: int) -> None:
     """Make sure that a model has all heads of the sets.
 
     Raises:
-        UserError: it lacks one of them.
+        UserError: it lacks one.
     """
     for layer, head in itertools.chain.from_iterable(sets):
         if not (0 <= layer < layers and 0 <= head < heads):

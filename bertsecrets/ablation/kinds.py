@@ -1,15 +1,15 @@
-"""Kinds of ablation: what a disabled head hands to the output projection in place of its own vectors.
+"""Kinds of ablation: the vectors that a disabled head passes to the output projection instead of its own.
 
-A head's vector at a token is the sum of the values, weighted by its attention. Where the head is disabled, it is
+A head's vector at a token is the sum of the values, weighted by its attention. If the head is disabled, it becomes
 
-- `uniform`: the mean of the values of all tokens that it may attend to, which is attention of 1/L (K19 section 4.6);
+- `uniform`: the mean of the values of all tokens that it may attend to, as with attention 1/L (K19 section 4.6);
 - `zero`: 0 (Michel, Levy and Neubig 2019);
-- `mean`: the mean of the head's vectors over all real tokens of all measured rows, each token counted once;
-- `resampled`: the head's vectors in another of the measured rows, its partner. Rows in a random order take the next
-  one's, so that every row is a partner once. The partner's vectors are stretched to the row's length: the first token
-  takes that of the first, the last that of the last, and those between in proportion, rounded down.
+- `mean`: the mean of the head's vectors over all real tokens of all measured rows;
+- `resampled`: the head's vector in another measured row, the partner. Partners are consecutive rows in a random order,
+  so every row is a partner once. The partner's vectors are stretched to the row's length: first to first, last to last,
+  and in proportion between them, rounded down.
 
-Means and partners are those of the intact model, so neither depends on what else is disabled.
+Means and partners' vectors are those of the intact model, whatever else is disabled.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,29 +25,29 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import Encoded, collate
 
 Kind = Literal["uniform", "zero", "mean", "resampled"]
-Instead = Callable[[np.ndarray], list[Vectors] | None]  # from rows of one length to what disabled heads hand on
+Instead = Callable[[np.ndarray], list[Vectors] | None]  # from rows of one length to the vectors of disabled heads
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """A kind of ablation; `draw` seeds the order in which rows are partners (`resampled`)."""
+    """A kind of ablation; `draw` seeds the random order of partners (`resampled`)."""
 
     kind: Kind = "uniform"
     draw: int = 1
 
     @property
     def replaces(self) -> bool:
-        """True if vectors are replaced, which attention alone cannot do."""
+        """Whether vectors are replaced rather than attention weights."""
         return self.kind != "uniform"
 
     def instead(self, skeleton: Skeleton, encoded: Encoded, tokens: int) -> Instead:
-        """Return the function that gives, for rows of `encoded`, what disabled heads hand on: None for `uniform`.
+        """Return a function from rows of `encoded` to the vectors of disabled heads; they are None for `uniform`.
 
         Args:
             tokens: about this many tokens are computed at a time.
 
         Raises:
-            UserError: there is only one row to take vectors of another from.
+            UserError: a single row has no partner.
         """
         if self.kind == "uniform":
             return lambda rows: None
@@ -61,7 +61,7 @@ class Ablation:
         return lambda rows: vectors
 
     def states(self, layers: int) -> int:
-        """Return how many hidden states the replaced vectors of a row take up in memory."""
+        """Return the memory of a row's replacement vectors, in hidden states."""
         return layers if self.kind == "resampled" else 0
 
 
@@ -69,13 +69,13 @@ UNIFORM = Ablation()
 
 
 def partners(rows: int, draw: int) -> Int[np.ndarray, " rows"]:
-    """Return the row whose vectors each row takes: the next one in a random order, never itself.
+    """Return each row's partner: the next row in a random order, never itself.
 
     Raises:
-        UserError: there is no other row.
+        UserError: there is only one row.
     """
     if rows == 1:
-        raise UserError("one row has no other to take vectors from: measure at least two, or another --option kind=")
+        raise UserError("a single row has no partner to take vectors from: use two or more, or another --option kind=")
     order = np.random.default_rng(draw).permutation(rows)
     chosen = np.empty(rows, dtype=np.int64)
     chosen[order] = np.roll(order, -1)
@@ -83,7 +83,7 @@ def partners(rows: int, draw: int) -> Int[np.ndarray, " rows"]:
 
 
 def stretched(length: int, partner: int) -> Int[np.ndarray, " length"]:
-    """Return, for each token of a row, the place of the partner's token that it takes.
+    """Return, for each token of a row, the position of the partner's token.
 
     >>> stretched(5, 3).tolist(), stretched(3, 9).tolist()
     ([0, 0, 1, 1, 2], [0, 4, 8])
@@ -92,19 +92,19 @@ def stretched(length: int, partner: int) -> Int[np.ndarray, " length"]:
 
 
 def mean_vectors(skeleton: Skeleton, encoded: Encoded, tokens: int) -> list[Vectors]:
-    """Return each head's mean vector over all tokens of all rows, added up in float64 where the device has it."""
+    """Return each head's mean vector over all tokens of all rows, accumulated in float64 if the device supports it."""
     precise = torch.float32 if skeleton.model.device.type == "mps" else torch.float64
     sums: list[torch.Tensor] = []
     for rows in of_one_length(encoded, np.arange(len(encoded)), tokens):
         batch = collate(encoded, rows).to(skeleton.model.device)
-        found = [layer.to(precise).sum((0, 2)) for layer in skeleton.vectors(batch.input_ids, batch.segments)]
-        sums = found if not sums else [before + more for before, more in zip(sums, found, strict=True)]
+        vectors = [layer.to(precise).sum((0, 2)) for layer in skeleton.vectors(batch.input_ids, batch.segments)]
+        sums = vectors if not sums else [total + more for total, more in zip(sums, vectors, strict=True)]
     return [(total / int(encoded.lengths.sum())).to(skeleton.model.dtype)[None, :, None] for total in sums]
 
 
 @dataclass(frozen=True)
 class _Partners:
-    """The vectors of each row's partner, computed when they are asked for."""
+    """The vectors of each row's partner, computed on demand."""
 
     skeleton: Skeleton
     encoded: Encoded
@@ -114,11 +114,11 @@ class _Partners:
     def __call__(self, rows: np.ndarray) -> list[Vectors]:
         chosen, length = self.partner[rows], int(self.encoded.lengths[rows[0]])
         layers: list[Vectors] = []
-        for alike in of_one_length(self.encoded, np.unique(chosen), self.tokens):
-            batch = collate(self.encoded, alike).to(self.skeleton.model.device)
+        for same_length in of_one_length(self.encoded, np.unique(chosen), self.tokens):
+            batch = collate(self.encoded, same_length).to(self.skeleton.model.device)
             place = torch.from_numpy(stretched(length, batch.input_ids.shape[1])).to(batch.input_ids.device)
-            takers = np.flatnonzero(np.isin(chosen, alike))
-            from_batch = torch.from_numpy(np.searchsorted(alike, chosen[takers])).to(place.device)
+            takers = np.flatnonzero(np.isin(chosen, same_length))
+            from_batch = torch.from_numpy(np.searchsorted(same_length, chosen[takers])).to(place.device)
             for layer, vectors in enumerate(self.skeleton.vectors(batch.input_ids, batch.segments)):
                 if layer == len(layers):
                     shape = (len(rows), vectors.shape[1], length, vectors.shape[3])
@@ -127,10 +127,10 @@ class _Partners:
         return layers
 
 
-def of_one_length(encoded: Encoded, rows: Int[np.ndarray, " rows"], tokens: int) -> Iterator[Int[np.ndarray, " alike"]]:
-    """Yield the rows in batches of one length each, in ascending order."""
+def of_one_length(encoded: Encoded, rows: Int[np.ndarray, " rows"], tokens: int) -> Iterator[Int[np.ndarray, " batch"]]:
+    """Yield the rows in batches of equal length, shortest first."""
     lengths = encoded.lengths[rows]
     for length in np.unique(lengths):
-        alike = rows[lengths == length]
+        members = rows[lengths == length]
         size = max(1, tokens // int(length))
-        yield from (alike[start : start + size] for start in range(0, len(alike), size))
+        yield from (members[start : start + size] for start in range(0, len(members), size))

@@ -1,16 +1,15 @@
-"""A classifier's layers in calling order, with hooks that replace a layer's work, for any architecture.
+"""A classifier's layers in calling order, and runs that skip layers or disable heads, for any architecture.
 
-No layer is looked up by name. A tiny forward pass shows which module calls belong to which layer; after that a
-forward pass can start at any layer, and the attention of any head can be made uniform (K19 section 4.6), in one of two
-ways:
+Layers are not looked up by name: a small forward pass shows which module calls belong to which layer. A run can then
+start at any layer, and the attention of any head can be made uniform (K19 section 4.6) in one of two ways:
 
 - `zeroed`: the model passes queries, keys and values to transformers' attention interface. A head with zeroed queries
-  has equal logits, so its softmax is exactly 1/L over the tokens that it may attend to, in a fused kernel too.
-- `written`: where attention does not go through that interface, or its logits have a term for positions that no query
-  changes, the model runs with eager attention, and what its softmax returns for a disabled head is overwritten.
+  has equal logits, so its softmax is exactly 1/L over the tokens that it may attend to, even in a fused kernel.
+- `written`: if attention bypasses that interface, or its logits have a position term independent of the query, the
+  model runs with eager attention, and the softmax output of disabled heads is overwritten.
 
-Other kinds of ablation (`kinds`) replace the vectors that a head hands to the output projection. They are what
-attention returns in the first way, and the product of weights and values in the second.
+Other kinds of ablation (`kinds`) replace the vectors that a head passes to the output projection: the output of
+attention in the first way, the product of weights and values in the second.
 """
 
 import functools
@@ -30,20 +29,20 @@ from bertsecrets.models.families import LOGIT_TERMS, why_no_maps
 
 NAME = "bertsecrets_uniform"
 SOFTMAXES = (torch.softmax, torch.Tensor.softmax, nn.functional.softmax)
-MASKED = 5000  # a logit so far below the largest of its row is that of a masked token
+MASKED = 5000  # a logit this far below the largest of its row belongs to a masked token
 Way = Literal["zeroed", "written"]
 Hidden = Float[torch.Tensor, "rows tokens width"]
 Enter = Callable[[int, Hidden], tuple[Hidden, bool]]
 PerHead = Float[torch.Tensor, "rows heads tokens size"]
-Vectors = Float[torch.Tensor, "_ _ _ _"]  # as PerHead, but one of a dimension where all are alike
+Vectors = Float[torch.Tensor, "_ _ _ _"]  # as PerHead; dimensions of size 1 are broadcast
 Gates = Float[torch.Tensor, "rows layers heads"]
 PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.Tensor.bmm)
 
 
 class Watch:
-    """What is done at each call of attention; this one counts the calls.
+    """A callback at each call of attention; this one counts the calls.
 
-    `reads_vectors` says whether `vectors` is called too, `gradients` whether logits can be differentiated.
+    `vectors` is called only if `reads_vectors`. `gradients` says whether logits can be differentiated.
     """
 
     gradients = False
@@ -52,12 +51,12 @@ class Watch:
         self.seen, self.read, self.reads_vectors = 0, 0, reads_vectors
 
     def keep(self) -> Bool[torch.Tensor, "rows heads"] | None:
-        """Return which heads keep their weights, as attention begins; None for all."""
+        """Return which heads keep their weights; called when attention begins. None for all."""
         self.seen += 1
         return None
 
     def vectors(self, context: PerHead) -> PerHead:
-        """Return what goes to the output projection in place of the heads' vectors."""
+        """Return the vectors that replace the heads' own before the output projection."""
         self.read += 1
         return context
 
@@ -66,7 +65,7 @@ _watch: ContextVar[Watch] = ContextVar("watch")
 
 
 class PositionTermError(Exception):
-    """Attention logits have a term without the query, so a zeroed query does not make them equal."""
+    """Attention logits have a term without the query, so zeroed queries do not make them equal."""
 
 
 def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
@@ -94,28 +93,28 @@ def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
 
 @functools.cache
 def register_attention() -> None:
-    """Make `uniform_where_disabled` known to transformers, whose import takes seconds."""
+    """Register `uniform_where_disabled` with transformers, whose import takes seconds."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
     AttentionInterface.register(NAME, uniform_where_disabled)
-    AttentionMaskInterface.register(NAME, sdpa_mask)  # without this, transformers makes no mask at all
+    AttentionMaskInterface.register(NAME, sdpa_mask)  # otherwise transformers creates no mask
 
 
 class WrittenWeights(TorchFunctionMode):
-    """Within the block, the attention weights of disabled heads are overwritten where softmax returns them.
+    """A context in which the softmax output of disabled heads is overwritten.
 
-    Weights are what a softmax over the last of the dimensions (rows, heads, tokens, tokens) returns. `watch` says at
-    each which heads are kept. It may also replace the next product of these weights, which is the heads' vectors.
+    Any softmax over the last dimension of (rows, heads, tokens, tokens) returns attention weights. `watch` decides
+    which heads are kept, and may replace the next product of these weights, which is the heads' vectors.
     """
 
     def __init__(self, watch: Watch, shape: tuple[int, ...]):
         super().__init__()
         self.watch, self.shape = watch, shape
-        self._weights: torch.Tensor | None = None  # whose product is still to come
+        self._weights: torch.Tensor | None = None  # whose product has not been computed yet
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        """Call the function, and if it is a softmax that returns weights, write those of disabled heads."""
+        """Call the function; if it returns attention weights, overwrite those of disabled heads."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if self._weights is not None and func in PRODUCTS and args and args[0].data_ptr() == self._weights.data_ptr():
@@ -137,7 +136,7 @@ class WrittenWeights(TorchFunctionMode):
 
 
 class _Run(Watch):
-    """A run of the layers that disables heads: `layer` is the one that computes."""
+    """A run that disables heads; `layer` is the current layer."""
 
     def __init__(self, disabled: Bool[torch.Tensor, "rows layers heads"] | None, vectors: Sequence[Vectors] | None):
         super().__init__(reads_vectors=vectors is not None)
@@ -145,7 +144,7 @@ class _Run(Watch):
         self._disabled, self._vectors = disabled, vectors
 
     def keep(self) -> Bool[torch.Tensor, "rows heads"] | None:
-        """Return which heads keep their weights: all, where vectors are replaced."""
+        """Return which heads keep their weights: all of them if vectors are replaced."""
         super().keep()
         return None if self._disabled is None or self.reads_vectors else ~self._disabled[:, self.layer]
 
@@ -158,15 +157,15 @@ class _Run(Watch):
 
 
 class _Read(_Run):
-    """A run that keeps all heads' vectors, layer by layer."""
+    """A run that records all heads' vectors, layer by layer."""
 
     def __init__(self) -> None:
         super().__init__(None, [])
-        self.found: list[PerHead] = []
+        self.recorded: list[PerHead] = []
 
     def vectors(self, context: PerHead) -> PerHead:
-        """Keep the vectors, and return them as they are."""
-        self.found.append(context.clone())
+        """Record the vectors, and return them unchanged."""
+        self.recorded.append(context.clone())
         return super().vectors(context)
 
 
@@ -188,8 +187,8 @@ def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: V
     """Return each head's vectors, with those of disabled heads replaced.
 
     Args:
-        context: of several sets, one after the other, with the same rows in each.
-        vectors: of these rows, or of one row, head or token for all.
+        context: of several sets, concatenated, with the same rows in each.
+        vectors: of these rows; a dimension of size 1 is shared.
     """
     rows = vectors.shape[0]
     kept, mask = context.unflatten(0, (-1, rows)), disabled.unflatten(0, (-1, rows))
@@ -199,9 +198,9 @@ def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: V
 class Skeleton:
     """The layers of a sequence classifier, from 0.
 
-    `layers[i]` holds the modules that are called in layer i and in no other, outermost first; they are identified by
-    their calls, so the modules that all of ALBERT's layers share are listed for every layer. `way` says how attention
-    is made uniform. A run can start at any layer if `resumes`; if not, each layer hands on more than hidden vectors.
+    `layers[i]` lists the modules whose calls belong to layer i only, outermost first; modules shared by all layers, as
+    in ALBERT, are listed for each. `way` says how attention is made uniform. Runs can start at any layer if `resumes`;
+    otherwise layers pass on more than hidden vectors.
     """
 
     def __init__(self, model: Any, layers: int, heads: int):
@@ -214,9 +213,9 @@ class Skeleton:
         self.layers: list[list[nn.Module]] = []
         self.way: Way = "zeroed"
         self.resumes = True
-        self._fields: dict[nn.Module, int | None] = {}  # of the tuple that a module returns; None for no tuple
+        self._fields: dict[nn.Module, int | None] = {}  # length of the tuple that a module returns; None if no tuple
         if model.training:
-            raise UserError("the model is in training mode, where dropout changes every result: call eval() first")
+            raise UserError("the model is in training mode, in which dropout changes results: call eval() first")
         if (why := why_no_maps(model.config)) is not None:
             raise self._refusal(why)
         listed = {child for m in model.modules() if isinstance(m, nn.ModuleList) for child in m}
@@ -233,12 +232,12 @@ class Skeleton:
         return NotApplicableError(f"heads of {type(self.model).__name__} cannot be disabled: {why}")
 
     def _frames(self, layers: int) -> list[list[tuple[int, nn.Module]]]:
-        """Return what `_watch` returns, in the first way in which every layer's attention is seen once.
+        """Return the result of `_watch` for the first way in which every layer's attention is seen once.
 
         Raises:
-            NotApplicableError: there is none.
+            NotApplicableError: neither way works.
         """
-        found = []
+        counts = []
         for self.way in ("zeroed", "written"):
             try:
                 frames = self._watch(probe(self.model))
@@ -246,12 +245,12 @@ class Skeleton:
                 continue
             if len(frames) == layers:
                 return frames
-            found.append(len(frames))
-        seen = max(found, default=0)
-        raise self._refusal(f"weights of every token for every token are seen {seen} times in its {layers} layers")
+            counts.append(len(frames))
+        seen = max(counts, default=0)
+        raise self._refusal(f"its {layers} layers have {seen} full token-by-token attention maps")
 
     def _watch(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[list[tuple[int, nn.Module]]]:
-        """Return the module calls around each call of attention, as (number of the call, module), outermost first."""
+        """Return the module calls around each call of attention, as (index of the call, module), outermost first."""
         uids = count()
         stack: list[tuple[int, nn.Module]] = []
         frames: list[list[tuple[int, nn.Module]]] = []
@@ -304,10 +303,10 @@ class Skeleton:
         """Return the logits of rows without padding.
 
         Args:
-            disabled: the heads that are disabled, row by row.
-            enter: called with each layer's number and input. It returns what takes the place of the input, and whether
-                the layer computes; if not, that is the layer's output.
-            vectors: what disabled heads hand on, layer by layer; by default their attention is made uniform.
+            disabled: the disabled heads of each row.
+            enter: called with each layer's index and input. It returns a replacement of the input, and whether the
+                layer computes; if not, the replacement is the layer's output.
+            vectors: the vectors of disabled heads, layer by layer; by default their attention is uniform.
 
         Raises:
             MisreadError: attention was not called once in every layer that ran.
@@ -318,21 +317,21 @@ class Skeleton:
     def vectors(
         self, ids: Int[torch.Tensor, "rows tokens"], segments: Int[torch.Tensor, "rows tokens"] | None = None
     ) -> list[PerHead]:
-        """Return what every head hands to the output projection, layer by layer, for rows without padding.
+        """Return the vectors that every head passes to the output projection, layer by layer, for rows without padding.
 
         Raises:
             MisreadError, NotApplicableError: as `run`.
         """
         read = _Read()
         self._run(ids, segments, read)
-        return read.found
+        return read.recorded
 
     def gated(
         self, ids: Int[torch.Tensor, "rows tokens"], segments: Int[torch.Tensor, "rows tokens"] | None, gates: Gates
     ) -> Float[torch.Tensor, "rows outputs"]:
-        """Return the logits of rows without padding, with each head's vectors times a gate, for gradients.
+        """Return the logits of rows without padding, differentiable in gates that multiply each head's vectors.
 
-        A gate of 1 leaves a head as it is, one of 0 disables it (Michel, Levy and Neubig 2019).
+        A gate of 1 leaves a head unchanged, a gate of 0 disables it (Michel, Levy and Neubig 2019).
 
         Raises:
             MisreadError, NotApplicableError: as `run`.
@@ -349,14 +348,16 @@ class Skeleton:
         with self._entered(enter_next):
             logits = self._forward(ids, segments, run)
         if run.seen != run.expected or run.layer != len(self.layers) - 1:
-            raise MisreadError(f"attention was called {run.seen} times in {run.expected} of {run.layer + 1} layers")
+            raise MisreadError(f"{run.expected} of {run.layer + 1} layers computed attention {run.seen} times")
         if run.reads_vectors and run.read != run.expected:
-            raise self._refusal("the product of its weights and values is not seen, so only kind=uniform is possible")
+            raise self._refusal(
+                "its product of weights and values cannot be replaced, so only kind=uniform is possible"
+            )
         return logits
 
     @contextmanager
     def _entered(self, enter: Callable[[Hidden], tuple[Hidden, bool]]) -> Iterator[None]:
-        """Make each layer call `enter` before it computes, within the block, and do as `enter` says."""
+        """Make each layer call `enter` before it computes, and follow its result."""
         modules = {modules[0] for modules in self.layers}
         for module in modules:
             module.forward = _replaceable(module.forward, enter, self._fields[module])
@@ -370,10 +371,10 @@ class Skeleton:
 def _replaceable(
     forward: Callable[..., Any], enter: Callable[[Hidden], tuple[Hidden, bool]], fields: int | None
 ) -> Callable[..., Any]:
-    """Return a `forward` that calls `enter` with the layer's input, and does as `enter` says.
+    """Return a `forward` that calls `enter` with the layer's input, and follows its result.
 
     Args:
-        fields: the number of fields of the tuple that the layer returns, hidden vectors first; None for no tuple.
+        fields: length of the tuple that the layer returns, hidden vectors first; None if it returns no tuple.
     """
 
     def enter_first(*args: Any, **kwargs: Any) -> Any:
@@ -388,7 +389,7 @@ def _replaceable(
 
 
 def probe(model: Any, rows: int = 2, tokens: int = 9) -> Int[torch.Tensor, "rows tokens"]:
-    """Return fixed token ids, drawn at random but without special ones, to test a model on."""
+    """Return fixed random token ids, without special tokens, to test a model on."""
     config = model.config
     special = set(range(5))
     for role in ("pad", "bos", "eos"):

@@ -1,11 +1,10 @@
-"""The fast path of ablation, for models built like BERT: work that two sets of heads have in common is done once.
+"""The fast path of ablation for models built like BERT: sets of heads share the computation of common prefixes.
 
-Up to the first layer in which two sets differ, they are the same run of the model. So the runs form a tree: one state
-(the hidden vectors of all tokens) enters layer 0, and every layer splits a state into one for each choice of its own
-heads. The attention of a state that splits is computed once, and each choice only adds W_o[h] (mean of V - context_h),
-or with another kind of ablation what takes the place of the mean.
-In the last layer only the first token is computed, because the classifier reads nothing else. Rows have equal
-lengths, so there is no padding and no mask.
+Two sets are the same run of the model up to the first layer in which they differ. So the runs form a tree: one state
+(the hidden vectors of all tokens) enters layer 0, and each layer splits a state into one per choice of disabled heads.
+The attention of a state is computed once; each choice only adds W_o[h] (mean of V - context_h), or the difference to
+the replacement vectors of another kind of ablation. In the last layer only the first token is computed, because the
+classifier reads no other. Rows have equal lengths, so there is neither padding nor a mask.
 """
 
 from collections.abc import Sequence
@@ -24,18 +23,18 @@ Choice = tuple[int, ...]  # the heads that are disabled in one layer
 
 @dataclass(frozen=True)
 class Step:
-    """One layer's work: `splits[entering][leaving]` is the choice of heads that leads from one state to another.
+    """The splits of one layer: `splits[entering][leaving]` is the choice of heads that leads from one state to another.
 
-    States are numbered by their places in one tensor. A layer reads an entering state before it writes the states that
-    leave it, so the first of these takes over its place and only the others need new places. That is why no more
-    places are needed than there are sets: a tensor for all states of all layers would be several times as large.
+    States are identified by their index in one tensor. A layer reads an entering state before it writes the leaving
+    ones, so the first leaving state reuses its index and only the others need new ones. The tensor therefore has one
+    state per set rather than one per set and layer.
     """
 
     splits: dict[int, dict[int, Choice]]
 
 
 def plan(sets: Sequence[HeadSet], layers: int) -> tuple[list[Step], list[int]]:
-    """Return the tree of runs, layer by layer, and the place in which each set ends; all sets must be different.
+    """Return the tree of runs, layer by layer, and the index of each set's last state; all sets must be different.
 
     >>> steps, ends = plan([frozenset(), frozenset({(0, 1)}), frozenset({(1, 0)})], layers=2)
     >>> [step.splits for step in steps]
@@ -54,7 +53,7 @@ def plan(sets: Sequence[HeadSet], layers: int) -> tuple[list[Step], list[int]]:
                 continue
             entering = place_of[frozenset(head for head in prefix if head[0] < layer)]
             leaving = splits.setdefault(entering, {})
-            if leaving:  # the place of the entering state is taken
+            if leaving:  # the index of the entering state is taken
                 used += 1
             after[prefix] = used - 1 if leaving else entering
             leaving[after[prefix]] = tuple(sorted(head for at, head in prefix if at == layer))
@@ -77,7 +76,7 @@ def run(
 
     Args:
         tokens: about this many tokens are computed at a time.
-        vectors: what disabled heads hand on, layer by layer; by default the mean of their values.
+        vectors: the vectors of disabled heads, layer by layer; by default the mean of their values.
     """
     steps, ends = plan(sets, len(blocks))
     at_once = max(1, tokens // ids.numel())
@@ -134,7 +133,7 @@ def _split(
 def _pass_last(
     block: Block, step: Step, states, at_once: int, instead: Vectors | None
 ) -> Float[torch.Tensor, "sets rows width"]:
-    """Return the first token of every state after the last layer, by place."""
+    """Return the first token of every state after the last layer, by index."""
     after = states.new_empty(states.shape[0], states.shape[1], states.shape[3])
     for chunk in _chunks(list(step.splits.items()), at_once):
         x = states[[entering for entering, _ in chunk]]
@@ -151,7 +150,7 @@ def _pass_last(
 
 
 def _table(block: Block, choices: Sequence[Choice]) -> np.ndarray:
-    """Return a table [choice, head] that says whether the head is disabled."""
+    """Return a mask [choice, head] of disabled heads."""
     table = np.zeros((len(choices), block.heads), dtype=bool)
     for row, choice in enumerate(choices):
         table[row, list(choice)] = True
@@ -159,7 +158,7 @@ def _table(block: Block, choices: Sequence[Choice]) -> np.ndarray:
 
 
 def _disabled(block: Block, choices: Sequence[Choice], states) -> torch.Tensor | None:
-    """Return a table [choice x row, head] that says whether the head is disabled; None if none is."""
+    """Return a mask [choice x row, head] of disabled heads; None if none is disabled."""
     if not any(choices):
         return None
     return torch.tensor(_table(block, choices), device=states.device).repeat_interleave(states.shape[1], 0)
@@ -170,12 +169,11 @@ def _chunks(items: list, size: int):
 
 
 def _embed(skeleton: Skeleton, ids, segments) -> Float[torch.Tensor, "rows tokens width"]:
-    """Return the input of layer 0; every layer hands on its input, so that none computes."""
+    """Return the input of layer 0, by a run in which every layer returns its input."""
     inputs = []
 
     def enter(layer, hidden):
-        if layer == 0:
-            inputs.append(hidden)
+        inputs.append(hidden)
         return hidden, False
 
     skeleton.run(ids, segments, enter=enter)
@@ -183,11 +181,10 @@ def _embed(skeleton: Skeleton, ids, segments) -> Float[torch.Tensor, "rows token
 
 
 def _classify(skeleton: Skeleton, first, ids, segments) -> Float[torch.Tensor, "rows outputs"]:
-    """Return the classifier's logits for first tokens that have been through all layers.
+    """Return the classifier's logits for first tokens that have passed all layers.
 
-    What follows the last layer (a norm, a pooler, dropout, the classifier) has other names and another order in every
-    family, and only the model itself knows it. So the model runs on one dummy token per row, no layer computes, and
-    `first` takes the place of the last layer's output: the rest of the model then does its own work on it.
+    The modules after the last layer (norm, pooler, dropout, classifier) differ between families. So the model itself
+    runs on one dummy token per row: no layer computes, and `first` replaces the last layer's output.
     """
     dummy = ids[:1, :1].expand(len(first), 1)
     dummy_segments = None if segments is None else segments[:1, :1].expand(len(first), 1)
