@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertsecrets.lab.annotation.pictures import shades
-from bertsecrets.patterns.features import readings
-from bertsecrets.patterns.features.readings import BANDS, Sheared, bands, stack_brightness
+from bertsecrets.patterns.features import reductions
+from bertsecrets.patterns.features.reductions import BANDS, Sheared, bands, stack_brightness
 from bertsecrets.patterns.features.regions import both_texts, quantiles
 from bertsecrets.patterns.features.table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack
@@ -289,8 +289,8 @@ def test_how_many_maps_are_read_together_changes_no_feature(monkeypatch, cells):
     sizes = [22, 3, 9, 1, 15, 9, 2, 30, 12]
     stack = MapStack.of([random_map(tokens, tokens) for tokens in sizes], [1 + tokens // 2 for tokens in sizes])
     whole = features(stack)
-    monkeypatch.setattr(readings, "CELLS", cells)
-    monkeypatch.setattr(readings, "AT_ONCE", cells)
+    monkeypatch.setattr(reductions, "CELLS", cells)
+    monkeypatch.setattr(reductions, "AT_ONCE", cells)
     torch.testing.assert_close(features(stack), whole, rtol=1e-5, atol=1e-5)
 
 

@@ -1,22 +1,22 @@
-"""Features that detect a diagonal band: a line, or a smear with a ridge, so that attention moves along with the rows.
+"""Features of a diagonal band, in which attention moves along with the rows: a line, or a smear with a ridge.
 
-Brightness is that of pictures (`readings.stack_brightness`); only inside tokens count. Distances are shares of the
-row's own text, as an eye sees them: a smear that is narrow in a long text fills a short one.
+Brightness is that of pictures (`reductions.stack_brightness`); only inside tokens count. Distances are relative to the
+length of the row's own text, because a smear that is narrow in a long text fills a short one.
 """
 
 import torch
 from jaxtyping import Bool, Float
 
-from bertsecrets.patterns.features.readings import BANDS, Row, View
+from bertsecrets.patterns.features.reductions import BANDS, Row, View
 from bertsecrets.patterns.features.regions import TINY, Column, longest_gap, mean
 
-SHORT = 5  # words; texts up to this length show no slope
-FAINT = 1e-4  # share of a row; a row that gives its text less does not attend to it
+SHORT = 5  # words; texts up to this length have no slope
+FAINT = 1e-4  # share of a row; a row that gives less to a text does not attend to it
 LIT = 0.45  # a row with a cell this bright near the diagonal does not interrupt a line
 
 
 def band_features(view: View) -> dict[str, Column]:
-    """Return the features: how steadily and how brightly rows attend to their own surroundings."""
+    """Return how steadily and how strongly rows attend to their neighbourhood."""
     read, within = view.read, view.within
     mass = (read.given[:, 1] * within).sum(1)
     features = {
@@ -26,7 +26,7 @@ def band_features(view: View) -> dict[str, Column]:
     }
     brightest = read.brightest
     off = (read.brightest_place - view.places).abs() / view.own_size
-    off = torch.where(brightest > 0, off, torch.inf)  # a row that gives nothing to words has no peak
+    off = torch.where(brightest > 0, off, torch.inf)  # a row without attention to words has no peak
     features["peak_near"], features["peak_close"] = (mean((off <= share).float(), within) for share in (0.25, 0.125))
     bands = read.light_bands * view.near(within)
     for width in (1, 3):
@@ -44,17 +44,16 @@ def band_features(view: View) -> dict[str, Column]:
 
 
 def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) -> dict[str, Column]:
-    """Return how far the centre of attention moves per row, and how closely the centres follow a straight line.
+    """Return the slope of the centre of attention over rows, and the correlation of the centres with a straight line.
 
-    Both are 1 on a diagonal, and 0 if all rows of a text attend to the same places. Two texts are computed separately
-    and weighted by length; texts of up to five words do not count. Rows that give their text almost nothing have no
-    centre.
+    Both are 1 on a diagonal, and 0 if all rows of a text attend to the same positions. They are computed per text and
+    averaged by length, without texts of up to five words. Rows that barely attend to their text have no centre.
 
     Args:
-        given: what each row gives to each of the view's kinds of columns.
+        given: the mass that each row gives to each of the view's kinds of columns.
     """
     own = torch.cat([view.within[:, None], view.texts], dim=1)
-    # What each row gives to all inside tokens and to either text, and the centre of that.
+    # The mass that each row gives to all inside tokens and to either text, and its centre.
     given, places = given[:, 1:4], given[:, 4:7]
     centres, given = places / given.clamp(min=1e-9), given > FAINT
     whole, *parts = [_slope(centres[:, i], own[:, i] & given[:, i]) for i in range(3)]
@@ -69,7 +68,7 @@ def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) 
 
 
 def _slope(centre: Row, own: Bool[torch.Tensor, "maps tokens"]) -> tuple[Column, Column]:
-    """Return the slope and correlation of the rows' centres against the rows, among the tokens marked `own`."""
+    """Return the slope and the correlation of the rows' centres against the rows, within the mask `own`."""
     places = torch.arange(centre.shape[1], device=centre.device).float()
     rows = (places - mean(places.expand_as(centre), own)[:, None]) * own
     moved = (centre - mean(centre, own)[:, None]) * own

@@ -1,24 +1,24 @@
-"""Features of the brightest path that an eye can follow from the first word to the last.
+"""Features of the brightest path along the main diagonal, from the first word to the last.
 
-A path moves one row down and about one column to the right with each step, and stays near the main diagonal. So it also
-follows a line that bends or joins clumps; straight diagonals are in `picture.picture_features`.
+With each step a path moves one row down and about one column to the right. Unlike the straight diagonals of
+`picture.picture_features`, it follows a line that bends or connects clumps.
 """
 
 import torch
 from jaxtyping import Float, Int
 
-from bertsecrets.patterns.features.readings import MARGIN, Row, View
+from bertsecrets.patterns.features.reductions import MARGIN, Row, View
 from bertsecrets.patterns.features.regions import Column, longest_gap, mean, quantiles
 
-TURN = 1  # largest deviation of a step from the diagonal direction, in columns
-PRICE = 0.05  # brightness that each column of deviation costs
-FORBIDDEN, UNREACHABLE = -1e4, -1e9  # brightness where a path may not go; sum where it cannot come from
-ASIDE = (-4, -3, 3, 4)  # columns next to the path, for comparison
-PINK, LIT = 0.5, 0.35  # brightness that is plainly visible, and just visible
+TURN = 1  # largest deviation of a step from the diagonal, in columns
+PRICE = 0.05  # cost of a column of deviation, in brightness
+FORBIDDEN, UNREACHABLE = -1e4, -1e9  # brightness of forbidden cells; total of unreachable ones
+ASIDE = (-4, -3, 3, 4)  # offsets of the columns that a path is compared with
+PINK, LIT = 0.5, 0.35  # clearly visible and barely visible brightness
 
 
 def path_features(view: View) -> dict[str, Column]:
-    """Return the features: how bright, unbroken and straight the brightest path along the diagonal is, among words."""
+    """Return the brightness, continuity and straightness of the brightest path along the diagonal, between words."""
     count = view.words
     held = view.places < count[:, None]
     path, value = _path(view.read.ribbon, view.widest, count)
@@ -49,11 +49,11 @@ def _path(
     widest: Float[torch.Tensor, " maps"],
     count: Int[torch.Tensor, " maps"],
 ) -> tuple[Int[torch.Tensor, "maps words"], Row]:
-    """Return, for each row, the brightest path's distance from the diagonal in columns, and the brightness on it.
+    """Return the brightest path: for each row, its offset from the diagonal in columns, and its brightness.
 
     Args:
-        widest: the largest distance of a map's path.
-        count: the number of its words.
+        widest: the largest offset of each map.
+        count: the number of words of each map.
     """
     cells = ribbon[:, :, MARGIN:-MARGIN]
     rows, maps, offsets = cells.shape
@@ -92,7 +92,7 @@ def _neighbours(
     path: Int[torch.Tensor, "maps words"],
     count: Int[torch.Tensor, " maps"],
 ) -> Row:
-    """Return the mean brightness a few columns off a path, where there are such columns."""
+    """Return the mean brightness at `ASIDE` columns from a path, as far as they exist."""
     words = torch.arange(len(ribbon), device=path.device)
     columns = (words + path).clamp(0, len(ribbon) - 1)[:, :, None]
     near = columns + torch.tensor(ASIDE, device=path.device)

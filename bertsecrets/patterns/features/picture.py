@@ -1,14 +1,14 @@
-"""Features of a map as an eye sees it in a picture: how bright and unbroken its columns, lines and squares are."""
+"""Visual features of a map: the brightness and continuity of columns, lines and squares in its picture."""
 
 import torch
 from jaxtyping import Bool, Int
 
-from bertsecrets.patterns.features.readings import BANDS, Row, View
+from bertsecrets.patterns.features.reductions import BANDS, Row, View
 from bertsecrets.patterns.features.regions import TINY, Column, mean, quarter_sizes
 
 
 def picture_features(view: View) -> dict[str, Column]:
-    """Return the features: how bright and unbroken columns and diagonals are, and how bright squares are."""
+    """Return the brightness and continuity of columns and diagonals, and the brightness of squares."""
     read, within = view.read, view.within
     height = read.light_received[:, 0] / view.lengths[:, None]
     haze = (read.light_received[:, 1:].sum(1) * within).sum(1) / view.words.clamp(min=1).square()
@@ -45,14 +45,14 @@ def picture_features(view: View) -> dict[str, Column]:
 
 
 def _low(column: Row, lengths: Int[torch.Tensor, " maps"]) -> Column:
-    """Return a column's brightness in its darker rows: the 20 % quantile over rows."""
+    """Return the 20 % quantile of a column's brightness over rows."""
     beyond = torch.arange(column.shape[1], device=column.device) >= lengths[:, None]
     order = column.masked_fill(beyond, 2.0).sort(dim=1).values
     return order.gather(1, (0.2 * (lengths - 1)).long()[:, None])[:, 0]
 
 
 def _explained(rest: Column, height: Row, within: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the share of brightness among inside tokens that columns explain: 1 if all rows are equal.
+    """Return the share of the variance of brightness between inside tokens that columns explain.
 
     A column's level is its mean over all rows, including those of special tokens.
     """

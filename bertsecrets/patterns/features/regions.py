@@ -1,6 +1,6 @@
-"""Parts of padded maps (inside tokens, diagonals, the quarters of two texts), and means and quantiles over them.
+"""Regions of padded maps (inside tokens, diagonals, quarters of two texts), with means and quantiles over them.
 
-All features are computed from these. Nothing here depends on the padding.
+All features are computed from these, independently of the padding.
 """
 
 import torch
@@ -13,20 +13,20 @@ Column = Float[torch.Tensor, " maps"]
 
 
 def inside(stack: MapStack) -> Bool[torch.Tensor, "maps tokens"]:
-    """Return a mask, true on real tokens that are not special."""
+    """Return the mask of real tokens that are not special."""
     return stack.real.scatter(1, stack.special(), False)
 
 
 def mean(values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the mean of the values at the marked places; 0 if none is marked."""
-    marks = over.to(values.dtype)  # sums of these are several times as fast as of a mask
+    """Return the mean of the masked values; 0 if the mask is empty."""
+    marks = over.to(values.dtype)  # much faster to sum than a mask
     return (values * marks).sum(1) / marks.sum(1).clamp(min=1)
 
 
 def quantiles(
     values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"], *shares: float
 ) -> list[Column]:
-    """Return quantiles of the values at the marked places, interpolated linearly; 0 if none is marked."""
+    """Return quantiles of the masked values, with linear interpolation; 0 if the mask is empty."""
     order = values.masked_fill(~over, torch.inf).sort(dim=1).values
     last = (over.sum(1) - 1).clamp(min=0)
     places = [share * last for share in shares]
@@ -40,7 +40,7 @@ def quantiles(
 
 
 def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the length of the longest run of unlit places among the marked ones."""
+    """Return the length of the longest run of unlit positions within the mask."""
     count = over.long().cumsum(1)
     last = (count * (lit & over)).cummax(1).values
     return ((count - last) * over).amax(1).float()
@@ -49,7 +49,7 @@ def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor,
 def entropy(
     rows: Float[torch.Tensor, "*rows tokens"], room: Float[torch.Tensor, "*rows tokens"] | None = None
 ) -> Float[torch.Tensor, "*rows"]:
-    """Return the entropy of rows in nats; `room` is overwritten."""
+    """Return the entropy of rows in nats; `room` is a buffer that is overwritten."""
     logs = torch.clamp(rows, min=torch.finfo(rows.dtype).tiny, out=room).log_()
     return -logs.mul_(rows).sum(-1)
 
@@ -61,7 +61,7 @@ def quarter_sizes(texts: Bool[torch.Tensor, "maps 2 tokens"]) -> Float[torch.Ten
 
 
 def both_texts(stack: MapStack) -> Bool[torch.Tensor, "maps 2 tokens"]:
-    """Return two masks: true on the inside tokens of the first text, and on those of the second."""
+    """Return the masks of the inside tokens of the first text and of the second."""
     within = inside(stack)
     first = within & (torch.arange(within.shape[1], device=within.device) < stack.boundary[:, None])
     return torch.stack([first, within & ~first], dim=1)

@@ -1,8 +1,8 @@
-"""The table of all features of attention maps, in numbers that do not depend on a map's length.
+"""The table of all features of attention maps, which do not depend on a map's length.
 
-Every feature has a name, and is computed for many padded maps at once. The rows of an L x L map sum to 1, so its whole
-mass is L, and shares are shares of that. The special places are [CLS], the [SEP] between the texts and the last token;
-all other tokens are inside tokens.
+Features are named, and computed for many padded maps at once. The rows of an L x L map sum to 1, so shares are shares
+of a total mass of L. Special tokens are [CLS], the [SEP] between the texts and the last token; all others are inside
+tokens.
 """
 
 import functools
@@ -15,13 +15,13 @@ from jaxtyping import Float
 from bertsecrets.patterns.features.diagonal_band import band_features
 from bertsecrets.patterns.features.diagonal_path import path_features
 from bertsecrets.patterns.features.picture import picture_features
-from bertsecrets.patterns.features.readings import BANDS, Row, View
+from bertsecrets.patterns.features.reductions import BANDS, Row, View
 from bertsecrets.patterns.features.regions import TINY, Column, entropy, mean, quarter_sizes
 from bertsecrets.patterns.features.two_texts import block_features, off_diagonal_features
 from bertsecrets.patterns.map_stack import MapStack, by_length
 
 NEAR = (-2, -1, 0, 1, 2)  # column minus row: -1 is the previous token
-CELLS = 2**23  # of padded maps whose features are computed together
+CELLS = 2**23  # cells of padded maps that are processed together
 
 
 def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
@@ -35,7 +35,7 @@ def features(stack: MapStack) -> Float[torch.Tensor, "maps features"]:
 
 
 def feature_table(maps: Sequence[np.ndarray], boundary: Sequence[int]) -> Float[np.ndarray, "maps features"]:
-    """Return the features of single maps, computed in stacks of similar length."""
+    """Return the features of maps, computed in stacks of similar length."""
     table = np.empty((len(maps), len(feature_names())), dtype=np.float32)
     for places in by_length([len(values) for values in maps]):
         part = MapStack.of([maps[i] for i in places], [boundary[i] for i in places])
@@ -65,7 +65,7 @@ def _all(stack: MapStack) -> dict[str, Column]:
 
 
 def _special(view: View) -> dict[str, Column]:
-    """Return the share of each special place, of all of them, and of the strongest column if that is larger."""
+    """Return the share of each special token, of all of them, and of the strongest column if that is larger."""
     stack, received = view.stack, view.read.received
     cls, middle, last = received.gather(1, stack.special()).unbind(1)
     two = stack.boundary < stack.lengths
@@ -75,9 +75,9 @@ def _special(view: View) -> dict[str, Column]:
 
 
 def _bands(view: View) -> dict[str, Column]:
-    """Return the share of each diagonal, in all mass and in what stays inside, and how steady the best one is."""
+    """Return the share of each diagonal, of all mass and of mass between inside tokens, and its steadiness."""
     within, count = view.within, view.lengths.float()
-    inner = view.near(within) * within[:, None, :]  # where a row and the column that many places on are both words
+    inner = view.near(within) * within[:, None, :]  # marks cells between two words
     whole, kept = ((view.read.given[:, kind] * within).sum(1).clamp(min=TINY) for kind in (0, 1))
     named: dict[str, Column] = {}
     near = torch.zeros_like(count)
@@ -102,7 +102,7 @@ def _bands(view: View) -> dict[str, Column]:
 
 
 def _segments(view: View) -> dict[str, Column]:
-    """Return how far attention between inside tokens stays in its own text, compared with a uniform map."""
+    """Return how much attention between inside tokens stays within its own text, relative to a uniform map."""
     two = view.two.float()
     mass, places = view.texts.float() @ view.read.given[:, 2:4].transpose(1, 2), quarter_sizes(view.texts)
     own, own_places = mass[:, (0, 1), (0, 1)].sum(1), places[:, (0, 1), (0, 1)].sum(1)
@@ -116,7 +116,7 @@ def _segments(view: View) -> dict[str, Column]:
 
 
 def _rows(view: View) -> dict[str, Column]:
-    """Return the entropy of rows and of their mean, as shares of log L, and the mass of a row's strongest cells."""
+    """Return the entropy of rows and of their mean, relative to log L, and the mass of a row's strongest cells."""
     read, real = view.read, view.real
     scale = view.lengths.float().log().clamp(min=TINY)
     average = mean(read.entropy / scale[:, None], real)
@@ -131,7 +131,7 @@ def _rows(view: View) -> dict[str, Column]:
 
 
 def _columns(view: View) -> dict[str, Column]:
-    """Return how concentrated attention is on few columns: masses of the top columns, and places of rows' maxima."""
+    """Return how concentrated attention is on few columns: mass of the top columns, positions of the rows' maxima."""
     stack, within, real, received = view.stack, view.within, view.real, view.read.received
     tokens = received.shape[1]
 

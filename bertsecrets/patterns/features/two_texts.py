@@ -1,26 +1,25 @@
 """Features of maps of two texts: two lit squares along the diagonal, and dark corners between the texts.
 
-Both a smear along the diagonal and two filled squares keep attention near. They differ at the border: at the same
-distance, a smear treats tokens of one text and of two texts the same, a square does not. `block_features` compares
-brightness, as an eye does (`readings.stack_brightness`); `off_diagonal_features` compares masses. All are 0 for one
-text.
+Both a smear along the diagonal and two squares keep attention near. They differ at the border between the texts: at the
+same distance, a smear treats pairs within and across texts equally, a square does not. `block_features` compares
+brightness (`reductions.stack_brightness`), `off_diagonal_features` mass. All are 0 for one text.
 """
 
 import torch
 
-from bertsecrets.patterns.features.readings import View
+from bertsecrets.patterns.features.reductions import View
 from bertsecrets.patterns.features.regions import TINY, Column, mean, quarter_sizes
 
-CLOSE = 0.2  # share of the inside tokens; up to this distance, attention distinguishes a square from a smear
-FLOOR = 0.05  # share of the uniform weight; differences between weaker cells do not count
+CLOSE = 0.2  # share of the inside tokens; squares and smears differ up to this distance
+FLOOR = 0.05  # share of the uniform weight; smaller differences do not count
 
 
 def off_diagonal_features(view: View) -> dict[str, Column]:
-    """Return the log ratio of each corner to its expected mass: that of tokens of one text at the same distances.
+    """Return the log ratio of each corner's mass to the mass of tokens of one text at the same distances.
 
-    A corner is the rows of one text and the columns of the other. The ratio is far below 0 for squares, and about 0
-    in a smear. It is computed for whole corners and for their parts close to the squares; for each corner, and for the
-    less dark of the two. All are 0 for one text.
+    A corner is the rows of one text and the columns of the other. The ratio is far below 0 for squares, and about 0 in
+    a smear. It is computed for whole corners and for the parts close to the diagonal, for each corner and for the
+    brighter one.
     """
     size = view.words.clamp(min=1).float()
     floor = FLOOR / size[:, None]
@@ -43,15 +42,14 @@ def off_diagonal_features(view: View) -> dict[str, Column]:
 
 
 def block_features(view: View) -> dict[str, Column]:
-    """Return the features: how full squares and corners are, how far the squares reach, how sharp the border is."""
+    """Return the fill of squares and corners, the reach of the squares, and the sharpness of the border."""
     read, texts, sizes = view.read, view.texts, view.sizes
     places = quarter_sizes(texts).clamp(min=1)
     lit = read.lit / places
     square, corner = lit[:, (0, 1), (0, 1)], lit[:, (0, 1), (1, 0)].amax(1)
     larger = square.gather(1, sizes.argmax(1, keepdim=True))[:, 0]
     features = {"square_lit": square.amin(1), "corner_lit": corner, "larger_square_over": larger - corner}
-    # The brightness of each column in the rows of either text; the part common to both runs through, outside any
-    # square.
+    # The brightness of each column in the rows of either text; the common part is a column, not a square.
     seen = read.light_received[:, 1:] / sizes.clamp(min=1)[:, :, None]
     features["square_rest"] = (read.beyond_columns / places)[:, (0, 1), (0, 1)].amin(1)
     for i in (0, 1):
@@ -61,7 +59,7 @@ def block_features(view: View) -> dict[str, Column]:
 
 
 def _reach(view: View) -> dict[str, Column]:
-    """Return the brightness of the squares far from the diagonal, compared with the corners and with what is near."""
+    """Return the brightness of the squares far from the diagonal, alone and relative to corners and near cells."""
     texts, steps = view.texts.float(), view.steps.abs()
     mass, sizes = view.read.light_received[:, 1:] @ texts.transpose(1, 2), quarter_sizes(view.texts)
     dark = mass[:, (0, 1), (1, 0)].sum(1) / sizes[:, (0, 1), (1, 0)].sum(1).clamp(min=1)
@@ -74,7 +72,7 @@ def _reach(view: View) -> dict[str, Column]:
 
 
 def _step(view: View) -> Column:
-    """Return the change of brightness at the border, in the rows of the text where it changes less."""
+    """Return the change of brightness at the border, in the text with the smaller change."""
     levels = view.read.border / view.around_border.sum(2).clamp(min=1)[:, :, None]
     fall = levels[:, 0] - levels[:, 1]
     return torch.minimum(mean(fall, view.texts[:, 0]), -mean(fall, view.texts[:, 1]))

@@ -1,8 +1,8 @@
-"""What the features are computed from: masks of tokens, and what is read from all cells of the maps, row by row.
+"""The inputs of the features: masks of tokens, and reductions over all cells of the maps.
 
-Passing over all cells is what takes time. So each reading is made once, a few maps of similar length at a time, which
-need little padding and stay in the processor's cache, and readings that are linear in the cells are made together, as
-matrix products. The features are computed from the readings of many maps at once.
+Most of the time is spent on passes over all cells. So each reduction is computed once, for a few maps of similar length
+at a time, which need little padding and fit into the processor's cache. Linear reductions are matrix products. Features
+are computed from the reductions of many maps at once.
 """
 
 from collections.abc import Callable
@@ -16,18 +16,18 @@ from bertsecrets.patterns.classes import GAMMA, TOP
 from bertsecrets.patterns.features.regions import TINY, Column, both_texts, entropy, inside
 from bertsecrets.patterns.map_stack import MapStack
 
-CELLS = 2**18  # cells that are read together
-BANDS = 5  # bands on each side of the main diagonal that are kept
-MARGIN = 4  # columns kept on each side of the ribbon
+CELLS = 2**18  # cells that are processed together
+BANDS = 5  # diagonals on each side of the main one
+MARGIN = 4  # columns on each side of the ribbon
 WIDEST = 0.25  # largest distance of the ribbon from the diagonal, as a share of the words
 OUTSIDE = -0.5  # brightness of the ribbon's cells outside the map
-LIT, BRIGHT = 0.2, 0.5  # brightness from which a cell of a square, of a column counts as lit
+LIT, BRIGHT = 0.2, 0.5  # brightness above which a cell of a square, or of a column, is lit
 STEP = 3  # tokens on each side of the border
-AT_ONCE = 2**16  # cells whose diagonals are read together
-ALONG = 5  # cells along the diagonal direction that are averaged
-FAINTEST = 1e-15  # squares of smaller numbers are denormal or nearly so, with which processors are slow
-DIAGONALS = ("sums", "light_sums")  # readings by diagonals, not tokens
-LENGTHLESS = ("moved", "lit", "unexplained", "beyond_columns")  # readings that are neither by tokens nor diagonals
+AT_ONCE = 2**16  # cells whose diagonals are processed together
+ALONG = 5  # cells averaged along the diagonal
+FAINTEST = 1e-15  # squares of smaller numbers are denormal, which is slow
+DIAGONALS = ("sums", "light_sums")  # reductions by diagonal
+LENGTHLESS = ("moved", "lit", "unexplained", "beyond_columns")  # by neither token nor diagonal
 
 Cells = Float[torch.Tensor, "maps tokens tokens"]
 Row = Float[torch.Tensor, "maps tokens"]
@@ -35,7 +35,7 @@ Places = Int[torch.Tensor, "maps tokens"]
 
 
 class Marks:
-    """Which tokens of a stack of maps are real, which are words, and of which text; and how many."""
+    """The masks and numbers of real tokens, words, and words of each text in a stack of maps."""
 
     def __init__(self, stack: MapStack):
         self.stack, self.maps, self.lengths = stack, stack.maps, stack.lengths
@@ -50,25 +50,25 @@ class Marks:
 
     @cached_property
     def own_size(self) -> Row:
-        """The number of words in each token's own text; all words for one text, and for special tokens."""
+        """The number of words in each token's own text; of all words for a single text or a special token."""
         whole = self.words[:, None]
         own = torch.where(self.texts[:, 0], self.sizes[:, :1], torch.where(self.texts[:, 1], self.sizes[:, 1:], whole))
         return torch.where(self.two[:, None], own, whole).clamp(min=1).float()
 
     @cached_property
     def after_middle(self) -> Bool[torch.Tensor, "maps tokens"]:
-        """A mask of words by their places among the words, true if the special token between two texts is before."""
+        """A mask over the positions of words, true after the special token between two texts."""
         edge = self.stack.boundary[:, None]
         return (edge > 1) & (edge < self.lengths[:, None]) & (self.places >= edge - 2)
 
     @property
     def tokens_of_words(self) -> Places:
-        """Each word's place among the tokens; words after a map's last have the place of some token."""
+        """The token position of each word; arbitrary after a map's last word."""
         return torch.minimum(self.places + 1 + self.after_middle, self.places[-1])
 
     @cached_property
     def around_border(self) -> Float[torch.Tensor, "maps 2 tokens"]:
-        """The last words before the border between the texts, and the first words after it."""
+        """The masks of the last words before the border between the texts, and of the first words after it."""
         border, places = self.stack.boundary[:, None], self.places
         before = self.within & (places >= border - 1 - STEP) & (places < border - 1)
         after = self.within & (places >= border) & (places < border + STEP)
@@ -76,7 +76,7 @@ class Marks:
 
     @cached_property
     def diagonal_places(self) -> Float[torch.Tensor, "maps 2 2 offsets"]:
-        """The number of cells that each diagonal has in the rows of one text and the columns of another."""
+        """The number of cells of each diagonal in the rows of one text and the columns of another."""
         start = self.texts.int().argmax(2)
         end = start + self.sizes
         low = torch.maximum(start[:, :, None, None] + self.steps, start[:, None, :, None])
@@ -84,23 +84,23 @@ class Marks:
         return (high - low).clamp(min=0).float()
 
     def near(self, marks: Bool[torch.Tensor, "maps tokens"]) -> Float[torch.Tensor, "maps bands tokens"]:
-        """Return, for each row, the marks of the tokens from `BANDS` before it to `BANDS` after it."""
+        """Return, for each row, the mask of the tokens from `BANDS` before it to `BANDS` after it."""
         return torch.nn.functional.pad(marks.float(), (BANDS, BANDS)).unfold(1, self.tokens, 1)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Marks as numbers, by which cells are multiplied."""
+    """Masks as factors of cells."""
 
     sizes: Float[torch.Tensor, "maps 2"]  # words of each text, at least 1
-    kinds: Float[torch.Tensor, "maps 7 tokens"]  # real, inside, of either text; and the places of the last three
+    kinds: Float[torch.Tensor, "maps 7 tokens"]  # real, inside, of either text; then the last three times position
     close: Row  # the distance up to which a row's cell counts as close to the diagonal
     border: Float[torch.Tensor, "maps 2 tokens"]
-    moved: Float[torch.Tensor, "maps 2 tokens"]  # words by their places among the words: one token on, two tokens on
+    moved: Float[torch.Tensor, "maps 2 tokens"]  # positions of words whose token is one further, or two
 
     @classmethod
     def of(cls, marks: Marks) -> "Weights":
-        """Return the marks of a stack as numbers."""
+        """Return the masks of a stack as factors."""
         kinds = torch.cat([marks.real[:, None], marks.within[:, None], marks.texts], dim=1).float()
         ahead = (
             torch.stack([~marks.after_middle, marks.after_middle], dim=1)
@@ -115,18 +115,18 @@ class Weights:
         )
 
     def part(self, maps: slice, tokens: int) -> "Weights":
-        """Return those of some of the maps, cut to so many tokens."""
+        """Return the factors of some of the maps, cropped to a number of tokens."""
         cut = {f.name: getattr(self, f.name)[maps, ..., :tokens] for f in fields(self) if f.name != "sizes"}
         return Weights(self.sizes[maps], **cut)
 
 
 @dataclass(frozen=True)
-class Readings:
-    """What is read from all cells; a `light_...` is of their brightness, anything else of their weights.
+class Reductions:
+    """Reductions over all cells: of brightness if named `light_...`, otherwise of attention weights.
 
-    Bands are the cells of each row from `BANDS` before the diagonal to `BANDS` after it. `..._given` is what each row
-    gives to each of `Weights.kinds`. `..._sums` are sums over diagonals, by the text of their rows and of their
-    columns; those of weights are of rows that are rescaled to sum to 1 among words.
+    Bands are the cells of each row from `BANDS` before the diagonal to `BANDS` after it. `..._given` is the mass that
+    each row gives to each of `Weights.kinds`. `..._sums` are sums over diagonals, by the text of rows and columns;
+    those of weights use rows rescaled to sum to 1 over words.
     """
 
     first: Row  # each row's three largest weights
@@ -134,7 +134,7 @@ class Readings:
     third: Row
     place: Places  # of the largest
     entropy: Row
-    received: Row  # by each token from all rows, in shares of the whole
+    received: Row  # share of all mass that each token receives
     given: Float[torch.Tensor, "maps 7 tokens"]
     moved: Column  # weight times distance, over all cells between words
     bands: Float[torch.Tensor, "maps bands tokens"]
@@ -143,22 +143,24 @@ class Readings:
     light_sums: Float[torch.Tensor, "maps 2 2 offsets"]
     light_given: Float[torch.Tensor, "maps 7 tokens"]  # of the fourth power
     light_received: Float[torch.Tensor, "maps 3 tokens"]  # from all rows, and from those of either text
-    brightest: Row  # the largest brightness that each row gives to a word
+    brightest: Row  # the largest brightness of a word in each row
     brightest_place: Places
     bright_cells: Row  # cells of each column above `BRIGHT`
     lit: Float[torch.Tensor, "maps 2 2"]  # cells above `LIT` in the rows of one text and the columns of another
     unexplained: Column  # squared differences from the columns' means, over all cells between words
-    beyond_columns: Float[torch.Tensor, "maps 2 2"]  # brightness above what a column has in the rows of both texts
+    beyond_columns: Float[torch.Tensor, "maps 2 2"]  # brightness above the columns' level in both texts' rows
     brightest_column: Row
-    border: Float[torch.Tensor, "maps 2 tokens"]  # what each row gives to the words before and after the border
+    border: Float[
+        torch.Tensor, "maps 2 tokens"
+    ]  # brightness that each row gives to the words before and after the border
     near: Row  # the largest brightness of each row close to the diagonal, among words
-    smear: Row  # the same evened out along the diagonal, and the largest that is not close
+    smear: Row  # the same, averaged along the diagonal; `rest` is the largest that is not close
     rest: Row
-    ribbon: Float[torch.Tensor, "words maps ribbon"]  # brightness near the diagonal, special tokens left out
+    ribbon: Float[torch.Tensor, "words maps ribbon"]  # brightness near the diagonal, without special tokens
 
     @classmethod
-    def of(cls, marks: Marks, reach: int) -> "Readings":
-        """Return the readings of a stack, in which shorter maps are before longer ones.
+    def of(cls, marks: Marks, reach: int) -> "Reductions":
+        """Return the reductions of a stack, which must be sorted by length.
 
         Args:
             reach: the largest distance of the ribbon from the diagonal.
@@ -176,14 +178,14 @@ class Readings:
 
 
 def _shape(name: str, value: torch.Tensor, tokens: int) -> tuple[int, ...]:
-    """Return the shape of a map's reading in a stack of so many tokens, given that of shorter maps."""
+    """Return the shape of a map's reduction in a stack of so many tokens, from that of shorter maps."""
     if name in LENGTHLESS:
         return value.shape[1:]
     return (*value.shape[1:-1], 2 * tokens - 1 if name in DIAGONALS else tokens)
 
 
 def _of_length(name: str, whole: torch.Tensor, tokens: int) -> torch.Tensor:
-    """Return the part of a reading that belongs to maps of so many tokens; the main diagonal is in the middle."""
+    """Return the part of a reduction for maps of so many tokens; the main diagonal is in the middle."""
     if name in LENGTHLESS:
         return whole
     if name in DIAGONALS:
@@ -192,7 +194,7 @@ def _of_length(name: str, whole: torch.Tensor, tokens: int) -> torch.Tensor:
 
 
 def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps ribbon"]) -> dict[str, torch.Tensor]:
-    """Return the readings of a few maps, and write their ribbon."""
+    """Return the reductions of a few maps, and write their ribbon."""
     maps, kinds, rows, lengths = stack.maps, by.kinds, by.kinds[:, (0, 2, 3)], stack.lengths[:, None]
     tokens, within, texts = maps.shape[-1], by.kinds[:, 1], by.kinds[:, 2:4]
     first, place = maps.max(2)
@@ -240,26 +242,26 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
 
 
 class View(Marks):
-    """A stack of maps, as the features see it."""
+    """A stack of maps with its masks and reductions."""
 
     def __init__(self, stack: MapStack):
         super().__init__(stack)
         self.reach = int(self.widest.max())  # of the ribbon
-        self.read = Readings.of(self, self.reach)
+        self.read = Reductions.of(self, self.reach)
 
 
 def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
-    """Return every cell's brightness from 0 to 1, as `classes.cell_brightness` does for one map.
+    """Return every cell's brightness from 0 to 1, as `classes.cell_brightness` does for a single map.
 
     Args:
-        peaks: each row's largest weight, if it is known.
+        peaks: each row's largest weight, if already computed.
     """
     peaks = stack.maps.amax(2) if peaks is None else peaks
     last = stack.lengths - 1
     place = TOP * last.float()
     low = place.floor().long()
-    above = torch.stack([last - low, (last - low - 1).clamp(min=0)], dim=1)  # how many peaks are stronger
-    edges = peaks.topk(1 + int(above.max()), dim=1).values.gather(1, above)  # rows of padding have the weakest, 0
+    above = torch.stack([last - low, (last - low - 1).clamp(min=0)], dim=1)  # number of stronger peaks
+    edges = peaks.topk(1 + int(above.max()), dim=1).values.gather(1, above)  # padding rows have the weakest, 0
     top = torch.lerp(edges[:, 0], edges[:, 1], place - low)
     return (stack.maps / top.clamp(min=TINY)[:, None, None]).clamp_(max=1).pow_(GAMMA)
 
@@ -275,7 +277,7 @@ def bands(maps: Cells) -> Float[torch.Tensor, "maps bands tokens"]:
 
 
 def along(light: Cells) -> Cells:
-    """Return the sum of brightness over `ALONG` cells along the diagonal direction, which evens out chequers."""
+    """Return the sum of brightness over `ALONG` cells along the diagonal, which smooths checkerboards."""
     total = light.clone()
     for step in range(1, ALONG // 2 + 1):
         total[:, :-step, :-step] += light[:, step:, step:]
@@ -284,7 +286,7 @@ def along(light: Cells) -> Cells:
 
 
 def _compared(compare: Callable[..., torch.Tensor], cells: torch.Tensor, other: object, out: Cells) -> Cells:
-    """Return a comparison as 1 and 0, at half the price of a mask and its conversion."""
+    """Return a comparison as 1 and 0, twice as fast as converting a mask."""
     return compare(cells, other, out=out)
 
 
@@ -294,9 +296,9 @@ def _write_ribbon(
     lengths: Int[torch.Tensor, " maps"],
     ribbon: Float[torch.Tensor, "words maps ribbon"],
 ) -> None:
-    """Write the cells near the diagonal, special tokens left out.
+    """Write the cells near the diagonal, without special tokens.
 
-    A word stands one token further than among the words or, after a special token between two texts, two.
+    The token position of a word is its word position plus one, or plus two after a [SEP] between two texts.
     """
     words, maps, size = ribbon.shape
     margin = size // 2
@@ -307,17 +309,17 @@ def _write_ribbon(
     one, two = moved[:, :, None, :words].unbind(1)
     torch.addcmul(OUTSIDE * (1 - one - two), light[:, :, 1 : words + 1], one, out=columns)
     columns.addcmul_(light[:, :, 2 : words + 2], two)
-    # One row down and one column to the right is one row of `room` and one number further.
+    # One row down and one column to the right is one row of `room` plus one element.
     near = [room.as_strided(ribbon.shape, (wide + 1, room.stride(0), 1), row * wide) for row in (1, 2)]
     one, two = moved[:, :, :words].permute(1, 2, 0)[..., None].unbind(0)
     torch.mul(near[0], one, out=ribbon).addcmul_(near[1], two)
 
 
 class Sheared:
-    """Room for maps whose diagonals can be read as columns.
+    """A buffer for maps whose diagonals can be read as columns.
 
-    Behind each row stand as many zeros as the map has columns, less one. So one row down and one column on is a step of
-    as many numbers as a row has, plus one; what lies outside a map is 0.
+    Each row is followed by L - 1 zeros, so that a strided view with one element more per row reads diagonals, with 0
+    outside the map.
     """
 
     def __init__(self, maps: int, tokens: int, device: torch.device):
@@ -330,13 +332,13 @@ class Sheared:
     def sums(
         self, maps: Cells, rows: Float[torch.Tensor, "maps kinds tokens"], columns: Float[torch.Tensor, "maps 2 tokens"]
     ) -> Float[torch.Tensor, "maps kinds 2 offsets"]:
-        """Return the sums of the diagonals over rows with some weights and columns with others.
+        """Return the weighted sums of the diagonals, given weights of rows and of columns.
 
         Diagonals are in the order of `Marks.steps`.
         """
-        found = maps.new_empty(*rows.shape[:2], 2, self.diagonals.shape[2])
-        for part, some, by, kinds in zip(*(x.split(self.step) for x in (found, maps, rows, columns)), strict=True):
+        sums = maps.new_empty(*rows.shape[:2], 2, self.diagonals.shape[2])
+        for part, some, by, kinds in zip(*(x.split(self.step) for x in (sums, maps, rows, columns)), strict=True):
             for kind in range(2):
                 torch.mul(some, kinds[:, kind, None], out=self.cells[: len(some)])
                 part[:, :, kind] = by @ self.diagonals[: len(some)]
-        return found
+        return sums
