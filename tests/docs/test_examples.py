@@ -21,7 +21,8 @@ def docstrings_with_examples() -> Iterator[tuple[str, str, str]]:
     """
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if ">>> " in text else ():
             docstring = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
             if docstring and ">>> " in docstring:
                 yield module, getattr(node, "name", "module"), docstring
