@@ -117,7 +117,6 @@ def tiny_bert(built) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_vocabulary(tmp_path_factory):
-    """The tiny BERT's tokenizer."""
     return save_tokenizer(tmp_path_factory.mktemp("vocabulary"))
 
 
@@ -165,14 +164,12 @@ def trained(built, tiny_bert, tiny_glue, quick_params) -> Path:
 
 @pytest.fixture
 def quick(quick_params, monkeypatch) -> Path:
-    """The quick settings, in force for one test."""
     monkeypatch.setenv("BERTSECRETS_PARAMS", str(quick_params))
     return quick_params
 
 
 @pytest.fixture
 def own_bert(tiny_bert, tmp_path) -> Path:
-    """A copy of the tiny BERT that a test may spoil."""
     return Path(shutil.copytree(tiny_bert, tmp_path / "own-bert"))
 
 
@@ -184,7 +181,6 @@ def runs(trained, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def shared(runs, tiny_glue, tiny_bert):
-    """The options that most commands here share."""
     return [
         *("--model", str(tiny_bert), "--glue", str(tiny_glue), "--store", str(runs), "--device", "cpu"),
         *("--offline", "--allow-unofficial-data"),

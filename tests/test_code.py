@@ -17,7 +17,6 @@ SCORES = "bertsecrets.measures.scores"
 
 @pytest.fixture
 def package(tmp_path):
-    """A copy of the package that a test may edit, in the place of its own source."""
     with edited_package(tmp_path) as copy:
         yield copy
 

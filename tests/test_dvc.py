@@ -79,7 +79,6 @@ def lab(tmp_path_factory, tiny_bert):
 
 
 def out_of_date(folder: Path) -> set[str]:
-    """The stages that `dvc status` names."""
     with Repo(str(folder)) as repo:
         return {name.rpartition(":")[2] for name in repo.status()}  # the path of dvc.yaml stands before it
 

@@ -33,7 +33,6 @@ TOKEN = "hf_ThisIsASecretThatNobodyMayRead"
 
 @pytest.fixture
 def hub(tiny_bert, tmp_path, monkeypatch):
-    """A hub with the tiny BERT, and an empty cache."""
     with serving() as started:
         started.add(MODEL, tiny_bert)
         for name, value in {
@@ -55,14 +54,12 @@ def hub(tiny_bert, tmp_path, monkeypatch):
 
 @pytest.fixture
 def waits(monkeypatch):
-    """The seconds that were to be waited for; nobody waits."""
     seconds: list[float] = []
     monkeypatch.setattr(time, "sleep", seconds.append)
     return seconds
 
 
 def refused(name: str = MODEL) -> str:
-    """The line with which a model of the hub is refused."""
     with pytest.raises(UserError) as error:
         open_classifier(locate(name), task("rte"))
     assert "\n" not in str(error.value)

@@ -39,7 +39,6 @@ def subject(tiny_bert):
 
 @pytest.fixture
 def with_six_examples():
-    """The settings, but six examples whose attention is read."""
     settings = load_settings()
     return settings.model_copy(update={"attention": settings.attention.model_copy(update={"examples": 6})})
 

@@ -112,7 +112,6 @@ def first(tmp_path_factory) -> World:
 
 @pytest.fixture
 def world(first, tmp_path) -> Iterator[World]:
-    """A copy of the world, its store included, that a test may change."""
     moved = World(Path(shutil.copytree(first.root, tmp_path / "moved")), copy.deepcopy(first.settings))
     with moved.stack:
         yield moved
@@ -141,8 +140,6 @@ def options(**values: Any) -> Callable[[World, Any], None]:
 
 
 def cells(split: str, edit: Callable[[list[str]], list[str]]) -> Callable[[World, Any], None]:
-    """Edit the cells of a split's first row."""
-
     def change(world: World, _) -> None:
         path = world.path("glue", "RTE", f"{split}.tsv")
         header, row, *rest = path.read_text(encoding="utf-8").splitlines()

@@ -18,7 +18,6 @@ FORK = {"id": 7, "owner": {"login": "someone"}}
 
 
 def packed(content: bytes, name: str = "verdicts.json") -> bytes:
-    """An artifact with one file."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
         made.writestr(name, content)
@@ -83,7 +82,6 @@ class Handler(BaseHTTPRequestHandler):
     server: GitHub
 
     def handle_request(self) -> None:
-        """Answer one request."""
         address = urlsplit(self.path)
         self.server.tokens[address.path] = self.headers["Authorization"]
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")

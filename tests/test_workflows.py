@@ -46,7 +46,6 @@ def understood(arguments: list[str]) -> argparse.Namespace:
 
 
 def benchmarks_understand(arguments: list[str]) -> argparse.Namespace:
-    """The parsed command line of `pytest benchmarks`."""
     parser = argparse.ArgumentParser()
     for name, parsing in PARSING.items():
         parser.add_argument(f"--{name.replace('_', '-')}", **parsing)

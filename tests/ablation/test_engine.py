@@ -56,7 +56,6 @@ def sentences(minilm) -> Encoded:
 
 
 def part(encoded: Encoded, places) -> Encoded:
-    """Some of the examples."""
     segments = encoded.segments and [encoded.segments[i] for i in places]
     return Encoded([encoded.input_ids[i] for i in places], segments, encoded.padding_id)
 

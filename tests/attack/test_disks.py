@@ -66,7 +66,6 @@ def test_a_full_disk_is_one_line_and_the_same_command_succeeds_with_room_again(a
 
 @contextmanager
 def mounted(folder: Path, *what: str) -> Iterator[None]:
-    """Mount something on a folder inside the block, which only root may do."""
     command = ["mount", *what, str(folder)]
     if not shutil.which("mount") or subprocess.run(command, capture_output=True).returncode != 0:
         pytest.skip("only root may mount a disk")

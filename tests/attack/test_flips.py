@@ -79,7 +79,6 @@ def parsed(filled, tmp_path_factory) -> Bench:
 
 
 def treebank(folder: Path) -> Path:
-    """The two sentences of the tests' own treebank, in NLTK's layout."""
     import zipfile
 
     for name, file, text in (("treebank", "combined/a.mrg", TREES), ("dependency_treebank", "a.dp", HEADS)):
@@ -89,7 +88,6 @@ def treebank(folder: Path) -> Path:
 
 
 def flip(path: Path, draw: random.Random) -> str:
-    """Change one byte of a file; returns where."""
     data = bytearray(path.read_bytes())
     place = draw.randrange(len(data))
     data[place] ^= draw.randrange(1, 256)

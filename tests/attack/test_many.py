@@ -16,13 +16,11 @@ ROUNDS = 3 if LONG else 1
 
 @pytest.fixture
 def fresh(bench) -> Bench:
-    """A bench with nothing in it."""
     bench.begin(trained=False)
     return bench
 
 
 def at_once(bench: Bench, commands, faults=()) -> list[Ended]:
-    """Start all commands, the first with the faults given, and wait for all."""
     faults = [*faults, *[Fault()] * (len(commands) - len(faults))]
     running = [bench.start(command, fault) for command, fault in zip(commands, faults, strict=True)]
     return [one.wait() for one in running]

@@ -228,7 +228,6 @@ WEIGHTS = "special.safetensors"
 
 
 def small_weights() -> bytes:
-    """The weights of a classifier with a single tree of three nodes."""
     classes, row = len(CLASSES), len(feature_names())
     tensors = {
         **{f"trees.{name}": np.array([0, -1, -1], dtype=np.int32) for name in ("feature", "left", "right")},
@@ -263,7 +262,6 @@ def array_of(folder: Path) -> Any:
 
 
 def claims_text() -> bytes:
-    """The first two claims of the suite's own."""
     text = min(project_path("expected").glob("*.yaml")).read_bytes()
     return b"\n- id".join(text.split(b"\n- id")[:3])
 
@@ -361,7 +359,6 @@ def test_a_reader_reads_or_says_why_in_one_line(name, room, data):
 
 
 def refusal(reader: Reader, folder: Path) -> str | None:
-    """Return why a reader does not read a folder; None if it does."""
     try:
         reader.read(folder)
     except UserError as error:
@@ -370,7 +367,6 @@ def refusal(reader: Reader, folder: Path) -> str | None:
 
 
 def original(folder: Path, path: Path) -> bytes:
-    """Return a file as it was written at first."""
     kept = folder.parent / f"{folder.name} {path.name}"
     if not kept.exists():
         kept.write_bytes(path.read_bytes())

@@ -83,7 +83,6 @@ prepare.prepare_share = crash
 
 @pytest.fixture(scope="module")
 def plugins(tmp_path_factory):
-    """The folder of `PLUGINS`."""
     folder = tmp_path_factory.mktemp("plugins")
     for name, code in PLUGINS.items():
         (folder / f"{name}.py").write_text(code)
@@ -104,7 +103,6 @@ def bench(plugins):
 
 @pytest.fixture(scope="module")
 def first(bench, tmp_path_factory, tiny_glue, tiny_bert, quick_params):
-    """A first run of some claims on RTE, with its JSON."""
     room = tmp_path_factory.mktemp("bench")
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", CHOSEN, "--allow-unofficial-data", "--junitxml", room / "j.xml",

@@ -56,7 +56,6 @@ def gpu(monkeypatch):
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout with one file of code, in git."""
     root = tmp_path / "checkout"
     (root / "bertsecrets").mkdir(parents=True)
     (root / "bertsecrets" / "code.py").write_text("1\n")
@@ -66,7 +65,6 @@ def checkout(tmp_path):
 
 
 def without_pytest():
-    """An environment without the variables of pytest's workers."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 
@@ -83,8 +81,6 @@ def commit(root):
 
 @pytest.fixture
 def call(gpu, tmp_path, checkout, capsys):
-    """A function that makes one call; its exit code and lines."""
-
     def make(parts, *, seconds=1000.0, **changes):
         given = {"machine": MACHINE, "glue": tmp_path, "model": None, "device": "cpu", "root": checkout, **changes}
         run = gpu.runner.Run(parts=parts, out=tmp_path / "out", store=tmp_path / "store", seconds=seconds, **given)
@@ -96,7 +92,6 @@ def call(gpu, tmp_path, checkout, capsys):
 
 @pytest.fixture
 def listed(gpu, tmp_path):
-    """A function that returns a list of parts, one of which counts to a number."""
     program = tmp_path / "counting.py"
     program.write_text(COUNTING)
 
@@ -155,8 +150,6 @@ def test_a_part_out_of_time_is_ended_cleanly_and_resumes_at_the_next_call(call, 
     store = tmp_path / "store" / "counting" / "store"
 
     class OverWhenCounted(subprocess.Popen):
-        """A process whose time is up as soon as it has counted."""
-
         def wait(self, timeout=None):
             if timeout is None or timeout <= gpu.runner.GRACE or "counting.py" not in str(self.args):
                 return super().wait(timeout)
@@ -250,7 +243,6 @@ def test_results_of_other_code_or_machines_are_made_again(call, listed, tmp_path
 
 @pytest.fixture
 def collect(call, listed, gpu, tmp_path, checkout):
-    """A function that collects the evidence of a finished run."""
     call(listed())
     return lambda: gpu.evidence.collect(tmp_path / "out", listed(), checkout)
 

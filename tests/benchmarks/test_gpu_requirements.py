@@ -15,7 +15,6 @@ pytestmark = pytest.mark.slow
 
 
 def wheel(folder, name, version):
-    """A wheel of one module, as pip takes it."""
     folder.mkdir(exist_ok=True)
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as file:
         file.writestr(f"{name}.py", f"version = {version!r}\n")

@@ -12,7 +12,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def study(capsys):
-    """A function that runs the study; returns its exit code and output."""
     spec = importlib.util.spec_from_file_location("precision_study", PROGRAM)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -28,7 +28,6 @@ def wheel(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory) -> Path:
-    """The wheel's files, as an installation lays them out."""
     folder = tmp_path_factory.mktemp("site-packages")
     with zipfile.ZipFile(wheel) as file:
         file.extractall(folder)

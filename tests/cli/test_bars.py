@@ -33,7 +33,6 @@ class Terminal:
             pass
 
     def said(self) -> str:
-        """Close the terminal, and return what was written to it."""
         self.stream.close()
         self.reader.join()
         os.close(self.ours)

@@ -32,8 +32,6 @@ CLAIMS = ("--task", "rte", "--claim", "C2", "--claim", "D2-rte", "--claim", "E1"
 
 
 def raising(error):
-    """A measure's `run` that fails."""
-
     def run(self, run):
         raise error
 

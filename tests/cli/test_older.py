@@ -20,7 +20,6 @@ SAID = ("made with torch 1.0.0, not ", "checkpoint made with torch 1.0.0, not ")
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A store that is empty at first."""
     return tmp_path_factory.mktemp("store") / "runs"
 
 

@@ -12,8 +12,6 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 @pytest.fixture
 def page(shared, tmp_path):
-    """A function that runs `report` on C1 and returns its page."""
-
     def make(*more: str) -> str:
         file = tmp_path / "page.html"
         assert main(["report", "--task", "rte", "--claim", "C1", *shared, "--html", str(file), *more]) in (0, 1)

@@ -102,7 +102,6 @@ def alive(markdown: str) -> list[str]:
 
 
 def hostile(words: str) -> VerdictsFile:
-    """A run in which every text is the same."""
     texts = {
         name: words
         for name, field in VerdictData.model_fields.items()

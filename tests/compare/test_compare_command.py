@@ -29,7 +29,6 @@ def models(tmp_path_factory):
 
 @pytest.fixture
 def rest(shared):
-    """The options that the commands share, without the model."""
     return shared[2:]
 
 

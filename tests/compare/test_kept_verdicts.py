@@ -25,7 +25,6 @@ def verdict():
 
 @pytest.fixture
 def keep(tmp_path, verdict):
-    """A function that keeps the verdict, changed or not, and returns its file."""
     return lambda model="one", limited=False, **changed: store.keep_verdict(
         tmp_path, replace(verdict, **changed).as_json(), model, limited=limited
     )
@@ -33,13 +32,11 @@ def keep(tmp_path, verdict):
 
 @pytest.fixture
 def kept(tmp_path, verdict):
-    """A function that returns the last verdict of every series."""
     return lambda model=None: store.read_verdicts(tmp_path, verdict.case.claim.case_ids, model)
 
 
 @pytest.fixture
 def history(tmp_path, verdict):
-    """A function that returns the observed values of every series."""
     return lambda: [
         [verdict.observed for verdict in series] for series in store.read_history(tmp_path, verdict.case.claim.case_ids)
     ]

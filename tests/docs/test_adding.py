@@ -64,7 +64,6 @@ class Checkout:
             file.write(("\n" if file.tell() else "") + titled(page, name))
 
     def replace(self, name: str, pattern: str, new: str) -> None:
-        """Put a page's lines in the place of those that match."""
         path = self.root / name
         text, count = re.subn(pattern, lambda _: new, path.read_text(encoding="utf-8"), flags=re.M)
         assert count == 1
@@ -107,11 +106,9 @@ class Checkout:
         return json.loads(done.stdout.splitlines()[-1])
 
     def json(self, name: str):
-        """What a command has written as JSON."""
         return json.loads((self.root / name).read_text(encoding="utf-8"))
 
     def verdict(self) -> dict:
-        """The only verdict of `REPORT`."""
         (verdict,) = self.json("verdicts.json")["verdicts"]
         return verdict
 
@@ -123,18 +120,15 @@ def report(claim: str, task: str) -> tuple[str, ...]:
 
 
 def collect(chosen: str) -> tuple[str, ...]:
-    """The command that lists the claims that `pytest benchmarks -k ...` judges."""
     return ("pytest", "benchmarks", "-k", chosen, "--collect-only", "-q", "-p", "no:cacheprovider")
 
 
 def listed(output: str) -> list[str]:
-    """The ids of the claims in pytest's list."""
     return re.findall(r"\[([^\]]+)\]$", output, re.M)
 
 
 @pytest.fixture
 def checkout(tmp_path, tiny_bert, tiny_glue, quick_params) -> Checkout:
-    """A copy of the suite, the tiny model and the suite's own corpus."""
     options = [
         *("--model", str(tiny_bert), "--glue", str(tiny_glue), "--store", str(tmp_path / "runs"), "--device", "cpu"),
         *("--offline", "--allow-unofficial-data"),

@@ -54,7 +54,6 @@ def failing(lines: list[tuple[Block, list[str]]], check: Callable[[list[str]], b
 
 
 def subparsers(parser: argparse.ArgumentParser | None = None) -> dict[str, argparse.ArgumentParser]:
-    """The parser of each command, or of each action of a command that has some."""
     parser = parser or build_parser()
     parser.load_commands()
     actions = parser._actions
@@ -180,7 +179,6 @@ def test_documented_claims_are_sound():
 
 @pytest.fixture(scope="module")
 def tables():
-    """The module that puts the tables into pages when the site is built."""
     spec = importlib.util.spec_from_file_location("tables", DOCS / "hooks" / "tables.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

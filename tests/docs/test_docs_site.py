@@ -20,7 +20,6 @@ for package in ("mkdocs", "material", "mkdocstrings_handlers.python"):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """The site, built as `make docs` builds it."""
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
@@ -43,7 +42,6 @@ class Loaded(HTMLParser):
         self.feed(page.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
-        """Note the address that a tag loads."""
         given = dict(attrs)
         name = {"link": "href", "object": "data"}.get(tag, "src")
         if tag != "a" and given.get(name) and given.get("rel") not in ("canonical", "next", "prev"):

@@ -28,13 +28,11 @@ def kinds(notebook) -> dict[str, list]:
 
 
 def elements(text: str) -> set[str]:
-    """Whether a text draws and has tables."""
     return set(re.findall(r"<(svg|canvas|script|img|table)\b", text))
 
 
 @pytest.fixture
 def ran(tiny_bert, tiny_glue, quick_params, tmp_path, monkeypatch):
-    """The notebook, executed on the tiny model and the suite's own corpus."""
     shutil.copytree(tiny_glue, tmp_path / "glue_data")
     for name, value in {"PARAMS": quick_params, "STORE": tmp_path / "runs"}.items():
         monkeypatch.setenv(f"BERTSECRETS_{name}", str(value))

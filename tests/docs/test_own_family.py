@@ -35,7 +35,6 @@ def package(tmp_path) -> Path:
 
 @pytest.fixture
 def model(tmp_path) -> Path:
-    """A folder of such a model, made from a tiny BERT's."""
     folder = save_bert(tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "mean-bert"}))
@@ -71,7 +70,6 @@ def test_without_the_package_the_model_is_unknown(model):
 
 @pytest.fixture
 def registered(package, monkeypatch):
-    """The page's family, registered in Python, and forgotten at the end."""
     monkeypatch.syspath_prepend(package)
     monkeypatch.setattr(families, "_OWN", {})
     from mean_bert import FAMILY

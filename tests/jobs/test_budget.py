@@ -19,7 +19,6 @@ E1 = ("--task", "rte", "--claim", "E1")
 
 
 def judged(capsys, tmp_path, command, *options) -> dict[str, dict]:
-    """The verdicts of a command by their ids."""
     file = tmp_path / "verdicts.json"
     file.unlink(missing_ok=True)
     main([command, *map(str, options), "--json", str(file)])
@@ -34,14 +33,11 @@ def glue(tmp_path_factory):
 
 @pytest.fixture
 def shared(shared, glue):
-    """The options of commands, with that corpus."""
     return [*shared[:2], "--glue", str(glue), *shared[4:]]
 
 
 @pytest.fixture
 def session(tiny_bert, glue, runs):
-    """A function that opens a session that adds seeds."""
-
     def open_session(**more) -> Session:
         given = {"model": str(tiny_bert), "glue": glue, "store": runs, "offline": True, "device": "cpu"}
         return Session(**(given | {"allow_unofficial_data": True, "seeds": "auto"} | more))

@@ -23,7 +23,6 @@ def planned(capsys, shared, *more) -> dict:
 
 
 def plan_of_paper(tiny_bert, tiny_glue, tasks) -> Plan:
-    """The plan for every case of some tasks, on five seeds."""
     session = PlanningSession(model=str(tiny_bert), glue=tiny_glue, store="nowhere", offline=True, device="cpu")
     asked = [case for case in cases() if case.task in tasks and not case.claim.on_request]
     return plan_for(session, [case for case in asked if missing(session, case) is None], session.model, range(1, 6))

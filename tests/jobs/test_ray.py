@@ -26,7 +26,6 @@ def judged(command, shared, room, *more):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Three machines with a processor each, all on this one."""
     from ray.cluster_utils import Cluster
 
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

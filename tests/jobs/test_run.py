@@ -40,7 +40,6 @@ def forked(monkeypatch):
 
 
 def judged(capsys, command, shared, store, *more):
-    """The exit code, the output and the verdicts of a command."""
     file = store.parent / f"{command}.json"
     code = main([str(word) for word in (command, *shared, "--store", store, *FEW, "--json", file, *more)])
     return code, capsys.readouterr(), lasting(json.loads(file.read_text())["verdicts"])
@@ -174,7 +173,6 @@ def test_an_error_that_concerns_every_job_ends_the_run(done):
 
 
 def serve_failures(connection, options):
-    """A worker whose every job fails."""
     connection.send(Outcome(connection.recv(), error=UserError("training diverged")))
 
 
@@ -236,7 +234,6 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 
 def workers(room: Path) -> list[int]:
-    """The processes that have begun to train."""
     return [int(line) for line in (room / "pids").read_text().splitlines()]
 
 

@@ -16,7 +16,6 @@ from bertsecrets.patterns.readings import READINGS
 
 
 def arrays(maps):
-    """Maps of a set as the file has them."""
     tokens = max(one.tokens for one in maps)
     padded = np.zeros((len(maps), tokens, tokens), dtype=np.float32)
     for place, one in zip(padded, maps, strict=True):

@@ -99,7 +99,6 @@ def test_no_sheets_go_where_files_are(tmp_path, capsys, mode):
 
 
 def twice_labelled(count: int = 40) -> MapSet:
-    """Maps whose second labels differ on every fourth map."""
     made = pattern_set(count)
     others = {each.name: made.labels[i] if i % 4 else made.labels[(i + 1) % count] for i, each in enumerate(made)}
     return relabelled(made, others, "second_labels")

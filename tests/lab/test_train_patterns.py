@@ -31,7 +31,6 @@ from bertsecrets.patterns.readings import FEWS, READINGS
 
 @pytest.fixture
 def brief(monkeypatch):
-    """Short training, for one test."""
     shorten(monkeypatch)
 
 

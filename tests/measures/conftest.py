@@ -7,7 +7,6 @@ from bertsecrets.session import Session
 
 @pytest.fixture
 def session(quick, runs, tiny_glue, tiny_bert) -> Session:
-    """A session of the tiny BERT on the tiny corpus, with the quick settings."""
     return Session(
         model=str(tiny_bert), glue=[tiny_glue], store=runs, device="cpu", allow_unofficial_data=True, offline=True
     )

@@ -16,8 +16,6 @@ ENCODED = some_inputs(9)
 
 
 class Tokens:
-    """A tokenizer's special tokens."""
-
     cls_token_id, sep_token_id = 2, 3
 
 
@@ -31,8 +29,6 @@ def vectors(model, i):
 
 @pytest.fixture
 def opened(tmp_path):
-    """A function that opens a tiny classifier of a family."""
-
     def open_classifier(name):
         if name in CONFIGS:
             return OpenModel(family(name), Tokens(), "")

@@ -30,7 +30,6 @@ def problem(measurement) -> str | None:
 
 
 def without_mask(model):
-    """A model that does not see its mask."""
     forward = model.forward
     model.forward = lambda attention_mask=None, **inputs: forward(**inputs)
     return model

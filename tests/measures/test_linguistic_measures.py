@@ -27,7 +27,6 @@ def batch_of(indices, lengths, width):
 
 
 def random_maps(seed, lengths, heads, width):
-    """Softmax maps of real tokens, 0 elsewhere."""
     torch.manual_seed(seed)
     batch = batch_of(range(len(lengths)), lengths, width)
     scores = torch.randn(len(lengths), heads, width, width) * 2
@@ -124,13 +123,11 @@ def test_features_equal_a_loop_with_any_padding(shape, seed):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    """A BERT-like tokenizer with a vocabulary of a few words."""
     return tiny_tokenizer()
 
 
 @pytest.fixture(scope="module")
 def model():
-    """A random two-layer BERT."""
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=40, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=32,

@@ -15,7 +15,6 @@ from bertsecrets.texts.tasks import task
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    """A BERT-like tokenizer with a vocabulary of a few words."""
     return tiny_tokenizer()
 
 

@@ -55,7 +55,6 @@ PAIRS = ["Somebody sold it .", "He was late , and they were not .", "No ."]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """A function that returns the model folder of a family."""
     root = tmp_path_factory.mktemp("zoo")
     return functools.cache(lambda family: save_family(family, root / family))
 

@@ -93,8 +93,6 @@ def test_the_token_that_is_read_is_probed_on_texts_of_all_lengths(opened):
 
 
 class Averaging(DistilBertForSequenceClassification):
-    """A classifier that reads every token."""
-
     def forward(self, input_ids=None, attention_mask=None, labels=None, **_):
         weights = (attention_mask / attention_mask.sum(1, keepdim=True))[..., None]
         logits = self.classifier((weights * self.distilbert(input_ids, attention_mask=attention_mask)[0]).sum(1))

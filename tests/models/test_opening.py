@@ -211,7 +211,6 @@ def test_special_tokens_by_role():
 
 
 def openers(folder):
-    """Every way in which a model is opened."""
     ref = ModelRef.in_folder(folder)
     return (
         lambda: open_classifier(ref, task("rte")),

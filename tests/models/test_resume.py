@@ -34,7 +34,6 @@ SETTINGS = FinetuneParams(
 
 @pytest.fixture(scope="module")
 def params(quick_params, tmp_path_factory):
-    """Settings that save after every step."""
     data = yaml.safe_load(quick_params.read_text(encoding="utf-8"))
     data["finetune"] |= {"batch_size": 13, "epochs": 3, "save_every": 1e-9}
     file = tmp_path_factory.mktemp("settings") / "params.yaml"
@@ -159,7 +158,6 @@ def begun(room, tmp_path):
 
 @pytest.fixture
 def whole(room):
-    """The weights of an uninterrupted training."""
     return (room / "whole" / "model.safetensors").read_bytes()
 
 

@@ -29,7 +29,6 @@ def entry(tmp_path, tiny_bert):
 
 @pytest.fixture
 def record(entry):
-    """The place of what remains of the checkpoint."""
     return entry.parents[1] / "dropped" / entry.name
 
 

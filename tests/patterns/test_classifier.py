@@ -25,7 +25,6 @@ from bertsecrets.texts.metrics import f1_by_class, macro_f1
 
 @pytest.fixture(scope="module")
 def some():
-    """Sixty plain maps of all classes, two per head."""
     made = pattern_set(60)
     heads = [f"head {number % 30}" for number in range(60)]
     return replace(LabelledMaps.of(made), groups=np.array(heads))
@@ -33,7 +32,6 @@ def some():
 
 @pytest.fixture
 def brief(monkeypatch):
-    """Short training, for one test."""
     shorten(monkeypatch)
 
 

@@ -15,7 +15,6 @@ from bertsecrets.patterns.map_stack import MapStack
 
 
 def named(one: np.ndarray, boundary: int | None = None) -> dict[str, float]:
-    """The features of a single map, by name."""
     found = features(MapStack.of([one], [len(one) if boundary is None else boundary]))
     return dict(zip(feature_names(), found[0].tolist(), strict=True))
 

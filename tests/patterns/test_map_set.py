@@ -28,7 +28,6 @@ def saved(tmp_path) -> Path:
 
 
 def spoil(folder: Path, line: int, column: int, text: str) -> None:
-    """Replace one field of the annotations; lines count from 1."""
     path = folder / ANNOTATIONS
     lines = path.read_text().splitlines()
     fields = lines[line - 1].split("\t")

@@ -35,7 +35,6 @@ def simulated(heads: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
 
 @pytest.fixture(scope="module")
 def classifier():
-    """A small classifier of plain maps."""
     made = pattern_set(40)
     data = LabelledMaps.of(made)
     with pytest.MonkeyPatch.context() as patch:

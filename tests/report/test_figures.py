@@ -31,7 +31,6 @@ def found(measure, task="rte", options=None, **values):
 
 
 def ablated(baseline, score):
-    """Predictions on 20 examples of RTE that give these accuracies."""
     target = np.ones(20)
 
     def right(share):

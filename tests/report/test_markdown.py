@@ -16,7 +16,6 @@ from bertsecrets.types import Provenance
 
 
 def summarised(verdicts, **facts) -> str:
-    """The summary of verdicts."""
     return summary(verdicts, filed(verdicts).model_copy(update=facts))
 
 

@@ -26,7 +26,6 @@ def shown() -> str:
 
 
 def visible(html: str) -> str:
-    """A page's text, without scripts and styles."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", re.sub(r"<(script|style).*?</\1>", "", html, flags=re.S)))
 
 

@@ -64,7 +64,6 @@ def shown(page, selector: str) -> int:
 
 
 def draw_all(page) -> None:
-    """Unfold everything and wait until every chart is drawn."""
     page.evaluate("() => { document.querySelectorAll('details').forEach((part) => { part.open = true }) }")
     page.evaluate("() => Promise.all([...document.querySelectorAll('.chart')].map(draw)).then(() => null)")
 

@@ -100,8 +100,6 @@ def test_verbose_tables_begin_with_details(verdicts):
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
     def isatty(self) -> bool:
         return True
 

@@ -21,7 +21,6 @@ TASKS = ("mrpc", "stsb", "sst2", "rte", "qnli", "mnli")
 
 
 def verdict(name, outcome, p_against=None, p_for=None, *, model="bert-base-uncased", **more):
-    """A verdict on the case with an id, of a measurement without values."""
     made_by = {"software": {}, "device": "cpu"}
     provenance = Provenance(data="here", seconds=1, made_by=made_by)
     case = of_id(name)

@@ -107,7 +107,6 @@ def test_an_entry_of_other_code_is_used_only_with_accept_older(tmp_path):
 
 
 def dated(entry, made):
-    """Set the time at which an entry was made."""
     facts = {name: value for name, value in read_manifest(entry).items() if name not in ("sha256", "files")}
     (entry / "manifest.json").unlink()
     write_manifest(entry, facts)

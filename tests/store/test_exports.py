@@ -14,7 +14,6 @@ from bertsecrets.texts.tasks import task
 
 @pytest.fixture
 def exported(own_bert):
-    """A checkpoint as `finetune --output` writes it."""
     key = Key({"model": "m"}, {"code": "c"}).as_json()
     write_manifest(own_bert, {"kind": "checkpoints", "name": "m", "key": key, "training": {"steps": 3}})
     return own_bert

@@ -30,17 +30,14 @@ class Room:
     store: Path
 
     def own_model(self) -> Path:
-        """Copy the model into the room, and return the copy."""
         self.model = Path(shutil.copytree(self.model, self.folder / "model"))
         return self.model
 
     def own_glue(self) -> Path:
-        """Copy the GLUE folder into the room, and return the copy."""
         self.glue = Path(shutil.copytree(self.glue, self.folder / "glue"))
         return self.glue
 
     def file(self, name: str, content: str | bytes) -> Path:
-        """Write a file of the room, and return it."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
@@ -79,7 +76,6 @@ COMMON = (
 
 
 def told(bad: BadInput, room: Room, monkeypatch) -> str:
-    """Run a row's command in its room, and return the one line that it wrote."""
     bad.make(room)
     monkeypatch.chdir(room.folder)
     places = {"room": room.folder, "model": room.model, "glue": room.glue, "store": room.store}

@@ -37,7 +37,6 @@ class Bench:
 
     @property
     def subject(self) -> list[Any]:
-        """The options of every command that computes."""
         where = ["--model", self.model, "--glue", self.glue, "--store", self.work / "runs"]
         return [*where, "--task", "rte", "--device", "cpu", "--offline", "--allow-unofficial-data"]
 
@@ -48,12 +47,10 @@ class Bench:
         return start(self.spelled(command), self._output(), fault, **self.environment | environment)
 
     def run(self, command: Sequence[Any], fault: Fault = UNHARMED, **environment: str) -> Ended:
-        """Run a command, spelled as for `start`."""
         self.started += 1
         return run(self.spelled(command), self._output(), fault, **self.environment | environment)
 
     def done(self, command: Sequence[Any], **environment: str) -> Ended:
-        """Run a command that must succeed."""
         ended = self.run(command, **environment)
         assert ended.code == 0, f"{command}: {ended}"
         return ended
@@ -77,11 +74,9 @@ class Bench:
         return self.folder / "output" / str(self.started)
 
     def keep(self, name: str) -> None:
-        """Keep what `work` holds under a name."""
         shutil.copytree(self.work, self.folder / name, symlinks=True)
 
     def put_back(self, name: str) -> None:
-        """Let `work` hold what was kept under a name."""
         shutil.rmtree(self.work, ignore_errors=True)
         shutil.copytree(self.folder / name, self.work, symlinks=True)
 

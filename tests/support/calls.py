@@ -25,7 +25,6 @@ def told(capsys, *arguments) -> str:
 
 
 def run(capsys, *arguments, code: int = 0) -> str:
-    """What a command prints that must end with this exit code."""
     assert main([str(a) for a in arguments]) == code
     return capsys.readouterr().out
 

@@ -21,7 +21,6 @@ LARGE = (".safetensors", ".parquet")
 
 
 def etag(name: str, content: bytes) -> str:
-    """The digest under which the hub lists a file."""
     if name.endswith(LARGE):
         return hashlib.sha256(content).hexdigest()
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
@@ -60,7 +59,6 @@ class Hub(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def add(self, name: str, folder: Path, kind: str = "models", commit: str = COMMIT) -> None:
-        """Hold a folder's files as a repository."""
         files = {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
         self.repositories[f"{kind}/{name}"] = (commit, files)
 

@@ -81,7 +81,6 @@ def segments_count(folder: Path) -> bool:
 
 
 def row(family: str, folder: Path) -> str:
-    """A family's line of the table."""
     why = refused(folder)
     reasons = list(dict.fromkeys(text.partition(": ")[2] or text for text in why.values()))
     cells = []
@@ -94,13 +93,11 @@ def row(family: str, folder: Path) -> str:
 
 
 def table(folders: dict[str, Path]) -> str:
-    """The whole table in Markdown."""
     heads = ["family", *COLUMNS, "segments", "why not"]
     return "\n".join(lines(heads, [row(family, folder) for family, folder in folders.items()]))
 
 
 def lines(heads: Iterable[str], rows: Iterable[str]) -> list[str]:
-    """The lines of a table."""
     names = [*heads]
     return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *rows]
 

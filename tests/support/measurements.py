@@ -30,12 +30,10 @@ def measured(
 
 
 def scored(predicted, target, task_name="rte", **values) -> Measurement:
-    """Scores from predicted and true classes."""
     return measured("scores", {"accuracy": 0.0, **values}, {"predicted": predicted, "target": target}, task_name)
 
 
 def correlated(predicted, target, **values) -> Measurement:
-    """Scores from predicted and true scores."""
     return measured("scores", {"pearson": 0.0, **values}, {"predicted": predicted, "target": target}, "stsb")
 
 
@@ -51,7 +49,6 @@ def gridded(measure: str, task_name="rte", **samples) -> Measurement:
 
 
 def of_id(name: str) -> Case:
-    """The case with an id."""
     return _cases()[name]
 
 
@@ -92,7 +89,6 @@ SURE = Spread(1e-9, 8, "a test")  # seeds that hardly differ
 
 
 def judged(case: Case, *measurements: Needed, settings: JudgeParams = SETTINGS, known: Spread | None = None) -> Verdict:
-    """The verdict on a case by one seed's measurements."""
     return judge(case, [needed(case.claim.quantity, *measurements)], settings, known)
 
 

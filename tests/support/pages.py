@@ -37,7 +37,6 @@ def pages() -> list[Path]:
 
 
 def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")
     return [Block(page, m[1], m[2] or "", m[3], text.count("\n", 0, m.start()) + 1) for m in FENCE.finditer(text)]
 

@@ -14,7 +14,6 @@ NAMES = ("dvc.yaml", ".dvcignore", ".gitignore", "expected", "bertsecrets", "par
 
 
 def copied_checkout(folder: Path) -> Path:
-    """Copy the pipeline and the code that it depends on into a new folder."""
     folder.mkdir()
     for name in NAMES:
         source = PROJECT / name
@@ -59,13 +58,11 @@ def in_git(folder: Path) -> Path:
 
 
 def commit(folder: Path) -> None:
-    """Commit every file that git does not ignore."""
     git(folder, "add", ".")
     git(folder, "commit", "--quiet", "--message", "State")
 
 
 def git(folder: Path, *arguments: str) -> None:
-    """Run git in a folder."""
     subprocess.run(["git", *arguments], cwd=folder, check=True)
 
 

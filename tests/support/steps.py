@@ -35,11 +35,9 @@ class Ran:
 
     @property
     def summary(self) -> str:
-        """What the step wrote to the page of its run."""
         return (self.folder / "summary").read_text()
 
     def of(self, program: str) -> list[list[str]]:
-        """The arguments of each call of a program."""
         return [call[1:] for call in self.calls if call[0] == program]
 
 

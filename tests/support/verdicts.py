@@ -34,5 +34,4 @@ def of_every_outcome() -> list[Verdict]:
 
 
 def filed(verdicts: list[Verdict] | None = None, model: str = "m", note: str = "") -> VerdictsFile:
-    """The file of verdicts, by default of every outcome."""
     return as_file(of_every_outcome() if verdicts is None else verdicts, model, load_settings(), note=note)

@@ -9,7 +9,6 @@ PIECES = "[PAD] [UNK] [CLS] [SEP] the cat cats sat on mat don t ' un ##happi ##n
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """A BERT-like tokenizer with a vocabulary of a few words."""
     vocabulary = {piece: i for i, piece in enumerate(PIECES.split(" "))}
     made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     made.normalizer = normalizers.BertNormalizer(lowercase=True)

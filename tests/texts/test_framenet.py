@@ -78,7 +78,6 @@ CASES = {
 
 @pytest.fixture
 def corpus(tmp_path):
-    """A FrameNet folder with two lexical units; file order and unit order differ."""
     folder = tmp_path / "fn"
     write(folder / "frame" / "Humming.xml", FRAME)
     write(folder / "lu" / "lu10.xml", unit(*CASES.values()))

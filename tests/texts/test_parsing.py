@@ -22,7 +22,6 @@ from bertsecrets.texts.parsing import FEATURES, Parses, Word, parse, parse_pairs
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    """A BERT-like tokenizer with a vocabulary of a few words."""
     return tiny_tokenizer()
 
 
@@ -109,7 +108,6 @@ def test_running_text_is_spaced_as_people_write():
 
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory):
-    """A pipeline trained for a moment."""
     pytest.importorskip("spacy")
     folder = write_treebank(tmp_path_factory.mktemp("treebank"))
     with warnings.catch_warnings():

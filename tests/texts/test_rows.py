@@ -16,7 +16,6 @@ texts = st.lists(st.sampled_from("abcdefghij"), min_size=1, max_size=12)
 
 
 def numbered(rows: int, name: str = "stsb") -> Split:
-    """A split whose texts are the rows' numbers."""
     places = [str(i) for i in range(rows)]
     return Split(task(name), "dev", places, [f"{i}'" for i in places], [i % 6 for i in range(rows)], "here", True)
 
@@ -103,7 +102,6 @@ def test_clusters_are_the_connected_parts(first, second):
 
 
 def split_of(folder, *lines) -> Split:
-    """RTE's validation rows from a file with these lines."""
     (folder / "RTE").mkdir()
     header = "index\tsentence1\tsentence2\tlabel"
     (folder / "RTE" / "dev.tsv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")

@@ -11,8 +11,6 @@ CHECKPOINT = ("measure", "scores", "--task", "rte", "--checkpoint", "{model}", *
 
 
 def spoilt(name: str, change: Callable[[dict], object]) -> Callable[[Room], object]:
-    """Return a function that changes a JSON file of the model."""
-
     def make(room: Room) -> None:
         data = json.loads((room.own_model() / name).read_text())
         change(data)
@@ -22,24 +20,20 @@ def spoilt(name: str, change: Callable[[dict], object]) -> Callable[[Room], obje
 
 
 def written(name: str, content: bytes) -> Callable[[Room], object]:
-    """Return a function that replaces a file of the model."""
     return lambda room: (room.own_model() / name).write_bytes(content)
 
 
 def config(says: str, **changes: object) -> BadInput:
-    """Return the row of a spoilt config.json."""
     name = ", ".join(f"{field}={value!r:.20}" for field, value in changes.items())
     make = spoilt("config.json", lambda data: data.update(changes))
     return BadInput(f"config with {name}", SCORES, ("{model}", says), make)
 
 
 def file(name: str, content: bytes) -> BadInput:
-    """Return the row of a file of the model with other content."""
     return BadInput(f"{name} is {content[:6]!r}", SCORES, "{model}", written(name, content))
 
 
 def option(name: str, value: str, says: str) -> BadInput:
-    """Return the row of an option with a hostile value."""
     return BadInput(f"{name} {value[:12]!r}", (*SCORES, name, value), says)
 
 

@@ -37,7 +37,6 @@ FRAME_HEADS = ("measure", "frame-heads", "--model", "{model}", "--store", "{stor
 
 
 def written(file, content):
-    """Return a function that writes a file of the room."""
     return lambda room: room.file(file, content)
 
 
