@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from bench import Bench
 from faults import LONG, Ended, Fault, content
-from treebank_sample import HEADS, TREES
+from treebank_sample import write_treebank
 
 FLIPS = 10 if LONG else 1  # of each file, through commands
 FEW = ("--limit", "6")
@@ -72,19 +72,10 @@ def parsed(filled, tmp_path_factory) -> Bench:
     from bertsecrets.lab.train_parser import train_pipeline
 
     filled.put_back("all")
-    train_pipeline(treebank(tmp_path_factory.mktemp("treebank")), filled.work / "pipeline")
+    train_pipeline(write_treebank(tmp_path_factory.mktemp("treebank")), filled.work / "pipeline")
     filled.done(FEATURES)
     filled.keep("parsed")
     return filled
-
-
-def treebank(folder: Path) -> Path:
-    import zipfile
-
-    for name, file, text in (("treebank", "combined/a.mrg", TREES), ("dependency_treebank", "a.dp", HEADS)):
-        with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
-            archive.writestr(f"{name}/{file}", text)
-    return folder
 
 
 def flip(path: Path, draw: random.Random) -> str:

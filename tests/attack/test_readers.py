@@ -7,10 +7,7 @@ tried is for the profile to say: `make attack` tries many more.
 
 import copy
 import gzip
-import io
 import json
-import tarfile
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from measurements import scored
+from packed import npy, tarred, zipped
 from patterned import pattern_set
 from safetensors.numpy import save
 from tiny import save_bert
@@ -166,31 +164,8 @@ def files(*named: tuple[str, bytes]) -> Callable[[Path], None]:
     return write
 
 
-def tarred(*named: tuple[str, bytes]) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, content in named:
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return packed.getvalue()
-
-
-def zipped(*named: tuple[str, bytes]) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in named:
-            archive.writestr(name, content)
-    return packed.getvalue()
-
-
-def npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
-
-
 FRAMENET = (("fn/frame/Humming.xml", FRAME), ("fn/lu/lu1.xml", UNIT))
+FRAMENET_TAR = tarred(dict(FRAMENET))
 BANK = (("treebank/a.mrg", TREES.encode()), ("dependency_treebank/a.dp", HEADS.encode()))
 SQUARE = npy(np.full((4, 4), 0.25, dtype=np.float32))
 P20 = (
@@ -220,9 +195,11 @@ def pattern_files(folder: Path) -> None:
 
 SEEN = b"name\treading\tspecial\tother\tfaint\tdiagonal\tsquares\thaze\tcarried by\na\t1\t2\t0\t0\t0\t0\t0\tS\n"
 GIVEN = zipped(
-    ("maps.npy", npy(np.full((2, 3, 3), 1 / 3, dtype=np.float32))),
-    ("lengths.npy", npy(np.array([3, 3]))),
-    ("boundary.npy", npy(np.array([2, 3]))),
+    {
+        "maps.npy": npy(np.full((2, 3, 3), 1 / 3, dtype=np.float32)),
+        "lengths.npy": npy(np.array([3, 3])),
+        "boundary.npy": npy(np.array([2, 3])),
+    }
 )
 WEIGHTS = "special.safetensors"
 
@@ -309,19 +286,19 @@ READERS = {
     "frames": Reader("f.jsonl", RECORD * 2, lambda folder: open_frames(folder / "f.jsonl")),
     "FrameNet's frames": Reader("fn/frame/Humming.xml", FRAME, open_frames, files(FRAMENET[1])),
     "FrameNet's units": Reader("fn/lu/lu1.xml", UNIT, open_frames, files(FRAMENET[0])),
-    "FrameNet's zip": Reader("fn.zip", zipped(*FRAMENET), lambda folder: open_frames(folder / "fn.zip")),
-    "FrameNet's tar": Reader("fn.tar", tarred(*FRAMENET), lambda folder: open_frames(folder / "fn.tar")),
-    "FrameNet's gz": Reader("fn.gz", gzip.compress(tarred(*FRAMENET)), lambda folder: open_frames(folder / "fn.gz")),
+    "FrameNet's zip": Reader("fn.zip", zipped(dict(FRAMENET)), lambda folder: open_frames(folder / "fn.zip")),
+    "FrameNet's tar": Reader("fn.tar", FRAMENET_TAR, lambda folder: open_frames(folder / "fn.tar")),
+    "FrameNet's gz": Reader("fn.gz", gzip.compress(FRAMENET_TAR), lambda folder: open_frames(folder / "fn.gz")),
     "trees": Reader("treebank/a.mrg", TREES.encode(), read_treebank, files(BANK[1])),
     "heads of words": Reader("dependency_treebank/a.dp", HEADS.encode(), read_treebank, files(BANK[0])),
-    "zipped trees": Reader("treebank.zip", zipped(BANK[0]), read_treebank, files(BANK[1])),
+    "zipped trees": Reader("treebank.zip", zipped(dict(BANK[:1])), read_treebank, files(BANK[1])),
     "settings": Reader("params.yaml", project_path("params.yaml").read_bytes(), settings_of),
     "claims": Reader("A.yaml", claims_text(), claims_of),
     "sets of heads": Reader("heads", b"1.2 7.6 1.2+7.6 5 pairs:3 nested:1.2,7.6,2", sets_of),
     "an array": Reader("a.npy", SQUARE, array_of),
     "P20's labels": Reader("d/raw/labels.txt", P20[0][1], read_p20, files(*P20[1:])),
     "P20's maps": Reader("d/raw/0001.npy", SQUARE, read_p20, files(P20[0], P20[2])),
-    "P20's archive": Reader("p", tarred(*P20), lambda folder: read_p20(folder / "p"), pack=gzip.compress),
+    "P20's archive": Reader("p", tarred(dict(P20)), lambda folder: read_p20(folder / "p"), pack=gzip.compress),
     "annotations": Reader("annotations.tsv", b"", MapSet.load, pattern_files),
     "maps": Reader("maps-0001.npz", b"", MapSet.load, pattern_files),
     "what readers saw on maps": Reader("attributes.tsv", SEEN, read_attributes),

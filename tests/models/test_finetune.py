@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import fast_tier
+from tiny import FINETUNE, fast_tier
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from zoo import save_family
 
@@ -15,16 +15,12 @@ from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import open_checkpoint, open_classifier
 from bertsecrets.models.training.finetune import finetune
 from bertsecrets.provenance import best_device
-from bertsecrets.settings import FinetuneParams
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import Split, load_folder
 from bertsecrets.texts.tasks import task
 
 CPU = torch.device("cpu")
-SETTINGS = FinetuneParams(
-    batch_size=8, epochs=2, learning_rate=1e-3, frozen_learning_rate=1e-2, warmup=0.1, weight_decay=0.01,
-    max_gradient_norm=1.0, max_length=64,
-)  # fmt: skip
+SETTINGS = FINETUNE.model_copy(update={"batch_size": 8})
 
 
 def train(model, glue, folder, initialisation="pretrained", seed=1, **changes):

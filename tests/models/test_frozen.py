@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny import CONFIGS, open_family
+from tiny import CONFIGS, FINETUNE, open_family
 from transformers import DistilBertForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 from zoo import save_family
@@ -14,15 +14,10 @@ from bertsecrets.models.opening import OpenModel, open_classifier
 from bertsecrets.models.training.finetune import finetune
 from bertsecrets.models.training.loop import Training
 from bertsecrets.models.training.texts import EncodedTexts, reading_of
-from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
 CPU = torch.device("cpu")
-SETTINGS = FinetuneParams(
-    batch_size=6, epochs=2, learning_rate=1e-3, frozen_learning_rate=1e-2, warmup=0.1, weight_decay=0.01,
-    max_gradient_norm=1.0, max_length=64,
-)  # fmt: skip
 
 
 @pytest.fixture
@@ -39,7 +34,7 @@ def opened(tiny_vocabulary):
 
 def train(classifier, split, folder):
     folder.mkdir()
-    facts = finetune(classifier, split, folder, settings=SETTINGS, initialisation="frozen", seed=1, device=CPU)
+    facts = finetune(classifier, split, folder, settings=FINETUNE, initialisation="frozen", seed=1, device=CPU)
     return facts["loss"], [weight.detach() for weight in classifier.model.parameters() if weight.requires_grad]
 
 
@@ -75,7 +70,7 @@ def test_every_family_encodes_each_text_once(opened, tiny_glue, monkeypatch, nam
     classifier = opened(name)
     encoded = encode(load_folder(tiny_glue, task("rte"), "train").head(20), classifier.tokenizer, 64)
     assert len(list(batches(encoded))) == 1
-    training = Training(classifier, encoded, [0, 1] * 10, SETTINGS, seed=1, device=CPU)
+    training = Training(classifier, encoded, [0, 1] * 10, FINETUNE, seed=1, device=CPU)
     calls = []
     classifier.model.get_input_embeddings().register_forward_hook(lambda *_: calls.append(1))
     for _ in range(training.steps):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import LAYERS, family, opened, plain_maps, some_inputs
+from tiny import LAYERS, KeptMaps, family, opened, plain_maps, some_inputs
 
 from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.head_sets import BASELINE, single_heads, whole_layers
@@ -27,28 +27,11 @@ def device(request) -> str:
     return request.param
 
 
-class Keep:
-    """An observer that keeps every example's maps, cropped by its length."""
-
-    pairs = False
-
-    def __init__(self):
-        self.maps = {}
-
-    def update(self, batch, layer, maps, other):
-        for row, i in enumerate(batch.indices.tolist()):
-            size = int(batch.lengths[row])
-            self.maps[i, layer] = maps[row, :, :size, :size].cpu()
-
-    def compute(self):
-        return {}, {}
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_maps_equal_those_of_single_examples_on_a_cpu(device, name):
     model, inputs = family(name), some_inputs(segments=name in SEGMENTED)
     expected = [plain_maps(model, inputs, i) for i in range(len(inputs))]
-    kept = Keep()
+    kept = KeptMaps()
     Pass(opened(model.to(device))).feed(inputs, [kept])
     for (i, layer), maps in kept.maps.items():
         torch.testing.assert_close(maps, expected[i][layer], atol=1e-5, rtol=1e-4)

@@ -11,6 +11,7 @@ import pytest
 import torch
 import yaml
 from faults import LIMIT, PROCESSES
+from tiny import FINETUNE
 
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
@@ -20,16 +21,12 @@ from bertsecrets.models.training import loop as module
 from bertsecrets.models.training import states
 from bertsecrets.models.training.finetune import finetune
 from bertsecrets.models.training.states import keep, newest
-from bertsecrets.settings import FinetuneParams
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
 STEPS, PER_EPOCH = 15, 5  # 64 examples in batches of 13, three times
-SETTINGS = FinetuneParams(
-    batch_size=13, epochs=3, learning_rate=1e-3, frozen_learning_rate=1e-2, warmup=0.1, weight_decay=0.01,
-    max_gradient_norm=1.0, max_length=64, save_every=1e-9,
-)  # fmt: skip
+SETTINGS = FINETUNE.model_copy(update={"batch_size": 13, "epochs": 3, "save_every": 1e-9})
 
 
 @pytest.fixture(scope="module")

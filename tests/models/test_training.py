@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 import torch
-from tiny import CONFIGS, fast_tier, open_family
+from tiny import CONFIGS, FINETUNE, fast_tier, open_family
 from trainer_reference import train_with_trainer
 from transformers import AutoModelForSequenceClassification
 
@@ -17,20 +17,15 @@ from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import open_classifier
 from bertsecrets.models.training.finetune import finetune
 from bertsecrets.models.training.loop import Training
-from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts.glue import Split, load_folder
 from bertsecrets.texts.tasks import task
 
 CPU = torch.device("cpu")
-SETTINGS = FinetuneParams(
-    batch_size=6, epochs=2, learning_rate=1e-3, frozen_learning_rate=1e-2, warmup=0.1, weight_decay=0.01,
-    max_gradient_norm=1.0, max_length=64,
-)  # fmt: skip
 
 
 def both_ways(opened, split, tmp_path, initialisation="pretrained", seed=1, **changes):
     """The losses and weights of the suite's training and of the Trainer's, of two models with the same weights."""
-    settings = SETTINGS.model_copy(update=changes)
+    settings = FINETUNE.model_copy(update=changes)
     ours = opened()
     (tmp_path / "ours").mkdir()
     facts = finetune(
@@ -101,7 +96,7 @@ def test_how_a_tokenizer_pads_does_not_change_training(tiny_vocabulary, tiny_glu
     for tokenizer in (tiny_vocabulary, unusual):
         classifier, folder = open_family(name, tokenizer), tmp_path / str(len(weights))
         folder.mkdir()
-        finetune(classifier, split, folder, settings=SETTINGS, initialisation="pretrained", seed=1, device=CPU)
+        finetune(classifier, split, folder, settings=FINETUNE, initialisation="pretrained", seed=1, device=CPU)
         weights.append(classifier.model.state_dict())
     assert all(torch.equal(weight, weights[1][key]) for key, weight in weights[0].items())
 
@@ -117,7 +112,7 @@ def test_losses_in_bfloat16_are_close_to_those_in_float32(tiny_vocabulary, tiny_
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
         (tmp_path / precision).mkdir()
-        settings = SETTINGS.model_copy(update={"precision": precision, "epochs": 4})
+        settings = FINETUNE.model_copy(update={"precision": precision, "epochs": 4})
         facts = finetune(
             opened, split, tmp_path / precision, settings=settings, initialisation=initialisation, seed=1, device=CPU
         )
@@ -135,7 +130,7 @@ def train(model, split, folder, task_name="rte", initialisation="pretrained", **
     folder.mkdir(exist_ok=True)
     return finetune(
         open_classifier(locate(str(model)), task(task_name), initialisation, 1), split, folder,
-        settings=SETTINGS.model_copy(update=changes), initialisation=initialisation, seed=1, device=CPU,
+        settings=FINETUNE.model_copy(update=changes), initialisation=initialisation, seed=1, device=CPU,
     )  # fmt: skip
 
 

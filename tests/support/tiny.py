@@ -23,6 +23,7 @@ from transformers import (
 
 from bertsecrets.models.encoding import Encoded
 from bertsecrets.models.opening import OpenModel
+from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts import corpus
 
 LAYERS, HEADS = 3, 4
@@ -70,6 +71,10 @@ def fast_tier(names: Iterable[str], *chosen: str) -> list[Any]:
     return [name if name in chosen else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
+FINETUNE = FinetuneParams(
+    batch_size=6, epochs=2, learning_rate=1e-3, frozen_learning_rate=1e-2, warmup=0.1, weight_decay=0.01,
+    max_gradient_norm=1.0, max_length=64,
+)  # fmt: skip
 COMMON = {"vocab_size": 60, "num_labels": 2, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
 SIZES = {"hidden_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 48}
 WIDE = {"max_position_embeddings": 260}
@@ -124,6 +129,23 @@ def plain_maps(model, encoded: Encoded, i: int) -> torch.Tensor:
     with torch.no_grad():
         out = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_attentions=True, **kinds)
     return torch.stack([layer[0] for layer in out.attentions])
+
+
+class KeptMaps:
+    """An observer that keeps every example's maps, cropped by its length, by example and layer."""
+
+    pairs = False
+
+    def __init__(self):
+        self.maps: dict[tuple[int, int], torch.Tensor] = {}
+
+    def update(self, batch, layer, maps, other) -> None:
+        for row, i in enumerate(batch.indices.tolist()):
+            size = int(batch.lengths[row])
+            self.maps[i, layer] = maps[row, :, :size, :size].cpu()
+
+    def compute(self):
+        return {}, {}
 
 
 def opened(model) -> OpenModel:

@@ -1,5 +1,8 @@
 """Two sentences as NLTK's treebank sample has them: as trees, and as heads."""
 
+import zipfile
+from pathlib import Path
+
 TREES = """
 ( (S (NP-SBJ-1 (DT The) (NN cat) )
      (VP (VBD was) (VP (VBN seen) (NP (-NONE- *-1) )
@@ -29,3 +32,11 @@ a\tDT\t5
 cat\tNN\t2
 .\t.\t2
 """
+
+
+def write_treebank(folder: Path) -> Path:
+    """Write the two sentences in the layout of NLTK's two packages, zipped."""
+    for name, file, text in (("treebank", "combined/a.mrg", TREES), ("dependency_treebank", "a.dp", HEADS)):
+        with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
+            archive.writestr(f"{name}/{file}", text)
+    return folder

@@ -5,33 +5,15 @@ import gzip
 import io
 import lzma
 import tarfile
-import zipfile
 
 import pytest
+from packed import tarred, zipped
 
 from bertsecrets.texts import archives
 from bertsecrets.texts.archives import DamagedArchiveError, read_members
 
 FILES = {"a/" * 99 + "long.txt": b"long", "a/one.txt": b"one " * 300, "a/two.txt": b"two", "a/other.md": b"other"}
 PACKERS = [bytes, gzip.compress, bz2.compress, lzma.compress]
-
-
-def tarred(files, kind=tarfile.PAX_FORMAT) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=kind) as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return packed.getvalue()
-
-
-def zipped(files) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return packed.getvalue()
 
 
 def read(tmp_path, data: bytes, **options) -> dict[str, bytes]:

@@ -3,11 +3,10 @@
 import json
 import sys
 import warnings
-import zipfile
 from pathlib import Path
 
 import pytest
-from treebank_sample import HEADS, TREES
+from treebank_sample import write_treebank
 from wordpieces import tiny_tokenizer, words_of
 
 from bertsecrets.errors import UserError
@@ -70,14 +69,6 @@ def listed(pairs):
 
 
 # ---------------------------------------------------------------------- treebank and pipeline
-
-
-def write_treebank(folder: Path) -> Path:
-    """Two hand-made sentences in the layout of NLTK's two packages, zipped."""
-    for name, file, text in (("treebank", "combined/a.mrg", TREES), ("dependency_treebank", "a.dp", HEADS)):
-        with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
-            archive.writestr(f"{name}/{file}", text)
-    return folder
 
 
 @pytest.fixture

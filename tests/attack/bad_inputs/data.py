@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 from bad_input import COMMON, BadInput
+from packed import npy
 from patterned import pattern_set
 from safetensors.numpy import load_file, save_file
 
@@ -105,12 +106,6 @@ SETS_OF_HEADS = [
 ]
 
 # ---------------------------------------------------------------------- P20's maps (more: tests/lab/test_p20.py)
-
-
-def npy(values, **how) -> bytes:
-    file = io.BytesIO()
-    np.save(file, values, **how)
-    return file.getvalue()
 
 
 SQUARE = np.full((3, 3), 1 / 3, dtype=np.float32)
