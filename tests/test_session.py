@@ -215,7 +215,7 @@ def test_saved_measurements_are_read_without_model_or_data(bench, subject, tmp_p
     assert padded.name.startswith(f"attention-change-{subject}-")
     assert padded.name.endswith("-padded_to-60")
     shelf = Shelf.read(tmp_path / "kept")
-    assert len(shelf.kept) == 2
+    assert len(shelf.measurements) == 2
     assert shelf.measurement("scores", subject).values == one.values
     assert shelf.measurement("attention-change", subject, padded_to=60).reused
     assert shelf.find("attention-change", subject, {"padded_to": 60}).origin == str(padded)

@@ -14,7 +14,7 @@ from parts import Part
 
 from bertsecrets.errors import UserError
 from bertsecrets.store.entries import CHECKPOINTS, DROPPED, entries, finite, read_json, read_manifest, write_json
-from bertsecrets.store.files import digest, file_sha256, folder_digest, is_whole, signed
+from bertsecrets.store.files import digest, file_sha256, folder_digest, is_intact, signed
 from bertsecrets.texts.tasks import task
 
 CODE = ("bertsecrets", "benchmarks", "tests", "expected", "params.yaml", "pyproject.toml")  # what a result depends on
@@ -93,7 +93,7 @@ def read_record(folder: Path, part: Part, made_by: Record | None = None) -> Reco
         record = read_json(folder / f"{part.name}.json")
     except UserError:
         return None
-    whole = is_whole(record) and record.get("part") == part.name
+    whole = is_intact(record) and record.get("part") == part.name
     return record if whole and made_by in (None, record["made_by"]) else None
 
 

@@ -19,9 +19,9 @@ from jaxtyping import Shaped
 from bertsecrets.ablation.head_sets import HeadSet, label, lowest_layer
 from bertsecrets.errors import UserError
 from bertsecrets.store.entries import damage, read_manifest, write_manifest
-from bertsecrets.store.files import digest, guarded_writes, is_whole, signed, whole_folder, write_whole
+from bertsecrets.store.files import digest, guarded_writes, is_intact, signed, whole_folder, write_whole
 from bertsecrets.store.locks import held, held_now, in_use
-from bertsecrets.store.measurements import DAMAGE
+from bertsecrets.store.measurements import READ_ERRORS
 
 Compute = Callable[[Sequence[HeadSet], Callable[[float], Any]], Shaped[np.ndarray, " sets *rest"]]
 WAIT = 0.5  # seconds between checks of the portions that other processes compute
@@ -124,7 +124,7 @@ class Grid:
                 return None
             with np.load(place / RESULT, allow_pickle=False) as file:
                 return file["predicted"]
-        except (UserError, *DAMAGE):
+        except (UserError, *READ_ERRORS):
             return None
 
     def _write(self, place: Path, result: np.ndarray) -> None:
@@ -140,4 +140,4 @@ def _mark(file: Path) -> str | None:
         facts = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    return facts["sha256"] if is_whole(facts) else None
+    return facts["sha256"] if is_intact(facts) else None

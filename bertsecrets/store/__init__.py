@@ -1,1 +1,1 @@
-"""Everything that is stored: complete files, the entries of a store, measurements, the last verdicts."""
+"""The store: complete files, entries, measurements, verdicts."""

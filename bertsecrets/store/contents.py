@@ -1,6 +1,6 @@
-"""What a store holds, what of it is damaged, and what is no longer needed.
+"""The contents of a store: what is in it, what is damaged, and what is no longer needed.
 
-All of it may run next to other processes: what they use or write is left alone.
+All functions are safe next to other processes, and skip what those use or write.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 
 from bertsecrets.errors import UserError
 from bertsecrets.store.entries import CHECKPOINTS, DROPPED, MEASUREMENTS, EntryName, Key, damage
-from bertsecrets.store.files import MANIFEST, REPLACED, UNFINISHED, digest, guarded_writes, is_whole, remove_unused
+from bertsecrets.store.files import MANIFEST, REPLACED, UNFINISHED, digest, guarded_writes, is_intact, remove_unused
 from bertsecrets.store.locks import unused
 from bertsecrets.store.verdicts import FOLDER as HISTORY
 from bertsecrets.store.verdicts import verdict_files
@@ -23,16 +23,16 @@ ENTRIES = (CHECKPOINTS, DROPPED, MEASUREMENTS)
 GRIDS, PARSES, VERDICTS, TRAINING = "grids", "parses", "verdicts", "training"
 KINDS = (*ENTRIES, GRIDS, TRAINING, PARSES, VERDICTS)
 DAMAGED = ".damaged"
-LEFT = re.compile(rf"\..+(\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}|{re.escape(REPLACED)})")  # by a killed process
+LEFTOVER = re.compile(rf"\..+(\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}|{re.escape(REPLACED)})")  # of a killed process
 EARLIER = "made by an earlier version of bertsecrets"
-ABANDONED = 30  # days after which the saved state of a training that nobody has finished is no longer needed
+ABANDONED = 30  # days after which the saved state of an unfinished training is no longer needed
 
-Older = Callable[[str, dict[str, Any]], str | None]  # says why something of this kind and manifest is outdated
+Outdated = Callable[[str, dict[str, Any]], str | None]  # why an entry of this kind and manifest is outdated, or None
 
 
 @dataclass(frozen=True)
 class Item:
-    """One thing in a store. `manifest` is empty if it has none, or an unreadable one."""
+    """An item of a store. `manifest` is empty if it is missing or unreadable."""
 
     path: Path
     kind: str
@@ -42,7 +42,7 @@ class Item:
 
     @property
     def subject(self) -> str:
-        """The readable part of its name; of a verdict, the name of its series."""
+        """The readable part of its name; for a verdict, the name of its series."""
         if self.path.parent.parent.name == HISTORY:
             return self.path.parent.name
         name = EntryName.parse(self.path)
@@ -50,24 +50,19 @@ class Item:
 
     @property
     def marks(self) -> str:
-        """The digests in its name; the name itself if it has none."""
+        """The digests in its name; the whole name if it has none."""
         name = EntryName.parse(self.path)
         return name.marks if name else self.path.name
 
     @property
     def key(self) -> Key | None:
-        """The key of an entry; None for what has none."""
+        """The cache key of an entry; None if there is none."""
         return Key.of_manifest(self.manifest)
-
-    @property
-    def earlier(self) -> bool:
-        """Whether an earlier version wrote it, whose entries are no longer used."""
-        return "settings" in self.manifest and not {"key", "sha256"} & self.manifest.keys()
 
 
 @dataclass(frozen=True)
 class Unneeded:
-    """Something that can be deleted from a store, and why."""
+    """An item that can be deleted, with the reason."""
 
     path: Path
     bytes: int
@@ -84,7 +79,7 @@ class Unneeded:
 
 
 def items(root: Path) -> list[Item]:
-    """Return everything that a store holds, by kind and name, except hidden files and damaged copies.
+    """Return the items of a store by kind and name, without hidden files and damaged copies.
 
     Raises:
         UserError: there is no such folder.
@@ -92,8 +87,8 @@ def items(root: Path) -> list[Item]:
     if not root.is_dir():
         raise UserError(f"no store at {root}: name its folder with --store")
     paths = [(kind, path) for kind in KINDS for path in _paths(root, kind)]
-    held = [_item(kind, path) for kind, path in paths if not path.name.endswith(DAMAGED)]
-    return [item for item in held if item is not None]
+    present = [_item(kind, path) for kind, path in paths if not path.name.endswith(DAMAGED)]
+    return [item for item in present if item is not None]
 
 
 def _paths(root: Path, kind: str) -> list[Path]:
@@ -103,25 +98,30 @@ def _paths(root: Path, kind: str) -> list[Path]:
 
 
 def _item(kind: str, path: Path) -> Item | None:
-    try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8")) if kind in ENTRIES else {}
-    except (OSError, ValueError, RecursionError):
-        manifest = {}
-    manifest = manifest if isinstance(manifest, dict) else {}
+    manifest = _json_object(path / MANIFEST) if kind in ENTRIES else {}
     try:
         return Item(path, kind, size(path), _made(path, manifest), manifest)
-    except FileNotFoundError:  # removed by another process just now
+    except FileNotFoundError:  # just removed by another process
         return None
 
 
+def _json_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; empty if there is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
 def size(path: Path) -> int:
-    """Return the bytes of a file, or of all files below a folder."""
+    """Return the bytes of a file, or of all files in a folder."""
     if path.is_symlink() or not path.is_dir():
         return path.lstat().st_size
     total = 0
-    for below in path.rglob("*"):
+    for file in path.rglob("*"):
         try:
-            total += below.lstat().st_size if not below.is_dir() else 0
+            total += file.lstat().st_size if not file.is_dir() else 0
         except FileNotFoundError:
             continue
     return total
@@ -131,36 +131,29 @@ def _made(path: Path, manifest: dict[str, Any]) -> datetime:
     try:
         return datetime.fromisoformat(manifest["made"])
     except (KeyError, TypeError, ValueError):
-        newest = max((below.lstat().st_mtime for below in path.rglob("*") if below.exists()), default=0.0)
+        newest = max((file.lstat().st_mtime for file in path.rglob("*") if file.exists()), default=0.0)
         return datetime.fromtimestamp(max(path.lstat().st_mtime, newest), UTC)
 
 
-# ---------------------------------------------------------------------- what is damaged
+# ---------------------------------------------------------------------- damage
 
 
 def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
-    """Yield everything in a store that has a digest, each with what is wrong with it, or None.
-
-    Entries of earlier versions are left out; they are never read.
+    """Yield everything in a store that has a digest, with its damage or None.
 
     Raises:
         UserError: there is no such folder.
     """
     for item in items(root):
-        for path in [] if item.earlier else _parts(item):
-            problem = _problem(item.kind, path)
-            if problem is None or path.exists():  # and was not removed meanwhile
+        # Each portion of a grid and each state of a training has its own digest.
+        parts = sorted(item.path.glob("[!.]*")) if item.kind in (GRIDS, TRAINING) else [item.path]
+        for path in parts:
+            problem = _problem(path)
+            if problem is None or path.exists():  # not removed meanwhile
                 yield path, problem
 
 
-def _parts(item: Item) -> list[Path]:
-    """Return what has a digest of its own: an entry, a file, each portion of a grid, each state of a training."""
-    if item.kind in (GRIDS, TRAINING):
-        return sorted(item.path.glob("[!.]*"))
-    return [item.path]
-
-
-def _problem(kind: str, path: Path) -> str | None:
+def _problem(path: Path) -> str | None:
     try:
         if path.is_dir():
             problem = damage(path)
@@ -172,43 +165,41 @@ def _problem(kind: str, path: Path) -> str | None:
         return f"it cannot be read ({error.strerror})"
     except (ValueError, RecursionError):
         return "it is not valid JSON"
-    if "sha256" not in data:
-        return "it has no digest, as earlier versions wrote it"
-    return None if is_whole(data) else "it has changed"
+    return None if is_intact(data) else "it has changed"
 
 
 # ---------------------------------------------------------------------- what is no longer needed
 
 
-def unneeded(root: Path, older: Older | None, verdicts: int | None = None) -> list[Unneeded]:
+def unneeded(root: Path, outdated: Outdated | None, verdicts: int | None = None) -> list[Unneeded]:
     """Return what a store no longer needs, except what running processes use.
 
-    These are leftovers of killed processes, damaged copies, entries made by other code or versions than those in use,
-    grids whose measurement exists, and states of trainings that are finished or abandoned.
+    These are leftovers of killed processes, damaged copies, outdated entries, grids of finished measurements, and
+    states of finished or abandoned trainings.
 
     Args:
-        older: says why something is outdated, by its kind and manifest; None keeps everything outdated.
-        verdicts: how many are kept of each claim, task and model, the newest ones; None keeps all.
+        outdated: returns why an entry is outdated, or None; without it, outdated entries are kept.
+        verdicts: the number of verdicts to keep of each series; None keeps all.
 
     Raises:
         UserError: there is no such folder.
     """
-    held = items(root)
-    listed = [*_left(root), *_damaged(root), *_older(held, older), *_dropped(held)]
-    listed += [*_grids(held, older), *_states(held)]
-    return listed if verdicts is None else [*listed, *_past(root, verdicts)]
+    present = items(root)
+    listed = [*_leftovers(root), *_damaged(root), *_outdated(present, outdated), *_dropped(present)]
+    listed += [*_grids(present, outdated), *_training_states(present)]
+    return listed if verdicts is None else [*listed, *_old_verdicts(root, verdicts)]
 
 
-def _past(root: Path, verdicts: int) -> Iterator[Unneeded]:
+def _old_verdicts(root: Path, verdicts: int) -> Iterator[Unneeded]:
     for series in verdict_files(root):
         for path in series[:-verdicts]:
             yield Unneeded(path, size(path), f"not among the last {verdicts} verdicts of its kind")
 
 
-def _left(root: Path) -> Iterator[Unneeded]:
-    places = [root / kind for kind in KINDS]
-    places += [folder for kind in (GRIDS, TRAINING, HISTORY) for folder in (root / kind).glob("[!.]*")]
-    for path in sorted(path for place in places for path in place.glob(".*") if LEFT.fullmatch(path.name)):
+def _leftovers(root: Path) -> Iterator[Unneeded]:
+    folders = [root / kind for kind in (*KINDS, HISTORY)]
+    folders += [folder for kind in (GRIDS, TRAINING, HISTORY) for folder in (root / kind).glob("[!.]*")]
+    for path in sorted(path for folder in folders for path in folder.glob(".*") if LEFTOVER.fullmatch(path.name)):
         with unused(path) as free:
             if free:
                 yield Unneeded(path, size(path), "left behind by a killed process")
@@ -219,45 +210,37 @@ def _damaged(root: Path) -> Iterator[Unneeded]:
         yield Unneeded(path, size(path), "a damaged copy, recreated since")
 
 
-def _older(held: list[Item], older: Older | None) -> Iterator[Unneeded]:
-    for item in held:
-        if older is None or item.manifest.get("kind") != item.kind:
-            continue
-        reason = EARLIER if item.earlier else older(item.kind, item.manifest)
-        if reason:
-            yield Unneeded(item.path, item.bytes, reason)
-
-
-def _dropped(held: list[Item]) -> Iterator[Unneeded]:
-    whole = {item.marks for item in held if item.kind == CHECKPOINTS}
-    for item in held:
-        if item.kind == DROPPED and item.marks in whole:
-            yield Unneeded(item.path, item.bytes, "its checkpoint has been trained again")
-
-
-def _grids(held: list[Item], older: Older | None) -> Iterator[Unneeded]:
-    measured = {item.marks for item in held if item.kind == MEASUREMENTS and damage(item.path) is None}
-    for item in held:
-        if item.kind != GRIDS:
-            continue
-        try:
-            about = json.loads((item.path / "grid.json").read_text(encoding="utf-8"))["about"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            about = {}
-        if item.marks in measured:
-            yield Unneeded(item.path, item.bytes, "parts of a finished measurement")
-        elif older is not None:
-            own = EntryName.parse(item.path) and isinstance(about, dict)
-            reason = older(GRIDS, about) if own else EARLIER
+def _outdated(present: list[Item], outdated: Outdated | None) -> Iterator[Unneeded]:
+    for item in present:
+        if outdated is not None and item.manifest.get("kind") == item.kind:
+            reason = outdated(item.kind, item.manifest) if item.key else EARLIER
             if reason:
                 yield Unneeded(item.path, item.bytes, reason)
 
 
-def _states(held: list[Item]) -> Iterator[Unneeded]:
-    """Yield the states of trainings whose checkpoint exists, or that were abandoned long ago."""
-    trained = {digest(item.key.as_json()) for item in held if item.kind == CHECKPOINTS and item.key}
+def _dropped(present: list[Item]) -> Iterator[Unneeded]:
+    with_weights = {item.marks for item in present if item.kind == CHECKPOINTS}
+    for item in present:
+        if item.kind == DROPPED and item.marks in with_weights:
+            yield Unneeded(item.path, item.bytes, "its checkpoint has been trained again")
+
+
+def _grids(present: list[Item], outdated: Outdated | None) -> Iterator[Unneeded]:
+    measured = {item.marks for item in present if item.kind == MEASUREMENTS and damage(item.path) is None}
+    for item in present:
+        if item.kind != GRIDS:
+            continue
+        about = _json_object(item.path / "grid.json").get("about")
+        if item.marks in measured:
+            yield Unneeded(item.path, item.bytes, "parts of a finished measurement")
+        elif outdated is not None and (reason := outdated(GRIDS, about if isinstance(about, dict) else {})):
+            yield Unneeded(item.path, item.bytes, reason)
+
+
+def _training_states(present: list[Item]) -> Iterator[Unneeded]:
+    trained = {digest(item.key.as_json()) for item in present if item.kind == CHECKPOINTS and item.key}
     now = time.time()
-    for item in held:
+    for item in present:
         days = (now - item.made.timestamp()) / 86400
         if item.kind == TRAINING and item.path.name in trained:
             yield Unneeded(item.path, item.bytes, "the state of a finished training")

@@ -1,7 +1,7 @@
-"""The store: immutable entries, found by the digests of their keys.
+"""The store: immutable entries, found by the digests of their cache keys.
 
-An entry is a folder. It is written once, under a temporary name, and gets its name when it is complete; no file of it
-is ever changed. Its manifest holds the key and the sha256 of each file, and covers itself; every reader checks it.
+An entry is a folder that is written once, under a temporary name, and renamed when it is complete. Its manifest holds
+the key, the sha256 of each file and its own digest; readers check them.
 """
 
 import json
@@ -18,24 +18,22 @@ from bertsecrets.errors import UserError
 from bertsecrets.store.files import MANIFEST, digest, file_sha256, guarded_writes, remove, whole_folder, write_whole
 from bertsecrets.store.locks import held
 
-CHECKPOINTS, DROPPED = "checkpoints", "dropped"  # with weights, and what remains without them
+CHECKPOINTS, DROPPED = "checkpoints", "dropped"  # with weights, and after dropping them
 MEASUREMENTS = "measurements"
 MARKS = re.compile(r"[0-9a-f]{12}-[0-9a-f]{8}")
-# Our manifests have these names. With four of them a manifest counts as ours, so that a damaged one is never taken for
-# that of another tool.
+# Fields of our manifests. A manifest with four of them counts as ours, even if damaged; others are of other tools.
 OURS = frozenset({"kind", "name", "key", "settings", "files", "sha256", "subject", "training"})
 
 
 class DamagedEntryWarning(UserWarning):
-    """A stored entry does not match its manifest; it is renamed to `NAME.damaged` and made again."""
+    """A stored entry does not match its manifest; it is renamed to `NAME.damaged` and recreated."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """Everything that determines a result.
+    """A cache key: everything that determines a result.
 
-    `inputs` say what was asked: of which data and weights, with which settings. `made_by` says what computed it: code,
-    versions of libraries, device.
+    `inputs` are data, weights and settings; `made_by` is what computed the result: code, library versions, device.
     """
 
     inputs: dict[str, Any]
@@ -43,35 +41,35 @@ class Key:
 
     @property
     def marks(self) -> str:
-        """The digests by which an entry is found: the last part of its name."""
+        """The digests by which an entry is found, at the end of its name."""
         return f"{digest(self.inputs)[:12]}-{digest(self.made_by)[:8]}"
 
     def check_unchanged(self, now: "Key") -> None:
-        """Make sure that no input was replaced while it was in use.
+        """Check that no input changed while it was in use.
 
         Raises:
-            UserError: a file of the model, the checkpoint or the data has changed.
+            UserError: a file of the model, the checkpoint or the data changed.
         """
         changed = sorted(name for name in self.inputs if self.inputs[name] != now.inputs.get(name))
         if changed:
             raise UserError(f"{', '.join(changed)} changed while in use, so nothing was stored: run the command again")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the key as a manifest holds it."""
+        """Return the key as JSON data for a manifest."""
         return plain_json(asdict(self))
 
     @classmethod
     def of_manifest(cls, manifest: dict[str, Any]) -> "Key | None":
-        """Return the key that a manifest holds; None if it holds none."""
-        held = manifest.get("key")
-        if not isinstance(held, dict) or not all(isinstance(held.get(part), dict) for part in ("inputs", "made_by")):
+        """Return the key in a manifest; None if there is none."""
+        key = manifest.get("key")
+        if not isinstance(key, dict) or not all(isinstance(key.get(part), dict) for part in ("inputs", "made_by")):
             return None
-        return cls(held["inputs"], held["made_by"])
+        return cls(key["inputs"], key["made_by"])
 
 
 @dataclass(frozen=True)
 class EntryName:
-    """The name of an entry's folder: a part for people, and the digests of its key (`Key.marks`).
+    """The name of an entry's folder: a readable part and the digests of its key (`Key.marks`).
 
     >>> EntryName.parse(Path("runs/measurements/scores-minilm-rte-0123456789ab-01234567"))
     EntryName(readable='scores-minilm-rte', marks='0123456789ab-01234567')
@@ -83,7 +81,7 @@ class EntryName:
 
     @classmethod
     def parse(cls, path: Path) -> "EntryName | None":
-        """Return the parts of a folder's name; None if it is not that of an entry."""
+        """Return the parts of an entry's name; None if the folder is not an entry."""
         parts = re.fullmatch(rf"(.+)-({MARKS.pattern})", path.name)
         return cls(*parts.groups()) if parts else None
 
@@ -93,9 +91,10 @@ class EntryName:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of entries, sorted by kind: `checkpoints` and `measurements`.
+    """A folder of entries by kind: `checkpoints` and `measurements`.
 
-    If an entry of a key is missing, `accept_older` takes one that other code, versions or devices made.
+    With `accept_older`, a missing entry is replaced by the newest with the same inputs, made by other code, library
+    versions or devices.
     """
 
     root: Path
@@ -106,12 +105,12 @@ class Store:
         return self.root / kind / str(EntryName(name.lstrip("."), key.marks))
 
     def find(self, kind: str, key: Key) -> Path | None:
-        """Return the undamaged entry for `key` (with `accept_older`, else the newest for its inputs), or None."""
+        """Return the undamaged entry for `key`, or None."""
         exact = (folder for folder in self._named(kind, key.marks) if damage(folder, key) is None)
         return next(exact, None) or (self._older(kind, key) if self.accept_older else None)
 
     def named(self, kind: str, key: Key) -> Path | None:
-        """Return the entry for `key` by its name alone, without reading its files; `find` checks them."""
+        """Return the entry for `key` by its name only, without the check of its files that `find` makes."""
         named = next(iter(self._named(kind, key.marks)), None)
         return named or (self._older(kind, key) if self.accept_older else None)
 
@@ -122,16 +121,13 @@ class Store:
         key: Key,
         make: Callable[[Path], dict[str, Any]],
     ) -> tuple[Path, bool]:
-        """Return the entry for `key`, made now if it does not exist; two processes never make the same one.
+        """Return the entry for `key`, made now if it does not exist, and whether it existed.
 
-        An entry that exists is read without writing anything.
+        Two processes never make the same entry. Reading an existing one writes nothing.
 
         Args:
             name: the readable part of a new entry's name.
-            make: fills the folder that it is given, and returns the facts that the manifest records next to the key.
-
-        Returns:
-            The entry's folder, and whether it existed before.
+            make: fills a folder, and returns facts that the manifest records next to the key.
 
         Raises:
             UserError: the disk is full or the store cannot be written.
@@ -142,7 +138,7 @@ class Store:
         with guarded_writes(self.root):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with held(lock_of(folder), f"the {kind.removesuffix('s')} {name}"):
-                if entry := self.find(kind, key):  # made by another process meanwhile
+                if entry := self.find(kind, key):  # another process has just made it
                     return entry, True
                 self._set_aside(kind, key)
                 with whole_folder(folder) as temporary:
@@ -151,26 +147,26 @@ class Store:
                 return folder, False
 
     def _named(self, kind: str, marks: str) -> list[Path]:
-        """Return the entries with these digests, whatever the readable part of their names."""
+        """Return the entries with these digests in their names."""
         return [folder for folder in sorted((self.root / kind).glob(f"[!.]*-{marks}")) if folder.is_dir()]
 
     def _older(self, kind: str, key: Key) -> Path | None:
-        """Return the newest undamaged entry for the same inputs, whatever made it; None if there is none."""
+        """Return the newest undamaged entry with the same inputs, or None."""
         inputs = key.as_json()["inputs"]
-        found: list[tuple[str, str, Path]] = []
+        candidates: list[tuple[str, str, Path]] = []
         for path in self._named(kind, f"{key.marks[:12]}-*"):
             if EntryName.parse(path) and damage(path) is None:
                 manifest = read_manifest(path)
                 own = Key.of_manifest(manifest)
                 if own and own.inputs == inputs:
-                    found.append((manifest.get("made", ""), path.name, path))
-        return max(found)[-1] if found else None
+                    candidates.append((manifest.get("made", ""), path.name, path))
+        return max(candidates)[-1] if candidates else None
 
     def _set_aside(self, kind: str, key: Key) -> None:
         """Rename a damaged entry, and warn."""
         for folder in self._named(kind, key.marks):
             problem = damage(folder, key)
-            if not folder.is_dir():  # deleted just now
+            if not folder.is_dir():  # just deleted
                 continue
             aside = folder.with_name(f"{folder.name}.damaged")
             remove(aside)
@@ -181,24 +177,24 @@ class Store:
 
 
 def entries(root: Path) -> Iterator[Path]:
-    """Yield the folders of all entries of a store, by kind and name."""
+    """Yield all entries of a store, by kind and name."""
     yield from (folder for folder in sorted(root.glob("*/[!.]*")) if folder.is_dir() and EntryName.parse(folder))
 
 
 def has_weights(checkpoint: Path) -> bool:
-    """Return whether a checkpoint's folder holds its weights: False for what remains of a dropped one."""
+    """Return whether a checkpoint has its weights: False if they were dropped."""
     return checkpoint.parent.name != DROPPED or EntryName.parse(checkpoint) is None
 
 
 def lock_of(entry: Path) -> Path:
-    """Return the lock under which an entry of a store is made."""
+    """Return the lock file of an entry."""
     name = EntryName.parse(entry)
     assert name is not None
     return entry.with_name(f".{name.marks}.lock")
 
 
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
-    """Write the manifest: the given facts, the time (unless among them), the sha256 of every file, and its own."""
+    """Write the manifest: the given facts, the time, the sha256 of every file, and the manifest's own digest."""
     files = {str(p.relative_to(folder)): file_sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}
     files.pop(MANIFEST, None)
     made = facts.get("made") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -211,7 +207,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Return an entry's manifest.
 
     Raises:
-        UserError: it is missing, is not valid JSON, or has changed since it was written.
+        UserError: it is missing, is not valid JSON, or has changed.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -228,12 +224,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def damage(folder: Path, key: Key | None = None) -> str | None:
-    """Return what is wrong with an entry, or None.
+    """Return the damage of an entry, or None.
 
-    A file is missing, altered or added, the manifest is unreadable or altered, or the key is that of another entry.
+    A file is missing, changed or added, the manifest is unreadable or changed, or the key is that of another entry.
 
     Args:
-        key: the expected key; without it, an entry of a store must have the key that its name says.
+        key: the expected key; by default, the one in the entry's name.
     """
     try:
         manifest = read_manifest(folder)
@@ -249,30 +245,26 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
             return f"{file} is missing"
         if file_sha256(folder / file) != expected:
             return f"{file} has changed"
-    held_files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
-    added = {str(path) for path in held_files if not path.name.startswith(".")} - {MANIFEST, *manifest["files"]}
+    files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    added = {str(path) for path in files if not path.name.startswith(".")} - {MANIFEST, *manifest["files"]}
     return f"{min(added)} was added" if added else None
 
 
 def checked_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an exported checkpoint, after comparing all files with it.
-
-    Empty if the folder has none, or that of another tool.
+    """Return the manifest of an exported checkpoint after checking all files; empty if there is none of ours.
 
     Raises:
         UserError: the manifest is damaged, or a file does not match it.
     """
     manifest = read_own_manifest(folder)
     problem = damage(folder) if manifest else None
-    if problem and "sha256" not in manifest and "settings" in manifest:
-        problem = "its manifest is from an earlier version"
     if problem:
         raise _refused(folder, problem.removeprefix(f"{folder / MANIFEST}: ").partition(": delete")[0])
     return manifest
 
 
 def read_own_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an exported checkpoint; empty if the folder has none, or that of another tool.
+    """Return the manifest of an exported checkpoint; empty if there is none of ours.
 
     Raises:
         UserError: it cannot be read as JSON, or is not an object.
@@ -298,12 +290,12 @@ def _refused(folder: Path, problem: str) -> UserError:
 
 
 def plain_json(data: Any) -> Any:
-    """Return the same data as JSON gives them back: tuples as lists, all names as text."""
+    """Return data as JSON gives them back: tuples as lists, all keys as strings."""
     return json.loads(json.dumps(data, default=str))
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write JSON completely or not at all; NaN and infinity, which JSON does not have, become null."""
+    """Write JSON completely or not at all; NaN and infinity become null."""
     write_whole(path, json.dumps(finite(data), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -322,7 +314,7 @@ def read_json(path: Path) -> Any:
 
 
 def finite(data: Any) -> Any:
-    """Return the same data with None for every NaN and infinity.
+    """Return data with None for every NaN and infinity.
 
     >>> finite({"score": float("nan"), "counts": (1, 2)})
     {'score': None, 'counts': [1, 2]}

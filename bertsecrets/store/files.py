@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all, and their digests; errors of the disk, in one line."""
+"""Files and folders that are written completely or not at all, their digests, and one-line errors of the disk."""
 
 import errno
 import functools
@@ -19,13 +19,13 @@ from bertsecrets.errors import RunError, UserError
 from bertsecrets.store.locks import in_use, unused
 
 MANIFEST = "manifest.json"  # in every entry of a store
-UNFINISHED = ".tmp"  # at the end of the name of what is being written
-REPLACED = ".replaced"  # at the end of the name of a folder that is being replaced
+UNFINISHED = ".tmp"  # suffix of files and folders that are being written
+REPLACED = ".replaced"  # suffix of a folder that is being replaced
 UNSUPPORTED = (errno.ENOTSUP, errno.EOPNOTSUPP)  # by the file system
 
 
 def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file, in hex; computed again only when the file's state changes.
+    """Return the hex sha256 of a file, cached until the file changes.
 
     Raises:
         UserError: it cannot be read.
@@ -44,7 +44,7 @@ def _sha256(path: Path, *_state: int) -> str:
 
 
 def folder_digest(folder: Path, pattern: str = "*") -> str:
-    """Return a digest of the names and contents of a folder's files, those of its folders among them.
+    """Return a digest of the names and contents of all files in a folder.
 
     Raises:
         UserError: one cannot be read.
@@ -54,7 +54,7 @@ def folder_digest(folder: Path, pattern: str = "*") -> str:
 
 
 def digest(data: Any) -> str:
-    """Return the sha256, in hex, of anything that JSON can hold; the order of keys does not matter.
+    """Return the hex sha256 of JSON data, independent of the order of keys.
 
     >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
     True
@@ -63,18 +63,18 @@ def digest(data: Any) -> str:
 
 
 def signed(data: dict[str, Any]) -> dict[str, Any]:
-    """Return data for a JSON file together with their digest, by which the reader sees whether they have changed.
+    """Return JSON data with their own digest, which `is_intact` checks.
 
-    >>> is_whole(signed({"a": 1}))
+    >>> is_intact(signed({"a": 1}))
     True
-    >>> is_whole({**signed({"a": 1}), "a": 2})
+    >>> is_intact({**signed({"a": 1}), "a": 2})
     False
     """
     return {**data, "sha256": digest(data)}
 
 
-def is_whole(data: Any) -> bool:
-    """Return whether data are as `signed` returned them."""
+def is_intact(data: Any) -> bool:
+    """Return whether data are unchanged since `signed`."""
     return isinstance(data, dict) and data.get("sha256") == digest({k: v for k, v in data.items() if k != "sha256"})
 
 
@@ -82,12 +82,9 @@ def is_whole(data: Any) -> bool:
 def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary folder that becomes `folder` if the block succeeds, and is deleted if it fails.
 
-    Temporary folders of the same name that killed processes left are deleted.
-
     Args:
-        replace: an earlier `folder` is replaced (an export; entries of a store never are). Otherwise `folder` must be
-            new or empty, or OSError is raised.
-        durable: the result survives a power cut, not only a kill; takes twice as long to write.
+        replace: replace an earlier `folder`; otherwise it must be new or empty, or OSError is raised.
+        durable: sync to disk, so that the result survives a power cut; takes twice as long.
     """
     with _temporary(folder, Path.mkdir) as temporary:
         yield temporary
@@ -99,14 +96,14 @@ def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -
 
 
 def _rename(fresh: Path, folder: Path, replace: bool) -> None:
-    """Rename a complete folder to `folder`; an earlier one is deleted only after that.
+    """Rename a complete folder to `folder`, and then delete an earlier one.
 
-    A process killed between the two renames leaves the earlier one as `.NAME.replaced`.
+    A process killed between the renames leaves the earlier one as `.NAME.replaced`.
     """
     aside = folder.with_name(f".{folder.name}{REPLACED}")
     if replace and folder.is_dir():
         remove(aside)
-        with suppress(FileNotFoundError):  # another process is replacing it
+        with suppress(FileNotFoundError):  # another process replaces it
             folder.rename(aside)
     fresh.rename(folder)
     if replace:
@@ -115,18 +112,17 @@ def _rename(fresh: Path, folder: Path, replace: bool) -> None:
 
 @contextmanager
 def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield a new hidden file or folder next to `target`, marked as in use; unless renamed, it is deleted in the end.
+    """Yield a new hidden file or folder next to `target`, marked as in use; it is deleted unless renamed.
 
-    Args:
-        make: creates it.
+    Leftovers of killed processes are deleted first.
     """
     for path in leftovers(target):
         remove_unused(path)
     while True:
         path = target.with_name(f".{target.name}.{secrets.token_hex(4)}{UNFINISHED}")
         make(path)
-        with in_use(path) as there:
-            if there:  # no other process took it for a leftover before it was marked
+        with in_use(path) as exists:
+            if exists:  # no other process deleted it as a leftover before it was marked
                 try:
                     yield path
                 finally:
@@ -135,18 +131,18 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def leftovers(target: Path) -> list[Path]:
-    """Return the temporary files and folders of a file or folder, including those in use."""
+    """Return the temporary files and folders of `target`, including those in use."""
     pattern = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}")
     try:
         return [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
-    except OSError:  # a folder that may be written but not listed
+    except OSError:  # a folder that can be written but not listed
         return []
 
 
 def remove_unused(path: Path) -> bool:
-    """Delete a file or folder unless a running process uses it; returns whether it is gone.
+    """Delete a file or folder unless a running process uses it; return whether it is gone.
 
-    A folder is hidden first, so that a process killed meanwhile leaves no half of it under its name.
+    It is renamed first, so that a process killed meanwhile leaves no part of it under its name.
     """
     with unused(path) as free:
         if free and not path.name.startswith("."):
@@ -157,7 +153,7 @@ def remove_unused(path: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or folder, as far as possible."""
+    """Delete a file or folder, ignoring errors."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -166,11 +162,11 @@ def remove(path: Path) -> None:
 
 
 def check_free(folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
-    """Make sure, before any long work, that a folder can be written: it is new, empty, or an earlier result.
+    """Check before long work that a folder can be written: it is new, empty, or an earlier result.
 
     Args:
-        ours: the files that an earlier result has, all of them; by default those that its manifest lists.
-        more: files that it may have in addition.
+        ours: all files of an earlier result; by default those in its manifest.
+        more: files that it may also have.
 
     Raises:
         UserError: a file has that name, or the folder holds other files.
@@ -181,15 +177,15 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
         nearest = next(place for place in (folder, *folder.parents) if place.exists())
         if not nearest.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        held = {path.name for path in folder.iterdir()} if nearest == folder else set()
+        present = {path.name for path in folder.iterdir()} if nearest == folder else set()
     expected = _listed(folder) if ours is None else set(ours)
-    if held and not expected <= held <= expected.union(more):
-        foreign = min(held - expected.union(more) or held)
+    if present and not expected <= present <= expected.union(more):
+        foreign = min(present - expected.union(more) or present)
         raise UserError(f"{named} holds other files ({foreign}), which would be lost: name a new folder")
 
 
 def _listed(folder: Path) -> set[str]:
-    """Return the manifest and what holds the files that it lists; nothing where a folder has no readable manifest."""
+    """Return the manifest and the top-level names of the files in it; empty without a readable manifest."""
     try:
         files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
         return {MANIFEST, *(name.partition("/")[0] for name in files)}
@@ -201,7 +197,7 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
     """Copy a folder completely or not at all; an earlier copy is replaced.
 
     Args:
-        ours, more: the files by which an earlier copy is recognised, as for `check_free`.
+        ours, more: the files of an earlier copy, as in `check_free`.
 
     Raises:
         UserError: the disk is full, the folder cannot be written, or it holds other files.
@@ -212,17 +208,15 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
         folder.parent.mkdir(parents=True, exist_ok=True)
         with whole_folder(folder, replace=True) as temporary:
             for path in sorted(source.rglob("*")):
-                place = temporary / path.relative_to(source)
+                target = temporary / path.relative_to(source)
                 if path.is_dir():
-                    place.mkdir()
+                    target.mkdir()
                 else:
-                    shutil.copyfile(path, place)  # without its mode, which may be private
+                    shutil.copyfile(path, target)  # without its mode, which may be private
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file completely or not at all; a link stays a link, and its target is replaced.
-
-    Anything that exists and is not a regular file, such as a pipe or /dev/stdout, is written to directly.
+    """Write a file completely or not at all. Symbolic links are kept, and pipes are written directly.
 
     Raises:
         UserError: the disk is full or the file cannot be written.
@@ -241,10 +235,10 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Make sure that a file or folder can be written there, as far as this can be told without writing.
+    """Check, without writing, that a file or folder can be written.
 
     Raises:
-        UserError: a file stands where a folder is needed, or the folder above may not be written.
+        RunError: a parent is a file, or is not writable.
     """
     nearest = next(place for place in (path, *Path(os.path.realpath(path)).parents) if place.exists())
     if nearest != path and not nearest.is_dir():
@@ -255,13 +249,12 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def guarded_writes(place: Path) -> Iterator[None]:
-    """Turn the error of a failed write to `place` into one line that says what to do.
+    """Turn the error of a failed write to `place` into a one-line RunError with advice.
 
-    Errors that have another cause are raised unchanged: those of connections and of pipes that nobody reads, those
-    without a number, and those of other files, such as one that is missing.
+    Errors of connections, of pipes and of other files are raised unchanged.
 
     Raises:
-        UserError: the disk is full, or the place cannot be written.
+        RunError: the disk is full, or the place cannot be written.
     """
     try:
         yield
@@ -274,9 +267,9 @@ def guarded_writes(place: Path) -> Iterator[None]:
             errno.EDQUOT: "quota used up: free some space, or name another place",
             errno.EACCES: "not writable: name another place",
             errno.EROFS: "read-only: name another place",
-            errno.ENOTDIR: "a file stands where a folder is needed: name another place",
-            errno.EEXIST: "a file stands where a folder is needed: name another place",
-            errno.EISDIR: "a folder stands where a file is needed: name another file",
+            errno.ENOTDIR: "a file exists where a folder is needed: name another place",
+            errno.EEXIST: "a file exists where a folder is needed: name another place",
+            errno.EISDIR: "it is a folder, not a file: name another file",
             errno.EFBIG: "the file would be larger than this system allows: raise the limit, or name another place",
         }.get(number)
         if advice is None and not _is_near(error.filename, place):
@@ -290,16 +283,16 @@ def guarded_writes(place: Path) -> Iterator[None]:
 
 
 def _is_near(name: str | None, place: Path) -> bool:
-    """Return whether an error is about the place: it has no file name, or that of a file in the place or beside it."""
+    """Return whether an error is about a place: it has no file name, or one in the place or next to it."""
     return name is None or Path(os.path.realpath(name)).is_relative_to(os.path.realpath(place.parent))
 
 
 def _sync(path: Path) -> None:
-    """Write a file or folder through to the disk, on file systems that can do that."""
+    """Sync a file or folder to the disk, if the file system supports that."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except PermissionError:
-        if path.is_dir():  # one that may be written but not listed; Windows opens none at all
+        if path.is_dir():  # one that cannot be listed, or any on Windows
             return
         raise
     try:

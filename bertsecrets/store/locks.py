@@ -1,6 +1,6 @@
-"""Locks: one process at a time makes an entry (`held`), and none deletes what another process uses (`in_use`).
+"""Locks: one process at a time makes an entry (`held`), and none deletes what another one uses (`in_use`).
 
-The operating system releases both when a process ends, however it ends.
+The operating system releases them when a process ends for any reason.
 """
 
 import os
@@ -15,38 +15,38 @@ from bertsecrets.progress import log
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing can be marked, so nothing that may be in use is deleted
+except ImportError:  # Windows: nothing can be marked, so nothing is deleted
     fcntl = None  # type: ignore[assignment]
 
-FIRST, AGAIN = 5.0, 60.0  # seconds of waiting before the first message, and between later ones
+FIRST, AGAIN = 5.0, 60.0  # seconds before the first message about waiting, and between later ones
 
 
 @contextmanager
 def held(path: Path, what: str) -> Iterator[None]:
-    """Hold the lock file `path` inside the block; if that takes long, messages on standard error say so.
+    """Hold the lock file `path` inside the block; log messages while waiting for it.
 
     Args:
-        what: is locked, for the message: `the checkpoint minilm-rte-pretrained-s1`.
+        what: what is locked, for messages: `the checkpoint minilm-rte-pretrained-s1`.
 
     Raises:
         OSError: the file cannot be written.
     """
     lock = FileLock(path)
-    patience = FIRST
+    timeout = FIRST
     while True:
         try:
-            lock.acquire(timeout=patience)
+            lock.acquire(timeout=timeout)
             break
         except Timeout:
             log.info(f"waiting for {what}, which {_holder(path)} holds")
-            patience = AGAIN
-    with _signed(lock, path):
+            timeout = AGAIN
+    with _named(lock, path):
         yield
 
 
 @contextmanager
 def held_now(path: Path) -> Iterator[bool]:
-    """Hold the lock file `path` inside the block unless another process does; yields whether it is held.
+    """Hold the lock file `path` inside the block unless another process does; yield whether it is held.
 
     Raises:
         OSError: the file cannot be written.
@@ -57,15 +57,15 @@ def held_now(path: Path) -> Iterator[bool]:
     except Timeout:
         yield False
         return
-    with _signed(lock, path):
+    with _named(lock, path):
         yield True
 
 
 @contextmanager
-def _signed(lock: FileLock, path: Path) -> Iterator[None]:
-    """Write this process into a lock file that it holds, and release the lock at the end of the block."""
+def _named(lock: FileLock, path: Path) -> Iterator[None]:
+    """Write the name of this process into a held lock file, and release the lock at the end of the block."""
     try:
-        with suppress(OSError):  # a full disk, for instance: the lock holds without it
+        with suppress(OSError):  # such as a full disk; the lock works without the name
             path.write_text(f"process {os.getpid()} on host {socket.gethostname()}", encoding="utf-8")
         yield
     finally:
@@ -73,7 +73,7 @@ def _signed(lock: FileLock, path: Path) -> Iterator[None]:
 
 
 def _holder(path: Path) -> str:
-    """Return the process that a lock file names."""
+    """Return the process named in a lock file."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -83,9 +83,9 @@ def _holder(path: Path) -> str:
 
 @contextmanager
 def in_use(path: Path) -> Iterator[bool]:
-    """Mark a file or folder as used inside the block; yields whether it still exists. Several processes may mark it."""
+    """Mark a file or folder as used inside the block, and yield whether it still exists; marks may be shared."""
     with _opened(path) as handle:
-        if handle is None:  # missing, or on Windows, which opens no folders
+        if handle is None:  # missing, or a folder on Windows
             yield path.exists()
         else:
             _lock(handle, exclusive=False)
@@ -94,9 +94,9 @@ def in_use(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def unused(path: Path) -> Iterator[bool]:
-    """Yield whether no process has marked a file or folder; inside the block none can.
+    """Yield whether no process uses a file or folder; inside the block none can begin to.
 
-    If the file system has no such locks, everything counts as used.
+    Without locks in the file system, everything counts as used.
     """
     with _opened(path) as handle:
         yield handle is not None and _lock(handle, exclusive=True) and _is_at(handle, path)
@@ -116,7 +116,7 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 def _lock(handle: int, *, exclusive: bool) -> bool:
-    """Return whether an open file or folder could be locked; a shared lock waits for the process that deletes it."""
+    """Return whether an open file or folder could be locked; a shared lock waits for a process that deletes it."""
     if fcntl is None:
         return False
     try:
@@ -127,7 +127,7 @@ def _lock(handle: int, *, exclusive: bool) -> bool:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Return whether an open file or folder is still the one at the path."""
+    """Return whether an open file or folder is still at the path."""
     try:
         return os.path.samestat(os.fstat(handle), os.lstat(path))
     except OSError:

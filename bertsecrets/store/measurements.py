@@ -1,4 +1,4 @@
-"""Measurements as folders: JSON for people and other programs, and the samples, from which claims are judged again."""
+"""Measurements as folders: values as JSON, and the samples from which claims are judged."""
 
 import json
 import os
@@ -21,11 +21,11 @@ from bertsecrets.store.files import MANIFEST, copy_whole, digest, guarded_writes
 from bertsecrets.types import Measurement, Provenance, Subject, slug
 
 VALUES, SAMPLES = "measurement.json", "samples.npz"
-DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, KeyError, TypeError)
+READ_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, KeyError, TypeError)
 
 
 class StoredMeasurement(BaseModel):
-    """A measurement in a JSON file, as `Measurement.as_json` writes it."""
+    """The JSON form of a measurement (`Measurement.as_json`)."""
 
     model_config = ConfigDict(strict=True, protected_namespaces=())
 
@@ -53,15 +53,15 @@ def save(measurement: Measurement, folder: Path) -> dict[str, Any]:
 
 
 def load(entry: Path) -> Measurement:
-    """Return a stored measurement; its errors about missing values or samples name the folder.
+    """Return a stored measurement.
 
     Raises:
-        UserError: the folder holds no measurement, or a damaged one.
+        UserError: the folder holds no measurement, or it is damaged.
     """
     try:
         with np.load(entry / SAMPLES) as samples:
             measurement = measurement_of(read_json(entry / VALUES), dict(samples))
-    except DAMAGE as error:
+    except READ_ERRORS as error:
         raise UserError(
             f"{entry} is incomplete or from another version ({first_line(error)}): make it again"
         ) from error
@@ -69,17 +69,17 @@ def load(entry: Path) -> Measurement:
 
 
 def measurement_of(data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> Measurement:
-    """Return the measurement that `Measurement.as_json` wrote; nested lists become arrays again.
+    """Return a measurement from its JSON form and samples.
 
     Raises:
-        ValueError: the data do not describe a measurement; the message says which field.
+        ValueError: a field is missing or invalid.
     """
     try:
         stored = StoredMeasurement.model_validate_json(json.dumps(data))
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the whole"
-        raise ValueError(f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}") from error
+        field = ".".join(map(str, first["loc"])) or "measurement"
+        raise ValueError(f"{field}: {first['msg'][:1].lower()}{first['msg'][1:]}") from error
     for name, sample in samples.items():
         if sample.dtype.kind not in "biuf":
             raise ValueError(f"sample {name}: holds no numbers")
@@ -96,14 +96,14 @@ def measurement_of(data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> M
 
 
 def _array(value: list[Any]) -> Any:
-    """Return nested lists of numbers as an array, and a list of names unchanged."""
+    """Return nested lists of numbers as an array; a list of names is unchanged."""
     return value if value and isinstance(value[0], str) else np.array(value, dtype=float)
 
 
 def keep(measurement: Measurement, folder: Path, checkpoint: Path | None = None) -> Path:
-    """Save a measurement in a folder of its own below `folder`, and return that folder; an older one is replaced.
+    """Save a measurement in a subfolder of `folder`, replacing an earlier one, and return the subfolder.
 
-    The folder's name carries a digest of which model and checkpoint were measured, so that namesakes stay apart.
+    Its name has a digest of the model and the checkpoint, to tell models of the same name apart.
 
     Args:
         checkpoint: the folder that was measured instead of the subject's own checkpoint.
@@ -123,52 +123,49 @@ def keep(measurement: Measurement, folder: Path, checkpoint: Path | None = None)
 
 
 def place_digest(*places: str) -> str:
-    """Return a short digest of models, each a folder, wherever it is named from, or a hub name."""
+    """Return a short digest of models, each a hub name or a folder by its absolute path."""
     return digest([os.path.realpath(place) if os.path.isdir(place) else place for place in places])[:6]
 
 
 def _load_kept(entry: Path) -> Measurement:
-    """Return a measurement that `keep` saved, after comparing it with its manifest.
+    """Return a measurement that `keep` saved, after checking it.
 
     Raises:
-        UserError: it has no manifest, as those of older versions, or does not match it.
+        UserError: it has no manifest, or does not match it.
     """
-    if not (entry / MANIFEST).exists():
-        raise UserError(f"{entry} has no {MANIFEST} to check it by, as earlier versions left it: measure it again")
-    problem = damage(entry)
-    if problem:
+    if problem := damage(entry):
         raise UserError(f"{entry} is incomplete or from another version ({problem}): make it again")
     return load(entry)
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """Measurements saved by `measure --save`, which can be judged without the model and the data."""
+    """Measurements saved by `measure --save`, to be judged without the model and the data."""
 
-    kept: tuple[Measurement, ...]
+    measurements: tuple[Measurement, ...]
 
     @classmethod
     def read(cls, folder: Path) -> "Shelf":
-        """Return every measurement below a folder; what a killed process left behind, in hidden folders, is none.
+        """Return every measurement in a folder and its subfolders, except hidden ones.
 
         Raises:
-            UserError: there are none, one is damaged, or two are of one subject, measure and options.
+            UserError: there are none, one is damaged, or two have the same measure, subject and options.
         """
         places = [path.parent.relative_to(folder) for path in folder.rglob(VALUES)]
         entries = sorted(folder / place for place in places if not any(part[0] == "." for part in place.parts))
         if not entries:
             raise UserError(f"no measurements below {folder}: save some with `bertsecrets measure ... --save DIR`")
-        kept: dict[str, Measurement] = {}
+        measurements: dict[str, Measurement] = {}
         for entry in entries:
             measurement = replace(_load_kept(entry), reused=True)
-            what = digest([measurement.measure, asdict(measurement.subject), measurement.options])
-            if what in kept:
+            request = digest([measurement.measure, asdict(measurement.subject), measurement.options])
+            if request in measurements:
                 raise UserError(
-                    f"{kept[what].origin} and {entry} are both {measurement.measure} of {measurement.subject}: "
-                    "move one of them to another folder"
+                    f"{measurements[request].origin} and {entry} are both {measurement.measure} of "
+                    f"{measurement.subject}: move one of them to another folder"
                 )
-            kept[what] = measurement
-        return cls(tuple(kept.values()))
+            measurements[request] = measurement
+        return cls(tuple(measurements.values()))
 
     def part(
         self,
@@ -176,22 +173,18 @@ class Shelf:
         initialisations: Collection[str] | None = None,
         seeds: Collection[int] | None = None,
     ) -> "Shelf":
-        """Return the measurements of a part of a grid.
+        """Return the measurements of some tasks, initialisations and seeds; an empty argument selects all."""
 
-        Args:
-            tasks, initialisations, seeds: those of the part; all, where there are none.
-        """
+        def selected(subject: Subject) -> bool:
+            given = ((subject.task, tasks), (subject.initialisation, initialisations), (subject.seed, seeds))
+            return all(not wanted or value in wanted for value, wanted in given)
 
-        def belongs(subject: Subject) -> bool:
-            own = ((subject.task, tasks), (subject.initialisation, initialisations), (subject.seed, seeds))
-            return all(not wanted or value in wanted for value, wanted in own)
-
-        return Shelf(tuple(measurement for measurement in self.kept if belongs(measurement.subject)))
+        return Shelf(tuple(measurement for measurement in self.measurements if selected(measurement.subject)))
 
     def find(self, measure: str, subject: Subject, options: Mapping[str, Any]) -> Measurement | None:
         """Return the saved measurement, or None."""
         wanted = (measure, subject, dict(options))
-        matching = (m for m in self.kept if (m.measure, m.subject, m.options) == wanted)
+        matching = (m for m in self.measurements if (m.measure, m.subject, m.options) == wanted)
         return next(matching, None)
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
@@ -206,12 +199,12 @@ class Shelf:
         return measurement
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return a line that says which measure of which task was not saved; None where one was."""
-        kept = any((m.measure, m.subject.task) == (measure, task_name) for m in self.kept)
-        return None if kept else f"no measurement {measure} of {task_name} was saved"
+        """Return that no measurement of a measure on a task was saved, or None."""
+        saved = any((m.measure, m.subject.task) == (measure, task_name) for m in self.measurements)
+        return None if saved else f"no measurement {measure} of {task_name} was saved"
 
     def shape(self, model: str) -> tuple[int, int] | None:
-        """Return None: of which shape a model is, its measurements tell."""
+        """Return None: measurements show the shape of their model."""
         return None
 
     def weights(self, model: str) -> str | None:
@@ -219,6 +212,6 @@ class Shelf:
         return None
 
     def seeds(self) -> dict[str, list[int]]:
-        """Return the models that were measured, each with its seeds in ascending order."""
-        pairs = sorted({(m.subject.model, m.subject.seed) for m in self.kept})
-        return {model: [seed for _, seed in of_model] for model, of_model in groupby(pairs, itemgetter(0))}
+        """Return the seeds of each measured model, in ascending order."""
+        pairs = sorted({(m.subject.model, m.subject.seed) for m in self.measurements})
+        return {model: [seed for _, seed in group] for model, group in groupby(pairs, itemgetter(0))}

@@ -1,13 +1,9 @@
-"""Every verdict on each claim, task and model, one small JSON file each, in the order in which they were given.
+"""The history of verdicts: a series of small JSON files for each claim, task and model, in chronological order.
 
-`history/E1-rte-minilm-0c6b42/20261122T200102.123456Z-3f9c0a1b.json`: a folder is a series, of one claim, task and
-model; the digest of the model's place tells models of the same name apart. Verdicts on part of the rows are a series of
-their own (`...-limited`), so they never replace those on all rows. A verdict that differs from the last of its series
-only in its time is counted there (`times`, `last`) instead of being written again.
+The folder of a series is named `history/E1-rte-minilm-0c6b42`, with a digest of the model's place; verdicts on part of
+the rows have a series of their own (`-limited`). A repeated verdict is counted in the last file (`times`, `last`).
 
-Every run with a store writes verdicts; `bertsecrets explain`, `claims` and `history` show them. They are a record and
-never an input: claims are always judged from measurements. Earlier versions kept only the last verdict, in
-`verdicts/E1-rte-minilm-0c6b42.json`; such a file is read as the first of its series.
+Verdicts are a record, shown by `explain`, `claims` and `history`. Claims are always judged from measurements.
 """
 
 import errno
@@ -23,23 +19,23 @@ from pydantic import BaseModel, BeforeValidator, ValidationError, model_validato
 from bertsecrets.errors import UserError
 from bertsecrets.formats import current_outcome
 from bertsecrets.store.entries import finite, plain_json, read_json, write_json
-from bertsecrets.store.files import UNFINISHED, digest, guarded_writes, is_whole, signed
+from bertsecrets.store.files import UNFINISHED, digest, guarded_writes, is_intact, signed
 from bertsecrets.store.locks import held
 from bertsecrets.store.measurements import place_digest
 from bertsecrets.types import slug
 
-FOLDER, EARLIER = "history", "verdicts"
+FOLDER = "history"
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
-# What may differ between a verdict and its repetition, besides the remark `stored`; a model may have several paths.
+# Fields in which a repeated verdict may differ, in addition to the remark `stored`.
 VOLATILE = ("made", "last", "times", "seconds", "reused", "sha256", "model", "models")
 
 
 class KeptVerdict(BaseModel):
-    """The part of a kept verdict that is shown; fields that earlier versions did not keep are optional.
+    """A verdict of the history; fields that were added later are optional.
 
     Attributes:
-        made, last, times: when the verdict was given first and last, and how often.
-        limited: whether it rests on part of the rows.
+        made, last, times: when the verdict was first and last given, and how often.
+        limited: whether it is based on part of the rows.
     """
 
     id: str
@@ -78,14 +74,14 @@ class NotKeptWarning(UserWarning):
 def keep_verdict(
     root: Path, data: Mapping[str, Any], model: str, *, limited: bool = False, facts: Mapping[str, Any] | None = None
 ) -> Path:
-    """Add a verdict to its series, or count it there if it repeats the last one; return the file's path.
+    """Add a verdict to its series, or count it if it repeats the last one, and return the file.
 
-    If the store is read-only, a warning says so.
+    If the store is read-only, warn and skip.
 
     Args:
-        data: the verdict as data, with its `id`.
-        limited: whether it rests on part of the rows.
-        facts: of the run and of the measurements (`provenance.run_facts`, `compare.history.evidence`).
+        data: the verdict as JSON data.
+        limited: whether it is based on part of the rows.
+        facts: about the run and the measurements (`provenance.run_facts`, `compare.history.evidence`).
 
     Raises:
         UserError: the disk is full or the store cannot be written.
@@ -101,10 +97,10 @@ def keep_verdict(
         with guarded_writes(folder):
             folder.mkdir(parents=True, exist_ok=True)
             with held(folder / ".lock", f"the verdicts on {data['id']}"):
-                for unfinished in folder.glob(f".*{UNFINISHED}"):  # of killed processes: no other process writes now
+                for unfinished in folder.glob(f".*{UNFINISHED}"):  # of killed processes, since no other one writes now
                     unfinished.unlink(missing_ok=True)
                 latest, last = next(_undamaged(reversed(_files(root, name))), (path, {}))
-                if latest.parent == folder and _mark(last) == _mark(content):
+                if _mark(last) == _mark(content):
                     path, content = latest, {**last, "last": content["last"], "times": last.get("times", 1) + 1}
                     content.pop("sha256")
                 write_json(path, signed(content))
@@ -116,46 +112,42 @@ def keep_verdict(
 
 
 def read_verdicts(root: Path, tasks: Mapping[str, str], model: str | None = None) -> list[KeptVerdict]:
-    """Return the last verdict of each series; the arguments and the order are those of `read_history`."""
+    """Return the last verdict of each series (`read_history`)."""
     return [series[-1] for series in read_history(root, tasks, model, last=1)]
 
 
 def read_history(
     root: Path, tasks: Mapping[str, str], model: str | None = None, *, last: int | None = None
 ) -> list[list[KeptVerdict]]:
-    """Return series of verdicts, oldest first; series on all rows come before those on part of them.
+    """Return series of verdicts, oldest first; series on all rows precede those on part of them.
 
     Damaged files are skipped.
 
     Args:
-        tasks: the ids, such as `E1-rte`, with their tasks.
+        tasks: the tasks by case id, such as `E1-rte`.
         model: only verdicts on this model.
-        last: only so many verdicts of each series.
+        last: only the last verdicts of each series.
     """
-    names, every = _names(root), []
-    for wanted, task in tasks.items():
+    names, histories = _names(root), []
+    for case_id, task in tasks.items():
         for name in names:
-            if name.startswith(f"{wanted}-"):
-                latest = islice(_verdicts(reversed(_files(root, name)), (wanted, task), model), last)
-                every.append(list(latest)[::-1])
-    return sorted(filter(None, every), key=lambda series: series[0].limited)
+            if name.startswith(f"{case_id}-"):
+                latest = islice(_verdicts(reversed(_files(root, name)), (case_id, task), model), last)
+                histories.append(list(latest)[::-1])
+    return sorted(filter(None, histories), key=lambda series: series[0].limited)
 
 
 def verdict_files(root: Path) -> list[list[Path]]:
-    """Return the files of each series of verdicts in a store, oldest first."""
+    """Return the files of each series, oldest first."""
     return [_files(root, name) for name in _names(root)]
 
 
 def _names(root: Path) -> list[str]:
-    """Return the names of all series."""
-    earlier = (path.stem for path in (root / EARLIER).glob("[!.]*.json"))
-    return sorted({*earlier, *(path.name for path in (root / FOLDER).glob("[!.]*"))})
+    return sorted(path.name for path in (root / FOLDER).glob("[!.]*"))
 
 
 def _files(root: Path, name: str) -> list[Path]:
-    """Return the files of a series, oldest first."""
-    earlier = root / EARLIER / f"{name}.json"
-    return [*([earlier] if earlier.is_file() else []), *sorted((root / FOLDER / name).glob("[!.]*.json"))]
+    return sorted((root / FOLDER / name).glob("[!.]*.json"))
 
 
 def _undamaged(files: Iterable[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -164,7 +156,7 @@ def _undamaged(files: Iterable[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
             data = read_json(path)
         except UserError:
             continue
-        if is_whole(data):
+        if is_intact(data):
             yield path, data
 
 
@@ -179,6 +171,6 @@ def _verdicts(files: Iterable[Path], case: tuple[str, str], model: str | None) -
 
 
 def _mark(data: Mapping[str, Any]) -> str:
-    """Return a short digest of a verdict, the same for repetitions."""
+    """Return a short digest of a verdict that its repetitions share."""
     fixed = {name: value for name, value in data.items() if name not in VOLATILE}
     return digest({**fixed, "remarks": [remark for remark in data.get("remarks", ()) if remark != "stored"]})[:8]

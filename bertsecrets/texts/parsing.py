@@ -15,7 +15,7 @@ from unicodedata import category
 
 from bertsecrets.errors import UserError
 from bertsecrets.store.code import code_digest
-from bertsecrets.store.files import digest, folder_digest, is_whole, signed, write_whole
+from bertsecrets.store.files import digest, folder_digest, is_intact, signed, write_whole
 from bertsecrets.types import Span, slug
 
 NOUNS = frozenset({"NN", "NNP", "NNPS", "NNS"})
@@ -208,7 +208,7 @@ def _read_cache(path: Path, expected: int) -> list[Sentence] | None:
     """Return the cached parses; None where the file is missing or damaged, so that it is recreated."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        if not is_whole(data):
+        if not is_intact(data):
             return None
         sentences = [tuple(Word(*fields) for fields in words) for words in data["parses"]]
     except (OSError, ValueError, TypeError, KeyError, RecursionError):

@@ -131,7 +131,7 @@ def test_chosen_sets_of_heads_are_scored_by_name(capsys, shared, tmp_path):
 def test_a_place_that_cannot_be_written_is_one_line_and_nothing_is_lost(capsys, shared, tmp_path):
     (tmp_path / "file").write_text("mine")
     line = told(capsys, "measure", "scores", "--task", "rte", *shared, "--store", tmp_path / "file")
-    assert "a file stands where a folder is needed" in line
+    assert "a file exists where a folder is needed" in line
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -140,7 +140,7 @@ def test_an_export_never_replaces_what_is_a_users(capsys, shared, tmp_path, monk
     thesis.write_text("years of work")
     monkeypatch.setattr(CheckpointCache, "get", lambda *_: pytest.fail("trained first"))
     assert "name a new folder" in told(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path)
-    assert "a file stands where" in told(capsys, "finetune", "--task", "rte", *shared, "--output", thesis)
+    assert "a file exists where" in told(capsys, "finetune", "--task", "rte", *shared, "--output", thesis)
     assert thesis.read_text() == "years of work"
 
 

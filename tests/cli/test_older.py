@@ -60,7 +60,7 @@ def test_what_older_versions_made_is_taken_only_if_accepted_and_said(capsys, sha
     verdict = judge(case, [{"scores": taken}], load_settings().judge)
     assert said(verdict.remarks) == (True, True)
 
-    (kept,) = Shelf.read(tmp_path / "kept").kept
+    (kept,) = Shelf.read(tmp_path / "kept").measurements
     assert said(judge(case, [{"scores": kept}], load_settings().judge).remarks) == (True, True)
 
     plain = Session(options)

@@ -76,16 +76,9 @@ def test_a_repeated_verdict_is_counted(tmp_path, verdict, keep, kept):
     assert store.keep_verdict(tmp_path, verdict.as_json(), "one", facts={"made": "", "commit": "abc"}) != path
 
 
-def test_verdicts_of_earlier_versions_are_read(tmp_path, keep, kept, history):
-    path = keep()
-    (tmp_path / "verdicts").mkdir()
-    earlier = tmp_path / "verdicts" / f"{path.parent.name}.json"
-    earlier.write_bytes(path.read_bytes())
-    rewritten(earlier, observed=50.0, times=None, last=None, verdict="negligible")
-    assert history() == [[50.0, 60.0]]
-    path.unlink()
-    assert [(verdict.observed, verdict.verdict) for verdict in kept()] == [(50.0, "deviates")]
-    assert keep(observed=50.0).parents[1].name == "history"
+def test_verdicts_of_format_version_1_are_read(keep, kept):
+    rewritten(keep(), times=None, last=None, verdict="negligible")
+    assert [(verdict.times, verdict.verdict) for verdict in kept()] == [(1, "deviates")]
 
 
 def test_damaged_and_changed_verdicts_are_skipped(keep, history):

@@ -80,7 +80,7 @@ def test_the_command_draws_a_set_and_refuses_what_it_cannot_do(tiny_bert, tiny_g
         ([str(tmp_path / "absent")], "no set of maps in"),
         ([str(tmp_path)], "no maps in"),
         ([str(tmp_path), *draw], "holds other files"),
-        ([str(folder / ANNOTATIONS), *draw], "a file stands where a folder is needed"),
+        ([str(folder / ANNOTATIONS), *draw], "a file exists where a folder is needed"),
         ([str(tmp_path / "new"), *draw[:4], "--per-task", "-1"], "must be 0 or more"),
         ([str(folder), "--html", str(page), "--second", "9"], "--second 9 of 7 maps"),
         ([str(folder), "--anew"], "are for the page"),

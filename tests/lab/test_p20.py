@@ -69,7 +69,7 @@ def test_the_command_replaces_neither_labels_nor_files(source, tmp_path, capsys)
     for target, message in (
         (tmp_path / "set", "already holds a set: name a new folder"),
         (tmp_path, "holds other files"),
-        (thesis, "a file stands where a folder is needed"),
+        (thesis, "a file exists where a folder is needed"),
     ):
         assert main(["lab", "import-patterns", str(source), str(target)]) == 2
         assert message in capsys.readouterr().err

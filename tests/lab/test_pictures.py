@@ -89,7 +89,7 @@ def test_no_sheets_go_where_files_are(tmp_path, capsys, mode):
     mine = tmp_path / "mine" / "block.png"
     mine.parent.mkdir()
     mine.write_text("mine")
-    for output, message in ((mine.parent, "holds other files (block.png)"), (mine, "a file stands where")):
+    for output, message in ((mine.parent, "holds other files (block.png)"), (mine, "a file exists where")):
         assert main(["lab", "sheets", str(tmp_path / "set"), str(output), *mode]) == 2
         assert message in capsys.readouterr().err
     assert mine.read_text() == "mine"

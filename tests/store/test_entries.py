@@ -187,7 +187,7 @@ def test_two_processes_make_an_entry_once(tmp_path):
 
 def test_a_file_in_place_of_the_store_gives_one_line(tmp_path):
     (tmp_path / "runs").write_text("x")
-    with pytest.raises(UserError, match="a file stands where a folder is needed"):
+    with pytest.raises(UserError, match="a file exists where a folder is needed"):
         Store(tmp_path / "runs").get_or_make("k", "n", KEY, maker())
 
 

@@ -93,5 +93,5 @@ def test_an_export_of_an_earlier_version_is_refused(exported):
     manifest = json.loads((exported / "manifest.json").read_text())
     earlier = {**{name: manifest[name] for name in ("kind", "name", "files", "training")}, "settings": {}}
     (exported / "manifest.json").write_text(json.dumps(earlier))
-    with pytest.raises(UserError, match="manifest is from an earlier version"):
+    with pytest.raises(UserError, match="is not as it was written"):
         checked_manifest(exported)

@@ -23,7 +23,7 @@ def test_models_with_the_same_last_name_are_saved_separately(tmp_path, monkeypat
         (tmp_path / name / "model").mkdir(parents=True)
     places = {keep(of_model(f"{name}/model"), tmp_path / "kept") for name in ("expA", "expB")}
     places |= {keep(of_model(f"org{i}/model"), tmp_path / "kept") for i in (1, 2)}
-    assert len(places) == len(Shelf.read(tmp_path / "kept").kept) == 4
+    assert len(places) == len(Shelf.read(tmp_path / "kept").measurements) == 4
 
 
 def test_measuring_a_model_again_replaces_its_saved_measurement(tmp_path, monkeypatch):
@@ -31,7 +31,7 @@ def test_measuring_a_model_again_replaces_its_saved_measurement(tmp_path, monkey
     (tmp_path / "expA" / "model").mkdir(parents=True)
     for accuracy, name in enumerate(("expA/model", "./expA/model/", str(tmp_path / "expA" / "model"))):
         keep(of_model(name, accuracy), tmp_path / "kept")
-    (kept,) = Shelf.read(tmp_path / "kept").kept
+    (kept,) = Shelf.read(tmp_path / "kept").measurements
     assert kept.values["accuracy"] == 2.0
 
 
@@ -50,7 +50,7 @@ def test_part_selects_tasks_initialisations_and_seeds(tmp_path):
     shelf = Shelf.read(tmp_path)
 
     def part(*which):
-        return {(m.subject.task, m.subject.initialisation, m.subject.seed) for m in shelf.part(*which).kept}
+        return {(m.subject.task, m.subject.initialisation, m.subject.seed) for m in shelf.part(*which).measurements}
 
     assert part() == set(grid)
     assert part(["rte"], ["pretrained"], [1]) == {grid[0]}
@@ -61,10 +61,10 @@ def test_part_selects_tasks_initialisations_and_seeds(tmp_path):
 def test_a_measurement_without_manifest_is_refused_until_it_is_measured_again(tmp_path):
     place = keep(of_model("m"), tmp_path / "kept")
     (place / "manifest.json").unlink()
-    with pytest.raises(UserError, match=r"has no manifest\.json to check it by.*: measure it again"):
+    with pytest.raises(UserError, match=r"has no manifest\.json.*: make it again"):
         Shelf.read(tmp_path / "kept")
     keep(of_model("m"), tmp_path / "kept")
-    assert len(Shelf.read(tmp_path / "kept").kept) == 1
+    assert len(Shelf.read(tmp_path / "kept").measurements) == 1
 
 
 def test_leftovers_of_killed_runs_are_not_read(tmp_path):
@@ -73,7 +73,7 @@ def test_leftovers_of_killed_runs_are_not_read(tmp_path):
     hidden.mkdir()
     save(of_model("m", accuracy=0.0), hidden)
     shutil.copytree(hidden, tmp_path / "kept" / ".old" / "fresh")
-    (kept,) = Shelf.read(tmp_path / "kept").kept
+    (kept,) = Shelf.read(tmp_path / "kept").measurements
     assert kept.values["accuracy"] == 1.0
 
 

@@ -62,7 +62,7 @@ OPTIONS = [
     option("--task", "t" * 5000, "unknown task"),
     option("--option", "=", "NAME=VALUE"),
     option("--option", "a" * 5000 + "=3", "has no option"),
-    option("--json", "{room}", "a folder stands where a file is needed"),
+    option("--json", "{room}", "it is a folder, not a file"),
 ]
 
 CLAIM = ("report", "--task", "rte", "--claim", "E1", *COMMON)
