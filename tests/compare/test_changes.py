@@ -144,9 +144,9 @@ def test_two_files_of_verdicts_are_compared(capsys, tmp_path):
     write_json(tmp_path / "new.json", {"bertsecrets": {**worse, "format_version": version, "later": 1}})
     out = run(capsys, "compare", old, new, "--markdown", comment, "--html", page)
     assert out.startswith("K19 claims: 1 worse\n")
-    assert "worse   D2-rte  reproduced  deviates  60.0 [" in out
-    assert "| `worse` | `D2-rte` | `reproduced` | `deviates` | `60.0 [" in (tmp_path / "c.md").read_text()
-    assert "60.0 [" in (tmp_path / "c.html").read_text()
+    assert "worse   D2-rte  reproduced  deviates  30.0 [" in out
+    assert "| `worse` | `D2-rte` | `reproduced` | `deviates` | `30.0 [" in (tmp_path / "c.md").read_text()
+    assert "30.0 [" in (tmp_path / "c.html").read_text()
 
 
 def test_a_worse_verdict_fails_on_request(capsys, tmp_path):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from calls import run, started
 from measurements import judged, of_id, scored
+from verdicts import LABELS, answers
 
 from bertsecrets.errors import UserError
 from bertsecrets.report.text import kept_line, last_ones
@@ -18,8 +19,8 @@ from bertsecrets.store.files import guarded_writes, signed
 
 @pytest.fixture
 def verdict():
-    """A fine-tuned model that beats the untrained one on 80 of 100 examples by 60 points."""
-    pair = [scored([1] * 80 + [0] * 20, [1] * 100), scored([1] * 20 + [0] * 80, [1] * 100)]
+    """A fine-tuned model that is right on 80 of 100 examples, and so 30 points better than a constant answer."""
+    pair = [scored(answers(right), LABELS) for right in (80, 20)]
     return judged(of_id("D2-rte"), *pair)
 
 
@@ -55,7 +56,11 @@ def test_a_verdict_is_kept_under_claim_task_and_model(tmp_path, keep):
     assert path.parents[1] == tmp_path / "history"
     assert re.fullmatch("D2-rte-tiny-bert-[0-9a-f]{6}", path.parent.name)
     data = json.loads(path.read_text())
-    assert (data["verdict"], data["observed"], data["model"]) == ("reproduced", 60.0, "some/where/tiny-bert")
+    assert (data["verdict"], data["observed"], data["model"]) == (
+        "reproduced",
+        pytest.approx(30.0),
+        "some/where/tiny-bert",
+    )
 
 
 def test_every_verdict_is_kept_and_the_last_is_shown(keep, kept, history):
@@ -82,7 +87,7 @@ def test_verdicts_of_format_version_1_are_read(keep, kept):
 
 
 def test_damaged_and_changed_verdicts_are_skipped(keep, history):
-    keep()
+    keep(observed=60.0)
     keep(observed=61.0).write_text("{")
     path = keep(observed=62.0)
     path.write_text(path.read_text().replace("62.0", "63.0"))

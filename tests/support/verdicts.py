@@ -11,13 +11,18 @@ from bertsecrets.judging import failed
 from bertsecrets.report.json import as_file
 from bertsecrets.settings import load_settings
 
-RIGHT = [1] * 100
+LABELS = [0, 1] * 50
 
 
 def beats(name: str, fine_tuned: int, other: int) -> Verdict:
     """The verdict on whether a model with so many of 100 answers right beats another, if seeds hardly differ."""
-    pair = [scored([1] * n + [0] * (100 - n), RIGHT, of_id(name).task) for n in (fine_tuned, other)]
+    pair = [scored(answers(right), LABELS, of_id(name).task) for right in (fine_tuned, other)]
     return judged(of_id(name), *pair, known=SURE)
+
+
+def answers(right: int) -> list[int]:
+    """Answers to 100 examples with two balanced classes, of which the first are right."""
+    return LABELS[:right] + [1 - label for label in LABELS[right:]]
 
 
 def of_every_outcome() -> list[Verdict]:
