@@ -19,6 +19,7 @@ from bertsecrets.texts.published import (
     p20_heads_left,
     p20_pruned_scores,
     p20_score,
+    p20_share_changes,
     p20_shares,
 )
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
@@ -143,6 +144,11 @@ class Cited:
         if self.quantity == "class-share":
             shares = p20_shares(task_name)
             return round(sum(shares[name] for name in self.arguments["classes"]), 1), None
+        if self.quantity == "class-share-change":
+            changes = p20_share_changes(task_name)
+            return round(sum(changes[name] for name in self.arguments["classes"]), 1), None
+        if self.quantity == "largest-share-change":
+            return max(map(abs, p20_share_changes(task_name).values())), None
         if self.quantity == "rarest-class":
             return min(p20_shares(task_name).values()), None
         if self.quantity == "class-share-gap":

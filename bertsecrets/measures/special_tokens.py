@@ -32,30 +32,44 @@ class SpecialTokenObserver:
             ids: token id of `cls` and `sep`; None if the model has no such token. Values are NaN for inputs without it.
         """
         self.ids = ids
-        kinds = ("cls", "sep", "sep_sum")
+        kinds = ("cls", "sep", "sep_sum", "brightest")
         self.paid = {kind: np.full((examples, layers, heads), np.nan, dtype=np.float32) for kind in kinds}
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """See one layer of one batch."""
         columns = received(maps, batch)
+        special = torch.zeros_like(batch.mask)
         for kind, token in self.ids.items():
             if token is None:
                 continue
             here = (batch.input_ids == token) & batch.mask
+            special |= here
             self.paid[kind][batch.indices, layer] = max_over(columns, here[None])[0].cpu().numpy()
             if kind == "sep":
                 summed = (columns * here[:, None]).sum(-1).masked_fill(~here.any(-1, keepdim=True), torch.nan)
                 self.paid["sep_sum"][batch.indices, layer] = summed.cpu().numpy()
+        if any(token is not None for token in self.ids.values()):
+            brightest = columns.masked_fill(~batch.mask[:, None], -1).argmax(-1)
+            on_special = special[:, None].expand_as(columns).gather(-1, brightest[..., None])[..., 0]
+            on_special = torch.where(columns.isnan().any(-1), torch.nan, on_special.float())
+            self.paid["brightest"][batch.indices, layer] = on_special.cpu().numpy()
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return values: `cls`, `sep`, `sep_sum`, each [layer, head]. Samples: the same, [example, layer, head]."""
+        """Return values: `cls`, `sep`, `sep_sum`, `brightest`, each [layer, head].
+
+        Samples: the same, [example, layer, head].
+        """
         means = mean_over_present(self.paid)
         return {kind: means[kind] for kind in self.paid}, dict(self.paid)
 
 
 @measure("special-tokens", title="attention to [CLS] and [SEP]", source="K19 4.4")
 class SpecialTokens(AttentionMeasure):
-    """Values: `cls`, `sep`, `sep_sum`, each [layer, head]. Samples: the same, [example, layer, head]."""
+    """Values, each [layer, head]: attention to `cls`, `sep` and `sep_sum`; `brightest`, the share of inputs whose most
+    attended token is [CLS] or [SEP].
+
+    Samples: the same, [example, layer, head].
+    """
 
     curves = ("cls", "sep")
     paper = PaperFigure(

@@ -14,9 +14,8 @@ SEVEN_TASKS = ("mrpc", "stsb", "sst2", "qqp", "rte", "qnli", "mnli")  # table 1
 ONE_SENTENCE_TASK = "sst2"
 TWO_SENTENCE_TASKS = tuple(name for name in SEVEN_TASKS if name != ONE_SENTENCE_TASK)
 FRAME_SENTENCES = 473  # section 4.2
-FRAME_DIGEST = (
-    "917e142f535a18b215ae64150e088fa61977ceb5c8b96c4c906a0b45cef15fd0"  # of them: `framenet.sentences_digest`
-)
+# Their digest (`framenet.sentences_digest`).
+FRAME_DIGEST = "917e142f535a18b215ae64150e088fa61977ceb5c8b96c4c906a0b45cef15fd0"
 FRAME_HEADS = ((7, 6), (1, 2))  # (layer, head) from 1: section 4.2, figure 3
 HARMFUL_HEADS = ((4, 1), (2, 12))  # (layer, head) from 1, on both STS-B and RTE: section 4.6
 MODEL = "bert-base-uncased"
@@ -45,7 +44,8 @@ def published_figures() -> dict[str, Any]:
 def p20() -> dict[str, Any]:
     """Return P20's results by task.
 
-    They are `scores`, `scores_without_attention`, `scores_of_pruned_weights`, `pattern_shares`, `surviving_heads`.
+    They are `scores`, `scores_without_attention`, `scores_of_pruned_weights`, `pattern_shares`,
+    `pattern_shares_pretrained`, `surviving_heads`.
     """
     return _read("p20.json")
 
@@ -63,9 +63,19 @@ def p20_score(task_name: str, metric: str, setting: Setting = "scores") -> tuple
     return None if found is None else (round(100 * found[0], 3), round(100 * found[1], 3))
 
 
-def p20_shares(task_name: str) -> dict[str, float]:
-    """Return the shares of P20's fine-tuned heads in each class of patterns, in percent."""
-    return p20()["pattern_shares"][task_name]
+def p20_shares(task_name: str, *, pretrained: bool = False) -> dict[str, float]:
+    """Return the shares of P20's heads in each class of patterns, in percent: of fine-tuned models, or the pretrained.
+
+    >>> p20_shares("rte")["vertical"], p20_shares("rte", pretrained=True)["vertical"]
+    (12.5, 16.8)
+    """
+    return p20()["pattern_shares_pretrained" if pretrained else "pattern_shares"][task_name]
+
+
+def p20_share_changes(task_name: str) -> dict[str, float]:
+    """Return how much P20's fine-tuned models have more of each class of patterns than the pretrained, in percent."""
+    before = p20_shares(task_name, pretrained=True)
+    return {name: round(share - before[name], 1) for name, share in p20_shares(task_name).items()}
 
 
 def p20_pruned_scores(task_name: str) -> dict[float, float] | None:

@@ -19,6 +19,7 @@ from bertsecrets.claims.plan import is_kept, measure_case, missing, plan
 from bertsecrets.claims.quantities.likeness import correlation
 from bertsecrets.claims.schema import cases
 from bertsecrets.errors import MissingError, NotApplicableError
+from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.store.measurements import Shelf
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement, Subject
@@ -154,6 +155,13 @@ def classes(task_name="rte"):
     return dataclasses.replace(found, values={"predicted": predicted[0]})
 
 
+def striped(share=1.0):
+    """Maps under the reading `stripes`; a share of the examples has a stripe in every head."""
+    predicted = np.full((ROWS, 3, 4), CLASSES.index("diagonal"))
+    predicted[: round(share * ROWS)] = CLASSES.index("vertical")
+    return of_rows("patterns", "rte", stripes_predicted=predicted)
+
+
 def answers(task_name="rte", **values):
     found = scored(np.arange(ROWS) % 2, np.arange(ROWS) % 3 % 2, task_name, **values)
     return dataclasses.replace(found, samples=found.samples | {"cluster": SHARED})
@@ -190,6 +198,9 @@ def last_row():
         ("class-share", [classes()], {"classes": ["block"]}),
         ("rarest-class", [classes()], {}),
         ("class-share-gap", [classes("qqp"), classes("mrpc")], {}),
+        ("class-share-change", [classes(), classes()], {"classes": ["block"]}),
+        ("largest-share-change", [classes(), classes()], {}),
+        ("stripes-on-special-tokens", [maps("cls", "sep", "brightest"), striped()], {}),
         ("class-steadiness", [classes()], {}),
         ("same-class-across-tasks", [(classes(), classes("mrpc"))], {}),
         ("best-head-gain", [heads_of()], {}),

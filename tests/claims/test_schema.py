@@ -292,6 +292,7 @@ def test_what_asks_the_same_of_any_shape_asks_for_none():
     relative = {name: claim.relative for name, claim in by_name.items() if claim.relative}
     assert relative == {
         "B1": "B3-gap", "B3": "B3-gap", "B4": "B4-own", "E1-crossing": "E1", "G6": "G6-pair", "I4-count": "I4",
+        "J4": "J4-own",
     }  # fmt: skip
     assert all(by_name[name].implemented and by_name[name].needs_shape is None for name in relative.values())
 

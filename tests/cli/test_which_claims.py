@@ -23,11 +23,11 @@ def rest(tiny_glue, runs):
 
 
 def test_the_claims_about_gpt2_run_on_gpt2(gpt2, rest, tmp_path):
-    claims = [word for name in ("H1-whole", "H2", "H5") for word in ("--claim", name)]
+    claims = [word for name in ("H1-scratch", "H2", "H5") for word in ("--claim", name)]
     words = ["report", "--model", gpt2, "--task", "rte", "--seeds", 1, *claims, "--json", tmp_path / "v.json", *rest]
     assert main(list(map(str, words))) in (0, 1)  # a claim may deviate
     of = {one["id"]: one for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
-    assert set(of) == {"H1-rte-whole", "H2-rte", *(f"H5-rte-{name}" for name in ("best", "mean", "worst"))} | {
+    assert set(of) == {"H1-rte-scratch", "H2-rte", *(f"H5-rte-{name}" for name in ("best", "mean", "worst"))} | {
         "H5-rte-first-layer"
     }
     assert all(one["observed"] is not None for one in of.values())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from measurements import estimand, gridded, measured, verdict
+from measurements import estimand, gridded, measured, read, verdict
 from wordpieces import tiny_tokenizer
 
 from bertsecrets.measures.surface_words import SurfaceObserver, equal_words, kinds
@@ -107,15 +107,25 @@ def surface(name, **kinds):
     )
 
 
-def test_final_punctuation_is_compared_with_other_tokens():
-    assert estimand("final-punctuation-lead", surface("rte", final=0.3, other=0.1, word=0.2)).value == pytest.approx(
-        0.1
-    )
-    assert verdict("J7-rte", surface("rte", final=0.3, other=0.1, word=0.2)).outcome == "reproduced"
-    assert verdict("J7-rte", surface("rte", final=0.2, other=0.25, word=0.1)).outcome == "deviates"
-    few = surface("rte", final=0.2, other=0.9, word=0.1)
-    few.samples["other"][5:] = np.nan  # of a kind that few inputs have
-    assert verdict("J7-rte", few).outcome == "reproduced"
+def test_final_punctuation_is_compared_with_words_in_the_last_two_layers():
+    layers = np.full((4, 3), 0.1)
+    layers[0], layers[2, 0], layers[3, 1:] = 0.9, 0.3, 0.3  # three of six heads, the first layer does not count
+    words = gridded("surface-words", "rte", final=[layers] * 40, word=[np.full((4, 3), 0.2)] * 40)
+    words.samples["final"][5:10] = np.nan  # texts that end without a mark
+    assert read("final-punctuation-heads", words) == pytest.approx(50)
+    assert verdict("J7-rte", words).outcome == "reproduced"
+    assert verdict("J7-rte", surface("rte", final=0.1, word=0.2)).outcome == "deviates"
+
+
+def test_named_heads_attend_to_equal_words_beyond_chance():
+    excess = np.zeros((12, 12))
+    excess[3, 0], excess[1, 11] = 0.1, 0.05
+    words = gridded("surface-words", "rte", equal=[0.02 + excess] * 40, expected=[np.full((12, 12), 0.02)] * 40)
+    assert read("named-equal-word-attention", words) == pytest.approx(0.05)
+    assert verdict("J4-rte", words).outcome == "reproduced"
+    excess[1, 11] = -0.05
+    words = gridded("surface-words", "rte", equal=[0.1 + excess] * 40, expected=[np.full((12, 12), 0.1)] * 40)
+    assert verdict("J4-rte", words).outcome == "deviates"
 
 
 def test_heads_are_selected_by_the_cost_of_disabling_them():
@@ -128,5 +138,5 @@ def test_heads_are_selected_by_the_cost_of_disabling_them():
     found = estimand("equal-word-attention", words, grids)
     assert found.value == pytest.approx(0.1)
     assert "33 % of all heads are above chance" in found.notes
-    assert verdict("J4-rte", words, grids).outcome == "reproduced"
-    assert verdict("J4-rte", surface("rte", equal=0.02, expected=0.05), grids).outcome == "deviates"
+    assert verdict("J4-rte-own", words, grids).outcome == "reproduced"
+    assert verdict("J4-rte-own", surface("rte", equal=0.02, expected=0.05), grids).outcome == "deviates"

@@ -24,7 +24,7 @@ def inputs_for(name, examples=7, **more):
 
 def special_naively(model, inputs, ids):
     """[CLS] and [SEP] attention by loops: mean over rows of a column, the largest and the sum over [SEP]s."""
-    found = {kind: np.zeros((len(inputs), *SHAPE)) for kind in ("cls", "sep", "sep_sum")}
+    found = {kind: np.zeros((len(inputs), *SHAPE)) for kind in ("cls", "sep", "sep_sum", "brightest")}
     for i, row in enumerate(inputs.input_ids):
         maps = plain_maps(model, inputs, i).double().numpy()
         for layer in range(LAYERS):
@@ -33,6 +33,7 @@ def special_naively(model, inputs, ids):
                 seps = [columns[k] for k, token in enumerate(row) if token == ids["sep"]]
                 found["cls"][i, layer, head] = max(columns[k] for k, token in enumerate(row) if token == ids["cls"])
                 found["sep"][i, layer, head], found["sep_sum"][i, layer, head] = max(seps), sum(seps)
+                found["brightest"][i, layer, head] = row[int(np.argmax(columns))] in ids.values()
     return found
 
 
@@ -43,7 +44,7 @@ def test_attention_to_special_tokens_equals_loops_over_single_examples(name):
     Pass(opened(model)).feed(inputs, [observer])
     values, samples = observer.compute()
     expected = special_naively(model, inputs, ids)
-    for kind in ("cls", "sep", "sep_sum"):
+    for kind in ("cls", "sep", "sep_sum", "brightest"):
         np.testing.assert_allclose(samples[kind], expected[kind], atol=1e-6)
         np.testing.assert_allclose(values[kind], expected[kind].mean(0), atol=1e-6)
 

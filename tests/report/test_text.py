@@ -19,6 +19,8 @@ from bertsecrets.types import Measurement, Provenance, Subject
 
 TASKS = ("mrpc", "stsb", "sst2", "rte", "qnli", "mnli")
 
+BLOG = "the text of the authors' blog"
+
 
 def verdict(name, outcome, p_against=None, p_for=None, *, model="bert-base-uncased", **more):
     made_by = {"software": {}, "device": "cpu"}
@@ -109,12 +111,14 @@ def test_a_second_source_is_compared_too():
 @pytest.mark.parametrize(
     ("name", "observed", "band", "said"),
     [
-        ("D5-qnli", -1.0, (0, float("inf")), "the paper's text, which the published figure contradicts too (-1)"),
-        ("D5-sst2", -1.0, (0, float("inf")), "the paper's text"),
+        ("D5-qnli", -1.0, (0, float("inf")), f"{BLOG}, which the published figure contradicts too (-1)"),
+        ("D5-sst2", -1.0, (0, float("inf")), BLOG),
+        ("D3-sst2", -1.0, (0, float("inf")), "the paper's text"),
         ("E1-rte", 0.01, (0, float("inf")), "the size of the published effect"),
-        ("C3-rte", -0.1, (0, float("inf")), "the text of the authors' blog"),
+        ("C3-rte", -0.1, (0, float("inf")), "R20"),
+        ("C2-rte", 40, (50, float("inf")), BLOG),
         ("D6-rte", -1.0, (0, float("inf")), "what this suite expects"),
-        ("J2-rte", 9.0, (-0.5, 0.5), "a hypothesis"),
+        ("J2-rte", 9.0, (-0.5, 0.5), "public reading notes on K19"),
         ("J6-rte", 9.0, (-0.5, 0.5), "R20"),
         ("I5-rte", 9.0, (0, 1), "Clark et al. 2019"),
     ],

@@ -4,7 +4,8 @@ Each quantity takes a reading of K19's words (`patterns.readings`). A share rest
 examples, and the annotated heads that show the classifier's errors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -94,6 +95,50 @@ def share_gap(
         gap,
         drawn=(None, heads, None, heads),
         clusters=(*_clusters(first), *_clusters(second)),
+    )
+
+
+CHANGE = {"after": PATTERNS, "before": Need("patterns", "against")}
+
+
+@quantity("class-share-change", unit="percent", within=(-100, 100), **CHANGE)
+def share_change(
+    after: Measurement, before: Measurement, classes: Sequence[str] = (), reading: Reading = "special"
+) -> Estimand:
+    """Return how much the share of some classes together differs from that of the pretrained model, in percent."""
+    chosen = [CLASSES.index(check_class(name)) for name in classes]
+    return _change(after, before, reading, lambda change: change[..., chosen].sum(-1))
+
+
+@quantity("largest-share-change", unit="percent", within=(0, 100), **CHANGE)
+def largest_change(after: Measurement, before: Measurement, reading: Reading = "special") -> Estimand:
+    """Return by how much the share of any class differs from that of the pretrained model, in percent: the largest."""
+    found = _change(after, before, reading, lambda change: np.concatenate([change, -change], axis=-1))
+    parts = found.parts[:SIZE]
+    note = ", ".join(f"{name} {part:+.1f}" for name, part in zip(CLASSES, parts, strict=True))
+    return replace(found, extreme="most", notes=(note,))
+
+
+def _change(
+    after: Measurement, before: Measurement, reading: str, statistic: Callable[[np.ndarray], Number]
+) -> Estimand:
+    """Return a statistic of the change of all shares, in percent.
+
+    Both models are seen on the same examples, so these are paired. The classifier may err differently on each model,
+    so errors are drawn for each on their own, as in `share_gap`.
+    """
+    heads = _heads(after, reading)
+    (expected, errors), (expected_before, errors_before) = (_blocks(one, reading) for one in (after, before))
+
+    def change(means: np.ndarray, errors: np.ndarray, errors_before: np.ndarray) -> Number:
+        shares = corrected(means[..., :SIZE], errors) - corrected(means[..., SIZE:], errors_before)
+        return statistic(100 * shares)
+
+    return Estimand(
+        (np.hstack([expected, expected_before]), errors, errors_before),
+        change,
+        drawn=(None, heads, heads),
+        clusters=(clusters_of(after), None, None),
     )
 
 

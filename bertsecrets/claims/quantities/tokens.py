@@ -10,11 +10,13 @@ from bertsecrets.claims.estimand import Estimand, Number, by_layer, clusters_of,
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
+from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.texts.published import ONE_SENTENCE_TASK, TWO_SENTENCE_TASKS
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 SPECIAL = Need("special-tokens")
+STRIPED = ("vertical", "vertical-diagonal")
 
 
 def _by_layer(special: Measurement, kind: str) -> Float[np.ndarray, "examples layers"]:
@@ -108,6 +110,31 @@ def sep_lead(
     )
     found = Estimand(blocks, lead, (note,), clusters=tuple(map(clusters_of, tasks)))
     return replace(found, extreme="least") if others == "most" else found
+
+
+@quantity("stripes-on-special-tokens", unit="percent", within=(0, 100), special=SPECIAL, patterns=Need("patterns"))
+def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
+    """Return the percentage of maps with a stripe whose most attended token is [CLS] or [SEP] (K19 section 4.4).
+
+    A map has a stripe if its class is vertical or vertical-diagonal under the reading `stripes`, which does not ask on
+    which token the stripe stands.
+
+    Raises:
+        NotApplicableError: the model has no such token.
+    """
+    if np.isnan(special.value("brightest")).all():
+        raise NotApplicableError("the model has no [CLS] and no [SEP]")
+    striped = np.isin(flat(patterns, "stripes_predicted"), [CLASSES.index(name) for name in STRIPED])
+    block = np.stack([(striped * flat(special, "brightest")).mean(1), striped.mean(1)], axis=1)
+    note = f"{100 * block[:, 1].mean():.0f} % of all maps have a stripe"
+
+    def percent(mean: np.ndarray) -> Number:
+        on_special, all_striped = mean[..., 0], mean[..., 1]
+        return 100 * np.divide(
+            on_special, all_striped, out=np.full(np.shape(all_striped), np.nan), where=all_striped > 0
+        )
+
+    return Estimand.of(block, percent, note, clusters=clusters_of(special))
 
 
 @quantity("figure-6-correlation", unit="r", special=SPECIAL)

@@ -15,13 +15,15 @@ from bertsecrets.claims.estimand import (
     cross_fitted,
     flat,
     halves,
+    largest,
 )
-from bertsecrets.claims.quantities.heads import name_of
+from bertsecrets.claims.quantities.heads import name_of, place
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import Reading
+from bertsecrets.texts.published import HARMFUL_HEADS
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
@@ -154,19 +156,31 @@ def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
     return replace(Estimand.of(block, leads, note, *notes, clusters=clusters_of(features)), extreme="least")
 
 
-@quantity("final-punctuation-lead", unit="attention", words=SURFACE)
+@quantity("final-punctuation-heads", unit="percent", within=(0, 100), words=SURFACE)
 def final_punctuation(words: Measurement) -> Estimand:
-    """Return the attention to the mark that ends a text minus that to the most attended other mark or word.
+    """Return the percentage of heads in the last two layers that attend more to the mark ending a text than to words.
 
-    The mean over heads, on inputs that end with one; of each kind the token with the largest attention counts.
+    The most attended word of each input counts; inputs that do not end with a mark are left out.
     """
-    kinds = ("final", "other", "word")
-    block = np.stack([flat(words, kind).mean(1) for kind in kinds], axis=1)
-    block[np.isnan(block[:, 0])] = np.nan
-    kept = [place for place in (1, 2) if (~np.isnan(block[:, place])).sum() >= FEWEST] or [2]
-    note = ", ".join(f"{kinds[place]} {weight:.3f}" for place, weight in enumerate(_means(block)))
-    leads = lambda mean: mean[..., :1] - mean[..., 1:]  # noqa: E731
-    return replace(Estimand.of(block[:, [0, *kept]], leads, note, clusters=clusters_of(words)), extreme="least")
+    final, word = (words.sample(kind)[:, -2:] for kind in ("final", "word"))
+    lead = (final - word).reshape(len(final), -1).astype(np.float64)
+    best = int(largest(_means(lead)))
+    note = f"at most {_means(lead)[best]:+.3f} over the most attended word"
+    share = lambda mean: 100 * np.where(np.isnan(mean), np.nan, mean > 0).mean(-1)  # noqa: E731
+    return Estimand.of(lead, share, note, clusters=clusters_of(words))
+
+
+@quantity("named-equal-word-attention", unit="attention", words=SURFACE)
+def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEADS) -> Estimand:
+    """Return the weight from a word to the same word in the other text minus what chance gives it, in named heads.
+
+    Heads are (layer, head), from 1; the smallest of them counts.
+    """
+    columns = [place(words, layer, head, "equal") for layer, head in heads]
+    excess = (flat(words, "equal") - flat(words, "expected"))[:, columns]
+    values = zip(columns, _means(excess), strict=True)
+    notes = [f"{name_of(words, column, 'equal')} {value:+.4f}" for column, value in values]
+    return replace(Estimand.of(excess, lambda mean: mean, *notes, clusters=clusters_of(words)), extreme="least")
 
 
 @quantity(
