@@ -16,7 +16,7 @@ from bertsecrets.claims import plan
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case, find_case
-from bertsecrets.claims.sequential import ANALYSES, judge_interim
+from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_interim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.history import keep
 from bertsecrets.errors import MissingError, NotApplicableError, UserError, one_line
@@ -103,18 +103,21 @@ class Session:
 
     @property
     def seeds(self) -> Sequence[int]:
-        """The seeds of the options or of `params.yaml`; for `auto`, all that may be added."""
+        """The seeds of the options or of `params.yaml`; for `auto`, those of the last analysis."""
         if self.options.checkpoint is not None:
             return [1]
         wanted = self.settings.seeds if self.options.seeds is None else self.options.seeds
         if isinstance(wanted, str):
-            return seed_range(ANALYSES)
+            return seed_range(ANALYSES[-1])
         return seed_range(wanted) if isinstance(wanted, int) else wanted
 
     @property
     def interims(self) -> list[Sequence[int]]:
-        """The seeds of each analysis: all seeds in one or, if they are added one by one, one more in each."""
-        return [self.seeds[:count] for count in range(1, ANALYSES + 1)] if self.adds_seeds else [self.seeds]
+        """The seeds of each analysis: all seeds in one or, if they are added one by one, one more in each.
+
+        The last ones replace seeds that did not learn.
+        """
+        return [seed_range(count) for count in range(1, MOST_SEEDS + 1)] if self.adds_seeds else [self.seeds]
 
     @property
     def adds_seeds(self) -> bool:
@@ -237,9 +240,13 @@ class Session:
     def verdict(self, case: Case, measured: list[dict[str, Needed]]) -> Verdict:
         """Judge a case on its measurements, and keep the verdict in the store.
 
-        If seeds are added one by one, it is the verdict of the interim analysis after the last of them.
+        If seeds are added one by one, it is the verdict of the interim analysis after the last of them. On a given
+        checkpoint, it is about this checkpoint alone.
         """
-        return self._kept((judge_interim if self.adds_seeds else judge)(case, measured, self.settings.judge))
+        if self.adds_seeds:
+            return self._kept(judge_interim(case, measured, self.settings.judge))
+        checkpoint = self.options.checkpoint is not None
+        return self._kept(judge(case, measured, self.settings.judge, checkpoint=checkpoint))
 
     def _kept(self, verdict: Verdict) -> Verdict:
         """Add a verdict to the history in the store, and return it."""

@@ -49,16 +49,17 @@ def band(
 ) -> tuple[float, float] | None:
     """Return the band of a claim on a task, in the claim's unit; an infinite end for a claim about an order.
 
-    Around a published figure it is the prediction interval of the observed one: where the mean of so many seeds lies
-    if the published figure is one more run of the same procedure, or is as doubtful as it says. Both were made on the
-    same examples wherever the claim says so, and then the choice of examples adds nothing.
+    Around a published figure it is a prediction interval: where the mean of so many seeds lies if the published figure
+    is one more run of the same procedure, or is as doubtful as it says. How far runs differ is taken from the seeds of
+    this run; a cited spread stands in for them where there are fewer than three. If both sides were measured on the
+    same examples, as the claim says, the choice of examples adds nothing.
 
     Args:
         observed: the estimate that is compared; without one, the band of very many seeds.
-        published_error: the sampling error of the published figure, where it was made on other examples.
+        published_error: the sampling error of the published figure, if it was measured on other examples.
 
     Returns:
-        None where the spread over seeds is not known.
+        None if it is not known how far runs differ.
     """
     expect, figure = case.claim.expect, case.figure
     assert expect is not None
@@ -70,13 +71,9 @@ def band(
         least, _ = smallest_effect(case)
         return expect.value - least, expect.value + least
     assert figure.published is not None
-    if observed is not None:
-        spread, seedless = observed.spread, observed.seedless
-    else:
-        spread = cited_spread(case)
-        seedless = spread is None and case.claim.seedless  # asked last, since it imports the measure
-    doubt = figure.doubt
-    if spread is None and not seedless and (doubt is None or observed is not None):
+    spread, doubt = (observed and observed.spread) or cited_spread(case), figure.doubt
+    seedless = spread is None and case.claim.seedless  # asked last, since it imports the measure
+    if spread is None and not seedless and doubt is None:
         return None
     parts: list[tuple[float, float]] = [(published_error, np.inf)]  # standard errors with their degrees of freedom
     if observed is not None:
@@ -84,9 +81,9 @@ def band(
     if doubt is not None:
         parts.append((doubt, figure.doubt_degrees))
     if spread is not None and not seedless:
-        seeds = observed.seeds if observed is not None else np.inf
+        own = 1 / observed.seeds if observed is not None else 0.0
         one_more = 0.0 if doubt is not None else 1.0  # whether the published figure is one more run
-        parts.append((float(spread.std * np.sqrt(one_more + 1 / seeds)), spread.degrees))
+        parts.append((float(spread.std * np.sqrt(one_more + own)), spread.degrees))
     half = reach(parts, confidence) + figure.rounding
     ends = np.clip(
         (figure.published - half, figure.published + half), *QUANTITIES[case.claim.quantity or ""].within(case.task)
@@ -98,6 +95,21 @@ def decidable(case: Case, limits: tuple[float, float]) -> bool:
     """Return whether a case can be decided by where a quantity lies: not inside a band that holds nearly everything."""
     assert case.claim.expect is not None
     return case.claim.expect.kind != "around" or not too_wide(limits, case.unit)
+
+
+def undecidable(case: Case, confidence: float) -> str:
+    """Return why no data on its task can reproduce a claim; empty if some can.
+
+    Either the published figure alone is too doubtful, or the published effect is of so few examples that its interval
+    includes the limit at best: an effect of this size changes at least as many answers, which gives its variance.
+    """
+    expect, figure = case.claim.expect, case.figure
+    assert expect is not None
+    if expect.kind == "around" and figure.published is not None and figure.doubt is not None:
+        half = reach([(figure.doubt, figure.doubt_degrees)], confidence) + figure.rounding
+        if too_wide((figure.published - half, figure.published + half), case.unit):
+            return f"{figure.published} +- {format_number(half)} holds more than half of all values"
+    return ""
 
 
 def cited_spread(case: Case) -> Spread | None:

@@ -1,11 +1,11 @@
 """Error rates of a verdict: the p-values against a claim and for it, and the power of more seeds or examples."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from bertsecrets.claims.band import reach
-from bertsecrets.claims.estimate import Estimate
+from bertsecrets.claims.estimate import FEWEST_SEEDS, Estimate
 
 CHANCE = 0.8  # of deciding, with that many seeds or examples
 MOST_SEEDS = 1000  # the largest number that a statement considers
@@ -75,19 +75,14 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float, least:
     if distance <= 0:
         return "no number of seeds decides what lies on the limit itself"
     if observed.spread is None and not observed.seedless:
-        return "the number of seeds needed is unknown: measure the seed-to-seed spread with --seeds 2 or more"
+        return f"the number of seeds needed is unknown: measure how far {FEWEST_SEEDS} seeds or more differ"
     of_examples = float(ndtri(share) + ndtri(CHANCE)) * observed.sampling_error
     of_seeds = np.zeros(1)
     if observed.spread is not None:
         seeds = np.arange(1, MOST_SEEDS + 1)
-        beforehand = observed.seeds * max(0.0, observed.spread.degrees - (observed.seeds - 1))  # as in Spread.updated
-        degrees = np.maximum(1, beforehand / seeds + seeds - 1)
-        of_seeds = (
-            (stdtrit(degrees, share) + ndtri(CHANCE)) * observed.spread.std * np.sqrt(1 / seeds + observed.published)
-        )
+        runs = np.sqrt(1 / seeds + observed.published)
+        of_seeds = (stdtrit(np.maximum(1, seeds - 1), share) + ndtri(CHANCE)) * observed.spread.std * runs
     if of_examples >= distance:
-        if observed.seeds == 1 and not observed.seedless:
-            return "measure two seeds or more: one does not tell whether seeds or examples are missing"
         now = float(of_seeds[min(observed.seeds, len(of_seeds)) - 1])
         left = distance**2 - now**2 if now < distance else distance**2
         examples = int(np.ceil(observed.examples * of_examples**2 / left))
@@ -98,23 +93,4 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float, least:
     enough = np.flatnonzero(np.hypot(of_seeds, of_examples) <= distance) + 1
     if not len(enough):
         return f"more than {MOST_SEEDS} seeds would be needed to decide this"
-    assert observed.spread is not None
-    count = "one seed decides this" if enough[0] == 1 else f"{enough[0]} seeds decide this"
-    return f"{count} with a chance of {CHANCE:.0%}, by the spread of {observed.spread.source}"
-
-
-def seeds_may_decide(observed: Estimate, limits: Iterable[float], confidence: float) -> bool:
-    """Return whether further seeds could decide an undecided claim; they cannot if examples are the bottleneck.
-
-    They can if the error of the examples alone would decide after the estimate moves by one standard error of its
-    seeds. Stopping can miss a decision, but never makes a false one.
-    """
-    from scipy.special import ndtri  # scipy.stats would take five times as long to import
-
-    if observed.seedless or not observed.computable:
-        return False
-    if observed.spread is None:
-        return True
-    distance = min((abs(observed.value - limit) for limit in limits if np.isfinite(limit)), default=0.0)
-    moved = distance + observed.spread.std / np.sqrt(observed.seeds)
-    return bool(moved > ndtri((1 + confidence) / 2) * observed.sampling_error)
+    return f"{max(enough[0], FEWEST_SEEDS)} seeds decide this with a chance of {CHANCE:.0%}"

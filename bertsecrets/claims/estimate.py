@@ -1,8 +1,7 @@
 """Estimates from estimands: of the procedure that seeds and examples are drawn for, not of one run of it.
 
-Examples and seeds are crossed: every seed has seen the same examples (the multi-bootstrap of Sellam et al. 2022). With
-few seeds, resampling them would be far too narrow, so they add Student's t, by a spread that what is known beforehand
-and the seeds themselves give together.
+Examples and seeds are crossed: every seed has seen the same examples (the multi-bootstrap of Sellam et al. 2022).
+Resampling a few seeds would give intervals that are far too narrow, so they add Student's t by their own spread.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,47 +22,22 @@ from bertsecrets.claims.bootstrap import (
 from bertsecrets.claims.estimand import Clusters, Estimand, Extreme, decisive
 from bertsecrets.settings import JudgeParams
 
-LEAST_DEGREES, MOST_DEGREES = 2.0, 8.0  # of a prior: runs of one model say little about another's
-
-
+FEWEST_SEEDS = 3  # of a training; fewer do not show how far seeds differ
 FIRST = 0.1  # of the error: for telling which parts may be the least (Romano, Shaikh and Wolf 2014)
 KEPT = 2_000_000  # numbers of draws that are kept for the next estimate from as many examples: 16 MB
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A seed-to-seed standard deviation, known as well as from `degrees` + 1 seeds.
-
-    Args:
-        std: in the quantity's unit, of values on the same examples.
-        source: whose it is.
-        alike: how much of the variance that the choice of examples brings to one seed all seeds have in common. The
-            rest is what a seed does to single examples, which is part of the spread; 1 where that is not known.
-    """
+    """A seed-to-seed standard deviation in the quantity's unit, known as well as from `degrees` + 1 seeds."""
 
     std: float
     degrees: float
     source: str = ""
-    alike: float = 1.0
 
     def draws(self, rng: np.random.Generator, count: int) -> Float[np.ndarray, " count"]:
         """Return so many draws of Student's t with these degrees of freedom, spread evenly, in the quantity's unit."""
         return self.std * rng.permutation(_students(self.degrees, count))
-
-    def updated(self, values: Sequence[float]) -> "Spread":
-        """Return the spread once seeds have been seen: its square is the mean of both, weighted by their degrees.
-
-        The more seeds have been seen, the less counts what was known before, of another model or task: its
-        degrees are divided by their number.
-
-        Args:
-            values: of the quantity, by seed.
-        """
-        own, before = len(values) - 1, self.degrees / len(values)
-        if own < 1:
-            return self
-        variance = (before * self.std**2 + own * float(np.var(values, ddof=1))) / (before + own)
-        return Spread(float(np.sqrt(variance)), before + own, f"the seeds and {self.source}")
 
 
 @lru_cache(maxsize=16)
@@ -71,40 +45,6 @@ def _students(degrees: float, count: int) -> Float[np.ndarray, " count"]:
     from scipy.special import stdtrit  # scipy.stats would take five times as long to import
 
     return np.asarray(stdtrit(degrees, (np.arange(count) + 0.5) / count))
-
-
-def pooled(spreads: Sequence[tuple[float, int]], source: str, alike: float = 1.0) -> Spread | None:
-    """Return the spread that several give for another case of their kind; None for none (Smyth 2004, section 6).
-
-    Each is the standard deviation of so many degrees of freedom. The more they differ beyond what their degrees
-    explain, the fewer degrees the result has.
-    """
-    from scipy.special import digamma, polygamma
-
-    known = [(std, degrees) for std, degrees in spreads if std > 0 and degrees > 0]
-    if not known:
-        return None
-    half = np.array([degrees / 2 for _, degrees in known])
-    logs = np.log([std**2 for std, _ in known]) - digamma(half) + np.log(half)
-    beyond = float(logs.var(ddof=1) - polygamma(1, half).mean()) if len(known) > 1 else 0.0
-    degrees = 2 * _inverse_trigamma(beyond) if beyond > 0 else MOST_DEGREES
-    degrees = float(np.clip(degrees, LEAST_DEGREES, min(MOST_DEGREES, sum(d for _, d in known))))
-    variance = np.exp(logs.mean() + digamma(degrees / 2) - np.log(degrees / 2))
-    return Spread(float(np.sqrt(variance)), degrees, source, alike)
-
-
-def _inverse_trigamma(value: float) -> float:
-    """Return x with trigamma(x) = value, by Newton's steps on 1 / trigamma (Smyth 2004, appendix)."""
-    from scipy.special import polygamma
-
-    x = 0.5 + 1 / value
-    for _ in range(50):
-        trigamma = float(polygamma(1, x))
-        step = trigamma * (1 - trigamma / value) / float(polygamma(2, x))
-        x += step
-        if abs(step) < 1e-10 * x:
-            break
-    return x
 
 
 Replicates = Float[np.ndarray, "resamples parts"]
@@ -121,16 +61,15 @@ class Estimate:
         replicates: draws of each part.
         extreme: whether the quantity is the least or the most of its parts.
         seeds: how many; `examples` likewise.
-        spread: of the seeds; None where it is not known, so that the estimate is one of this checkpoint alone.
+        spread: of the seeds; None for fewer than `FEWEST_SEEDS`, so that the estimate is of these checkpoints alone.
         sampling_error: the standard error that comes from the choice of samples, without that of the seeds.
         examples_error: the part of it that comes from the examples, without the annotated heads from which a
             classifier's errors are known.
         fewest: the number of examples, or clusters of them, behind the column of a block with the fewest; infinite
             where none is a sample of something larger.
         published: with how many published runs the quantity compares what was measured.
-        seedless: nothing is trained, so that there are no other seeds.
+        seedless: there are no other seeds: nothing is trained, or the question is about one checkpoint.
         within: the ends of the range that the quantity cannot leave.
-        alike: as in `Spread`, of several seeds.
     """
 
     value: float
@@ -146,7 +85,6 @@ class Estimate:
     published: int = 0
     seedless: bool = False
     within: tuple[float, float] = (float("-inf"), float("inf"))
-    alike: float | None = None
 
     @property
     def computable(self) -> bool:
@@ -189,7 +127,6 @@ def _reach(off: Replicates, tail: float) -> float:
 def estimate(
     estimands: Sequence[Estimand],
     settings: JudgeParams,
-    known: Spread | None = None,
     *,
     seedless: bool = False,
     examples_share: float = 1.0,
@@ -201,8 +138,7 @@ def estimate(
     independently. What a seed does to single examples is counted once, in the spread over seeds.
 
     Args:
-        known: the spread over seeds as far as it is known beforehand.
-        seedless: nothing is trained, so that seeds make no difference.
+        seedless: there are no other seeds: nothing is trained, or the question is about one checkpoint.
         examples_share: how much of the error that the examples bring is counted; 0 if the estimate is of these alone.
         within: the ends of the range that the quantity cannot leave.
     """
@@ -214,16 +150,16 @@ def estimate(
         examples_share = 0.0
     value = parts.mean(0)
     replicates = _corrected(by_seed.mean(0), estimands, value)
-    alike, of_each = _alike(by_seed), by_seed.var(1).mean(0)
-    if seedless or count == 1:
-        counted = np.full(len(value), examples_share * (1.0 if seedless or known is None else np.sqrt(known.alike)))
-    else:
+    counted = np.full(len(value), examples_share)
+    spreads: list[Spread | None] = [None] * len(value)
+    if not seedless and count >= FEWEST_SEEDS:
+        spreads = [Spread(float(std), count - 1, "these seeds") for std in parts.std(0, ddof=1)]
         of_mean = by_seed.mean(0).var(0)
-        counted = examples_share * np.sqrt(np.divide(alike, of_mean, out=np.ones_like(of_mean), where=of_mean > 0))
+        share = np.divide(_of_all_seeds(by_seed), of_mean, out=np.ones_like(of_mean), where=of_mean > 0)
+        counted = examples_share * np.sqrt(share)
     if (counted < 1).any():
         middle = replicates.mean(0)
         replicates = value + examples_share * (middle - value) + counted * (replicates - middle)
-    spreads = [None if seedless else _spread(parts[:, part].tolist(), known) for part in range(parts.shape[1])]
     for part, spread in enumerate(spreads):
         if spread is not None:
             replicates[:, part] += spread.draws(rng, settings.resamples) * np.sqrt(1 / count + estimands[0].published)
@@ -252,24 +188,16 @@ def estimate(
         published=estimands[0].published,
         seedless=seedless,
         within=within,
-        alike=float(alike[place] / of_each[place]) if count > 1 and of_each[place] > 0 else None,
     )
 
 
-def _spread(values: list[float], known: Spread | None) -> Spread | None:
-    """Return the spread of seeds that gave these values; None for one seed of which nothing was known beforehand."""
-    if known is not None:
-        return known.updated(values)
-    return Spread(float(np.std(values, ddof=1)), len(values) - 1, "the seeds") if len(values) > 1 else None
-
-
-def _alike(by_seed: BySeed) -> Float[np.ndarray, " parts"]:
-    """Return the variance that the examples bring to all seeds alike; for one seed, all that they bring.
+def _of_all_seeds(by_seed: BySeed) -> Float[np.ndarray, " parts"]:
+    """Return the variance that the choice of examples brings to the mean because it moves all seeds together.
 
     The rest is what each seed does to single examples, which is part of the spread over seeds.
     """
     count, of_mean, of_each = len(by_seed), by_seed.mean(0).var(0), by_seed.var(1).mean(0)
-    return of_mean if count == 1 else np.clip((count * of_mean - of_each) / (count - 1), 0, of_mean)
+    return np.clip((count * of_mean - of_each) / (count - 1), 0, of_mean)
 
 
 def _corrected(replicates: Replicates, estimands: Sequence[Estimand], parts: Float[np.ndarray, " parts"]) -> Replicates:

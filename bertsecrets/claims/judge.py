@@ -1,15 +1,16 @@
 """The judge: whether a measurement agrees with a claim, by comparing the interval that is printed with a band.
 
 An order (`above`, `below`) holds if the interval lies beyond its limit; where the paper has a figure, the interval must
-not lie below half of it either. A figure (`around`) deviates if the observed one lies outside the prediction interval
-around it, and is reproduced inside of it if a model that has learned nothing is excluded. An equality (`equal`) holds
-if the interval lies within the smallest effect of interest. An order also deviates if its effect is shown to be
-smaller than that. One seed says nothing about others if their spread is unknown. A claim that depends on how a word is
-read is judged under each reading.
+not lie below half of it either, nor within the smallest effect of interest. A figure (`around`) deviates if the
+observed one lies outside the prediction interval around it, and is reproduced inside of it if a model that has learned
+nothing is excluded. A constant answer is reproduced by the same constant answer alone. An equality (`equal`) holds if
+the interval lies within the smallest effect of interest. Fewer than three seeds decide nothing. A claim that depends on
+how a word is read is judged under each reading.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -21,197 +22,268 @@ from bertsecrets.claims.band import (
     format_number,
     share_of_other_rows,
     smallest_effect,
+    undecidable,
 )
-from bertsecrets.claims.error_rates import interval_at, power, seeds_may_decide, smallest_rate
+from bertsecrets.claims.error_rates import interval_at, power, smallest_rate
 from bertsecrets.claims.estimand import FEWEST, Estimand
-from bertsecrets.claims.estimate import Estimate, Spread, estimate
+from bertsecrets.claims.estimate import FEWEST_SEEDS, Estimate, estimate
+from bertsecrets.claims.gates import model_problem, usable
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import Needed, all_of
 from bertsecrets.claims.readings import together, under_readings
-from bertsecrets.claims.record import spread_beforehand
-from bertsecrets.claims.schema import Case
+from bertsecrets.claims.schema import Case, Expectation
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.formats import Outcome
-from bertsecrets.measures.registry import get_measure
-from bertsecrets.models.initialisations import get_initialisation
-from bertsecrets.models.locations import published_identities
 from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
-GIVEN = ("target", "errors", "cluster")  # samples that do not come from the subject
-MANY = 100  # examples; two different models never agree on all of so many
 ENOUGH = 0.5  # of a published effect: an order with a significantly smaller effect does not reproduce it
+DUST = 1e-9  # points: two scores that are the same number
+Ends = tuple[float, float]
 
 
 def judge(
-    case: Case,
-    by_seed: Sequence[Mapping[str, Needed]],
-    settings: JudgeParams,
-    known: Spread | None = None,
-    *,
-    look_up: bool = True,
+    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, *, checkpoint: bool = False
 ) -> Verdict:
     """Return the verdict on a claim from the measurements of each seed.
 
     Args:
         by_seed: per seed, what the claim's quantity needs, by name (`plan.measure_case`).
-        known: the spread over seeds as far as it is known beforehand; by default what is cited or on record.
-        look_up: False to take nothing as known where `known` is not given.
+        checkpoint: judge one finished checkpoint, not the procedure that made it: the interval is of examples alone.
     """
     readings = under_readings(case)
-    if not readings:
-        return _judge(case, by_seed, settings, known, look_up)
-    return together(case, {name: _judge(one, by_seed, settings, known, look_up) for name, one in readings.items()})
+    if readings:
+        verdicts = {name: _judge(one, by_seed, settings, checkpoint) for name, one in readings.items()}
+        verdict = together(case, verdicts)
+    else:
+        verdict = _judge(case, by_seed, settings, checkpoint)
+    return replace(verdict, interim="this checkpoint") if checkpoint and not case.claim.seedless else verdict
 
 
-def _judge(
-    case: Case,
-    by_seed: Sequence[Mapping[str, Needed]],
-    settings: JudgeParams,
-    known: Spread | None,
-    look_up: bool,
-) -> Verdict:
-    """Return the verdict on a claim under the reading that it names, if it hangs on one."""
+def _judge(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, checkpoint: bool) -> Verdict:
+    """Return the verdict on a claim under the reading that it names, if it depends on one."""
     claim = case.claim
     assert claim.quantity is not None
     assert claim.expect is not None
-    measurements = tuple(measurement for needed in by_seed for measurement in all_of(needed))
-    problem = model_problem(case, measurements[0])
+    quantity, every = QUANTITIES[claim.quantity], _measurements(by_seed)
+    if problem := model_problem(case, every[0]) or undecidable(case, settings.confidence):
+        return Verdict(case, "not applicable", problem, measurements=every)
+    counted = usable(by_seed)
     try:
-        quantity = QUANTITIES[claim.quantity]
-        estimands = [] if problem else [quantity.read(needed, **claim.arguments) for needed in by_seed]
+        estimands = [quantity.read(needed, **claim.arguments) for needed in counted.by_seed or by_seed[:1]]
     except NotApplicableError as error:
-        problem = str(error)
-    if problem:
-        return Verdict(case, "not applicable", problem, measurements=measurements)
-    if (collapsed := degenerate(by_seed)) is not None:
-        return Verdict(case, "degenerate", collapsed, measurements=measurements)
+        return Verdict(case, "not applicable", str(error), measurements=every)
+    if counted.problem:
+        return Verdict(case, "degenerate", counted.problem, measurements=every, open=counted.more)
     estimands, ceiling = with_ceiling(estimands)
-    around = claim.expect.kind == "around"
+    measurements = _measurements(counted.by_seed)
     observed = estimate(
         estimands,
         settings,
-        known or (spread_beforehand(case, measurements[0].subject.model) if look_up else None),
-        seedless=claim.seedless,
-        examples_share=share_of_other_rows(case, measurements) if around else 1.0,
+        seedless=claim.seedless or checkpoint,
+        examples_share=share_of_other_rows(case, measurements) if claim.expect.kind == "around" else 1.0,
         within=quantity.within(case.task),
     )
-    published_error = at_published_size(case, observed, measurements)
-    limits = band(case, settings.confidence, observed, published_error)
-    against, in_favour = None, None
-    outcome: Outcome = "inconclusive"
-    reason = _nothing_decides(estimands, observed, limits)
-    if not reason:
-        outcome, reason = _outcome(case, estimands, observed, limits, observed.interval(settings.confidence))
-        against, in_favour = _p_values(case, estimands, observed, published_error, outcome, settings.confidence)
-    if case.claim.existence:
+    weighed = Weighed(case, estimands, observed, at_published_size(case, observed, measurements), settings.confidence)
+    outcome, reason = weighed.outcome
+    against, in_favour = weighed.p_values
+    if claim.existence:
         against = None  # the claim cannot deviate, so it is no false alarm either
         if outcome == "deviates":
             outcome, reason = "inconclusive", f"{reason}; another head or layer may still have the effect"
-    undecided, doubtful = outcome == "inconclusive", _doubtful(case, estimands, limits)
     return Verdict(
         case,
         outcome,
-        "; ".join([reason, *_notes(estimands), *ceiling]),
+        "; ".join([reason, *_notes(estimands), *ceiling, *counted.notes]),
         observed=observed.value if observed.computable else None,
         interval=observed.interval(settings.confidence) if observed.computable else None,
-        band=limits,
+        band=weighed.limits,
         measurements=measurements,
         by_seed=tuple(tuple(estimand.parts.tolist()) for estimand in estimands),
         extreme=observed.extreme,
-        alike=observed.alike,
-        power=_power(case, observed, limits, doubtful, settings.confidence) if undecided else "",
-        open=undecided and observed.fewest >= FEWEST and seeds_may_decide(observed, doubtful, settings.confidence),
+        power=weighed.power if outcome == "inconclusive" else "",
+        open=outcome == "inconclusive" and weighed.seeds_matter,
         p_against=against,
         p_for=in_favour,
     )
 
 
-def _power(
-    case: Case,
-    observed: Estimate,
-    limits: tuple[float, float] | None,
-    doubtful: Sequence[float],
-    confidence: float,
-) -> str:
-    """Return what would decide an undecided claim, as text; empty if unknown."""
-    if limits is None or not decidable(case, limits):
-        return ""
-    assert case.claim.expect is not None
-    compares_with_0 = case.claim.expect.kind != "around" and 0.0 in doubtful
-    least = smallest_effect(case)[0] if compares_with_0 else 0.0
-    return power(observed, doubtful, confidence, least) if doubtful else ""
+def _measurements(by_seed: Sequence[Mapping[str, Needed]]) -> tuple[Measurement, ...]:
+    return tuple(measurement for needed in by_seed for measurement in all_of(needed))
 
 
-def _nothing_decides(estimands: Sequence[Estimand], observed: Estimate, limits: tuple[float, float] | None) -> str:
-    """Return why these measurements cannot decide the claim, whatever the interval; empty if they can."""
-    if not observed.computable:
-        return "the quantity cannot be computed on some of the resamples"
-    if _refuted(estimands, observed, limits):
-        return ""
-    if observed.fewest < FEWEST:
-        return f"fewer than {FEWEST} examples decide nothing"
-    if limits is None or (observed.spread is None and not observed.seedless):
-        return "only one seed, and the spread over seeds is unknown: measure several seeds"
-    return ""
+@dataclass(frozen=True)
+class Weighed:
+    """A case with what was found: an estimand for each seed that counts, and their estimate.
 
-
-def _refuted(estimands: Sequence[Estimand], observed: Estimate, limits: tuple[float, float] | None) -> bool:
-    """Return whether no resample can support the claim, and the observed value is outside its band."""
-    outside = limits is not None and (observed.value <= limits[0] or observed.value >= limits[1])
-    return outside and all(estimand.refuted for estimand in estimands)
-
-
-def _outcome(
-    case: Case,
-    estimands: Sequence[Estimand],
-    observed: Estimate,
-    limits: tuple[float, float] | None,
-    interval: tuple[float, float],
-) -> tuple[Outcome, str]:
-    """Return outcome and reason; a refuted claim needs no interval."""
-    if _refuted(estimands, observed, limits):
-        return "deviates", f"{estimands[0].refuted}, whatever the examples: the interval decides nothing here"
-    assert limits is not None
-    assert case.claim.expect is not None
-    if case.claim.expect.kind == "around":
-        return _of_figure(case, estimands, observed, limits, interval)
-    if case.claim.expect.kind == "equal":
-        return decide_equal(interval, limits, smallest_effect(case)[1])
-    published = case.figure.published if case.claim.expect.comparable else None
-    return decide_order(interval, limits, published, smallest_effect(case))
-
-
-def _p_values(
-    case: Case,
-    estimands: Sequence[Estimand],
-    observed: Estimate,
-    published_error: float,
-    outcome: Outcome,
-    confidence: float,
-) -> tuple[float, float | None]:
-    """Return the smallest error rates at which a claim would still deviate, and still be reproduced.
-
-    That a figure is reproduced has none: to lie inside a prediction interval is no evidence against all other values.
+    Args:
+        published_error: the sampling error of the published figure, if it was measured on other examples.
     """
-    run, expect = 1 - confidence, case.claim.expect
-    assert expect is not None
 
-    def fails(rate: float) -> bool:
-        limits, interval = band(case, 1 - rate, observed, published_error), interval_at(observed, rate, run)
-        return _outcome(case, estimands, observed, limits, interval)[0] == "deviates"
+    case: Case
+    estimands: Sequence[Estimand]
+    observed: Estimate
+    published_error: float
+    confidence: float
 
-    def holds(rate: float) -> bool:
-        limits, (low, high) = band(case, 1 - rate, observed, published_error), interval_at(observed, rate, run)
+    @property
+    def expect(self) -> Expectation:
+        """What the claim expects."""
+        assert self.case.claim.expect is not None
+        return self.case.claim.expect
+
+    @cached_property
+    def constant(self) -> bool:
+        """Whether the published figure is that of a constant answer, and every seed gives one too."""
+        return self.case.figure.constant_answer and all(estimand.constant for estimand in self.estimands)
+
+    @cached_property
+    def limits(self) -> Ends | None:
+        """The band at the run's confidence."""
+        return self._band(self.confidence)
+
+    def _band(self, confidence: float) -> Ends | None:
+        """Return the band; around a constant answer there is nothing but rounding."""
+        published, rounding = self.case.figure.published, self.case.figure.rounding
+        if self.constant and published is not None:
+            return published - rounding, published + rounding
+        return band(self.case, confidence, self.observed, self.published_error)
+
+    @cached_property
+    def outcome(self) -> tuple[Outcome, str]:
+        """The outcome at the run's confidence, and its reason."""
+        if self._nothing_decides:
+            return "inconclusive", self._nothing_decides
+        return self._decide(self.confidence, self.observed.interval(self.confidence))
+
+    @cached_property
+    def _nothing_decides(self) -> str:
+        """Why these measurements cannot decide the claim, whatever the interval; empty if they can."""
+        observed = self.observed
+        if not observed.computable:
+            return "the quantity cannot be computed on some of the resamples"
+        if observed.spread is None and not observed.seedless:
+            said = "one seed decides" if observed.seeds == 1 else f"{observed.seeds} seeds decide"
+            these = "this checkpoint" if observed.seeds == 1 else "these checkpoints"
+            return f"{said} nothing, since {FEWEST_SEEDS} are needed; the interval is of {these} alone"
+        if self._refuted:
+            return ""
+        if observed.fewest < FEWEST:
+            return f"fewer than {FEWEST} examples decide nothing"
+        if self.constant and observed.examples_error > 0:
+            return "constant answers can be compared on the whole validation set only"
+        return "" if self.limits is not None else "it is not known how far runs differ: judge several seeds"
+
+    @cached_property
+    def _refuted(self) -> bool:
+        """Whether no resample can support the claim, and the observed value is outside its band."""
+        value, limits = self.observed.value, self.limits
+        outside = limits is not None and (value <= limits[0] or value >= limits[1])
+        return outside and all(estimand.refuted for estimand in self.estimands)
+
+    @property
+    def seeds_matter(self) -> bool:
+        """Whether further seeds could decide the claim; not that a model with several answers gives a constant one."""
+        if self.observed.seedless or not self.observed.computable or self.observed.fewest < FEWEST:
+            return False
+        return not self.case.figure.constant_answer or (self.constant and self._same_constant != [False, True])
+
+    def _decide(self, confidence: float, interval: Ends) -> tuple[Outcome, str]:
+        """Return outcome and reason by an interval of this confidence; a refuted claim needs none."""
+        if self._refuted:
+            return "deviates", f"{self.estimands[0].refuted}, whatever the examples: the interval decides nothing here"
+        limits, least = self._band(confidence), smallest_effect(self.case)
         assert limits is not None
-        return limits[0] < low and high < limits[1]
+        if self.constant:
+            return self._of_constant(confidence)
+        if self.expect.kind == "around":
+            return self._of_figure(limits, interval)
+        if self.expect.kind == "equal":
+            return decide_equal(interval, limits, least[1])
+        published = self.case.figure.published if self.expect.comparable else None
+        return decide_order(interval, limits, published, least)
 
-    against = smallest_rate(fails, run)
-    if expect.kind == "around":
-        return against, None
-    return against, 1.0 if outcome == "deviates" else smallest_rate(holds, run)
+    @cached_property
+    def _same_constant(self) -> list[bool]:
+        """Which of "no" and "yes" the seeds answer to whether they give the published constant answer."""
+        low, high = self.limits or (np.nan, np.nan)
+        return sorted({bool(low - DUST <= estimand.value <= high + DUST) for estimand in self.estimands})
+
+    def _of_constant(self, confidence: float) -> tuple[Outcome, str]:
+        """Return outcome and reason if the published figure is a constant answer's, and every seed gives one.
+
+        Which constant a training ends in may be chance. If it gives the published one with chance q, the published run
+        does and N others do not with a chance of q (1 - q)^N, which is largest at q = 1 / (N + 1).
+        """
+        if self._same_constant == [True]:
+            return "reproduced", "every seed gives the published constant answer"
+        if self._same_constant == [False, True]:
+            return "inconclusive", "only some seeds give the published constant answer"
+        outcome: Outcome = "deviates" if self._chance <= 1 - confidence else "inconclusive"
+        return outcome, f"every seed gives another constant answer (by chance in up to {self._chance:.1%} of runs)"
+
+    @property
+    def _chance(self) -> float:
+        count = self.observed.seeds
+        return float(count**count / (count + 1) ** (count + 1))
+
+    def _of_figure(self, limits: Ends, interval: Ends) -> tuple[Outcome, str]:
+        """Return outcome and reason of a published figure."""
+        where = f"{format_number(self.observed.value)} lies {{}} the prediction interval around the published figure"
+        inside = where.format("inside")
+        if not limits[0] <= self.observed.value <= limits[1]:
+            return "deviates", where.format("outside")
+        if not decidable(self.case, limits):
+            return "inconclusive", f"not decidable: {inside}, as nearly anything does"
+        if self.case.figure.constant_answer:
+            return "inconclusive", f"{inside}, which is that of a constant answer; this model gives several"
+        if self._nothing and interval[0] <= self._nothing[0] <= interval[1]:
+            shown = f"{format_number(self._nothing[0])}, {self.estimands[0].nothing_is}"
+            return "inconclusive", f"{format_interval(interval)} also holds {shown}"
+        return "reproduced", inside
+
+    @cached_property
+    def _nothing(self) -> tuple[float, ...]:
+        """The value of a model that has learned nothing, if there is one."""
+        values = [estimand.nothing for estimand in self.estimands if estimand.nothing is not None]
+        return (float(np.mean(values)),) if values else ()
+
+    @cached_property
+    def p_values(self) -> tuple[float | None, float | None]:
+        """The smallest error rates at which the claim would still deviate, and still be reproduced.
+
+        That a figure is reproduced has none: to lie inside a prediction interval is no evidence against other values.
+        """
+        run, outcome = 1 - self.confidence, self.outcome[0]
+        if self._nothing_decides:
+            return None, None
+        if self.constant:
+            return self._chance if self._same_constant == [False] else 1.0, None
+
+        def fails(rate: float) -> bool:
+            return self._decide(1 - rate, interval_at(self.observed, rate, run))[0] == "deviates"
+
+        def holds(rate: float) -> bool:
+            limits, (low, high) = self._band(1 - rate), interval_at(self.observed, rate, run)
+            assert limits is not None
+            return limits[0] < low and high < limits[1]
+
+        against = smallest_rate(fails, run)
+        if self.expect.kind == "around":
+            return against, None
+        return against, 1.0 if outcome == "deviates" else smallest_rate(holds, run)
+
+    @property
+    def power(self) -> str:
+        """What would decide the claim, as text; empty if unknown."""
+        if self.limits is None or not decidable(self.case, self.limits):
+            return ""
+        doubtful = self._nothing if self.expect.kind == "around" else self.limits
+        compares_with_0 = self.expect.kind != "around" and 0.0 in doubtful
+        least = smallest_effect(self.case)[0] if compares_with_0 else 0.0
+        return power(self.observed, doubtful, self.confidence, least) if doubtful else ""
 
 
 def decide_order(
@@ -266,116 +338,9 @@ def decide_equal(interval: tuple[float, float], limits: tuple[float, float], why
     return "inconclusive", f"{shown} lies partly outside {format_interval(limits)}: {why}"
 
 
-def _of_figure(
-    case: Case,
-    estimands: Sequence[Estimand],
-    observed: Estimate,
-    limits: tuple[float, float],
-    interval: tuple[float, float],
-) -> tuple[Outcome, str]:
-    """Return outcome and reason of a published figure."""
-    low, high = limits
-    where = f"{format_number(observed.value)} lies {{}} the prediction interval around the published figure"
-    if not low <= observed.value <= high:
-        return "deviates", where.format("outside")
-    if case.figure.constant_answer:
-        if all(estimand.constant for estimand in estimands):
-            return "reproduced", where.format("inside") + ", and is a constant answer's too"
-        return "inconclusive", where.format("inside") + ", which is that of a constant answer; this model gives several"
-    if not decidable(case, limits):
-        return "inconclusive", f"not decidable: {where.format('inside')}, as nearly anything does"
-    nothing = [estimand.nothing for estimand in estimands if estimand.nothing is not None]
-    if nothing and interval[0] <= float(np.mean(nothing)) <= interval[1]:
-        shown = format_number(float(np.mean(nothing)))
-        return "inconclusive", f"{format_interval(interval)} also holds {shown}, {estimands[0].nothing_is}"
-    return "reproduced", where.format("inside")
-
-
-def _doubtful(case: Case, estimands: Sequence[Estimand], limits: tuple[float, float] | None) -> tuple[float, ...]:
-    """Return the values that an interval must exclude to decide a claim that is not decided yet."""
-    if case.claim.expect is None or case.claim.expect.kind != "around":
-        return limits or ()
-    nothing = [estimand.nothing for estimand in estimands if estimand.nothing is not None]
-    return (float(np.mean(nothing)),) if nothing else ()
-
-
 def _notes(estimands: Sequence[Estimand]) -> list[str]:
     """Return the notes of the estimands; seed by seed where they differ."""
     by_seed = [", ".join(estimand.notes) for estimand in estimands]
     if len(set(by_seed)) == 1:
         return [note for note in by_seed[:1] if note]
     return [f"seed {place}: {note}" for place, note in enumerate(by_seed, start=1) if note]
-
-
-def model_problem(case: Case, measurement: Measurement) -> str | None:
-    """Return why a claim does not speak of models of this architecture or shape; None if it does."""
-    architecture = measurement.provenance.architecture
-    if not case.speaks_of(architecture):
-        return f"is about {' and '.join(case.claim.architectures)}; the model is {architecture or 'unknown'}"
-    if (problem := weights_problem(case, measurement.provenance.weights)) is not None:
-        return problem
-    shapes = [np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2]
-    return shape_problem(case, shapes[0] if shapes else None)
-
-
-def weights_problem(case: Case, weights: str | None) -> str | None:
-    """Return why a claim does not speak of an encoder with these weights; None if it does, or they are unknown.
-
-    Args:
-        weights: their identity (`ModelRef.identity`).
-    """
-    wanted = case.claim.needs_weights
-    if wanted is None or weights is None or weights in published_identities(wanted):
-        return None
-    instead = f"; {case.claim.relative} asks the same of any model" if case.claim.relative else ""
-    return f"is about the published weights of {wanted}; this model has others{instead}"
-
-
-def shape_problem(case: Case, shape: Sequence[int] | None) -> str | None:
-    """Return why a claim does not speak of models with so many layers and heads; None if it does, or they are unknown.
-
-    Args:
-        shape: the numbers of layers and of the heads in each.
-    """
-    wanted = case.claim.needs_shape
-    if wanted is None or shape is None or tuple(shape) == tuple(wanted):
-        return None
-    instead = f"; {case.claim.relative} asks the same of any shape" if case.claim.relative else ""
-    return f"needs {wanted[0]} layers x {wanted[1]} heads; the model has {shape[0]} x {shape[1]}{instead}"
-
-
-def degenerate(by_seed: Sequence[Mapping[str, Needed]]) -> str | None:
-    """Return why measurements cannot decide any claim (a collapsed model, identical seeds); None if they can.
-
-    Args:
-        by_seed: per seed, what the claim's quantity needs, by name.
-    """
-    for needed in by_seed:
-        for measurement in all_of(needed):
-            problem = get_measure(measurement.measure).degenerate(measurement)
-            if problem:
-                return f"{measurement.subject}: {problem}"
-    for one, other in combinations(by_seed, 2):
-        for first, second in zip(all_of(one), all_of(other), strict=True):
-            if first.examples != second.examples:
-                return f"{first.subject} and {second.subject} have {first.examples} and {second.examples} examples"
-            if get_initialisation(first.subject.initialisation).trains and _identical(first, second):
-                return f"{first.subject} and {second.subject} give the same numbers: the seed changes nothing"
-    return None
-
-
-def _identical(one: Measurement, other: Measurement) -> bool:
-    """Return whether two trained subjects have exactly the same numbers.
-
-    For predicted classes this takes many examples and more than one class: two seeds may end in the same constant
-    answer.
-    """
-    if one.subject == other.subject:
-        return False
-    names = [name for name in one.samples if name not in GIVEN and name in other.samples]
-    equal = [name for name in names if np.array_equal(one.samples[name], other.samples[name], equal_nan=True)]
-    real = [name for name in names if one.samples[name].dtype.kind == "f"]
-    if real:
-        return all(name in equal for name in real)
-    varied = any(np.ptp(one.samples[name]) > 0 for name in names)
-    return bool(names) and equal == names and varied and one.examples >= MANY

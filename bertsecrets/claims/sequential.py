@@ -1,65 +1,77 @@
-"""Interim analyses: seeds are added until a claim is decided, with the error rates of all analyses under control.
+"""Interim analyses: seeds are added until a claim is decided, with the error rate of all analyses under control.
 
-Five analyses at 95 % each are wrong in more than 5 % of all cases. So each of them uses the higher level at which all
-together keep 95 % (Pocock 1977). Their number is fixed in advance and the same for all runs: an early end (a decision,
-a budget) can only reduce errors.
+An order is analysed after 3, 4 and 5 seeds, each time at the level at which all three together keep 95 % (Pocock 1977).
+A figure is judged after the last seed at 95 %; before that it may only deviate, at 99 %. Seeds that did not learn are
+replaced. The analyses are fixed in advance: an early end (a decision, a budget) can only reduce errors.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
 from bertsecrets.claims.error_rates import LEAST
-from bertsecrets.claims.estimate import Spread
+from bertsecrets.claims.gates import usable
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.settings import JudgeParams
 
-ANALYSES = 5  # planned: after 1, 2, 3, 4 and 5 seeds
+ANALYSES = (3, 4, 5)  # seeds that learned
+MOST_SEEDS = 8  # trained, if some have to be replaced
+EARLY = 1 / 5  # of the error rate of the last analysis: that of a figure's deviation before it
 NODES = 96  # of the quadrature
 
 
-def judge_interim(
-    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, known: Spread | None = None
-) -> Verdict:
+def judge_interim(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams) -> Verdict:
     """Return the verdict of the interim analysis after these seeds; earlier analyses must have left the claim open.
 
     Args:
-        by_seed: as for `judge`, in the order in which the seeds were added; at most the first `ANALYSES` are used.
+        by_seed: as for `judge`, in the order in which the seeds were added.
     """
+    assert case.claim.expect is not None
     if case.claim.seedless:
-        return judge(case, by_seed, settings, known)
-    confidence = interim_confidence(settings.confidence)
-    own = settings.model_copy(update={"confidence": confidence})
-    verdict = judge(case, by_seed[:ANALYSES], own, known)
-    if verdict.interval is None:
+        return judge(case, by_seed, settings)
+    learned = len(usable(by_seed).by_seed)
+    last = learned >= ANALYSES[-1] or len(by_seed) >= MOST_SEEDS
+    of_figure = case.claim.expect.kind == "around"
+    rate = 1 - interim_confidence(settings.confidence)
+    if of_figure:
+        rate = (1 - settings.confidence) * (1 if last else EARLY)
+    verdict = judge(case, by_seed, settings.model_copy(update={"confidence": 1 - rate}))
+    verdict = replace(verdict, open=verdict.open and not last)
+    if verdict.interval is None or learned < ANALYSES[0]:
         return verdict
-    place = min(len(by_seed), ANALYSES)
-    return replace(
+    if of_figure:
+        against = None if verdict.p_against is None else min(1.0, verdict.p_against / (1 if last else EARLY))
+    else:
+        against = overall_p_value(verdict.p_against, settings.confidence)
+    verdict = replace(
         verdict,
-        interim=f"interim analysis {place} of at most {ANALYSES} ({100 * confidence:.1f} % interval)",
-        p_against=overall_p_value(verdict.p_against, settings.confidence),
+        interim=f"analysis after {learned} of at most {ANALYSES[-1]} seeds ({100 * (1 - rate):.3g} % interval)",
+        p_against=against,
         p_for=overall_p_value(verdict.p_for, settings.confidence),
     )
+    if of_figure and verdict.outcome == "reproduced" and not last and not case.figure.constant_answer:
+        reason = f"{verdict.reason}, so far: a figure is reproduced only after {ANALYSES[-1]} seeds"
+        return replace(verdict, outcome="inconclusive", reason=reason, open=True)
+    return verdict
 
 
-def judge_in_sequence(
-    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, known: Spread | None = None
-) -> Verdict:
+def judge_in_sequence(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams) -> Verdict:
     """Return the verdict of the first interim analysis that decides a claim, or that further seeds cannot change."""
     for count in range(1, len(by_seed) + 1):
-        verdict = judge_interim(case, by_seed[:count], settings, known)
-        if not verdict.open or count == ANALYSES:
+        verdict = judge_interim(case, by_seed[:count], settings)
+        if not verdict.open:
             break
     return verdict
 
 
 def overall_p_value(p_value: float | None, confidence: float) -> float | None:
-    """Return the p-value of all interim analyses together from that of one.
+    """Return the p-value of all interim analyses of an order together from that of one.
 
     >>> round(overall_p_value(1 - interim_confidence(0.95), 0.95), 3), overall_p_value(1.0, 0.95)
     (0.05, 1.0)
@@ -68,33 +80,32 @@ def overall_p_value(p_value: float | None, confidence: float) -> float | None:
 
     if p_value is None:
         return None
-    rate = 1 - _within(float(-ndtri(p_value / 2)), ANALYSES)
+    rate = 1 - _within(float(-ndtri(p_value / 2)))
     decided = p_value <= 1 - interim_confidence(confidence)
     return float(np.clip(rate, LEAST, 1 - confidence if decided else 1.0))
 
 
 @cache
-def interim_confidence(confidence: float, analyses: int = ANALYSES) -> float:
-    """Return the confidence of each interim analysis at which all of them together have the one given.
+def interim_confidence(confidence: float) -> float:
+    """Return the confidence of each interim analysis of an order at which all of them together have the one given.
 
-    The means of the analyses are those of a random walk, after steps of equal size (Pocock 1977, table 1).
-
-    >>> round(interim_confidence(0.95), 4), round(interim_confidence(0.95, 2), 4), round(interim_confidence(0.95, 1), 4)
-    (0.9842, 0.9706, 0.95)
+    >>> round(interim_confidence(0.95), 3)
+    0.974
     """
     from scipy.optimize import brentq
     from scipy.special import ndtr
 
-    bound = float(brentq(lambda reach: _within(reach, analyses) - confidence, 0.5, 8))
+    bound = float(brentq(lambda reach: _within(reach) - confidence, 0.5, 8))
     return float(1 - 2 * ndtr(-bound))
 
 
-def _within(reach: float, analyses: int) -> float:
-    """Return the chance that no analysis of a random walk is further than `reach` of its standard deviations from 0."""
+def _within(reach: float) -> float:
+    """Return the chance that a random walk is within `reach` of its standard deviations from 0 at all analyses."""
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    density = np.exp(-((reach * nodes) ** 2) / 2) / np.sqrt(2 * np.pi)
-    for count in range(1, analyses):
-        before, here = reach * np.sqrt(count) * nodes, reach * np.sqrt(count + 1) * nodes
-        step = np.exp(-((here[:, None] - before) ** 2) / 2) / np.sqrt(2 * np.pi)
-        density = step @ (reach * np.sqrt(count) * weights * density)
-    return float(reach * np.sqrt(analyses) * weights @ density)
+    first = reach * np.sqrt(ANALYSES[0])
+    density = np.exp(-((first * nodes) ** 2) / (2 * ANALYSES[0])) / np.sqrt(2 * np.pi * ANALYSES[0])
+    for before, now in pairwise(ANALYSES):
+        ends = reach * np.sqrt([before, now])
+        step = np.exp(-((ends[1] * nodes[:, None] - ends[0] * nodes) ** 2) / (2 * (now - before)))
+        density = step @ (ends[0] * weights * density) / np.sqrt(2 * np.pi * (now - before))
+    return float(reach * np.sqrt(ANALYSES[-1]) * weights @ density)

@@ -34,13 +34,12 @@ class Verdict:
         outcome: None if the claim could not be measured; `reason` then says what went wrong.
         by_seed: the quantity on every seed: its parts, where it is the least or the most of several, otherwise one.
         extreme: which of several parts that is.
-        alike: the share of the examples' variance that all seeds have in common (`Spread`); None for one seed.
         p_against: the smallest error rate at which the claim would still deviate; None where nothing was judged.
         p_for: that at which it would still be reproduced; None also for a published figure, since to lie inside its
             prediction interval is no evidence against all other values.
         open: nothing is decided, and further seeds could decide it.
         readings: the verdicts under each reading, by its name, where the claim hangs on one (`readings.together`).
-        interim: which interim analysis it is of (`sequential.judge_interim`); empty if there was only one analysis.
+        interim: which interim analysis it is of (`sequential.judge_interim`), or that it is of one checkpoint.
         error: what went wrong, if the claim could not be measured; not a `UserError` if it is a bug.
     """
 
@@ -54,7 +53,6 @@ class Verdict:
     power: str = ""
     by_seed: tuple[tuple[float, ...], ...] = ()
     extreme: Extreme | None = None
-    alike: float | None = None
     p_against: float | None = None
     p_for: float | None = None
     open: bool = False

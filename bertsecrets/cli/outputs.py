@@ -19,8 +19,6 @@ FILES = {
     "metrics": "outcomes and observed values (JSON)",
     "plots": "curves over layers (JSON)",
     "badge": "the number of claims that hold (JSON for shields.io)",
-    "record": "the results of each seed (JSON), which estimate the variance between seeds in later runs if saved as "
-    "expected/evidence/seeds-MODEL.json",
 }
 SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts")
 # Options that choose claims and outputs; a command that judges a single claim again leaves them out.
@@ -124,11 +122,6 @@ def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
     if options.json:
         write_json(options.json, written.model_dump(mode="json"))
         print(f"verdicts: {options.json.resolve()}")
-    if options.record:
-        from bertsecrets.claims.record import record
-
-        write_json(options.record, record(run.model, verdicts))
-        print(f"seeds: {options.record.resolve()}")
     if options.metrics:
         incomplete = {"incomplete": run.note} if run.note else {}
         write_json(options.metrics, metrics(verdicts, params.judge.confidence) | incomplete)

@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float
 
 from bertsecrets.claims.band import smallest
 from bertsecrets.claims.bootstrap import resampled_means
-from bertsecrets.claims.estimate import pooled
 from bertsecrets.compare import aligned
 from bertsecrets.compare.sides import Part, Side, Values, Wanted
 from bertsecrets.errors import UserError
@@ -26,6 +25,8 @@ from bertsecrets.settings import JudgeParams
 
 Outcome = Literal["drift", "same", "open", "not comparable"]
 Cells = Float[np.ndarray, " cells"]
+
+LEAST_DEGREES, MOST_DEGREES = 2.0, 8.0  # of the spread that is typical of all heads
 
 
 @dataclass(frozen=True)
@@ -215,12 +216,28 @@ def _by_seeds(name: str, one: Values, two: Values, parts: tuple[Part, Part], set
     spreads = [values.std.ravel() for values in (one, two)]
     std = np.sqrt(((counts[0] - 1) * spreads[0] ** 2 + (counts[1] - 1) * spreads[1] ** 2) / degrees)
     finite = std[np.isfinite(std)]
-    typical = pooled([(float(value), degrees) for value in finite], "all heads") if len(finite) > 1 else None
-    if typical is not None:
-        shrunk = (typical.degrees * typical.std**2 + degrees * std**2) / (typical.degrees + degrees)
-        std = np.maximum(std, np.sqrt(shrunk))
+    if len(finite) > 1 and (finite > 0).any():
+        typical, prior = typical_spread(finite[finite > 0], degrees)
+        std = np.maximum(std, np.sqrt((prior * typical**2 + degrees * std**2) / (prior + degrees)))
     std = np.maximum(std, max(one.step, two.step) / 2)
     return _tested(name, one, two, std, std * np.sqrt(1 / counts[0] + 1 / counts[1]), degrees)
+
+
+def typical_spread(stds: Cells, degrees: int) -> tuple[float, float]:
+    """Return the standard deviation that is typical of several, and its degrees of freedom (Smyth 2004, section 6).
+
+    The more they differ beyond what their own degrees explain, the fewer degrees the result has.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import digamma, polygamma
+
+    logs = np.log(stds**2) - digamma(degrees / 2) + np.log(degrees / 2)
+    beyond = float(logs.var(ddof=1) - polygamma(1, degrees / 2)) if len(stds) > 1 else 0.0
+    beyond = float(np.clip(beyond, polygamma(1, MOST_DEGREES / 2), polygamma(1, LEAST_DEGREES / 2)))
+    prior = 2 * float(brentq(lambda half: polygamma(1, half) - beyond, LEAST_DEGREES / 2, MOST_DEGREES / 2))
+    prior = min(prior, degrees * len(stds))
+    variance = np.exp(logs.mean() + digamma(prior / 2) - np.log(prior / 2))
+    return float(np.sqrt(variance)), prior
 
 
 def _by_examples(name: str, one: Values, two: Values, parts: tuple[Part, Part], settings: JudgeParams) -> Difference:

@@ -21,24 +21,26 @@ SETTINGS = JudgeParams(confidence=0.95, resamples=500, seed=7)
 def of_estimands(monkeypatch):
     """A function that judges a case whose quantity gives these estimands, seed by seed."""
 
-    def verdict(case, estimands, known, confidence=0.95):
+    def verdict(case, estimands, confidence=0.95):
         left = iter(estimands)
         changed = dataclasses.replace(REGISTERED["score"], function=lambda scores: next(left), within=lambda task: ANY)
         monkeypatch.setitem(REGISTERED, "score", changed)
         by_seed = [needed("score", scored([1], [1])) for _ in estimands]
-        return judge(case, by_seed, SETTINGS.model_copy(update={"confidence": confidence}), known)
+        settings = SETTINGS.model_copy(update={"confidence": confidence})
+        return judge(case, by_seed, settings, checkpoint=len(estimands) == 1)
 
     return verdict
 
 
 @pytest.mark.parametrize("confidence", [0.95, 0.984])
 def test_p_values_and_outcomes_say_the_same(of_estimands, confidence):
-    """On orders with and without a figure, figures, and the least or most of several, of one seed and of three."""
+    """On orders with and without a figure, figures, and extremes, of one checkpoint and of three seeds."""
     rng, seen = np.random.default_rng(5), set()
     for world in range(60):
         kind = ("above", "below", "around")[world % 3]
         published = (None, 1.0, -1.0)[rng.integers(3)] if kind != "around" else 1.0
-        case = made_up(kind=kind, unit="attention", figure={"published": published, "rounding": 0.05})
+        runs = {"seed_std": float(rng.choice([1e-4, 0.1])), "seed_source": "five seeds"}
+        case = made_up(kind=kind, unit="attention", figure={"published": published, "rounding": 0.05} | runs)
         extreme = (None, "least", "most")[rng.integers(3)]
         centre = rng.choice([0, 0, 0.3, -0.3, 1.0]) + 0.1 * rng.normal(size=3 if extreme else 1)
         blocks = [
@@ -48,7 +50,7 @@ def test_p_values_and_outcomes_say_the_same(of_estimands, confidence):
             Estimand((block,), lambda mean, one=extreme is None: mean[..., 0] if one else mean, extreme=extreme)
             for block in blocks[: rng.choice([1, 3])]
         ]
-        verdict = of_estimands(case, estimands, Spread(rng.choice([1e-4, 0.1]), 4, "a test"), confidence)
+        verdict = of_estimands(case, estimands, confidence)
         seen.add((kind, verdict.outcome))
         assert (verdict.p_against <= 1 - confidence) == (verdict.outcome == "deviates"), verdict
         if kind == "around":
@@ -61,7 +63,7 @@ def test_p_values_and_outcomes_say_the_same(of_estimands, confidence):
 def test_a_p_value_is_that_of_a_t_test_where_there_is_one(of_estimands):
     rows = np.random.default_rng(3).normal(-0.2, 1.0, (400, 1))
     case = made_up(kind="above", figure={}, unit="attention")
-    found = of_estimands(case, [Estimand((rows,), lambda mean: mean[..., 0])], Spread(1e-9, 8, "a test"))
+    found = of_estimands(case, [Estimand((rows,), lambda mean: mean[..., 0])])
     exact = stats.ttest_1samp(rows[:, 0], 0).pvalue  # less than 500 draws can show
     assert exact / 5 < found.p_against < 5 * exact < 0.006
     assert found.p_for > 0.95
@@ -82,10 +84,9 @@ def test_a_tail_without_draws_falls_as_students_does():
         assert (low, high) == pytest.approx((stats.t.ppf(rate / 2, 4), stats.t.isf(rate / 2, 4)), rel=0.03)
 
 
-@pytest.mark.usefixtures("nothing_on_record")
 def test_what_was_not_judged_has_no_p_value():
     few = judged(made_up(), scored([1, 0], [1, 1]))
-    alone = judged(made_up(kind="above", figure={}), scored([1] * 90, [1] * 90))
+    alone = judge(made_up(kind="above", figure={}), [needed("score", scored([1] * 90, [1] * 90))], SETTINGS)
     assert (few.p_against, few.p_for, alone.p_against, alone.p_for) == (None,) * 4
     assert few.as_json()["p_against"] is None
 

@@ -9,7 +9,7 @@ import pytest
 from measurements import estimand, read, scored
 
 from bertsecrets.claims.estimand import Estimand
-from bertsecrets.claims.estimate import Spread, estimate
+from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.quantities.likeness import correlation
 
 SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 4000})
@@ -27,14 +27,6 @@ def test_the_interval_of_an_accuracy_is_near_the_binomial_one():
     assert (observed.seeds, observed.examples) == (1, 400)
 
 
-def test_one_seed_takes_the_spread_that_is_known_beforehand():
-    score = estimand("score", scored([1] * 300, [1] * 300))
-    assert np.ptp(estimate([score], SETTINGS).replicates) == pytest.approx(0, abs=1e-9)
-    observed = estimate([score], SETTINGS, Spread(2.0, 4, "five seeds"))
-    assert observed.interval(0.95) == pytest.approx((100 - 2.776 * 2, 100 + 2.776 * 2), abs=0.1)
-    assert estimate([score], SETTINGS).spread is None
-
-
 def levels(*values):
     """One estimand for each value, which all examples have."""
     return [Estimand.of(np.full((50, 1), value), lambda mean: mean[..., 0]) for value in values]
@@ -47,22 +39,11 @@ def test_several_seeds_have_students_interval_around_their_mean():
     assert observed.interval(0.95) == pytest.approx((70 - reach, 70 + reach), abs=0.5)
 
 
-def test_what_is_known_beforehand_counts_the_less_the_more_seeds_are_seen():
-    # variances 4 with six degrees of freedom, of which a third is left, and 100 with two: (2 * 4 + 2 * 100) / 4
-    spread = estimate(levels(60.0, 70.0, 80.0), SETTINGS, Spread(2.0, 6, "seven seeds")).spread
-    assert (spread.std, spread.degrees) == (pytest.approx(math.sqrt(52)), 4)
-    many = estimate(levels(*[60.0, 80.0] * 20), SETTINGS, Spread(2.0, 4, "five seeds")).spread
-    assert many.std == pytest.approx(np.sqrt((4000 + 0.4) / 39.1), rel=1e-3)
-
-
-def test_a_second_seed_makes_the_interval_narrower_on_average():
-    rng, known = np.random.default_rng(6), Spread(1.0, 4, "five seeds")
-    widths = {
-        count: np.mean([np.diff(estimate(levels(*rng.normal(0, 1, count)), SETTINGS, known).interval(0.95))
-                        for _ in range(40)])
-        for count in (1, 2, 5)
-    }  # fmt: skip
-    assert widths[1] > 1.2 * widths[2] > 1.5 * widths[5]
+@pytest.mark.parametrize("count", [1, 2])
+def test_fewer_than_three_seeds_have_an_interval_of_the_examples_alone(count):
+    observed = estimate(levels(*[60.0, 80.0][:count]), SETTINGS)
+    assert observed.spread is None
+    assert observed.interval(0.95) == pytest.approx((observed.value, observed.value))
 
 
 def test_the_doubt_of_seeds_and_that_of_examples_add_up():
@@ -82,26 +63,11 @@ def test_what_a_seed_does_to_single_examples_is_counted_once():
     assert np.mean(of_examples) < 0.25 * 0.05**2  # twice counted, it would be .05 squared more
 
 
-def test_one_seed_counts_what_it_does_to_single_examples_once_where_that_is_known():
-    """Half of the examples' variance is the seed's own, and the spread that is known holds it already."""
-    rng = np.random.default_rng(12)
-    examples = rng.normal(size=(300, 1))
-    seeds = [Estimand.of(examples + rng.normal(size=(300, 1)), lambda mean: mean[..., 0]) for _ in range(5)]
-    assert estimate(seeds[:1], SETTINGS).alike is None
-    alike = estimate(seeds, SETTINGS).alike
-    assert alike == pytest.approx(0.5, abs=0.12)
-    known = Spread(1e-9, 8, "runs on record", alike)
-    errors = [estimate(seeds[:1], SETTINGS, one).replicates.std() for one in (known, Spread(1e-9, 8, "cited"))]
-    assert errors[0] / errors[1] == pytest.approx(np.sqrt(alike), rel=0.01)
-    assert errors[1] == pytest.approx(np.sqrt(2 / 300), rel=0.12)
-
-
 def test_an_interval_stays_within_the_range_of_its_quantity():
-    known = Spread(2.0, 4, "five seeds")
-    score = estimand("score", scored([1] * 290 + [0] * 10, [1] * 300))
-    low, high = estimate([score], SETTINGS, known, within=(0, 100)).interval(0.95)
+    seeds = [estimand("score", scored([1] * n + [0] * (300 - n), [1] * 300)) for n in (290, 294, 297)]
+    low, high = estimate(seeds, SETTINGS, within=(0, 100)).interval(0.95)
     assert (low > 85, high) == (True, 100)
-    assert estimate([score], SETTINGS, known).interval(0.95)[1] > 100
+    assert estimate(seeds, SETTINGS).interval(0.95)[1] > 100
 
 
 def test_an_interval_holds_what_was_observed():
@@ -190,5 +156,5 @@ def test_a_difference_is_paired():
 
 
 def test_the_same_seed_of_resampling_gives_the_same_interval():
-    score, known = estimand("score", scored([1, 0] * 50, [1] * 100)), Spread(1.0, 4, "five seeds")
-    assert np.array_equal(estimate([score], SETTINGS, known).replicates, estimate([score], SETTINGS, known).replicates)
+    seeds = [estimand("score", scored([1, 0] * n + [1] * (100 - 2 * n), [1] * 100)) for n in (30, 40, 50)]
+    assert np.array_equal(estimate(seeds, SETTINGS).replicates, estimate(seeds, SETTINGS).replicates)

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from measurements import SURE, correlated, judged, made_up, scored
+from measurements import SETTINGS, correlated, judged, made_up, scored
 
 from bertsecrets.claims.band import band, smallest
-from bertsecrets.claims.estimate import Spread
-from bertsecrets.claims.judge import decide_equal, decide_order
+from bertsecrets.claims.judge import decide_equal, decide_order, judge
 from bertsecrets.claims.schema import Case, cases, find_case, load_claims
+from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.text import band_text, claim_lines
 from bertsecrets.texts.tasks import TASKS
 
@@ -45,8 +45,8 @@ def test_an_equality_is_judged_from_end_to_end():
     case = made_up("score-difference", kind="equal", against="untrained", figure={})
     right = [1] * 300 + [0] * 100
     same, worse = scored(right, [1] * 400), scored([1] * 280 + [0] * 120, [1] * 400)
-    assert judged(case, same, same, known=SURE).outcome == "reproduced"
-    assert judged(case, same, worse, known=SURE).outcome == "deviates"
+    assert judged(case, same, same).outcome == "reproduced"
+    assert judged(case, same, worse).outcome == "deviates"
 
 
 def test_only_an_order_against_0_is_judged_by_its_size():
@@ -67,23 +67,23 @@ def test_a_claim_can_name_its_own_smallest_effect():
     by_unit = made_up("score-difference", kind="above", **settings)
     smaller = {"size": 0.1, "reason": "half of the published gain"}
     own = made_up("score-difference", kind="above", smallest_effect=smaller, **settings)
-    assert judged(by_unit, *gains(40), known=SURE).outcome == "deviates"
-    assert judged(own, *gains(40), known=SURE).outcome == "reproduced"
+    assert judged(by_unit, *gains(40)).outcome == "deviates"
+    assert judged(own, *gains(40)).outcome == "reproduced"
     assert "smallest effect of interest 0.1 points (half of the published gain)" in "".join(claim_lines([own], 0.95))
     equal = made_up("score-difference", kind="equal", smallest_effect=smaller, **settings)
     assert band(equal, 0.95) == (-0.1, 0.1)
-    assert judged(equal, *gains(40), known=SURE).outcome == "deviates"
+    assert judged(equal, *gains(40)).outcome == "deviates"
 
 
 def test_an_effect_that_is_said_to_exist_is_not_refuted_by_one_choice():
     settings = {"kind": "above", "against": "untrained", "figure": {}}
     better = gains(600)
     worse = better[::-1]
-    assert judged(made_up("score-difference", **settings), *worse, known=SURE).outcome == "deviates"
-    found = judged(made_up("score-difference", existence=True, **settings), *worse, known=SURE)
+    assert judged(made_up("score-difference", **settings), *worse).outcome == "deviates"
+    found = judged(made_up("score-difference", existence=True, **settings), *worse)
     assert (found.outcome, found.p_against) == ("inconclusive", None)
     assert "another head or layer" in found.reason
-    assert judged(made_up("score-difference", existence=True, **settings), *better, known=SURE).outcome == "reproduced"
+    assert judged(made_up("score-difference", existence=True, **settings), *better).outcome == "reproduced"
 
 
 def test_a_published_figure_of_another_kind_gives_no_size():
@@ -92,15 +92,15 @@ def test_a_published_figure_of_another_kind_gives_no_size():
         case = made_up("score-over-majority", kind="above", figure={"published": 80.0})
         expect = case.claim.expect.model_copy(update={"comparable": comparable})
         claim = case.claim.model_copy(update={"expect": expect})
-        assert judged(Case(claim, "rte"), scored(predicted, target), known=SURE).outcome == outcome
+        assert judged(Case(claim, "rte"), scored(predicted, target)).outcome == outcome
 
 
 def test_a_prediction_interval_that_holds_half_of_all_values_decides_nothing():
     figure = {"published": 60.0, "doubt": 20.0, "doubt_degrees": 7, "doubt_source": "two sources"}
     right = [1] * 800 + [0] * 200
-    verdict = judged(made_up(figure=figure, sampling="score"), scored(right, [1] * 500 + [1] * 500), known=SURE)
-    assert verdict.outcome == "inconclusive"
-    assert "nearly anything" in verdict.reason
+    verdict = judged(made_up(figure=figure, sampling="score"), scored(right, [1] * 500 + [1] * 500))
+    assert verdict.outcome == "not applicable"
+    assert "holds more than half of all values" in verdict.reason
 
 
 def test_what_the_papers_figures_cannot_be_compared_with_says_so():
@@ -126,12 +126,12 @@ def cased(loss: float, task: str = "mnli") -> list:
 def test_the_cased_loss_must_equal_the_gap_between_p20_and_table_1(loss, outcome):
     case = find_case("D6", "mnli")
     assert (case.figure.published, case.figure.doubt) == pytest.approx((84.485 - 78.6, 0.19 * math.sqrt(1 + 1 / 5)))
-    assert judged(case, *cased(loss), known=Spread(0.1, 8, "a test")).outcome == outcome
+    assert judged(case, *cased(loss)).outcome == outcome
 
 
 def test_no_loss_at_all_explains_no_gap():
     """MRPC's gap is smaller than the doubt of two runs, so that a model without any loss would lie inside the band."""
-    verdict = judged(find_case("D6", "mrpc"), *cased(0.0, "mrpc"), known=SURE)
+    verdict = judged(find_case("D6", "mrpc"), *cased(0.0, "mrpc"))
     assert verdict.band[0] < 0 < verdict.band[1]
     assert verdict.outcome == "inconclusive"
     assert verdict.reason.endswith("no loss at all")
@@ -148,23 +148,62 @@ def test_the_column_without_fine_tuning_is_measured_in_two_ways():
         assert "untrained" not in (frozen.initialisation, frozen.against)
 
 
-def test_a_constant_answer_of_a_frozen_encoder_is_a_result_and_no_collapse():
-    """Published are the scores of constant answers, so one of a frozen encoder may reproduce them."""
-    target = [1] * 146 + [0] * 131
+def frozen(answer: int, seed: int = 1):
+    """Scores of a frozen encoder that gives every row of RTE the same answer."""
+    found = scored([answer] * 277, [1] * 146 + [0] * 131, constant=True)
+    return replace(found, subject=replace(found.subject, initialisation="frozen", seed=seed))
+
+
+def by_answers(*answers: int) -> Verdict:
+    """The verdict on table 1's constant answer, on so many seeds with these answers."""
     case = find_case("D1-frozen", "rte")
-    for answer, outcome in ((1, "reproduced"), (0, "deviates")):
-        found = scored([answer] * 277, target, constant=True)
-        found = replace(found, subject=replace(found.subject, initialisation="frozen"))
-        assert judged(case, found, known=SURE).outcome == outcome
+    return judge(case, [{"scores": frozen(answer, seed)} for seed, answer in enumerate(answers, start=1)], SETTINGS)
+
+
+def test_a_constant_answer_is_reproduced_by_the_same_one_alone():
+    """A published constant answer of 52.7 points, where the other one has 47.3."""
+    assert by_answers(1, 1, 1).outcome == "reproduced"
+    assert by_answers(1, 1, 1).band == pytest.approx((52.65, 52.75))
+    for answers in ((0, 0, 0), (1, 0, 1), (1, 0, 1, 0, 1)):
+        found = by_answers(*answers)
+        assert (found.outcome, found.open) == ("inconclusive", answers == (0, 0, 0))
+    assert by_answers(1, 1).outcome == "inconclusive"  # two seeds decide nothing
+
+
+def test_another_constant_answer_deviates_once_chance_cannot_explain_it():
+    """A training that ends in the published answer with chance q does so once, and N times not, in q (1 - q)^N."""
+    largest = [max(q * (1 - q) ** seeds for q in np.linspace(0, 1, 1001)) for seeds in (5, 7)]
+    found = [by_answers(*[0] * seeds) for seeds in (5, 7)]
+    assert [verdict.p_against for verdict in found] == pytest.approx(largest, rel=1e-3)
+    assert [verdict.outcome for verdict in found] == ["inconclusive", "deviates"]
+
+
+def test_table_1_truncates_the_constant_answer_of_random_weights_on_mrpc():
+    """279 of 408 rows are paraphrases, 68.38 %, and table 1 has 68.3."""
+    answers = scored([1] * 408, [1] * 279 + [0] * 129, "mrpc", constant=True)
+    seeds = [replace(answers, subject=replace(answers.subject, initialisation="random", seed=n)) for n in range(1, 6)]
+    found = judge(find_case("D1-random", "mrpc"), [{"scores": one} for one in seeds], SETTINGS)
+    assert (found.outcome, round(found.observed, 2)) == ("reproduced", 68.38)
+
+
+def test_a_band_that_holds_nearly_everything_reproduces_nothing():
+    target = [1] * 200 + [0] * 200
+    answers = [[1] * n + [0] * (400 - n) for n in (0, 200, 400)]  # 50, 100 and 50 points
+    seeds = [replace(scored(one, target), subject=replace(scored(one, target).subject, initialisation="random", seed=n))
+             for n, one in enumerate(answers, start=1)]  # fmt: skip
+    found = judge(made_up(figure={"published": 60.0}), [{"scores": one} for one in seeds], SETTINGS)
+    assert found.outcome == "inconclusive"
+    assert "not decidable" in found.reason
 
 
 def test_stsb_is_the_task_on_which_random_weights_do_not_do_well():
     case = find_case("D5-not", "stsb")
     rng = np.random.default_rng(1)
     target = rng.normal(size=1500)
-    blind, seeing = rng.normal(size=1500), target + rng.normal(size=1500)
-    assert judged(case, correlated(blind, target), known=SURE).outcome == "reproduced"
-    assert judged(case, correlated(seeing, target), known=SURE).outcome == "deviates"
+    for noise, outcome in ((rng.normal(size=1500), "reproduced"), (target + rng.normal(size=1500), "deviates")):
+        found = correlated(noise, target)
+        found = replace(found, subject=replace(found.subject, initialisation="random"))
+        assert judged(case, found).outcome == outcome
     assert "stsb" not in {one.task for one in cases() if one.claim.name == "D5"}
 
 

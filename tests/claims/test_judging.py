@@ -16,7 +16,8 @@ from scipy import stats
 from bertsecrets.claims.band import band, format_interval, format_number, share_of_other_rows
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate, Spread
-from bertsecrets.claims.judge import decide_order, judge, model_problem
+from bertsecrets.claims.gates import model_problem
+from bertsecrets.claims.judge import decide_order, judge
 from bertsecrets.claims.plan import measure_case
 from bertsecrets.claims.plan import needed as all_needed
 from bertsecrets.claims.quantity import REGISTERED
@@ -55,12 +56,13 @@ def test_a_prediction_interval_by_hand():
 
 def test_rounding_comes_on_top_and_alone_where_nothing_is_trained():
     figure = {"published": 0.2, "rounding": 0.005}
-    assert band(made_up(figure=figure), 0.95, seen(0.2, seedless=True)) == pytest.approx((0.195, 0.205))
+    sentences = made_up("frame-heads-lead", "all", figure=figure)
+    assert band(sentences, 0.95, seen(0.2, seedless=True)) == pytest.approx((0.195, 0.205))
     assert band(made_up(figure=figure), 0.95, seen(0.2)) is None  # how far seeds differ is known of neither
 
 
 def test_examples_of_both_sides_count_where_they_are_others():
-    low, high = band(made_up(sampling="own", figure={"published": 60.0}), 0.95, seen(error=3.0, seedless=True), 4.0)
+    low, high = band(made_up(sampling="own", figure={"published": 60.0}), 0.95, seen(error=3.0, spread=0.0), 4.0)
     assert (low, high) == pytest.approx((60 - 1.96 * 5, 60 + 1.96 * 5), abs=0.01)
 
 
@@ -155,36 +157,54 @@ def of_estimand(estimand, case):
         return judged(case, scored([1], [1]))
 
 
-@pytest.mark.usefixtures("nothing_on_record")
-def test_one_seed_decides_nothing_where_the_spread_is_not_known():
-    found = scored([1] * 600 + [0] * 400, [1] * 1000)
+def test_fewer_than_three_seeds_decide_nothing():
     above = made_up(kind="above", value=50.0, figure={})
-    verdict = judged(above, found)
-    assert verdict.outcome == "inconclusive"
-    assert "the spread over seeds is unknown" in verdict.reason
-    assert "seeds needed is unknown" in verdict.power
     three = [needed("score", scored([1] * n + [0] * (1000 - n), [1] * 1000)) for n in (600, 610, 590)]
+    for count, said in ((1, "one seed decides nothing"), (2, "2 seeds decide nothing")):
+        verdict = judge(above, three[:count], SETTINGS)
+        assert (verdict.outcome, verdict.open) == ("inconclusive", True)
+        assert verdict.reason.startswith(said)
+        assert "seeds needed is unknown" in verdict.power
     assert judge(above, three, SETTINGS).outcome == "reproduced"
 
 
-def test_a_score_is_judged_from_end_to_end():
+def test_a_checkpoint_is_judged_by_its_examples_alone():
+    above, found = made_up(kind="above", value=50.0, figure={}), scored([1] * 600 + [0] * 400, [1] * 1000)
+    verdict = judge(above, [needed("score", found)], SETTINGS, checkpoint=True)
+    assert (verdict.outcome, verdict.remarks[0]) == ("reproduced", "this checkpoint")
+    assert verdict.interval == pytest.approx((60 - 3.04, 60 + 3.04), abs=0.3)  # 1.96 standard errors of 1 000 rows
+
+
+def of_seeds(*right, published=60.0):
+    """The verdict on a figure by seeds with so many right answers on RTE's 277 rows; 54.2 % are of one class."""
     target = [1] * 150 + [0] * 127
-    right = list(target)
-    right[:110] = [1 - label for label in right[:110]]  # 60.3 % of RTE's 277 rows; 54.2 % are of one class
+    case = made_up(sampling="score", figure={"published": published})
+    wrong = [[1 - label for label in target[: 277 - count]] + target[277 - count :] for count in right]
+    seeds = [replace(scored(one, target), subject=Subject("m", "rte", seed=n)) for n, one in enumerate(wrong, start=1)]
+    return judge(case, [needed("score", one) for one in seeds], SETTINGS)
 
-    def verdict(published, std=1.0):
-        figure = {"published": published, "seed_std": std, "seed_source": "five seeds"}
-        return judged(made_up(sampling="score", figure=figure), scored(right, target))
 
-    assert verdict(60.0).outcome == "reproduced"
-    assert verdict(70.0).outcome == "deviates"
-    assert verdict(60.0).interval == pytest.approx((60.3 - 2.776, 60.3 + 2.776), abs=0.1)  # of these rows
-    uncertain = verdict(60.0, std=3.0)
+def test_a_score_is_judged_from_end_to_end():
+    """Three seeds at 60.3 points, with a standard deviation of 3 rows or 1.083 points; t of 2 degrees is 4.303."""
+    found = of_seeds(164, 167, 170)
+    assert found.outcome == "reproduced"
+    assert found.interval == pytest.approx((60.29 - 2.69, 60.29 + 2.69), abs=0.1)  # 4.303 * 1.083 / sqrt(3)
+    assert found.band == pytest.approx((60 - 5.38, 60 + 5.38), abs=0.05)  # 4.303 * 1.083 * sqrt(1 + 1 / 3)
+    check(found)
+    uncertain = of_seeds(159, 167, 175)
     assert uncertain.outcome == "inconclusive"
     assert "learned nothing" in uncertain.reason
-    check(verdict(60.0))
+    assert of_seeds(164, 167, 170, published=70.0).outcome == "deviates"
     with pytest.raises(AssertionError, match=r"D9-rte deviates: A claim\. \(test\)\n  published 70\.0 points\n  band"):
-        check(verdict(70.0))
+        check(of_seeds(164, 167, 170, published=70.0))
+
+
+def test_a_cited_spread_decides_nothing():
+    """Seeds that differ by 10 points are not made certain by a publication in which they differed by a tenth."""
+    cited = {"published": 75.0, "seed_std": 0.1, "seed_source": "five seeds"}
+    case = made_up(figure=cited)
+    limits = band(case, 0.95, seen(spread=10.0, seeds=3))
+    assert limits == pytest.approx((75 - 2.776 * 10 * math.sqrt(4 / 3), 100), abs=0.1)
 
 
 def random_weights(predicted, target, **values):
@@ -193,13 +213,14 @@ def random_weights(predicted, target, **values):
     return dataclasses.replace(found, subject=dataclasses.replace(found.subject, initialisation="random"))
 
 
-def test_a_constant_answers_figure_is_reproduced_by_a_constant_answer_alone():
+def test_several_answers_do_not_reproduce_a_constant_answer_and_are_not_asked_again():
     figure = {"published": 52.7, "seed_std": 2.0, "seed_source": "halves", "constant_answer": True}
     case = made_up(sampling="score", figure=figure)
-    target = [1] * 146 + [0] * 131
-    constant, mixed = random_weights([1] * 277, target, constant=True), random_weights([1, 0] * 138 + [1], target)
-    assert judged(case, constant).outcome == "reproduced"
-    assert judged(case, mixed).outcome == "inconclusive"
+    rng, target = np.random.default_rng(1), np.array([1] * 146 + [0] * 131)
+    several = [random_weights(np.where(rng.random(277) < 0.53, target, 1 - target), target) for _ in range(3)]
+    found = judge(case, [needed("score", one) for one in several], SETTINGS)
+    assert (found.outcome, found.open) == ("inconclusive", False)
+    assert not judge(case, [needed("score", several[0])], SETTINGS).open
 
 
 def test_a_verdict_as_data():
@@ -210,14 +231,14 @@ def test_a_verdict_as_data():
         "id": "D9-rte", "claim": "D9", "task": "rte", "published": 60.0, "band": [20.0, None], "observed": 50.0,
         "unit": "points",
     }  # fmt: skip
-    assert data["remarks"] == ["limit 2", "unofficial data", "stored"]
+    assert data["remarks"] == ["this checkpoint", "limit 2", "unofficial data", "stored"]
     assert data["verdict"] in ("reproduced", "inconclusive", "deviates")
     assert data["seconds"] == 1.25
 
 
 def test_a_constant_predictor_is_remarked():
     found = measured(values={"accuracy": 0.5, "constant": True}, samples={"predicted": [1, 1], "target": [0, 1]})
-    assert judged(made_up(), found).remarks == ["constant predictor (pretrained)"]
+    assert judged(made_up(), found).remarks == ["this checkpoint", "constant predictor (pretrained)"]
 
 
 def test_a_claim_on_single_heads_fits_only_the_papers_shape():
@@ -395,7 +416,7 @@ def test_no_difference_at_all_decides_no_order():
 def test_a_collapsed_model_decides_nothing():
     dead = scored([1] * 100, [1] * 60 + [0] * 40, constant=True)
     for case in (made_up(), made_up(kind="above"), made_up("score-over-majority", kind="below")):
-        found = judged(case, dead, known=Spread(1.0, 4, "five seeds"))
+        found = judged(case, dead)
         assert (found.outcome, found.observed) == ("degenerate", None)
         assert found.reason == "m-rte-pretrained-s1: gives every example the same answer"
 
@@ -408,17 +429,85 @@ def test_seeds_that_change_nothing_are_refused():
     assert same.reason == "m-rte-pretrained-s1 and m-rte-pretrained-s2 give the same numbers: the seed changes nothing"
 
 
-def test_seeds_that_agree_on_every_one_of_many_examples_are_refused():
-    def outcome(predicted, target=(1, 0) * 60):
-        found = [
-            scored(predicted, target),
-            dataclasses.replace(scored(predicted, target), subject=Subject("m", "rte", seed=2)),
-        ]
-        return judge(made_up(kind="above", figure={}), [needed("score", one) for one in found], SETTINGS)
+TARGET = [1, 0] * 60
 
-    assert "the seed changes nothing" in outcome([1, 1, 0] * 40).reason
-    assert outcome([1, 1, 0] * 10, (1, 0) * 15).outcome != "degenerate"  # so few may agree by chance
-    assert outcome([1] * 120).outcome != "degenerate"  # two models may end in the same constant answer
+
+@pytest.mark.parametrize("flips", [0, 1])
+def test_copies_of_a_seed_are_refused(flips):
+    """Two trainings differ in far more answers: of those that are wrong, they share two thirds."""
+    first = [1 - label for label in TARGET[:40]] + TARGET[40:]
+
+    def outcome(one, other, target):
+        seeds = [replace(scored(one, target), subject=Subject("m", "rte", seed=1)), scored(other, target)]
+        seeds[1] = replace(seeds[1], subject=Subject("m", "rte", seed=2))
+        return judge(made_up(kind="above", figure={}), [needed("score", seed) for seed in seeds], SETTINGS)
+
+    second = first[:-1] + [1 - first[-1]] * flips + first[-1:] * (1 - flips)
+    assert "the seed changes nothing" in outcome(first, second, TARGET).reason
+    another = [1 - label for label in TARGET[:20]] + TARGET[20:100] + [1 - label for label in TARGET[100:]]
+    assert outcome(first, another, TARGET).outcome != "degenerate"
+    assert outcome(first[:60], second[:60], TARGET[:60]).outcome != "degenerate"  # so few may agree by chance
+
+
+def test_two_seeds_may_end_in_the_same_constant_answer():
+    constant = [replace(random_weights([1] * 120, TARGET), subject=Subject("m", "rte", "random", n)) for n in (1, 2)]
+    found = judge(made_up(kind="above", figure={}), [needed("score", one) for one in constant], SETTINGS)
+    assert found.outcome != "degenerate"
+
+
+def test_dust_on_the_maps_of_a_seed_does_not_make_another_one():
+    rng = np.random.default_rng(1)
+    cosine = rng.uniform(0.5, 1, size=(40, 3, 2)).astype(np.float32)
+    dusty = cosine + np.float32(1e-7) * rng.normal(size=cosine.shape).astype(np.float32)
+    found = [
+        measured("attention-change", {"cosine": one.mean(0)}, {"cosine": one}, seed=n)
+        for n, one in enumerate((cosine, dusty), start=1)
+    ]
+    same = judge(made_up("last-two-layers", kind="below"), [needed("last-two-layers", one) for one in found], SETTINGS)
+    assert "the seed changes nothing" in same.reason
+
+
+def learned(accuracy, seed, rng, rows=277):
+    """Answers of which this share is right, whichever the class."""
+    target = np.arange(rows) % 2
+    predicted = np.where(rng.random(rows) < accuracy, target, 1 - target)
+    return replace(scored(predicted, target), subject=Subject("m", "rte", seed=seed))
+
+
+def collapsed(seed, few=0, rows=277):
+    """One answer to all rows but a few."""
+    predicted, target = np.ones(rows, dtype=int), np.arange(rows) % 2
+    predicted[:few] = 0
+    return replace(scored(predicted, target, constant=not few), subject=Subject("m", "rte", seed=seed))
+
+
+@pytest.mark.parametrize("few", [0, 3, 20])
+def test_seeds_that_learned_nothing_are_left_out_and_named(few):
+    rng, above = np.random.default_rng(3), made_up(kind="above", value=50.0, figure={})
+    seeds = [learned(0.65, 1, rng), collapsed(2, few), *(learned(0.65, seed, rng) for seed in (3, 4))]
+    found = judge(above, [needed("score", one) for one in seeds], SETTINGS)
+    assert (found.outcome, found.seeds) == ("reproduced", (1, 3, 4))
+    assert "1 left out: m-rte-pretrained-s2: " in found.reason
+    without = judge(above, [needed("score", one) for one in seeds if one is not seeds[1]], SETTINGS)
+    assert (found.observed, found.interval) == (without.observed, without.interval)
+
+
+def test_a_training_that_mostly_collapses_fails():
+    rng, above = np.random.default_rng(3), made_up(kind="above", value=50.0, figure={})
+    seeds = [collapsed(1), collapsed(2, 3), collapsed(3), learned(0.65, 4, rng)]
+    for count in (1, 3, 4):
+        found = judge(above, [needed("score", one) for one in seeds[:count]], SETTINGS)
+        assert found.outcome == "degenerate"
+    assert found.reason.startswith("3 of 4 seeds cannot be judged: m-rte-pretrained-s1: gives every example the same")
+
+
+def test_coin_flips_have_learned_nothing():
+    """One of twenty models that answer at random seems to have learned something."""
+    rng, refused = np.random.default_rng(5), 0
+    for _ in range(100):
+        coins = scored(rng.integers(2, size=277), np.arange(277) % 3 // 2)
+        refused += judge(made_up(), [needed("score", coins)], SETTINGS).outcome == "degenerate"
+    assert 88 <= refused <= 99
 
 
 def test_seeds_with_different_examples_are_refused():

@@ -5,11 +5,12 @@ import dataclasses
 import measurements
 import numpy as np
 import pytest
-from measurements import SURE, estimand, gridded, judged, of_id, verdict
+from measurements import estimand, gridded, judged, of_id, verdict
 from scipy.stats import rankdata
 
 from bertsecrets.claims.error_rates import power
-from bertsecrets.claims.estimate import Spread, estimate
+from bertsecrets.claims.estimand import Estimand
+from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantities.likeness import between_seeds, likeness, panels, shuffled, with_ceiling
 
@@ -25,7 +26,7 @@ def change(grid, noise=0.05, examples=60, seed=0):
 
 def outcomes(grids, case="C4-rte"):
     """What the judge says of each map, if seeds hardly differ."""
-    return [judged(of_id(case), change(grid, seed=i), settings=FEW, known=SURE).outcome for i, grid in enumerate(grids)]
+    return [judged(of_id(case), change(grid, seed=i), settings=FEW).outcome for i, grid in enumerate(grids)]
 
 
 # ---------------------------------------------------------------------- references
@@ -123,16 +124,12 @@ def test_heads_at_each_others_places_are_noticed():
 
 
 def test_the_published_panel_brings_the_spread_of_one_more_run():
-    found = estimand("figure-5-correlation", change(FIGURE_5["RTE"], noise=0.0))
-    settings = measurements.SETTINGS.model_copy(update={"resamples": 4000})
-    spread = Spread(0.01, 50, "a test")
-    std = estimate([found], settings, spread).replicates.std(0)
-    assert std == pytest.approx(0.0102 * np.sqrt(2), rel=0.03)
-    alone = dataclasses.replace(found, published=0)
-    assert estimate([alone], settings, spread).replicates.std(0) == pytest.approx(0.0102, rel=0.03)
+    levels = [Estimand.of(np.full((50, 1), value), lambda mean: mean[..., 0]) for value in (0.1, 0.2, 0.3)]
+    with_panel = [dataclasses.replace(level, published=1) for level in levels]
+    alone, both = (np.diff(estimate(seeds, FEW).interval(0.95)) for seeds in (levels, with_panel))
+    assert both / alone == pytest.approx(np.sqrt(1 / 3 + 1) / np.sqrt(1 / 3), rel=1e-6)
     # no number of seeds makes up for the one run that was published
-    near = dataclasses.replace(estimate([found], settings, Spread(0.1, 50, "a test")), value=0.2)
-    assert power(near, (0.0, np.inf), 0.95).startswith("more than 1000 seeds")
+    assert power(estimate(with_panel, FEW), (0.15, np.inf), 0.95).startswith("more than 1000 seeds")
 
 
 def test_seeds_that_are_more_like_each_other_than_like_the_figure_do_not_reproduce_it():
@@ -165,7 +162,7 @@ def test_the_judge_tells_how_alike_seeds_are():
     for seed, needed in enumerate(by_seed, start=1):
         subject = dataclasses.replace(needed["change"].subject, seed=seed)
         needed["change"] = dataclasses.replace(needed["change"], subject=subject)
-    found = judge(of_id("C4-rte"), by_seed, FEW, SURE)
+    found = judge(of_id("C4-rte"), by_seed, FEW)
     assert found.outcome == "reproduced"
     assert found.reason.endswith("; correlation between seeds 0.989")
     assert "between seeds" not in verdict("C4-rte", change(FIGURE_5["RTE"])).reason

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from measurements import SETTINGS, SURE, gridded, measured, needed, of_id, scored
+from measurements import SETTINGS, gridded, measured, needed, of_id, scored
 
-from bertsecrets.claims.estimate import Spread
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantities.words import LINGUISTIC
 from bertsecrets.texts.published import published_figures
@@ -26,11 +25,15 @@ def of(measurement, **subject):
     return replace(measurement, subject=replace(measurement.subject, **subject))
 
 
-def outcome(case, *by_seed, known=None):
-    """The outcome of a case, by its id; each of `by_seed` has the measurements of one seed, or is a single one."""
+def outcome(case, *by_seed):
+    """The outcome of a case, by its id; each of `by_seed` has the measurements of one seed, or is a single one.
+
+    A single seed is judged as a checkpoint.
+    """
     case = of_id(case)
     rows = [one if isinstance(one, tuple) else (one,) for one in by_seed]
-    return judge(case, [needed(case.claim.quantity, *row) for row in rows], SETTINGS, known).outcome
+    by_need = [needed(case.claim.quantity, *row) for row in rows]
+    return judge(case, by_need, SETTINGS, checkpoint=len(rows) == 1).outcome
 
 
 @pytest.mark.parametrize("count", [1, 5])
@@ -57,7 +60,7 @@ def test_coin_flips_reproduce_no_cell_of_table_1(case, initialisation):
             found[outcome(f"D1-rte-{case}", *flips)] += 1
         assert found["reproduced"] == 0, found
         if case == "pretrained":
-            assert found["deviates"] > 10, found
+            assert found["degenerate"] > 15, found
 
 
 def dead_grid(heads=(2, 3)):
@@ -88,19 +91,19 @@ def untouched(seed=1, shape=(277, 6, 12)):
 
 @pytest.mark.parametrize("case", ["C1-rte", "C2-rte", "C1p-rte", "C2p-rte"])
 def test_fine_tuning_that_changed_nothing_reproduces_and_refutes_nothing(case):
-    assert outcome(case, untouched(), known=SURE) in ("degenerate", "deviates")
+    assert outcome(case, untouched()) in ("degenerate", "deviates")
 
 
 def test_dust_on_uniform_attention_is_no_growth():
     sep = np.full((277, 6, 12), 0.05)
     after, before = gridded("special-tokens", sep=sep + 2e-9), gridded("special-tokens", sep=sep)
-    assert outcome("C3-rte", (after, of(before, initialisation="untrained")), known=SURE) == "deviates"
+    assert outcome("C3-rte", (after, of(before, initialisation="untrained"))) == "deviates"
 
 
 def test_one_head_without_numbers_is_degenerate():
     cosine = np.random.default_rng(1).uniform(0.8, 1, size=(277, 6, 12))
     cosine[:, 2, 3] = np.nan
-    assert outcome("C2-rte", gridded("attention-change", cosine=cosine), known=SURE) == "degenerate"
+    assert outcome("C2-rte", gridded("attention-change", cosine=cosine)) == "degenerate"
 
 
 def test_a_regressor_that_fails_on_a_few_rows_is_degenerate():
@@ -133,26 +136,28 @@ def features(rare, count=3, shape=(277, 4, 3), seed=1):
 def test_a_kind_of_word_in_three_inputs_decides_nothing():
     found, rows = features("negation")
     found = replace(found, samples={**found.samples, **rows})
-    assert outcome("E4-rte", found, known=SURE) == "reproduced"  # by the kinds that many inputs have
+    assert outcome("E4-rte", found) == "reproduced"  # by the kinds that many inputs have
     rows["cls_row_sep"] = rows["cls_row_sep"] + 0.3
     mrpc = of(replace(found, samples={**found.samples, **rows}), task="mrpc")
-    assert outcome("F2-mrpc", mrpc, known=SURE) == "reproduced"
+    assert outcome("F2-mrpc", mrpc) == "reproduced"
 
 
-def grown(rng, spread, shape=(277, 6, 12)):
-    """Attention to every kind of word, after and before; every head has moved by chance, for each kind on its own."""
+def grown(rng, spread, seeds=3, shape=(277, 6, 12)):
+    """Attention to every kind of word, after and before; in every seed, each head moved by chance for each kind."""
     before = {kind: rng.uniform(0, 0.2, size=shape) for kind in LINGUISTIC}
-    after = {
-        kind: values + rng.normal(0, spread, size=shape[1:]) + rng.normal(0, 0.01, size=shape)
-        for kind, values in before.items()
-    }
-    return gridded("features", **after), of(gridded("features", **before), initialisation="untrained")
+    plain = of(gridded("features", **before), initialisation="untrained")
+    for seed in range(1, seeds + 1):
+        after = {
+            kind: values + rng.normal(0, spread, size=shape[1:]) + rng.normal(0, 0.01, size=shape)
+            for kind, values in before.items()
+        }
+        yield of(gridded("features", **after), seed=seed), plain
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.002, 0.004, 0.006, 0.01])
 def test_heads_that_moved_by_chance_grew_for_no_kind_of_word(spread):
     rng = np.random.default_rng(1)
-    found = Counter(outcome("E3-rte", grown(rng, spread), known=Spread(0.002, 8, "a test")) for _ in range(15))
+    found = Counter(outcome("E3-rte", *grown(rng, spread)) for _ in range(10))
     assert found["reproduced"] <= (0 if spread < 0.01 else 1), found
 
 
@@ -160,7 +165,7 @@ def test_heads_that_moved_by_chance_grew_for_no_kind_of_word(spread):
 @pytest.mark.parametrize("step", [2e-7, 1e-4, 1e-2])
 def test_fine_tuning_with_a_tiny_learning_rate_is_no_small_change(case, step):
     cosine = 1 - step * np.random.default_rng(1).random(size=(277, 6, 12))
-    assert outcome(case, gridded("attention-change", cosine=cosine), known=SURE) != "reproduced"
+    assert outcome(case, gridded("attention-change", cosine=cosine)) != "reproduced"
 
 
 @pytest.mark.parametrize("case", ["D2-mrpc", "D2-mrpc-frozen"])
@@ -170,9 +175,9 @@ def test_a_win_over_the_worse_constant_answer_is_no_learning(case):
     tuned = scored(answers, MRPC, "mrpc")
     initialisation = "frozen" if case.endswith("frozen") else "untrained"
     minority = of(scored(np.zeros(408, dtype=int), MRPC, "mrpc", constant=True), initialisation=initialisation)
-    assert outcome(case, (tuned, minority), known=SURE) != "reproduced"
+    assert outcome(case, (tuned, minority)) != "reproduced"
     right = np.where(np.arange(408) % 6, MRPC, 1 - MRPC)
-    assert outcome(case, (scored(right, MRPC, "mrpc"), minority), known=SURE) == "reproduced"
+    assert outcome(case, (scored(right, MRPC, "mrpc"), minority)) == "reproduced"
 
 
 def special_maps(task="RTE", shift=0):
@@ -183,6 +188,6 @@ def special_maps(task="RTE", shift=0):
 
 
 def test_layers_that_are_read_one_off_do_not_cross_where_the_paper_says():
-    assert outcome("E1-rte-crossing", special_maps(), known=SURE) == "reproduced"
+    assert outcome("E1-rte-crossing", special_maps()) == "reproduced"
     for shift in (-1, 1):
-        assert outcome("E1-rte-crossing", special_maps(shift=shift), known=SURE) == "deviates"
+        assert outcome("E1-rte-crossing", special_maps(shift=shift)) == "deviates"

@@ -9,7 +9,6 @@ from measurements import SETTINGS, measured, of_id
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.readings import reading_of, under, under_readings
-from bertsecrets.claims.record import record
 from bertsecrets.claims.schema import cases
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
@@ -83,12 +82,6 @@ def test_a_model_of_which_some_maps_are_no_numbers_is_degenerate_once():
     spoilt = {**whole.samples, "stripes_predicted": whole.samples["stripes_predicted"] - 1}
     found = judge(HALF, [{"patterns": dataclasses.replace(whole, samples=spoilt)}], SETTINGS)
     assert (found.outcome, found.readings) == ("degenerate", {})
-
-
-def test_runs_on_record_are_those_of_a_reading():
-    runs = record("m", [verdict(special=60, stripes=10)])["runs"]
-    assert [one["reading"] for one in runs] == list(READINGS)
-    assert [round(one["values"][0][0]) for one in runs] == [60, 10]
 
 
 def test_claims_about_classes_of_maps_are_judged_under_each_reading_unless_they_name_one():

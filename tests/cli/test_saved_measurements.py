@@ -42,18 +42,6 @@ def test_each_claim_is_judged_on_the_seeds_saved_for_it(capsys, shelf, tmp_path,
     assert (seeds["D1-rte-pretrained"], seeds["D2-rte"]) == (fine_tuned, gain)
 
 
-def test_values_by_seed_are_recorded(capsys, shelf, tmp_path):
-    call = ["report", "--model", "m", "--claim", "D1-pretrained", "--measurements", shelf, "--record"]
-    run(capsys, *call, tmp_path / "seeds-m.json", "--seeds", 2)
-    data = json.loads((tmp_path / "seeds-m.json").read_text())
-    assert data["model"] == "m"
-    assert [(one["claim"], one["task"], one["values"]) for one in data["runs"]] == [
-        ("D1-pretrained", "rte", [[100.0], [100.0]])
-    ]
-    assert "no verdict rests on several seeds" in told(capsys, *call, tmp_path / "none.json", "--seeds", 1)
-    assert not (tmp_path / "none.json").exists()
-
-
 @pytest.mark.parametrize("option", [("--limit", 5), ("--device", "cpu"), ("--glue", "."), ("--grid-limit", 0)])
 def test_options_of_measuring_are_refused_for_saved_measurements(capsys, shelf, option):
     line = told(capsys, "report", "--model", "m", "--measurements", shelf, *option)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from measurements import SURE, judged, of_id, scored
+from measurements import judged, of_id, scored
 
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError
@@ -15,9 +15,9 @@ LABELS = [0, 1] * 50
 
 
 def beats(name: str, fine_tuned: int, other: int) -> Verdict:
-    """The verdict on whether a model with so many of 100 answers right beats another, if seeds hardly differ."""
+    """The verdict on whether a model with so many of 100 answers right beats another, of one checkpoint each."""
     pair = [scored(answers(right), LABELS, of_id(name).task) for right in (fine_tuned, other)]
-    return judged(of_id(name), *pair, known=SURE)
+    return judged(of_id(name), *(replace(one, subject=replace(one.subject, initialisation="frozen")) for one in pair))
 
 
 def answers(right: int) -> list[int]:

@@ -14,12 +14,12 @@ from unittest import mock
 import numpy as np
 
 from bertsecrets.claims.band import smallest_effect
-from bertsecrets.claims.judge import ENOUGH, judge
+from bertsecrets.claims.judge import ENOUGH, Weighed, judge
 from bertsecrets.claims.plan import measure_case, reads_model
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.readings import under_readings
 from bertsecrets.claims.schema import Case, cases, find_case, find_cases
-from bertsecrets.claims.sequential import ANALYSES, judge_in_sequence
+from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_in_sequence
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.lab.calibration import answers, maps  # noqa: F401  # they register what they simulate
@@ -107,18 +107,18 @@ def count(cell: Cell, confidence: float) -> Rates:
         holds(case, value),
         {name: dict(sorted(found.items())) for name, found in outcomes.items()},
         {name: round(float(np.mean(found)), 3) for name, found in seeds.items()},
-        [round(sum(one <= most for one in decided_with) / cell.worlds, 4) for most in range(1, ANALYSES + 1)],
+        [round(sum(one <= most for one in decided_with) / cell.worlds, 4) for most in range(1, ANALYSES[-1] + 1)],
     )
 
 
 def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> Iterator[tuple[str, Verdict]]:
     """Yield each procedure's verdict on a case in one world."""
-    by_seed = measure_case(model, case, MODEL, range(1, ANALYSES + 1))
+    by_seed = measure_case(model, case, MODEL, range(1, MOST_SEEDS + 1))
     if model.world.truth == "one-more-run":
         case = with_paper(case, model)
     yield "auto", judge_in_sequence(case, by_seed, settings)
     yield "1", judge(case, by_seed[:1], settings)
-    yield "5", judge(case, by_seed, settings)
+    yield "5", judge(case, by_seed[: ANALYSES[-1]], settings)
 
 
 def with_paper(case: Case, model: SimulatedModel) -> Case:
@@ -208,7 +208,7 @@ def find_setting(case: Case, truth: str) -> Setting:
 def only_outcomes() -> Iterator[None]:
     """Skip what takes long and changes no outcome: p-values, and the gain of the best head by luck, for a note."""
     with (
-        mock.patch("bertsecrets.claims.judge._p_values", return_value=(None, None)),
+        mock.patch.object(Weighed, "p_values", (None, None)),
         mock.patch("bertsecrets.claims.quantities.ablation.largest_by_luck", return_value=np.zeros(1)),
     ):
         yield

@@ -1,0 +1,198 @@
+"""What a verdict may rest on: whether a claim applies to a model, and which seeds count.
+
+A seed that has collapsed, or has learned nothing, says nothing about the procedure that is judged, so it is left out
+and named. Copies of a seed are refused: they would be taken for seeds that hardly differ.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from jaxtyping import Int
+
+from bertsecrets.claims.estimate import FEWEST_SEEDS
+from bertsecrets.claims.quantity import Needed, all_of
+from bertsecrets.claims.schema import Case
+from bertsecrets.measures.registry import get_measure
+from bertsecrets.models.initialisations import get_initialisation
+from bertsecrets.models.locations import published_identities
+from bertsecrets.texts.tasks import TASKS
+from bertsecrets.types import Measurement
+
+GIVEN = ("target", "errors", "cluster")  # samples that do not come from the subject
+MANY = 100  # examples; with fewer, what a model has learned and whether it is a copy cannot be told
+LEARNED = 1.645  # standard errors by which more answers must be right than by chance: 5 %, one-sided
+VARIED = 0.05  # of the answers, at least, are not the most frequent one of a model that gives several
+SHARED_ERRORS = 50  # errors for each answer that differs: two seeds share far fewer of their errors
+DUST = 1e-5  # of a sample's standard deviation: seeds differ by more
+
+
+@dataclass(frozen=True)
+class Usable:
+    """The seeds that count.
+
+    Args:
+        by_seed: their measurements.
+        left_out: why each of the others does not count.
+        problem: why no claim can be judged on them; empty if one can.
+        more: further seeds could change that.
+    """
+
+    by_seed: Sequence[Mapping[str, Needed]]
+    left_out: Sequence[str] = ()
+    problem: str = ""
+    more: bool = False
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out, as a note of the verdict."""
+        return [f"{len(self.left_out)} left out: {', '.join(self.left_out)}"] if self.left_out else []
+
+
+def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
+    """Return the seeds that count.
+
+    Args:
+        by_seed: per seed, what the claim's quantity needs, by name.
+    """
+    problems = [seed_problem(needed) for needed in by_seed]
+    kept = [needed for needed, problem in zip(by_seed, problems, strict=True) if not problem]
+    left_out = [problem for problem in problems if problem]
+    if len(kept) < FEWEST_SEEDS and len(left_out) > len(kept):
+        several = f"{len(left_out)} of {len(by_seed)} seeds cannot be judged: " if len(by_seed) > 1 else ""
+        more = bool(kept) or len(by_seed) < FEWEST_SEEDS
+        return Usable(kept, left_out, several + ", ".join(left_out), more)
+    for one, other in combinations(kept, 2):
+        for first, second in zip(all_of(one), all_of(other), strict=True):
+            if first.examples != second.examples:
+                problem = f"{first.subject} and {second.subject} have {first.examples} and {second.examples} examples"
+                return Usable(kept, left_out, problem)
+            if first.subject != second.subject and is_copy(first, second):
+                problem = f"{first.subject} and {second.subject} give the same numbers: the seed changes nothing"
+                return Usable(kept, left_out, problem)
+    return Usable(kept, left_out)
+
+
+def seed_problem(needed: Mapping[str, Needed]) -> str:
+    """Return which subject of a seed has collapsed or learned nothing, and how; empty if none has."""
+    for measurement in all_of(needed):
+        problem = get_measure(measurement.measure).degenerate(measurement) or not_learned(measurement)
+        if problem:
+            return f"{measurement.subject}: {problem}"
+    return ""
+
+
+def not_learned(measurement: Measurement) -> str:
+    """Return that the answers of a fine-tuned model have nothing to do with the examples; empty if they have.
+
+    More answers must be right than if they were shuffled, by `LEARNED` standard errors (for scores, the correlation
+    with the true ones). That cannot be told of few examples. Models that are not meant to learn are never asked, nor
+    are answers to inputs that were changed.
+    """
+    samples = measurement.samples
+    predicted, target = samples.get("baseline_predicted", samples.get("predicted")), samples.get("target")
+    changed = any(measurement.options.get(name) for name in ("cased", "shuffle", "heads"))
+    if predicted is None or target is None or changed or measurement.subject.initialisation != "pretrained":
+        return ""
+    if len(target) < MANY or predicted.shape != target.shape or np.ptp(target) == 0:
+        return ""
+    if TASKS[measurement.subject.task].regression:
+        varied = np.ptp(predicted) > 0
+        learned = varied and np.corrcoef(predicted, target)[0, 1] > LEARNED / np.sqrt(len(target))
+    else:
+        expected, error = right_if_shuffled(predicted, target)
+        learned = (predicted == target).sum() - 0.5 > expected + LEARNED * error
+    return "" if learned else "has learned nothing: its answers are as right as if they were shuffled"
+
+
+def right_if_shuffled(predicted: Int[np.ndarray, " rows"], target: Int[np.ndarray, " rows"]) -> tuple[float, float]:
+    """Return how many answers are right on average if they are shuffled, and the standard deviation; both are exact.
+
+    >>> right_if_shuffled(np.array([0, 1]), np.array([0, 1]))  # both or none
+    (1.0, 1.0)
+    """
+    rows, classes = len(target), np.union1d(predicted, target)
+    said, true = ((answers[:, None] == classes).sum(0) for answers in (predicted, target))
+    expected = float((said * true).sum() / rows)
+    off = np.eye(len(classes)) - true[:, None] / rows - said / rows + expected / rows  # Hoeffding 1951
+    return expected, float(np.sqrt((said[:, None] * true * off**2).sum() / (rows - 1)))
+
+
+def is_copy(one: Measurement, other: Measurement) -> bool:
+    """Return whether two trained subjects are closer to each other than two trainings ever are.
+
+    Predicted classes are compared if there are many, and not nearly all of one class: two seeds may end in the same
+    constant answer. On a frozen encoder two trainings may be close, so only equal numbers are refused.
+    """
+    initialisation = get_initialisation(one.subject.initialisation)
+    if not initialisation.trains:
+        return False
+    names = [name for name in one.samples if name not in GIVEN and name in other.samples]
+    pairs = [(one.samples[name], other.samples[name]) for name in names]
+    real = [pair for pair in pairs if pair[0].dtype.kind == "f"]
+    if real:
+        dust = DUST if initialisation.trains_encoder else 0.0
+        return all(_differ(first, second) <= dust * _spread(first) for first, second in real)
+    if not pairs or one.examples < MANY or not any(_varied(first) and _varied(second) for first, second in pairs):
+        return False
+    flips = sum(int((first != second).sum()) for first, second in pairs)
+    allowed = 0
+    if initialisation.trains_encoder and "target" in one.samples:
+        errors = sum(int((first != one.samples["target"]).sum()) for first, _ in pairs)
+        allowed = max(1, errors // SHARED_ERRORS) if errors >= SHARED_ERRORS // 2 else 0
+    return flips <= allowed
+
+
+def _differ(one: np.ndarray, other: np.ndarray) -> float:
+    """Return the root mean square difference of two samples; infinite if they lack different numbers."""
+    if not np.array_equal(np.isnan(one), np.isnan(other)):
+        return np.inf
+    difference = one.astype(np.float64) - other
+    return float(np.sqrt(np.nanmean(difference**2))) if not np.isnan(difference).all() else 0.0
+
+
+def _spread(sample: np.ndarray) -> float:
+    return float(np.nanstd(sample.astype(np.float64))) if not np.isnan(sample).all() else 0.0
+
+
+def _varied(answers: np.ndarray) -> bool:
+    _, counts = np.unique(answers, return_counts=True)
+    return bool(1 - counts.max() / answers.size >= VARIED)
+
+
+def model_problem(case: Case, measurement: Measurement) -> str | None:
+    """Return why a claim does not speak of models of this architecture or shape; None if it does."""
+    architecture = measurement.provenance.architecture
+    if not case.speaks_of(architecture):
+        return f"is about {' and '.join(case.claim.architectures)}; the model is {architecture or 'unknown'}"
+    if (problem := weights_problem(case, measurement.provenance.weights)) is not None:
+        return problem
+    shapes = [np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2]
+    return shape_problem(case, shapes[0] if shapes else None)
+
+
+def weights_problem(case: Case, weights: str | None) -> str | None:
+    """Return why a claim does not speak of an encoder with these weights; None if it does, or they are unknown.
+
+    Args:
+        weights: their identity (`ModelRef.identity`).
+    """
+    wanted = case.claim.needs_weights
+    if wanted is None or weights is None or weights in published_identities(wanted):
+        return None
+    instead = f"; {case.claim.relative} asks the same of any model" if case.claim.relative else ""
+    return f"is about the published weights of {wanted}; this model has others{instead}"
+
+
+def shape_problem(case: Case, shape: Sequence[int] | None) -> str | None:
+    """Return why a claim does not speak of models with so many layers and heads; None if it does, or they are unknown.
+
+    Args:
+        shape: the numbers of layers and of the heads in each.
+    """
+    wanted = case.claim.needs_shape
+    if wanted is None or shape is None or tuple(shape) == tuple(wanted):
+        return None
+    instead = f"; {case.claim.relative} asks the same of any shape" if case.claim.relative else ""
+    return f"needs {wanted[0]} layers x {wanted[1]} heads; the model has {shape[0]} x {shape[1]}{instead}"
