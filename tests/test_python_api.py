@@ -33,9 +33,11 @@ def test_a_measurement_has_its_values_and_shows_itself_with_its_figure(session):
 def test_options_of_a_measure_are_keywords_and_checked(session):
     padded = session.measure("attention-change", task="rte", padded_to=40)
     assert padded.options == {"padded_to": 40}
-    with pytest.raises(bs.UserError, match="attention-change has no option --padded: it takes --rows, .*--padded-to"):
+    with pytest.raises(bs.UserError, match="attention-change has no option padded: it takes rows, .*padded_to"):
         session.measure("attention-change", task="rte", padded=40)
-    with pytest.raises(bs.UserError, match="--padded-to of measure attention-change: input should be greater than 0"):
+    with pytest.raises(
+        bs.UserError, match="option padded_to of measure attention-change: input should be greater than 0"
+    ):
         session.measure("attention-change", task="rte", padded_to=0)
 
 

@@ -13,7 +13,6 @@ from bertsecrets.options import (
     add_command,
     add_run_options,
     path,
-    refuse,
 )
 
 if TYPE_CHECKING:
@@ -48,24 +47,19 @@ def add_parsers(commands) -> None:
     parser.add_argument(
         "--save", type=path, metavar="DIR", help="save it with its samples, for `report --measurements`"
     )
-    own = parser.add_argument_group("options of single measures")
-    own.add_argument("--cased", action="store_true", help="scores, attention: do not lower-case the inputs (claim D6)")
-    own.add_argument(
-        "--padded-to",
-        type=int,
-        metavar="TOKENS",
-        help="attention-change: pad every input, as the paper's notebook does (200)",
-    )
-    own.add_argument(
-        "--rows", metavar="WHICH", help="measures of attention: drawn (random rows, the default) or first (of the file)"
-    )
-    own.add_argument(
+    parser.add_argument(
         "--heads",
         metavar="SETS",
-        help="head-ablation: the sets to disable, counted from 1, such as 1.2 1.2+7.6 5 (a layer) all pairs:5 "
+        help="for head-ablation: the sets to disable, counted from 1, such as 1.2 1.2+7.6 5 (a layer) all pairs:5 "
         "nested:1.2,7.6",
     )
-    own.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="any other option; repeatable")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="option of the measure, such as padded_to=200, rows=first or cased=true; repeatable",
+    )
     add_run_options(parser, (*ROW_OPTIONS, "keep_checkpoints", "frames", "spacy"))
 
 
@@ -82,7 +76,8 @@ def measure(options: argparse.Namespace) -> None:
     if options.measure == ALL:
         if options.save is None or options.json is not None:
             raise UserError("measure all needs --save DIR and cannot write --json: name a single measure for that")
-        refuse(options, given, "is an option of a single measure, not of all")
+        if given:
+            raise UserError(f"option {next(iter(given))} is for a single measure, not for all: leave it out")
         measures = [get_measure(name) for name in measure_names()]
         measures = [measure for measure in measures if measure.common and measure.fits(options.init)]
     else:
@@ -180,8 +175,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         UserError: an `--option` is not NAME=VALUE.
     """
-    names = ("padded_to", "rows", "heads", "cased")
-    given: dict[str, Any] = {name: value for name in names if (value := getattr(options, name)) not in (None, False)}
+    given: dict[str, Any] = {} if options.heads is None else {"heads": options.heads}
     for text in options.option:
         name, equals, value = text.partition("=")
         if not name or not equals:

@@ -67,12 +67,11 @@ def test_an_empty_path_is_refused(capsys):
         ("measure scores --task rte --limit 0", "--limit 0"),
         ("measure scores --task rte --limit -4", "--limit -4"),
         ("measure scores --task rte --train-limit 0", "--train-limit 0"),
-        ("measure scores --task rte --padded-to 50", "--padded-to"),
-        ("measure special-tokens --task rte --padded-to 50", "--padded-to"),
-        ("measure scores --task rte --rows first", "has no option --rows"),
-        ("measure special-tokens --task rte --rows last", "--rows of measure special-tokens: input should be 'drawn'"),
-        ("measure scores --task rte --heads 1.1", "--heads"),
-        ("measure head-ablation --task rte --cased", "measure head-ablation has no option --cased"),
+        ("measure scores --task rte --option padded-to=50", "measure scores has no option padded_to"),
+        ("measure special-tokens --task rte --option padded_to=50", "measure special-tokens has no option padded_to"),
+        ("measure special-tokens --task rte --option rows=last", "option rows of measure special-tokens: input should"),
+        ("measure scores --task rte --heads 1.1", "measure scores has no option heads: it takes"),
+        ("measure all --task rte --save kept --heads 1.1", "option heads is for a single measure"),
         ("measure scores --task rte --device cuda:77", "device 'cuda:77' is not available"),
         ("measure scores --task rte --device meta", "device 'meta' is not available"),
         ("measure scores --task rte --checkpoint none", "no checkpoint folder"),
@@ -108,7 +107,10 @@ def test_a_seed_out_of_range_is_refused_by_every_command(capsys, shared, tmp_pat
 
 @pytest.mark.parametrize(
     ("measure", "words", "options"),
-    [("special-tokens", ["--rows", "first"], {"rows": "first"}), ("scores", ["--cased"], {"cased": True})],
+    [
+        ("special-tokens", ["--option", "rows=first"], {"rows": "first"}),
+        ("scores", ["--option", "cased=true"], {"cased": True}),
+    ],
 )
 def test_options_of_a_measure_reach_it(capsys, shared, measure, words, options):
     call = ["measure", measure, "--task", "rte", "--init", "untrained", *shared, *words]

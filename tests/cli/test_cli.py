@@ -95,7 +95,7 @@ def test_everything_measured_here_is_judged_elsewhere(capsys, shared, tmp_path, 
 def test_claims_on_no_task_are_asked_for_as_all(capsys, shared):
     out = run(capsys, "report", "--task", "all", "--claim", "B5", *shared)
     assert "B5-l7h6" in out
-    assert "6 not applicable" in out  # the example needs 12 layers of 12 heads
+    assert "0 reproduced, 0 deviate" in out  # the example needs 12 layers of 12 heads
 
 
 def test_report_measures_what_is_missing_and_takes_the_rest_from_the_store(capsys, shared):

@@ -183,11 +183,11 @@ def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(ch
     assert checkout.touched == ["bertsecrets/measures/attention_entropy.py"]
     assert files_said("a measure\\]") == "1"
     measure = ("bertsecrets", "measure", "attention-entropy", "--task", "rte", "--json", "entropy.json")
-    refused = checkout.run(measure, (*measure, "--padded-to", "40"), code=2)[-1]
+    refused = checkout.run(measure, (*measure, "--option", "padded_to=40"), code=2)[-1]
     entropy = np.array(checkout.json("entropy.json")["values"]["entropy"])
     assert entropy.shape == (LAYERS, 4)
     assert 0 < entropy.min() < entropy.max() < np.log2(60)
-    assert "it takes --rows" in refused
+    assert "it takes rows" in refused
 
     checkout.add("adding/measure.md", "bertsecrets/claims/quantities/entropy.py")
     checkout.add("adding/measure.md", "expected/E-tokens.yaml")

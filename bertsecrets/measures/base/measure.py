@@ -129,11 +129,12 @@ class Measure(ABC):
             return self.Options.model_validate(given)
         except ValidationError as error:
             first = error.errors()[0]
-            name = f"--{str(first['loc'][0]).replace('_', '-')}"
+            name = str(first["loc"][0])
             if first["type"] == "extra_forbidden":
-                known = ", ".join(f"--{field.replace('_', '-')}" for field in self.Options.model_fields)
-                raise UserError(f"measure {self.name} has no option {name}: it takes {known or 'none'}") from error
-            raise UserError(f"{name} of measure {self.name}: {first['msg'][:1].lower()}{first['msg'][1:]}") from error
+                known = ", ".join(self.Options.model_fields) or "none"
+                raise UserError(f"measure {self.name} has no option {name}: it takes {known}") from error
+            reason = first["msg"][:1].lower() + first["msg"][1:]
+            raise UserError(f"option {name} of measure {self.name}: {reason}") from error
 
     def shared_options(self, options: Any) -> dict[str, Any]:
         """Return the options that companions in the same pass share; by default none."""
