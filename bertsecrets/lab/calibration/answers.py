@@ -16,7 +16,7 @@ from bertsecrets.types import Subject
 
 Result = tuple[dict[str, Any], dict[str, np.ndarray], int]
 Options = Mapping[str, Any]
-CHURN = 0.03  # share of an answer's variance that is a seed's own, at most: between two seeds 5 % of the answers differ
+CHURN = 0.03  # share of an answer's variance that is a seed's own: about 5 % of the answers differ between two seeds
 FLIPPED = 0.001  # likewise of losing a head: about 1 % of the answers flip
 OTHER = 0.5  # of another initialisation
 CASED = 0.001  # of another tokenization
@@ -39,35 +39,59 @@ class Exam:
 
         if TASKS[task].regression:
             exam = cls(task, 2.5 + rng.normal(size=count), rng.normal(size=count))
-            return exam if model.random_rows else replace(exam, hardness=exam.evenly(exam.hardness))
+            return exam if model.random_rows else exam.evenly()
         counts = np.array(list(TASKS[task].dev_counts.values()))
         edges = np.round(count * counts.cumsum() / counts.sum())
         target = np.searchsorted(edges, np.arange(count), side="right").clip(max=len(counts) - 1)
         exam = cls(task, rng.permutation(target), rng.normal(size=count))
-        return exam if model.random_rows else replace(exam, hardness=exam.evenly(exam.hardness))
+        return exam if model.random_rows else exam.evenly()
 
-    def evenly(self, luck: np.ndarray) -> np.ndarray:
-        """Return luck that gives exactly the expected scores: normal in each class, or uncorrelated with the target."""
+    def evenly(self) -> "Exam":
+        """Return the exam with exactly the expected scores: hardness is normal by class, or unrelated to the target."""
         from scipy.special import ndtri
 
         if TASKS[self.task].regression:
             off = self.target - self.target.mean()
-            luck = luck - luck.mean() - off * (off @ luck) / (off @ off)
-            return luck * off.std() / luck.std()
-        even = np.empty_like(luck)
-        for answer in np.unique(self.target):
-            rows = np.flatnonzero(self.target == answer)
-            even[rows[np.argsort(luck[rows])]] = ndtri((np.arange(len(rows)) + 0.5) / len(rows))
-        return even
+            hardness = self.hardness - self.hardness.mean() - off * (off @ self.hardness) / (off @ off)
+            return replace(self, hardness=hardness * off.std() / hardness.std())
+        normal = np.empty_like(self.hardness)
+        for rows in self._by_class:
+            normal[rows] = ndtri((np.arange(len(rows)) + 0.5) / len(rows))
+        return replace(self, hardness=replace(self, hardness=normal)._reordered(self.hardness))
 
     @property
     def majority(self) -> float:
         """The answer of a model that has learned nothing."""
         return 2.5 if TASKS[self.task].regression else int(np.bincount(self.target).argmax())
 
-    def luck(self, rng: np.random.Generator, share: float, *size: int) -> np.ndarray:
-        """Return the difficulty of each row for models [*size], of whose variance a share is their own."""
-        return np.sqrt(1 - share) * self.hardness + np.sqrt(share) * rng.normal(size=(*size, len(self.hardness)))
+    def luck(self, rng: np.random.Generator, share: float, *size: int, same_score: bool = True) -> np.ndarray:
+        """Return the difficulty of each row for models [*size], of whose variance a share is their own.
+
+        Args:
+            same_score: other rows are difficult for each model, but it has the same score on them all.
+        """
+        luck = np.sqrt(1 - share) * self.hardness + np.sqrt(share) * rng.normal(size=(*size, len(self.hardness)))
+        return self._reordered(luck) if same_score and share else luck
+
+    def _reordered(self, luck: np.ndarray) -> np.ndarray:
+        """Return the exam's difficulties in the order of luck [*models, rows], class by class.
+
+        Of a regression, luck gets the correlation with the target that the difficulties have.
+        """
+        if TASKS[self.task].regression:
+            off = self.target - self.target.mean()
+            luck = luck - off * ((luck - self.hardness) @ off)[..., None] / (off @ off)
+            luck = luck - luck.mean(-1, keepdims=True)
+            return self.hardness.mean() + luck * self.hardness.std() / luck.std(-1, keepdims=True)
+        ordered = np.empty_like(luck)
+        for rows in self._by_class:
+            ranks = luck[..., rows].argsort(-1).argsort(-1)
+            ordered[..., rows] = np.sort(self.hardness[rows])[ranks]
+        return ordered
+
+    @property
+    def _by_class(self) -> list[np.ndarray]:
+        return [np.flatnonzero(self.target == answer) for answer in np.unique(self.target)]
 
     def answers(
         self, luck: np.ndarray, level: np.ndarray, metric: str, initialisation: str = "pretrained"
@@ -120,17 +144,6 @@ class Exam:
         return answer
 
 
-def churn(model: SimulatedModel, rows: int, spread: float) -> tuple[float, float]:
-    """Return the share of an answer's variance that is a seed's own, and the spread of seeds' levels, in points.
-
-    Answers that differ by chance make scores differ too: half of the variance of a score over seeds, or less.
-    """
-    if not model.noise:
-        return 0.0, 0.0
-    differ = min(spread**2 * rows / 1e4, np.arcsin(np.sqrt(CHURN)) / np.pi)  # the share of answers, between two seeds
-    return float(np.sin(np.pi * differ) ** 2), float(np.sqrt(spread**2 - 1e4 * differ / (2 * rows)))
-
-
 @simulates("scores")
 def scores(model: SimulatedModel, subject: Subject, options: Options) -> Result:
     """Return the answers of a model, also under cased tokenization."""
@@ -143,17 +156,17 @@ def scores(model: SimulatedModel, subject: Subject, options: Options) -> Result:
     elif constant is not None:
         predicted = np.full(len(exam.target), constant)
     else:
-        own, spread = churn(model, len(exam.target), truth.score_spread(task, initialisation))
-        level = score_level(model, subject, exam) + _of_seed(model, subject, "scores", spread)
-        other = OTHER if model.noise and initialisation != "pretrained" else 0.0
-        luck = exam.luck(model.rng("kind", task, initialisation), other)
-        luck = luck if model.random_rows else exam.evenly(luck)
-        luck = Exam(task, exam.target, luck).luck(rng, own)
+        level = score_level(model, subject, exam)
+        level += _of_seed(model, subject, "scores", truth.score_spread(task, initialisation))
+        if initialisation != "pretrained" and model.noise:
+            luck = exam.luck(model.rng("kind", task, initialisation), OTHER, same_score=not model.random_rows)
+            exam = replace(exam, hardness=luck)
+        luck = exam.luck(rng, CHURN if model.noise else 0.0)
         if options.get("cased"):
             loss, spread = truth.cased_loss(task)
             level = level - setting.mix((loss, 0.0)) - _of_seed(model, subject, "cased", spread)
             if model.noise and spread > 0:  # without capitals nothing changes
-                luck = Exam(task, exam.target, luck).luck(rng, CASED)
+                luck = replace(exam, hardness=luck).luck(rng, CASED)
         predicted = exam.answers(luck, np.array(level), "accuracy", initialisation)
     values: dict[str, Any] = {**all_scores(TASKS[task], predicted, exam.target)}
     values["constant"] = is_constant(TASKS[task], predicted)
@@ -192,9 +205,10 @@ def head_ablation(model: SimulatedModel, subject: Subject, options: Options) -> 
         assert found is not None
         exam = Exam.of(model, task, ROWS)
         rng = model.rng("without attention", task, subject.seed)
-        own, spread = churn(model, len(exam.target), found[1])
-        level = found[0] + _of_seed(model, subject, "all", spread)
-        both = exam.answers(exam.luck(rng, own, 2), np.array([truth.score(task, "pretrained"), level]), metric)
+        level = found[0] + _of_seed(model, subject, "all", found[1])
+        both = exam.answers(
+            exam.luck(rng, CHURN if model.noise else 0.0, 2), np.array([truth.score(task, "pretrained"), level]), metric
+        )
         samples = {"predicted": both[1:], "baseline_predicted": both[0], "target": exam.target}
         return {"score": np.zeros(1), "baseline": 0.0, "sets": ["all"]}, samples, len(exam.target)
     return _ablation(model, subject, "head-ablation")
@@ -219,11 +233,10 @@ def _ablation(model: SimulatedModel, subject: Subject, measure: str) -> Result:
         before = exam.collapsed(rng, model.world.exact)
         predicted = np.repeat(before[None], gains.size, axis=0)
     else:
-        own, spread = churn(model, len(exam.target), truth.p20(task)[1])
-        level = truth.baseline(task) + _of_seed(model, subject, "baseline", spread)
-        luck = exam.luck(model.rng("ablated", task, subject.seed), own)
+        level = truth.baseline(task) + _of_seed(model, subject, "baseline", truth.p20(task)[1])
+        luck = exam.luck(model.rng("ablated", task, subject.seed), CHURN if model.noise else 0.0)
         before = exam.answers(luck, np.array(level), metric)
-        without = Exam(task, exam.target, luck).luck(rng, FLIPPED if model.noise else 0.0, gains.size)
+        without = replace(exam, hardness=luck).luck(rng, FLIPPED if model.noise else 0.0, gains.size)
         predicted = exam.answers(without, level + gains.ravel(), metric)
     points = [METRICS[metric](moments(metric, one, exam.target).mean(0)) for one in predicted]
     values = {"score": np.array(points).reshape(gains.shape), "baseline": 0.0}
