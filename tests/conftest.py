@@ -64,7 +64,6 @@ LONGEST = (
     "attack/test_flips.py",
     "attack/test_kills.py",
     "jobs/test_plan.py",
-    "models/test_kept.py",
 )
 
 

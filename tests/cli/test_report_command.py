@@ -1,0 +1,147 @@
+"""`report`: which claims it judges, several models on one page, and the examples that its page shows."""
+
+import json
+import re
+import shutil
+
+import pytest
+from calls import run, told
+from tiny import save_bert
+from zoo import save_family
+
+from bertsecrets.cli.main import main
+from bertsecrets.measures.attention_change import AttentionChange
+from bertsecrets.models.retention import drop_weights
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+# ---------------------------------------------------------------------- which claims are judged
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    """A GPT-2 that gives both answers; with other seeds it gives one alone."""
+    return save_family("gpt2", tmp_path_factory.mktemp("models") / "gpt2", seed=3)
+
+
+@pytest.fixture
+def rest(tiny_glue, runs):
+    return ("--glue", tiny_glue, "--store", runs, "--device", "cpu", "--offline", "--allow-unofficial-data")
+
+
+def test_the_claims_about_gpt2_run_on_gpt2(gpt2, rest, tmp_path):
+    claims = [word for name in ("H1-scratch", "H2", "H5") for word in ("--claim", name)]
+    words = ["report", "--model", gpt2, "--task", "rte", "--seeds", 1, *claims, "--json", tmp_path / "v.json", *rest]
+    assert main(list(map(str, words))) in (0, 1)  # a claim may deviate
+    of = {one["id"]: one for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]}
+    assert set(of) == {"H1-rte-scratch", "H2-rte", *(f"H5-rte-{name}" for name in ("best", "mean", "worst"))} | {
+        "H5-rte-first-layer"
+    }
+    assert all(one["observed"] is not None for one in of.values())
+
+
+def test_they_are_not_judged_of_another_architecture(capsys, tiny_bert, rest, tmp_path):
+    run(capsys, "report", "--model", tiny_bert, "--task", "rte", "--seeds", 1, "--claim", "C2", "--claim", "H2",
+        "--json", tmp_path / "v.json", *rest)  # fmt: skip
+    assert [one["id"] for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]] == ["C2-rte"]
+    line = told(capsys, "report", "--model", tiny_bert, "--task", "rte", "--claim", "H2", *rest)
+    assert line == "bertsecrets: H2-rte is about gpt2: name one with --model"
+
+
+def test_what_costs_much_is_judged_only_where_it_is_named(capsys, tiny_bert, rest):
+    planned = ("plan", "--model", tiny_bert, "--task", "rte", "--seeds", 1, "--json")
+    of_kinds = '"kind": "resampled"'
+    assert of_kinds not in run(capsys, *planned, *rest)
+    assert of_kinds in run(capsys, *planned, "--claim", "G9", *rest)
+
+
+# ---------------------------------------------------------------------- several models
+
+
+CLAIM = ("--task", "rte", "--claim", "C1")
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    return save_bert(tmp_path_factory.mktemp("models") / "other-bert", seed=1)
+
+
+def test_models_stand_side_by_side_on_one_page(shared, other, tmp_path, capsys):
+    file = tmp_path / "page.html"
+    assert main(["report", *CLAIM, *shared, "--model", str(other), "--html", str(file)]) in (0, 1)
+    first, output = shared[1], capsys.readouterr().out
+    assert re.findall(rf"^(?:{first}|{other})$", output, re.M) == [first, str(other)]
+    page = file.read_text()
+    columns = re.findall(r'<th scope="col" data-task="rte"[^>]*>RTE<small>(.*?)</small>', page)
+    assert columns == [first, str(other)]
+    again = re.findall(r"<code>(bertsecrets report.*?--claim C1-rte)</code>", page)
+    assert [words.count("--model") for words in again] == [1, 1]
+    assert [f"--model {model} --claim" in words for model, words in zip(columns, again, strict=True)] == [True, True]
+    groups = re.findall(r'<optgroup label="(.*?)">', page)
+    assert groups == [f"{model}, RTE" for model in columns]  # in the attention viewer
+
+
+def test_a_model_that_is_not_there_ends_it_before_anything_is_measured(shared, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(AttentionChange, "run", None)
+    assert main(["report", *CLAIM, *shared, "--model", str(tmp_path / "none")]) == 2
+    assert "no model folder at" in capsys.readouterr().err
+
+
+def test_files_of_one_model_are_refused(shared, other, capsys, tmp_path):
+    assert main(["report", *CLAIM, *shared, "--model", str(other), "--json", str(tmp_path / "v.json")]) == 2
+    assert capsys.readouterr().err == "bertsecrets: --json is for a single --model: leave it out\n"
+
+
+def test_a_model_that_is_named_twice_is_judged_once(shared, tmp_path, capsys):
+    file = tmp_path / "v.json"
+    assert main(["report", *CLAIM, *shared, "--model", shared[1], "--json", str(file)]) in (0, 1)
+    assert file.exists()
+
+
+# ---------------------------------------------------------------------- the attention viewer of the page
+
+
+@pytest.fixture
+def page(shared, tmp_path):
+    def make(*more: str) -> str:
+        file = tmp_path / "page.html"
+        assert main(["report", "--task", "rte", "--claim", "C1", *shared, "--html", str(file), *more]) in (0, 1)
+        return file.read_text()
+
+    return make
+
+
+@pytest.mark.slow
+def test_a_page_shows_as_many_examples_as_are_asked_for(page):
+    assert [page("--examples", n).count('<option value="0 ') for n in ("0", "2")] == [0, 2]
+    assert page().count('<option value="0 ') == 3
+    assert 'id="maps"' not in page("--examples", "0")
+
+
+def test_more_examples_than_are_kept_are_refused(shared, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["report", *shared, "--html", "x.html", "--examples", "7"])
+    assert ended.value.code == 2
+    assert "argument --examples: 7 is out of range: give 0 to 6" in capsys.readouterr().err
+
+
+def test_nothing_is_trained_again_for_a_page(page, runs, tmp_path, monkeypatch):
+    assert 'id="maps"' in page()
+    drop_weights((runs / "checkpoints").glob("[!.]*-pretrained-*"))
+    assert 'id="maps"' in page()  # from the store
+    for folder in (runs / "measurements").glob("example-maps-*"):
+        shutil.rmtree(folder)
+    monkeypatch.setattr("bertsecrets.models.training.finetune.finetune", None)
+    shown = page()
+    assert 'id="maps"' not in shown
+    assert "its weights were not kept" in shown
+
+
+def test_a_page_of_saved_measurements_shows_the_maps_that_were_saved(shared, tmp_path, capsys):
+    model = shared[shared.index("--model") + 1]
+    for measure in ("attention-change", "example-maps"):
+        assert main(["measure", measure, "--task", "rte", *shared, "--save", str(tmp_path / "kept")]) == 0
+    words = ["report", "--measurements", str(tmp_path / "kept"), "--model", model, "--claim", "C1"]
+    assert main([*words, "--html", str(tmp_path / "page.html")]) in (0, 1)
+    assert 'id="maps"' in (tmp_path / "page.html").read_text()
