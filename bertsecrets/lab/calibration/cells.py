@@ -4,11 +4,12 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -17,6 +18,7 @@ from bertsecrets.claims.band import smallest_effect
 from bertsecrets.claims.judge import ENOUGH, Weighed, judge
 from bertsecrets.claims.plan import measure_case, reads_model
 from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.quantity import Needed
 from bertsecrets.claims.readings import under_readings
 from bertsecrets.claims.schema import Case, cases, find_case, find_cases
 from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_in_sequence
@@ -113,12 +115,27 @@ def count(cell: Cell, confidence: float) -> Rates:
 
 def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> Iterator[tuple[str, Verdict]]:
     """Yield each procedure's verdict on a case in one world."""
-    by_seed = measure_case(model, case, MODEL, range(1, MOST_SEEDS + 1))
+    by_seed = OnDemand(model, case)
     if model.world.truth == "one-more-run":
         case = with_paper(case, model)
     yield "auto", judge_in_sequence(case, by_seed, settings)
     yield "1", judge(case, by_seed[:1], settings)
     yield "5", judge(case, by_seed[: ANALYSES[-1]], settings)
+
+
+class OnDemand(Sequence[Mapping[str, Needed]]):
+    """The measurements of a case by seed, simulated only for the seeds that a procedure reaches."""
+
+    def __init__(self, model: SimulatedModel, case: Case):
+        self.model, self.case = model, case
+
+    def __len__(self) -> int:
+        return 1 if self.case.claim.seedless else MOST_SEEDS
+
+    def __getitem__(self, place: Any) -> Any:
+        seeds = range(1, len(self) + 1)[place]
+        measured = measure_case(self.model, self.case, MODEL, seeds if isinstance(place, slice) else [seeds])
+        return measured if isinstance(place, slice) else measured[0]
 
 
 def with_paper(case: Case, model: SimulatedModel) -> Case:
