@@ -1,4 +1,4 @@
-"""Comparisons: two models, a model and its pin, the verdicts of two runs, and the verdicts on one claim over time."""
+"""Comparisons: two models, a model and its pin, two runs, and the verdicts on one claim over time."""
 
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
@@ -8,7 +8,7 @@ Item = TypeVar("Item")
 
 
 def aligned(before: Mapping[Key, Item], after: Mapping[Key, Item]) -> list[tuple[Item | None, Item | None]]:
-    """Return pairs of items with the same key, and None in place of an item that one side lacks.
+    """Return pairs of items with the same key, with None for an item that one side lacks.
 
     >>> aligned({"C1": 1, "C2": 2}, {"C2": 3, "C3": 4})
     [(1, None), (2, 3), (None, 4)]

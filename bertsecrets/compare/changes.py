@@ -1,6 +1,6 @@
-"""Changes of verdicts: from one verdict on a case to the next, and from one run to another.
+"""Changes of verdicts, from one run to another and within a history.
 
-Files of verdicts may come from anyone, such as the author of a pull request, so they are read within limits.
+Files of verdicts are untrusted, such as those of a pull request, so they are validated and limited in size.
 """
 
 import math
@@ -21,15 +21,15 @@ from bertsecrets.reading import read_bytes
 from bertsecrets.settings import first_problem
 
 LIMIT = 16 * 2**20  # bytes of a file: several times the size of all claims
-EQUAL = 1e-9  # relative difference below which two observed values are equal
-BY_HARM = ("reproduced", "not applicable", "inconclusive", ERROR, "degenerate", "deviates")
+EQUAL = 1e-9  # relative difference below which observed values are equal
+FROM_BEST = ("reproduced", "not applicable", "inconclusive", ERROR, "degenerate", "deviates")
 
 Kind = Literal["worse", "better", "moved", "new", "gone", "same"]
 KINDS: tuple[Kind, ...] = ("worse", "better", "moved", "new", "gone")
 
 
 class Judged(Protocol):
-    """A verdict of a file or of the history in a store."""
+    """A verdict in a file or in the history of a store."""
 
     @property
     def verdict(self) -> Any: ...
@@ -52,13 +52,13 @@ class Difference:
 
 
 def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
-    """Return the facts that differ, without those that only one side knows.
+    """Return the facts that differ, except those that only one side has.
 
     >>> [str(fact) for fact in differing({"numpy": "2.3", "seeds": [1]}, {"numpy": "2.4", "seeds": [1], "scipy": "1"})]
     ['numpy 2.3 -> 2.4']
     """
-    both = [name for name in before if name in after and before[name] != after[name]]
-    return [Difference(name, as_text(before[name]), as_text(after[name])) for name in both]
+    names = [name for name in before if name in after and before[name] != after[name]]
+    return [Difference(name, as_text(before[name]), as_text(after[name])) for name in names]
 
 
 def as_text(value: Any) -> str:
@@ -75,7 +75,7 @@ def as_text(value: Any) -> str:
 
 
 def ends(interval: Sequence[float | None] | None) -> tuple[float, float] | None:
-    """Return an interval or band as numbers; JSON has null for infinity."""
+    """Return the ends of an interval or band, with infinity for null."""
     if interval is None:
         return None
     low, high = interval
@@ -85,9 +85,8 @@ def ends(interval: Sequence[float | None] | None) -> tuple[float, float] | None:
 def moved(before: Judged, after: Judged, *, same_measurements: bool = False) -> bool:
     """Return whether an observed value moved by more than the confidence intervals explain.
 
-    The threshold is the root of the sum of squares of two distances, each from an observed value to the end of its
-    interval that faces the other value (Zou & Donner 2008). This takes the intervals for independent; for verdicts that
-    share examples or seeds it is conservative. On the same measurements, any change is a move.
+    The interval of the difference combines the two intervals (MOVER, Zou & Donner 2008). It assumes independence and
+    is conservative for verdicts that share examples or seeds. On the same measurements, any change is a move.
     """
     if before.observed is None or after.observed is None:
         return False
@@ -97,7 +96,7 @@ def moved(before: Judged, after: Judged, *, same_measurements: bool = False) -> 
 
 
 def _reach(verdict: Judged, direction: float) -> float:
-    """Return how far the interval reaches from the observed value up or down; 0 if there is no interval."""
+    """Return the distance from the observed value to the upper or lower end of its interval; 0 without one."""
     interval = ends(verdict.interval)
     return 0.0 if interval is None or verdict.observed is None else abs(interval[direction > 0] - verdict.observed)
 
@@ -107,17 +106,17 @@ def _reach(verdict: Judged, direction: float) -> float:
 
 @dataclass(frozen=True)
 class Change:
-    """The verdicts of two runs on one case; None if a run has no verdict on it."""
+    """The verdicts of two runs on one case; None if a run has none."""
 
     before: VerdictData | None
     after: VerdictData | None
 
     @property
     def harm(self) -> int:
-        """How much worse the new outcome is; negative if it is better, 0 if it is the same or one is missing."""
+        """How much worse the new outcome is: negative if better, 0 if equal or missing."""
         if self.before is None or self.after is None:
             return 0
-        before, after = (BY_HARM.index(verdict.verdict or ERROR) for verdict in (self.before, self.after))
+        before, after = (FROM_BEST.index(verdict.verdict or ERROR) for verdict in (self.before, self.after))
         return after - before
 
     @property
@@ -139,7 +138,7 @@ class Changes:
 
     @cached_property
     def verdicts(self) -> list[Change]:
-        """The verdicts of both runs on every case that either has."""
+        """The pairs of verdicts on every case of either run."""
         sides = [{verdict.id: verdict for verdict in run.verdicts} for run in (self.before, self.after)]
         return [Change(*pair) for pair in aligned(*sides)]
 
@@ -149,8 +148,8 @@ class Changes:
 
     @property
     def different_conditions(self) -> list[Difference]:
-        """What else differs between the runs, so that their verdicts may differ for that reason alone."""
-        pairs = [(of.before, of.after) for of in self.verdicts if of.before and of.after]
+        """Other differences between the runs, which may explain changed verdicts."""
+        pairs = [(change.before, change.after) for change in self.verdicts if change.before and change.after]
         measured = [(old, new) for old, new in pairs if old.models and new.models]
         by_claim = Counter(fact for old, new in measured for fact in differing(_conditions(old), _conditions(new)))
         return differing(_facts(self.before), _facts(self.after)) + [
@@ -183,13 +182,13 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
     """Return the verdicts of a run from a file of `report --json` or `--benchmark-json`.
 
     Raises:
-        UserError: it is another kind of file, too large, or in another major version of the format.
+        UserError: it is another kind of file, too large, or of an unsupported version.
     """
     try:
         data = from_json(read_bytes(path, LIMIT))
     except ValueError as error:
         raise UserError(f"{path} is not valid JSON ({excerpt(error, 100)}): name a file of report --json") from error
-    if isinstance(data, dict) and "bertsecrets" in data:  # of pytest-benchmark
+    if isinstance(data, dict) and "bertsecrets" in data:  # written by pytest-benchmark
         data = data["bertsecrets"]
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UserError(f"{path} has no verdicts: name a file that bertsecrets report --json wrote")
@@ -205,6 +204,6 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
         raise UserError(f"{path}: {first_problem(error)}: name a file that bertsecrets report --json wrote") from error
     ids = [verdict.id for verdict in run.verdicts]
     if len(set(ids)) < len(ids):
-        [(twice, _)] = Counter(ids).most_common(1)
-        raise UserError(f"{path} has two verdicts on {excerpt(twice, 60)}: name a file of a single run")
+        [(duplicate, _)] = Counter(ids).most_common(1)
+        raise UserError(f"{path} has two verdicts on {excerpt(duplicate, 60)}: name a file of a single run")
     return run

@@ -1,12 +1,12 @@
-"""The comparison of two sides: which numbers differ, and which are shown to be the same, for every head.
+"""The comparison of two sides, head by head: which numbers differ, and which are equivalent.
 
-Both sides were measured on the same examples. If a side has several seeds, the seeds are the replications, and drift is
-a difference larger than seeds explain. Between two single checkpoints the examples are the replications, since the
-spread over seeds is unknown, and the result is about these two checkpoints only.
+Both sides are measured on the same examples. If a side has several seeds, the seeds are the replications, and drift is
+a difference beyond the variance between seeds. For two single checkpoints, the examples are the replications, and the
+result holds for these two checkpoints only.
 
 A cell (a head, a layer, or the model) drifts if its difference is significantly larger than the smallest effect of
-interest (see `claims.band`); it is the same if the difference is significantly smaller (two one-sided tests). The false
-discovery rate of drift is controlled over all cells of all measures.
+interest (see `claims.band`), and is the same if it is significantly smaller (two one-sided tests). The false discovery
+rate of drift is controlled over all cells of all measures.
 """
 
 from collections.abc import Sequence
@@ -31,16 +31,16 @@ LEAST_DEGREES, MOST_DEGREES = 2.0, 8.0  # of the spread that is typical of all h
 
 @dataclass(frozen=True)
 class Difference:
-    """How far one quantity differs between the sides, for each cell.
+    """The difference of one quantity between the sides, for each cell.
 
     Args:
         shape: of the cells: (layers, heads), (layers,), or () for a single number.
         before, after: the means over seeds.
         deviations: the difference in standard deviations over seeds, or in standard errors over examples.
-        p_drift: of the hypothesis that the difference is no larger than the smallest effect of interest.
-        p_same: of the hypothesis that it is no smaller.
+        p_drift: p-value against a difference of at most the smallest effect of interest.
+        p_same: p-value against a difference of at least that.
         drifted: the cells that differ, at a controlled false discovery rate.
-        shown_same: the cells that are the same, each tested alone.
+        shown_same: the cells that are equivalent, each tested separately.
     """
 
     name: str
@@ -57,14 +57,14 @@ class Difference:
 
     @property
     def largest(self) -> list[int]:
-        """The drifted cells, or all cells if none has drifted; the largest deviation first."""
-        places = np.flatnonzero(self.drifted) if self.drifted.any() else np.arange(len(self.before))
-        size = np.nan_to_num(abs(self.deviations[places]), nan=-1.0, posinf=np.inf)
-        return [int(place) for place in places[np.argsort(-size, kind="stable")]]
+        """The drifted cells, or all cells if there are none, by decreasing deviation."""
+        cells = np.flatnonzero(self.drifted) if self.drifted.any() else np.arange(len(self.before))
+        size = np.nan_to_num(abs(self.deviations[cells]), nan=-1.0, posinf=np.inf)
+        return [int(cell) for cell in cells[np.argsort(-size, kind="stable")]]
 
     @property
     def data(self) -> dict[str, Any]:
-        """The difference for `--json`; arrays in the shape of layers and heads."""
+        """The difference as JSON data, in the shape of layers and heads."""
 
         def shaped(cells: np.ndarray) -> Any:
             return (np.round(cells, 6) if cells.dtype.kind == "f" else cells).reshape(self.shape).tolist()
@@ -79,9 +79,9 @@ class Compared:
     """One measure on one task, compared.
 
     Args:
-        basis: the numbers of seeds and examples behind the comparison, as text.
+        basis: the numbers of seeds and examples, as text.
         reason: why a model has collapsed, or why the sides cannot be compared.
-        counted: the replications.
+        counted: what the replications are.
     """
 
     wanted: Wanted
@@ -93,13 +93,13 @@ class Compared:
 
     @property
     def equal(self) -> bool:
-        """Whether no number differs at all."""
+        """Whether all numbers are equal."""
         pairs = [(difference.before, difference.after) for difference in self.differences]
         return self.outcome == "same" and all(np.array_equal(*pair, equal_nan=True) for pair in pairs)
 
     @property
     def data(self) -> dict[str, Any]:
-        """The comparison of this measure for `--json`."""
+        """The comparison of this measure as JSON data."""
         return {
             **asdict(self.wanted),
             "outcome": self.outcome,
@@ -129,7 +129,7 @@ class Comparison:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The comparison for `--json`."""
+        """The comparison as JSON data."""
         sides = {
             name: {"name": side.name, "kind": side.kind, "left_out": dict(side.left_out)}
             for name, side in {"before": self.before, "after": self.after}.items()
@@ -145,23 +145,23 @@ class Comparison:
 
 
 def compare(before: Side, after: Side, settings: JudgeParams) -> Comparison:
-    """Return how far one side has drifted from another.
+    """Return the drift from one side to another.
 
     Raises:
-        UserError: no measure of the two sides can be compared.
+        UserError: no measure can be compared.
     """
     rate = 1 - settings.confidence
     pairs = aligned(before.by_key, after.by_key)
-    measures = [_compared(part, other, after, settings) for part, other in pairs if part is not None]
+    measures = [_tested_measure(part, other, after, settings) for part, other in pairs if part is not None]
     if all(measure.outcome == "not comparable" for measure in measures):
         reasons = dict.fromkeys(measure.reason for measure in measures)
-        why = "; ".join(reasons) or f"{before.name} holds no measurements"
-        raise UserError(f"{before.name} and {after.name} cannot be compared: {why}")
+        reason = "; ".join(reasons) or f"{before.name} holds no measurements"
+        raise UserError(f"{before.name} and {after.name} cannot be compared: {reason}")
     return Comparison(before, after, rate, tuple(_decided(measures, rate)))
 
 
-def _compared(part: Part, other: Part | None, after: Side, settings: JudgeParams) -> Compared:
-    """Return one measure with the tests of its cells, before the correction for the number of cells."""
+def _tested_measure(part: Part, other: Part | None, after: Side, settings: JudgeParams) -> Compared:
+    """Return one measure with the tests of its cells, before the correction for multiple testing."""
     wanted = part.wanted
     if other is None:
         return Compared(wanted, "not comparable", after.left_out.get(str(wanted), f"{after.name} lacks it"))
@@ -170,63 +170,63 @@ def _compared(part: Part, other: Part | None, after: Side, settings: JudgeParams
     if problem := _mismatch(part, other):
         return Compared(wanted, "not comparable", problem)
     replicated = len(part.seeds) + len(other.seeds) > 2
-    test = _by_seeds if replicated else _by_examples
     differences = tuple(
-        test(name, values, other.quantities[name], (part, other), settings)
+        _by_seeds(name, values, other.quantities[name], (len(part.seeds), len(other.seeds)))
+        if replicated
+        else _by_examples(name, values, other.quantities[name], settings)
         for name, values in part.quantities.items()
         if name in other.quantities
     )
-    seeds = " against ".join(f"{len(of.seeds)} seed{'s' if len(of.seeds) > 1 else ''}" for of in (part, other))
+    seeds = " against ".join(f"{len(side.seeds)} seed{'s' if len(side.seeds) > 1 else ''}" for side in (part, other))
     basis = f"{seeds}, {part.examples} examples" if replicated else f"{part.examples} examples, one seed each"
     return Compared(wanted, "open", "", differences, basis, "seeds" if replicated else "examples")
 
 
 def _mismatch(part: Part, other: Part) -> str:
     """Return why two parts cannot be compared; "" if they can."""
-    both = (part, other)
+    sides = (part, other)
     if part.data != other.data or part.examples != other.examples:
-        limits = " and ".join("all rows" if of.limit is None else f"limit {of.limit}" for of in both)
+        limits = " and ".join("all rows" if side.limit is None else f"limit {side.limit}" for side in sides)
         return f"not the same examples ({part.examples} and {other.examples}; {limits}): use the same rows and limits"
     if part.train_limit != other.train_limit:
-        limits = " and ".join(str(of.train_limit or "all rows") for of in both)
+        limits = " and ".join(str(side.train_limit or "all rows") for side in sides)
         return f"trained on different numbers of rows ({limits}): use the same --train-limit"
     if changed := [name for name in part.settings if part.settings[name] != other.settings.get(name)]:
         return f"measured with another {', '.join(changed)}: measure or pin it again"
     pairs = [(values, other.quantities[name]) for name, values in part.quantities.items() if name in other.quantities]
     if not pairs:
         return "no quantity in common: measure or pin it again"
-    for one, two in pairs:
-        if one.mean.shape != two.mean.shape:
-            shapes = " and ".join(" x ".join(map(str, values.mean.shape)) for values in (one, two))
+    for before, after in pairs:
+        if before.mean.shape != after.mean.shape:
+            shapes = " and ".join(" x ".join(map(str, values.mean.shape)) for values in (before, after))
             return f"different numbers of layers or heads: {shapes}"
-    if len(part.seeds) + len(other.seeds) == 2 and not all(one.by_seed and two.by_seed for one, two in pairs):
+    if len(part.seeds) + len(other.seeds) == 2 and not all(before.by_seed and after.by_seed for before, after in pairs):
         return "one seed on each side, and no examples: measure more seeds"
     return ""
 
 
-def _by_seeds(name: str, one: Values, two: Values, parts: tuple[Part, Part], settings: JudgeParams) -> Difference:
-    """Return how far a quantity differs beyond what seeds explain, by Student's t.
+def _by_seeds(name: str, before: Values, after: Values, counts: tuple[int, int]) -> Difference:
+    """Return the difference of a quantity relative to the variance between seeds, by Student's t.
 
-    A few seeds may agree closely by chance, above all in one of a hundred heads. So each head's variance is shrunk
-    towards that of all heads (Smyth 2004) but never downwards, and its standard deviation is at least half of what one
-    example can change. The heads share their seeds, so they add no degrees of freedom.
+    A few seeds may agree closely by chance, so each head's variance is shrunk towards the pooled variance of all heads
+    (Smyth 2004), but never below its own, and its standard deviation is at least half the smallest change that one
+    example can make. Heads share their seeds, so they add no degrees of freedom.
     """
-    counts = [len(part.seeds) for part in parts]
     degrees = sum(counts) - 2
-    spreads = [values.std.ravel() for values in (one, two)]
+    spreads = [values.std.ravel() for values in (before, after)]
     std = np.sqrt(((counts[0] - 1) * spreads[0] ** 2 + (counts[1] - 1) * spreads[1] ** 2) / degrees)
     finite = std[np.isfinite(std)]
     if len(finite) > 1 and (finite > 0).any():
         typical, prior = typical_spread(finite[finite > 0], degrees)
         std = np.maximum(std, np.sqrt((prior * typical**2 + degrees * std**2) / (prior + degrees)))
-    std = np.maximum(std, max(one.step, two.step) / 2)
-    return _tested(name, one, two, std, std * np.sqrt(1 / counts[0] + 1 / counts[1]), degrees)
+    std = np.maximum(std, max(before.step, after.step) / 2)
+    return _tested(name, before, after, std, std * np.sqrt(1 / counts[0] + 1 / counts[1]), degrees)
 
 
 def typical_spread(stds: Cells, degrees: int) -> tuple[float, float]:
-    """Return the standard deviation that is typical of several, and its degrees of freedom (Smyth 2004, section 6).
+    """Return the typical standard deviation of several cells, and its degrees of freedom (Smyth 2004, section 6).
 
-    The more they differ beyond what their own degrees explain, the fewer degrees the result has.
+    The more the cells differ beyond sampling error, the fewer degrees the result has.
     """
     from scipy.optimize import brentq
     from scipy.special import digamma, polygamma
@@ -240,12 +240,12 @@ def typical_spread(stds: Cells, degrees: int) -> tuple[float, float]:
     return float(np.sqrt(variance)), prior
 
 
-def _by_examples(name: str, one: Values, two: Values, parts: tuple[Part, Part], settings: JudgeParams) -> Difference:
-    """Return how far a quantity of two checkpoints differs, by the paired bootstrap over examples.
+def _by_examples(name: str, before: Values, after: Values, settings: JudgeParams) -> Difference:
+    """Return the difference of a quantity between two checkpoints, by the paired bootstrap over examples.
 
     Accuracies are compared by McNemar's exact test.
     """
-    first, second = one.by_seed[0], two.by_seed[0]
+    first, second = before.by_seed[0], after.by_seed[0]
     width = first.block.shape[1]
     rng = np.random.default_rng(settings.seed)
     together = np.hstack([first.block, second.block])
@@ -253,36 +253,37 @@ def _by_examples(name: str, one: Values, two: Values, parts: tuple[Part, Part], 
     replicates = np.asarray(second.statistic(means[:, width:])) - np.asarray(first.statistic(means[:, :width]))
     error = replicates.std(0)
     units = len(first.block) if first.clusters is None else int(first.clusters.max()) + 1
-    tested = _tested(name, one, two, error, error, max(units - 1, 1))
+    tested = _tested(name, before, after, error, error, max(units - 1, 1))
     if first.right is None or second.right is None:
         return tested
-    beyond = abs(one.mean - two.mean).ravel() > smallest(one.unit)[0]
+    beyond = abs(before.mean - after.mean).ravel() > smallest(before.unit)[0]
     return replace(tested, p_drift=np.where(beyond, mcnemar(first.right, second.right), 1.0))
 
 
-def mcnemar(one: Bool[np.ndarray, " examples"], two: Bool[np.ndarray, " examples"]) -> float:
-    """Return the p-value of McNemar's exact test of whether two classifiers are equally accurate.
+def mcnemar(before: Bool[np.ndarray, " examples"], after: Bool[np.ndarray, " examples"]) -> float:
+    """Return the p-value of McNemar's exact test of equal accuracy of two classifiers.
 
     >>> mcnemar(np.array([True] * 6 + [False]), np.array([False] * 6 + [False]))
     0.03125
     """
     from scipy.stats import binomtest
 
-    gained, lost = int((two & ~one).sum()), int((one & ~two).sum())
+    gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
     return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
-def _tested(name: str, one: Values, two: Values, scale: Cells, error: Cells, degrees: float) -> Difference:
+def _tested(name: str, before: Values, after: Values, scale: Cells, error: Cells, degrees: float) -> Difference:
     """Return the tests of every cell.
 
     Args:
         scale: the unit of the deviations.
-        error: the standard error of the difference, with these degrees of freedom.
+        error: the standard error of the difference.
+        degrees: the degrees of freedom of the standard error.
     """
     from scipy.special import stdtr  # scipy.stats would take five times as long to import
 
-    before, after = one.mean.ravel(), two.mean.ravel()
-    change, least = after - before, smallest(one.unit)[0]
+    old, new = before.mean.ravel(), after.mean.ravel()
+    change, least = new - old, smallest(before.unit)[0]
     size = abs(change)
     with np.errstate(divide="ignore", invalid="ignore"):
         beyond, sum_of_both = (size - least) / error, (size + least) / error
@@ -291,15 +292,15 @@ def _tested(name: str, one: Values, two: Values, scale: Cells, error: Cells, deg
     sum_of_both = np.where(error > 0, sum_of_both, np.inf)
     p_drift = np.where(change == 0, 1.0, stdtr(degrees, -beyond) + stdtr(degrees, -sum_of_both))
     p_same = np.where(change == 0, 0.0, stdtr(degrees, beyond))
-    missing = np.isnan(before).astype(int) + np.isnan(after)  # on how many sides a cell has no number
+    missing = np.isnan(old).astype(int) + np.isnan(new)  # the number of sides without a number
     undecided = np.zeros(len(change), dtype=bool)
     return Difference(
         name,
-        one.what,
-        one.unit,
-        one.mean.shape,
-        before=before,
-        after=after,
+        before.what,
+        before.unit,
+        before.mean.shape,
+        before=old,
+        after=new,
         deviations=np.select([missing == 2, missing == 1], [0.0, np.inf], deviations),
         p_drift=np.select([missing == 2, missing == 1], [1.0, 0.0], np.minimum(p_drift, 1.0)),
         p_same=np.select([missing == 2, missing == 1], [0.0, 1.0], p_same),
@@ -334,13 +335,13 @@ def _decide(measure: Compared, drifted: Bool[np.ndarray, " cells"], rate: float)
 
 
 def discoveries(families: Sequence[Float[np.ndarray, " _cells"]], rate: float) -> list[Bool[np.ndarray, " _cells"]]:
-    """Return the rejected hypotheses, at a controlled false discovery rate within families and among them.
+    """Return the rejected hypotheses, at a controlled false discovery rate within and among families.
 
     A family holds the heads of one measure. Families are selected by their Simes p-values, and hypotheses within them
-    at a rate reduced by the share of families selected, both with Benjamini and Hochberg's procedure (Benjamini and
-    Bogomolov 2014). So a single number, such as a score, is not lost among hundreds of heads, and if nothing differs,
-    something is rejected with a probability of at most this rate. The procedure holds for p-values that are independent
-    or positively dependent, as those of heads that share a model, seeds and examples are.
+    at a rate reduced by the share of selected families, both with Benjamini and Hochberg's procedure (Benjamini and
+    Bogomolov 2014). So a single number, such as a score, is not lost among hundreds of heads. If nothing differs, the
+    probability of any rejection is at most `rate`. The p-values may be independent or positively dependent, as those of
+    heads that share a model, seeds and examples are.
 
     >>> [flags.tolist() for flags in discoveries([np.array([0.001, 0.6]), np.array([0.04])], 0.05)]
     [[True, False], [True]]
@@ -352,5 +353,5 @@ def discoveries(families: Sequence[Float[np.ndarray, " _cells"]], rate: float) -
     if not families:
         return []
     adjusted = [false_discovery_control(family) for family in families]
-    chosen = false_discovery_control([float(one.min()) for one in adjusted]) <= rate
-    return [(one <= rate * chosen.mean()) & of for one, of in zip(adjusted, chosen, strict=True)]
+    chosen = false_discovery_control([float(p.min()) for p in adjusted]) <= rate
+    return [(p <= rate * chosen.mean()) & selected for p, selected in zip(adjusted, chosen, strict=True)]

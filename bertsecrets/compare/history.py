@@ -1,4 +1,4 @@
-"""The history of the verdicts on a claim: what each rests on, and where the observed value moved."""
+"""The history of verdicts on a claim: the evidence of each, and where the observed value moved."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from bertsecrets.types import Measurement
 
 SHORT = 12  # digits of a digest that are kept
 JUDGES = " of the judge"
-# The modules that turn measurements into verdicts. No module imports all quantities, so they are found by their files.
+# The modules that turn measurements into verdicts; no module imports all quantities.
 JUDGING = (
     *("bertsecrets.claims.plan", "bertsecrets.claims.sequential"),
     *(f"bertsecrets.claims.quantities.{module.name}" for module in iter_modules(quantities.__path__)),
@@ -30,7 +30,7 @@ JUDGING = (
 
 
 def keep(root: Path, verdict: Verdict, model: str, settings: Params, weights: Mapping[str, str | None]) -> None:
-    """Add a verdict on a model to the history in a store, with everything that it rests on.
+    """Add a verdict to the history in a store, with its evidence.
 
     Args:
         weights: the identities of the model's files, by name.
@@ -46,11 +46,11 @@ def keep(root: Path, verdict: Verdict, model: str, settings: Params, weights: Ma
 def evidence(
     case: Case, measurements: Sequence[Measurement], settings: Params, weights: Mapping[str, str | None]
 ) -> dict[str, Any]:
-    """Return what a verdict rests on, to be kept with it.
+    """Return the evidence of a verdict, to be kept with it.
 
-    `measurements` has the names of the measurements in the store, each with the time when it was made.
-    `circumstances` has everything that may change a verdict: weights, code, versions of libraries, devices, data,
-    limits and settings of the measurements, and the claim, code and settings of the judge.
+    `measurements` has the times of the measurements by their names in the store. `circumstances` has everything that
+    may change a verdict: weights, data, limits, settings, code, library versions and devices of the measurements, and
+    the claim, code and settings of the judge.
 
     Args:
         weights: the identities of the model's files, by name.
@@ -58,7 +58,7 @@ def evidence(
     trained = any(measurement.provenance.training for measurement in measurements)
     training = settings.finetune.model_dump() if trained else {}
     return {
-        "measurements": {Path(of.origin).name: of.provenance.made for of in measurements if of.origin},
+        "measurements": {Path(m.origin).name: m.provenance.made for m in measurements if m.origin},
         "circumstances": {
             **{name: _short(identity) for name, identity in weights.items() if identity},
             **_gathered(fact for measurement in measurements for fact in _facts(measurement)),
@@ -73,27 +73,27 @@ def evidence(
 def _code_of_judge() -> str | None:
     try:
         return _short(digest([code_digest(module) for module in JUDGING]))
-    except UserError:  # the code was edited during the run; the verdict is that of the code that was loaded
+    except UserError:  # the code was edited during the run
         return None
 
 
 def _facts(measurement: Measurement) -> Iterator[tuple[str, Any]]:
     """Yield the circumstances of one measurement."""
-    name, given = measurement.measure, measurement.provenance
-    yield f"data of {name} on {measurement.subject.task}", _short(given.data_fingerprint)
+    name, provenance = measurement.measure, measurement.provenance
+    yield f"data of {name} on {measurement.subject.task}", _short(provenance.data_fingerprint)
     yield f"examples of {name}", measurement.examples
-    yield "limit", given.limit or "none"
-    yield "train limit", given.train_limit or "none"
+    yield "limit", provenance.limit or "none"
+    yield "train limit", provenance.train_limit or "none"
     yield from ((f"{key} of {name}", value) for key, value in {**measurement.settings, **measurement.options}.items())
-    for maker, made_by in ((name, given.made_by), ("training", given.checkpoint_made_by)):
+    for step, made_by in ((name, provenance.made_by), ("training", provenance.checkpoint_made_by)):
         if made_by:
-            yield f"code of {maker}", _short(made_by.get("code"))
-            yield f"device of {maker}", made_by.get("device")
+            yield f"code of {step}", _short(made_by.get("code"))
+            yield f"device of {step}", made_by.get("device")
             yield from (made_by.get("software") or {}).items()
 
 
 def _gathered(facts: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return facts by name; a fact with several values has a sorted list of them."""
+    """Return facts by name; several values of a fact become a sorted list."""
     values: dict[str, list[Any]] = {}
     for name, value in facts:
         if value is not None and value not in values.setdefault(name, []):
@@ -102,7 +102,7 @@ def _gathered(facts: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _short(text: str | None) -> str | None:
-    """Return the first digits of a digest; other texts, such as a hub's name and commit, unchanged."""
+    """Return the first digits of a digest; other strings, such as a hub name and commit, are unchanged."""
     return text[:SHORT] if text and len(text) == 64 else text
 
 
@@ -118,12 +118,12 @@ class Move:
 
     @property
     def same_measurements(self) -> bool:
-        """Whether both verdicts rest on the same measurements, so that only the judge can have moved the value."""
+        """Whether both verdicts have the same measurements, so that only the judge can have moved the value."""
         return bool(self.before.measurements) and self.before.measurements == self.after.measurements
 
     @property
     def differing(self) -> list[Difference]:
-        """What is known to differ: code, versions, device, data, settings."""
+        """The known differences: code, versions, device, data, settings."""
         facts = {fact.name: fact for fact in differing(_circumstances(self.before), _circumstances(self.after))}
 
         def repeated(fact: Difference) -> bool:
@@ -134,7 +134,7 @@ class Move:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The move for `--json`."""
+        """The move as JSON data."""
         return {
             "before": self.before.model_dump(),
             "after": self.after.model_dump(),
@@ -144,13 +144,13 @@ class Move:
 
 
 def moves(series: Sequence[KeptVerdict]) -> list[Move]:
-    """Return where the observed value of a series of verdicts moved; verdicts without a value are skipped."""
+    """Return the moves in a series of verdicts; verdicts without an observed value are skipped."""
     pairs = [Move(*pair) for pair in pairwise(verdict for verdict in series if verdict.observed is not None)]
     return [pair for pair in pairs if moved(pair.before, pair.after, same_measurements=pair.same_measurements)]
 
 
 def _circumstances(verdict: KeptVerdict) -> dict[str, Any]:
-    """Return everything on record that may differ, by name, the most telling first."""
+    """Return everything on record that may differ, by name, the most informative first."""
     commit = verdict.commit and verdict.commit[:7] + (" (modified)" if verdict.modified else "")
     band = ends(verdict.band)
     known = {

@@ -1,7 +1,6 @@
-"""Pins: what a model's measures found over several seeds, in a small file to compare later models with.
+"""Pins: a model's measurements over several seeds, as a small baseline file for later comparisons.
 
-A pin keeps the mean and the standard deviation of each number over seeds. The seeds are the replications of a
-comparison, so results of single examples and texts of the data set stay out of the file.
+A pin holds the mean and the standard deviation over seeds of each number, and nothing of single examples.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from bertsecrets.types import slug
 
 FOLDER = Path("expected") / "variants"
 LIMIT = 2**24  # bytes of a pin
-FEWEST = 2  # seeds; a single seed has no spread
+MIN_SEEDS = 2  # for a standard deviation
 HEADER = "# Written by bertsecrets pin: means over seeds and their standard deviations, head by head.\n"
 
 
@@ -37,7 +36,7 @@ class Pin(Section):
 
     Attributes:
         reasons: all reasons so far, the latest first.
-        weights, tokenizer: the identities of the files that all seeds start from.
+        weights, tokenizer: the identities of the pretrained model's files.
     """
 
     format: Literal[1] = 1
@@ -56,8 +55,8 @@ class Pin(Section):
     @classmethod
     def _several_seeds(cls, measures: list[Part]) -> list[Part]:
         for part in measures:
-            if len(part.seeds) < FEWEST:
-                raise ValueError(f"{part.measure} needs {FEWEST} seeds or more")
+            if len(part.seeds) < MIN_SEEDS:
+                raise ValueError(f"{part.measure} needs {MIN_SEEDS} seeds or more")
         return measures
 
 
@@ -71,18 +70,18 @@ def default_place(model: str) -> Path:
 
 
 def check_reason(place: Path, reason: str) -> list[Reason]:
-    """Return the reasons why a model has been pinned so far; none if there is no pin yet.
+    """Return the earlier reasons for pinning a model; empty if there is no pin yet.
 
     Raises:
-        UserError: the reason is empty or was given before, or the file is not a pin.
+        UserError: the reason is empty or not new, or the file is not a pin.
     """
     if not reason.strip():
         raise UserError("--reason is empty: say why the model is pinned, or what has changed since the last pin")
     earlier = read_pin(place).reasons if place.exists() else []
-    for one in earlier:
-        if _plain(one.reason) == _plain(reason):
+    for previous in earlier:
+        if _plain(previous.reason) == _plain(reason):
             raise UserError(
-                f"{place} was pinned on {one.made[:10]} for the same reason ({excerpt(reason, 80)}): "
+                f"{place} was pinned on {previous.made[:10]} for the same reason ({excerpt(reason, 80)}): "
                 "give a new --reason that says what has changed, or another --output"
             )
     return earlier
@@ -93,27 +92,27 @@ def _plain(reason: str) -> str:
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
-    """Check that there are enough seeds to know their spread.
+    """Check that there are enough seeds for a standard deviation.
 
     Raises:
-        UserError: there are not.
+        UserError: there are too few.
     """
-    if len(seeds) < FEWEST:
-        raise UserError(f"a pin needs the spread over seeds: use --seeds {FEWEST} or more, ideally 5")
+    if len(seeds) < MIN_SEEDS:
+        raise UserError(f"a pin needs a standard deviation over seeds: use --seeds {MIN_SEEDS} or more, ideally 5")
 
 
 def pin_of(
     side: Side, model: str, reason: str, earlier: Sequence[Reason], *, weights: str | None, tokenizer: str | None
 ) -> Pin:
-    """Return the pin of a side that was measured now.
+    """Return the pin of a measured side.
 
     Raises:
-        UserError: a model has collapsed, or was measured on too few seeds.
+        UserError: a model has collapsed, or there are too few seeds.
     """
     for part in side.parts:
         if part.collapsed:
             raise UserError(
-                f"nothing is pinned, because a model has collapsed ({part.wanted}: {part.collapsed}): "
+                f"cannot pin a collapsed model ({part.wanted}: {part.collapsed}): "
                 "train it differently, for example on more rows or for more epochs"
             )
         check_seeds(part.seeds)

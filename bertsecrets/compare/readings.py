@@ -1,7 +1,4 @@
-"""The quantities of a measurement that are compared, head by head, as functions of means over examples.
-
-Nothing here imports torch.
-"""
+"""The quantities of a measurement that are compared head by head, as functions of means over examples."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,16 +21,16 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class Reading:
-    """One quantity of a measurement, for every head, every layer or the whole model: its cells.
+    """One quantity of a measurement, for each cell: a head, a layer, or the whole model.
 
     Args:
-        name: as in files.
-        what: for people.
-        unit: a unit of `claims.band`, which has the smallest effect of interest.
+        name: in files.
+        what: for display.
+        unit: as in `claims.band`, which has the smallest effect of interest.
         shape: of the cells: (layers, heads), (layers,), or () for a single number of the model.
         block: one row per example.
-        statistic: takes the means of the block's columns ([..., k]) and returns the cells ([..., cells]).
-        right: which answers are correct, if the quantity is an accuracy.
+        statistic: from the means of the block's columns ([..., k]) to the cells ([..., cells]).
+        right: which answers are correct, for an accuracy.
         clusters: the number of each row's cluster (`Estimand`).
         step: the smallest change that one example can make; 0 for continuous quantities.
     """
@@ -50,7 +47,7 @@ class Reading:
 
 
 def readings(measurement: Measurement) -> list[Reading]:
-    """Return the quantities of a measurement that are compared; none for a measure that cannot be compared.
+    """Return the quantities of a measurement that can be compared.
 
     Raises:
         UserError: the measurement is incomplete.
@@ -77,11 +74,11 @@ def _special_tokens(measurement: Measurement) -> Iterator[Reading]:
 def _patterns(measurement: Measurement) -> Iterator[Reading]:
     names = [name for name in measurement.samples if name == "predicted" or name.endswith("_predicted")]
     for sample in names or ["predicted"]:
-        of_reading = sample.removesuffix("predicted")  # of a reading of the classes, if there are several
+        prefix = sample.removesuffix("predicted")  # names a reading of the classes if there are several
         for number, name in enumerate(CLASSES):
             share = 100.0 * (measurement.sample(sample) == number)
-            what = f"maps of class {name}" + (f" ({of_reading.rstrip('_')})" if of_reading else "")
-            yield _of_heads(measurement, f"{of_reading}{name}", what, "percent", share)
+            what = f"maps of class {name}" + (f" ({prefix.rstrip('_')})" if prefix else "")
+            yield _of_heads(measurement, f"{prefix}{name}", what, "percent", share)
 
 
 def _features(measurement: Measurement) -> Iterator[Reading]:
@@ -122,7 +119,7 @@ def _scores(measurement: Measurement) -> Iterator[Reading]:
 
 
 def _step(measurement: Measurement, block: np.ndarray) -> float:
-    """Return the change of a score, in points, if one answer changes; 0 for regression."""
+    """Return the change of a score, in points, when one answer changes; 0 for regression."""
     return 0.0 if TASKS[measurement.subject.task].regression else 100 / len(block)
 
 

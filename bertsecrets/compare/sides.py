@@ -1,4 +1,4 @@
-"""The two sides of a comparison: what each measure found for a model on a task, over its seeds."""
+"""The sides of a comparison: the measurements of a model, summarized over seeds."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ from bertsecrets.settings import Section
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import InitialisationName, Measurement, Subject
 
-DECIMALS = 6  # of all numbers that are compared or pinned; far below any effect of interest
+DECIMALS = 6  # of compared and pinned numbers; far below any effect of interest
 
 
 def _array(numbers: Any) -> Float[np.ndarray, "..."]:
-    """Return the numbers of a pin, with NaN for null, as an array.
+    """Return the numbers of a pin as an array, with NaN for null.
 
     Raises:
         ValueError: they are not numbers, or the layers have different numbers of heads.
@@ -52,13 +52,13 @@ Cells = Annotated[Float[np.ndarray, "..."], BeforeValidator(_array), PlainSerial
 
 
 class Values(Section):
-    """One quantity of a side: its mean over seeds and their standard deviation, for each cell.
+    """One quantity of a side: its mean and standard deviation over seeds, for each cell.
 
     Attributes:
         mean: [layers, heads], [layers], or a single number of the model.
         std: over seeds; 0 for a single seed.
         step: the smallest change that one example can make.
-        by_seed: the readings behind the values; a pin does not keep them.
+        by_seed: the underlying readings, which a pin does not keep.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -88,7 +88,7 @@ class Wanted:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What both sides of a comparison have in common."""
+        """The key by which the sides of a comparison are matched."""
         return (self.task, self.initialisation, self.measure, str(sorted(self.options.items())))
 
     def subject(self, model: str, seed: int) -> Subject:
@@ -102,12 +102,12 @@ class Wanted:
 
 
 class Part(Section):
-    """What one measure found for one side on one task; in this form pins keep it.
+    """The result of one measure on one task for one side, as stored in pins.
 
     Attributes:
         data: a digest of the examples' texts.
         settings: of the measure; parts with different settings are not compared.
-        collapsed: why the model of a seed has collapsed or cannot be measured; "" if none has.
+        collapsed: why the model of a seed has collapsed or cannot be measured; otherwise "".
     """
 
     measure: Annotated[str, _one_of(MEASURES)]
@@ -135,8 +135,8 @@ class Side:
     """A model, a checkpoint, stored measurements or a pin.
 
     Args:
-        kind: one of these, with its details.
-        left_out: measures that are not available, with the reasons.
+        kind: a description of what it is.
+        left_out: the reasons for unavailable measures, by measure.
     """
 
     name: str
@@ -151,7 +151,7 @@ class Side:
 
 
 def part_of(wanted: Wanted, measurements: Sequence[Measurement]) -> Part:
-    """Return the part that measurements, one for each seed, make up.
+    """Return the part that summarizes the measurements of several seeds.
 
     Raises:
         UserError: a measurement is incomplete, or the seeds were measured on different examples.
@@ -176,21 +176,21 @@ def part_of(wanted: Wanted, measurements: Sequence[Measurement]) -> Part:
     )
 
 
-def _part(wanted: Wanted, seeds: Sequence[int], **found: Any) -> Part:
-    nothing: dict[str, Any] = {"examples": 0, "data": "", "settings": {}, "quantities": {}}
+def _part(wanted: Wanted, seeds: Sequence[int], **results: Any) -> Part:
+    empty: dict[str, Any] = {"examples": 0, "data": "", "settings": {}, "quantities": {}}
     return Part(
         measure=wanted.measure,
         task=wanted.task,
         initialisation=wanted.initialisation,
         options=dict(wanted.options),
         seeds=tuple(seeds),
-        **{**nothing, **found},
+        **{**empty, **results},
     )
 
 
 def _values(by_seed: Sequence[Reading]) -> Values:
     first = by_seed[0]
-    cells = np.stack([np.asarray(one.statistic(column_means(one.block)))[0] for one in by_seed])
+    cells = np.stack([np.asarray(seed.statistic(column_means(seed.block)))[0] for seed in by_seed])
     std = cells.std(0, ddof=1) if len(cells) > 1 else np.zeros(cells.shape[1])
     return Values(
         what=first.what,
@@ -207,8 +207,8 @@ def measured_side(
 ) -> Side:
     """Return a side that is measured now.
 
-    A measure that is not available is left out, with the reason. A model counts as collapsed if a check finds that it
-    computes something else than the suite sees.
+    Unavailable measures are left out, with their reasons. A model that fails the check of its attention maps counts as
+    collapsed.
 
     Args:
         measure: returns the measurement for a seed.
