@@ -85,7 +85,7 @@ class VerdictData(BaseModel):
     verdict: Annotated[Outcome | None, BeforeValidator(current_outcome)] = Field(
         description="reproduced: the claim holds; deviates: the data contradict it, or the effect is too small to "
         "matter; inconclusive: not enough evidence either way; degenerate: the model has collapsed; not applicable: "
-        "the claim is not about this model; null: an error, see `error`."
+        "the claim is not about this model, or no data on the task can decide it; null: an error, see `error`."
     )
     error: str | None = Field(
         default=None, description="Why the claim could not be measured; null if it was judged. Since 2.0."

@@ -20,6 +20,10 @@ SMALLEST = {
     "r": (0.01, "a hundredth of perfect likeness; panels of two tasks may correlate .98"),
     "standard deviations": (0.1, "a tenth of the heads' own spread"),
 }
+CONFIDENCE = 0.95  # at which a case is called undecidable, before anything is measured
+OF_ANSWERS = (  # quantities that are a share of changed answers, in points
+    "best-head-gain", "worst-head-gain", "named-heads-gain", "first-layer-gain", "best-layer-gain", "score-difference",
+)  # fmt: skip
 WIDEST = {"points": 50.0, "percent": 50.0}  # half of all values: a wider prediction interval is met by nearly anything
 
 
@@ -97,19 +101,38 @@ def decidable(case: Case, limits: tuple[float, float]) -> bool:
     return case.claim.expect.kind != "around" or not too_wide(limits, case.unit)
 
 
-def undecidable(case: Case, confidence: float) -> str:
-    """Return why no data on its task can reproduce a claim; empty if some can.
+def undecidable(case: Case) -> str:
+    """Return why no data whatever can reproduce a claim on its task; empty if some can.
 
-    Either the published figure alone is too doubtful, or the published effect is of so few examples that its interval
-    includes the limit at best: an effect of this size changes at least as many answers, which gives its variance.
+    A published figure may be so doubtful that nearly everything lies within its prediction interval.
     """
     expect, figure = case.claim.expect, case.figure
     assert expect is not None
-    if expect.kind == "around" and figure.published is not None and figure.doubt is not None:
-        half = reach([(figure.doubt, figure.doubt_degrees)], confidence) + figure.rounding
-        if too_wide((figure.published - half, figure.published + half), case.unit):
-            return f"{figure.published} +- {format_number(half)} holds more than half of all values"
-    return ""
+    if expect.kind != "around" or figure.published is None or figure.doubt is None:
+        return ""
+    half = reach([(figure.doubt, figure.doubt_degrees)], CONFIDENCE) + figure.rounding
+    if not too_wide((figure.published - half, figure.published + half), case.unit):
+        return ""
+    where = TASKS[case.task].title if case.task in TASKS else "any task"
+    doubtful = f"{format_number(figure.published)} +- {format_number(half)} holds more than half of all values"
+    return f"cannot be decided on {where}: {doubtful}"
+
+
+def examples_needed(case: Case) -> int | None:
+    """Return how many examples an effect of the published size needs at least; None if the task has them.
+
+    An effect of d changes at least a share d of the answers, so that one example has a variance of d (1 - d) or more.
+    With fewer examples than this, the interval around the effect includes the limit in more than half of all runs.
+    """
+    expect, published = case.claim.expect, case.figure.published
+    if case.claim.quantity not in OF_ANSWERS or published is None or expect is None or case.task not in TASKS:
+        return None
+    margin = (published - expect.value) / 100 * (1 if expect.kind == "above" else -1)
+    if margin <= 0 or expect.kind not in ("above", "below") or TASKS[case.task].regression:
+        return None
+    share = abs(published) / 100
+    examples = int(np.ceil((reach([(1.0, np.inf)], CONFIDENCE) / margin) ** 2 * share * (1 - share)))
+    return examples if examples > TASKS[case.task].dev_rows else None
 
 
 def cited_spread(case: Case) -> Spread | None:

@@ -68,7 +68,7 @@ def _judge(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeP
     assert claim.quantity is not None
     assert claim.expect is not None
     quantity, every = QUANTITIES[claim.quantity], _measurements(by_seed)
-    if problem := model_problem(case, every[0]) or undecidable(case, settings.confidence):
+    if problem := model_problem(case, every[0]) or undecidable(case):
         return Verdict(case, "not applicable", problem, measurements=every)
     counted = usable(by_seed)
     try:

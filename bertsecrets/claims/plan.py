@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from bertsecrets.claims.band import undecidable
 from bertsecrets.claims.gates import shape_problem, weights_problem
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import Need, Needed
@@ -129,7 +130,7 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
     Measures without seeds are taken once.
 
     Raises:
-        NotApplicableError: the claim does not speak of models of this shape, or with these weights.
+        NotApplicableError: the claim does not speak of this model, or no data can decide it.
         UserError: something that is needed is missing, or cannot be made.
     """
     if (problem := _model_problem(bench, case, model)) is not None:
@@ -146,7 +147,7 @@ def needed(
 ) -> Iterator[tuple[Case, Wanted, Subject]]:
     """Yield every measurement that some cases need, each as often as it is needed, with its case and its subject.
 
-    A case that does not speak of this model needs none.
+    A case that does not speak of this model, or that no data can decide, needs none.
 
     Raises:
         MissingError: data or tools are missing for one that cannot be left out.
@@ -159,7 +160,9 @@ def needed(
 
 
 def _model_problem(bench: Bench, case: Case, model: str) -> str | None:
-    """Return why a claim does not speak of a model, as far as that is known before it is measured."""
+    """Return why a claim is not judged of a model, as far as that is known before it is measured."""
+    if no_data := undecidable(case):
+        return no_data
     by_weights = weights_problem(case, bench.weights(model)) if case.claim.needs_weights else None
     return by_weights or (shape_problem(case, bench.shape(model)) if case.claim.needs_shape else None)
 

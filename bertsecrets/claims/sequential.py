@@ -1,7 +1,7 @@
 """Interim analyses: seeds are added until a claim is decided, with the error rate of all analyses under control.
 
 An order is analysed after 3, 4 and 5 seeds, each time at the level at which all three together keep 95 % (Pocock 1977).
-A figure is judged after the last seed at 95 %; before that it may only deviate, at 99 %. Seeds that did not learn are
+A figure is judged after the last seed at 95 %; before that it may only deviate, at 99.5 %. Seeds that did not learn are
 replaced. The analyses are fixed in advance: an early end (a decision, a budget) can only reduce errors.
 """
 
@@ -22,7 +22,7 @@ from bertsecrets.settings import JudgeParams
 
 ANALYSES = (3, 4, 5)  # seeds that learned
 MOST_SEEDS = 8  # trained, if some have to be replaced
-EARLY = 1 / 5  # of the error rate of the last analysis: that of a figure's deviation before it
+EARLY = 1 / 10  # of the error rate of the last analysis: that of a figure's deviation before it
 NODES = 96  # of the quadrature
 
 

@@ -79,6 +79,17 @@ class Verdict:
         return against(self.case, self.observed, self.band, sorted(models))
 
     @property
+    def within(self) -> str:
+        """How close a reproduced figure is known to be: the published figure and half the width of its band."""
+        expect, published = self.case.claim.expect, self.case.figure.published
+        if self.outcome != "reproduced" or self.band is None or published is None or expect is None:
+            return ""
+        if expect.kind != "around":
+            return ""
+        half = max(published - self.band[0], self.band[1] - published)  # one end may be cut off
+        return f"{format_number(published)} +- {format_number(half)}"
+
+    @property
     def models(self) -> list[str]:
         """The models of the subjects that were measured."""
         return sorted({measurement.subject.model for measurement in self.measurements})

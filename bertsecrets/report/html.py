@@ -193,7 +193,7 @@ def measurement_part(measurement: Measurement) -> str:
 def verdict_part(verdict: Verdict) -> str:
     """Return a verdict as a piece of HTML: its row, its reason, and the figures of its measurements."""
     name, task, statement, *numbers, _ = verdict_row(verdict)
-    outcome = outcome_text(verdict.status, verdict.against)
+    outcome = outcome_text(verdict.status, verdict.against, verdict.within)
     settings = load_settings().judge
     return _render(
         "notebook.html",

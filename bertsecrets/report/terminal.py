@@ -177,7 +177,7 @@ def _cells(verdict: Verdict, notes: Mapping[str, str]) -> list[str]:
         task_title(case.task),
         "-" if case.figure.published is None else format_number(case.figure.published),
         "\n".join(observed),
-        f"{label(verdict.status)} {letters}".rstrip(),
+        " ".join(filter(None, [label(verdict.status), verdict.within and f"within {verdict.within}", letters])),
     ]
 
 

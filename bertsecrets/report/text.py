@@ -4,7 +4,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from bertsecrets.claims.band import band, cited_spread, decidable, format_interval, format_number, smallest_effect
+from bertsecrets.claims.band import (
+    band,
+    cited_spread,
+    decidable,
+    examples_needed,
+    format_interval,
+    format_number,
+    smallest_effect,
+    undecidable,
+)
 from bertsecrets.claims.multiplicity import OverTasks, Together, over_tasks, together
 from bertsecrets.claims.prospects import prospect_text
 from bertsecrets.claims.readings import in_figures, under_readings
@@ -97,8 +106,11 @@ def band_text(case: Case, confidence: float) -> str:
         return f"{format_interval(limits)}, an equality: the {confidence:.0%} interval must lie inside"
     if expect.kind != "around":
         return f"{format_interval(limits)}, an order: the {confidence:.0%} interval must lie on one side"
-    if not decidable(case, limits):
-        return NOT_DECIDABLE
+    if reason := undecidable(case):
+        return f"{NOT_DECIDABLE}: {reason}"
+    if figure.constant_answer:
+        constant = f"{format_number(figure.published)} +- {figure.rounding} rounding: the same constant answer"
+        return f"{constant}; if the model gives several answers, a prediction interval that reproduces nothing"
     parts, spread = [], cited_spread(case)
     if expect.sampling == "own":
         parts.append("the sampling error between sets of examples")
@@ -108,8 +120,9 @@ def band_text(case: Case, confidence: float) -> str:
         parts.append(f"a doubt of {format_number(figure.doubt)} ({figure.doubt_source})")
     parts.append(f"{figure.rounding} rounding")
     middle = f"{format_number(figure.published)} +- {' and '.join(parts)}"
-    seeds = "" if spread is None and case.claim.seedless else " with many seeds, wider with few"
-    return f"{format_interval(limits)}{seeds}: {middle}"
+    if spread is None:
+        return f"{format_interval(limits)}{'' if case.claim.seedless else ' with many seeds, wider with few'}: {middle}"
+    return f"about {format_interval(limits)}, by the spread of the measured seeds: expected {middle}"
 
 
 def show_band(case: Case, limits: tuple[float, float] | None) -> str:
@@ -121,7 +134,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
     """Return a verdict as cells: id, task, statement, published figure, band, observed value, outcome."""
     case = verdict.case
     remarks = verdict.remarks
-    outcome = outcome_text(verdict.status, verdict.against)
+    outcome = outcome_text(verdict.status, verdict.against, verdict.within)
     if verdict.observed is None or not shows(verdict):
         outcome += f": {verdict.reason}"
     if remarks:
@@ -142,13 +155,15 @@ def observed_lines(verdict: Verdict) -> list[str]:
     return [f"{name} {in_figures(one)}" for name, one in verdict.readings.items()] or [in_figures(verdict)]
 
 
-def outcome_text(outcome: str, against: str) -> str:
-    """Return an outcome with what the result deviates from.
+def outcome_text(outcome: str, against: str, within: str = "") -> str:
+    """Return an outcome with what the result deviates from, or how close to the published figure it must be.
 
     >>> outcome_text("deviates", "the paper's figure")
     "deviates from the paper's figure"
+    >>> outcome_text("reproduced", "", "64.6 +- 11.0")
+    'reproduced within 64.6 +- 11.0'
     """
-    return f"{outcome} from {against}" if against else outcome
+    return " ".join([outcome, *([f"from {against}"] if against else []), *([f"within {within}"] if within else [])])
 
 
 def shows(verdict: Verdict) -> bool:
@@ -309,6 +324,8 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVer
             parts[0] += " (a constant answer)"
         if claim.implemented:
             parts += [f"band {band_text(case, confidence)}", *_smallest_effect_text(case)]
+            if (examples := examples_needed(case)) is not None:
+                parts.append(f"an effect of the published size needs about {examples} examples")
         parts += [text for text in (figure.second, figure.note, prospect_text(case)) if text]
         yield f"  {task_title(case.task)}: {'; '.join(parts)}"
     for known in claim.known:

@@ -148,28 +148,28 @@ def test_memory_that_runs_out_is_a_line_of_its_own(capsys, shared, monkeypatch):
     assert line.startswith("bertsecrets: not enough memory (MemoryError): close other programs")
 
 
-@pytest.mark.parametrize(("answers", "code", "said"), [([1] * 90, 0, "1 reproduced"), ([0] * 90, 1, "1 deviates")])
-def test_a_report_ends_with_one_where_a_claim_deviates(capsys, tmp_path, answers, code, said):
-    right = [1] * 90
-    keep(replace(scored(answers, right), subject=Subject("m", "rte", "pretrained", 1)), tmp_path)
-    keep(replace(scored([1] * 45 + [0] * 45, right), subject=Subject("m", "rte", "untrained", 1)), tmp_path)
+def kept_scores(folder, right, rows=90):
+    """Keep scores of three seeds that have this share of the rows right, and of untrained models that answer 1."""
+    target = [0, 1] * (rows // 2)
+    tuned = target[: round(right * rows)] + [1 - label for label in target[round(right * rows) :]]
+    for seed in (1, 2, 3):
+        for init, answers in {"pretrained": tuned, "untrained": [1] * rows}.items():
+            keep(replace(scored(answers, target), subject=Subject("m", "rte", init, seed)), folder)
+
+
+@pytest.mark.parametrize(("right", "code", "said"), [(0.9, 0, "1 reproduced"), (0.1, 1, "1 deviates")])
+def test_a_report_ends_with_one_where_a_claim_deviates(capsys, tmp_path, right, code, said):
+    kept_scores(tmp_path, right)
     assert said in run(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path, code=code)
 
 
-def kept_scores(folder, answers, task="rte"):
-    """Keep scores of a fine-tuned and an untrained model on so many examples as there are answers."""
-    half = [1] * (len(answers) // 2) + [0] * (len(answers) - len(answers) // 2)
-    for init, given in {"pretrained": answers, "untrained": half}.items():
-        keep(replace(scored(given, [1] * len(answers), task), subject=Subject("m", task, init, 1)), folder)
-
-
 def test_what_is_not_decided_is_an_error_only_if_asked_for(capsys, tmp_path):
-    kept_scores(tmp_path, [1] * 24)
+    kept_scores(tmp_path, 0.9, rows=24)
     call = ("report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
     assert "1 inconclusive" in run(capsys, *call)
     assert "not decided: D2-rte" in run(capsys, *call, "--strict", code=1)
     assert "not decided: D2-rte" in run(capsys, *call, "--strict-verdicts", code=1)  # as pytest calls it
-    kept_scores(tmp_path, [1] * 90)
+    kept_scores(tmp_path, 0.9)
     assert "not decided" not in run(capsys, *call, "--strict")
 
 

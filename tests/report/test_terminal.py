@@ -5,7 +5,8 @@ import re
 from dataclasses import replace
 
 import pytest
-from measurements import judged, of_id, scored
+from measurements import of_id, scored
+from verdicts import beats
 
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.claims.verdict import Verdict
@@ -153,13 +154,10 @@ def test_a_verdict_in_one_line(verdicts):
 
 
 def test_several_tasks_have_a_table_of_claims_by_tasks():
-    right, wrong = [0, 1] * 50, [1, 0] * 50
-    tuned, plain = (scored(said, right, name) for said, name in ((right, "rte"), (wrong, "rte")))
-    other = [scored(said, right, "sst2") for said in (wrong, right)]
-    verdicts = [judged(of_id("D2-rte"), tuned, plain), judged(of_id("D2-sst2"), *other)]
+    verdicts = [beats("D2-rte", 100, 20), beats("D2-sst2", 20, 100)]
     grid = task_grid(verdicts).splitlines()
     assert grid[0].split() == ["id", "SST-2", "RTE"]
-    assert grid[2].split() == ["D2", "✗", "-100.0", "✓", "50.0"]
+    assert grid[2].split() == ["D2", "✗", "-80.0", "✓", "50.0"]  # above the majority class
     assert grid[-1] == "✓ reproduced, ✗ deviates"
     assert "\n".join(grid) in verdict_table(verdicts)
     assert all(len(line) <= 80 for line in grid)

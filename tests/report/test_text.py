@@ -5,14 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from measurements import SETTINGS, judged, of_id, scored
+from measurements import SETTINGS, judged, made_up, of_id, scored
 
+from bertsecrets.claims.judge import judge
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict, against
 from bertsecrets.cli.main import main
 from bertsecrets.report.html import page
 from bertsecrets.report.json import as_file, metrics
-from bertsecrets.report.terminal import claim_table
+from bertsecrets.report.terminal import claim_table, verdict_table
 from bertsecrets.report.text import MADE_UP, NEXT, band_text, count_line, describe, run_lines, status, verdict_row
 from bertsecrets.settings import load_settings
 from bertsecrets.types import Measurement, Provenance, Subject
@@ -155,21 +156,45 @@ def test_the_reason_is_shown_if_the_interval_does_not_explain_the_outcome():
 def test_the_width_of_a_band_is_explained():
     # 2.776 * 2.77 + .05 = 7.7
     assert band_text(of_id("D1-rte-pretrained"), 0.95) == (
-        "[56.9, 72.3] with many seeds, wider with few: 64.6 +- a spread of 2.77 (P20, five seeds) and 0.05 rounding"
+        "about [56.9, 72.3], by the spread of the measured seeds: expected 64.6 +- a spread of 2.77 (P20, five seeds) "
+        "and 0.05 rounding"
     )
+    assert "the same constant answer" in band_text(of_id("D1-mrpc-untrained-f1"), 0.95)
     assert band_text(of_id("B5-all-l7h6"), 0.95) == "[0.865, 0.875]: 0.87 +- 0.005 rounding"
     assert band_text(of_id("G5-qnli"), 0.95).startswith("a prediction interval from the spread of the measured seeds")
     assert band_text(of_id("G1-rte"), 0.95).startswith("> 0, an order")
 
 
-def test_a_band_with_nearly_all_values_is_not_shown(capsys):
-    assert band_text(of_id("D1-mrpc-untrained-f1"), 0.95) == "not decidable"
-    verdict = judged(of_id("D1-qqp-untrained-f1"), scored([1, 0] * 50, [1] * 100, "qqp"))
+def test_a_band_with_nearly_all_values_is_not_shown():
+    target = [1] * 100 + [0] * 100
+    seeds = [scored([1] * right + [0] * (200 - right), target) for right in (10, 100, 190)]  # 55, 100 and 55 points
+    seeds = [replace(one, subject=replace(one.subject, initialisation="random", seed=n)) for n, one in enumerate(seeds)]
+    verdict = judge(made_up(), [{"scores": one} for one in seeds], SETTINGS)
     assert (verdict.outcome, verdict.power) == ("inconclusive", "")
     assert verdict.reason.startswith("not decidable: ")
     assert verdict_row(verdict)[4] == "not decidable"
-    assert main(["explain", "D1"]) == 0
-    assert "-112.8" not in capsys.readouterr().out
+
+
+def test_a_claim_that_no_data_can_decide_says_so(capsys):
+    assert main(["explain", "A2-rte"]) == 0
+    assert "cannot be decided on RTE: 35.0 +- 41.2 holds more than half of all values" in capsys.readouterr().out
+
+
+def test_an_effect_of_too_few_examples_says_how_many_it_needs(capsys):
+    """A gain of .72 points has a variance of .0072 * .9928 or more: (1.96 / .0072) ** 2 of it make 530 examples."""
+    assert main(["explain", "G1-rte"]) == 0
+    assert "an effect of the published size needs about 530 examples" in capsys.readouterr().out
+    assert main(["explain", "G1-mnli"]) == 0  # 9 815 rows
+    assert "an effect of the published size" not in capsys.readouterr().out
+
+
+def test_a_reproduced_figure_shows_how_close_it_is_known_to_be():
+    figure = verdict(
+        "D1-rte-pretrained", "reproduced", 0.6, 1.0, observed=63.0, interval=(60.0, 66.0), band=(53.6, 75.6)
+    )
+    assert verdict_row(figure)[-1].startswith("reproduced within 64.6 +- 11.0")
+    assert "within 64.6 +- 11.0" in " ".join(verdict_table([figure]).split())
+    assert "within" not in verdict_row(replace(figure, outcome="deviates"))[-1]
 
 
 def test_the_status_of_a_claim_lists_its_known_outcomes():
