@@ -25,31 +25,30 @@ OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "unable to m
 
 
 class UserError(Exception):
-    """Something that the user can fix: one line with what was found, what was expected and what to do next.
+    """An error that the user can fix, in one line: what is wrong, the value, and what to do.
 
-    The command line prints it and exits with code 2. In a run of many claims, only the claim that it concerns is an
-    error: the others are judged, and then the run ends with the same code.
+    The command line prints it and exits with code 2. In a run of many claims, the others are judged first.
     """
 
 
 class MissingError(UserError):
-    """Data or a tool that a measurement needs is missing; a run of many measurements may skip this one."""
+    """Data or a tool is missing; a run of many measurements may skip those that need it."""
 
 
 class NotApplicableError(UserError):
-    """The model does not have this quantity, or cannot be measured in this way; the message says why."""
+    """The model does not have this quantity, or cannot be measured in this way."""
 
 
 class MisreadError(UserError, RuntimeError):
-    """A check has failed: what the suite sees of a model is not what the model computes, so nothing is measured."""
+    """A check failed: the suite does not see what the model computes, so nothing is measured."""
 
 
 class RunError(UserError):
-    """What is wrong concerns every measurement of a run (no model, a full disk), so the run ends with what is done."""
+    """An error that concerns every measurement (no model, a full disk) and ends the run."""
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of another library's error, or the error's name where it has no text.
+    """Return the first line of another library's error, or its class if it has no message.
 
     >>> first_line(ValueError("bad header:\\n  at byte 3"))
     'bad header'
@@ -60,7 +59,7 @@ def first_line(error: BaseException) -> str:
 
 
 def one_line(text: object) -> str:
-    r"""Return a message as the one line that it must be, whatever names and contents of files are quoted in it.
+    r"""Return a message in one line, with unprintable characters escaped.
 
     >>> one_line("not valid:\n  at byte\x1b[2J 3")
     'not valid: at byte\\x1b[2J 3'
@@ -70,7 +69,7 @@ def one_line(text: object) -> str:
 
 
 def shortened(text: str, most: int = 300) -> str:
-    """Return a text that fits into a message: the middle of a very long one is left out.
+    """Return a text for a message, without the middle if it is very long.
 
     >>> shortened("a" * 10, most=4)
     'aa...aa'
@@ -79,7 +78,7 @@ def shortened(text: str, most: int = 300) -> str:
 
 
 def excerpt(text: object, most: int = 300) -> str:
-    r"""Return a text as it may be quoted inside a message: on one line, without the middle if it is very long.
+    r"""Return a text for quoting in a message: in one line, without the middle if it is very long.
 
     >>> excerpt("bad\n  value")
     'bad value'
@@ -88,7 +87,7 @@ def excerpt(text: object, most: int = 300) -> str:
 
 
 def near_matches(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error message: the known names most like `name`, or else the first 20 known names.
+    """Return the end of an error message: the known names most similar to `name`, or the first 20.
 
     >>> near_matches("rtee", ["mrpc", "rte", "sst2"])
     'did you mean rte?'
@@ -104,7 +103,7 @@ def near_matches(name: str, known: Iterable[str]) -> str:
 
 
 def of_the_machine(error: BaseException) -> str | None:
-    """Return a message in one line for an error of the machine (memory, files); None for other errors."""
+    """Return a one-line message for an error of the machine (memory, files); None for other errors."""
     if ran_out(error):
         return (
             f"not enough memory ({first_line(error)[:200]}): close other programs, use a smaller model, "
@@ -116,8 +115,8 @@ def of_the_machine(error: BaseException) -> str | None:
 
 
 def ran_out(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out; torch has a class for it on GPUs, on CPUs only a message."""
-    torch = sys.modules.get("torch")  # if it is not loaded, the error is not one of torch
+    """Return whether an error means out of memory; torch has a class for it on GPUs, and only messages on CPUs."""
+    torch = sys.modules.get("torch")  # if not loaded, the error is not of torch
     said = str(error).lower()
     return (
         isinstance(error, MemoryError)
@@ -127,7 +126,7 @@ def ran_out(error: BaseException) -> bool:
 
 
 def in_short(error: BaseException) -> str:
-    """Return an error of the code in one line.
+    """Return an unexpected error in one line.
 
     >>> in_short(TypeError("no number"))
     'a bug in bertsecrets or a damaged file (TypeError: no number)'
@@ -155,15 +154,15 @@ def from_extra(package: str) -> Iterator[None]:
 
 
 def extra_problem(package: str) -> str | None:
-    """Return the advice for a package that is not installed, without importing it; None if it is installed."""
+    """Return the advice for a missing package, or None, without importing it."""
     return None if find_spec(PACKAGES[package][0]) else _advice(package)
 
 
 def check_extra(extra: str) -> None:
-    """Make sure that all packages of an extra are installed, without importing them.
+    """Check that all packages of an extra are installed, without importing them.
 
     Raises:
-        MissingError: one is not.
+        MissingError: a package is missing.
     """
     packages = (package for package, (_, own, _) in PACKAGES.items() if own == extra)
     if problem := next(filter(None, map(extra_problem, packages)), None):

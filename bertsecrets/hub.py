@@ -3,7 +3,6 @@
 Files that are complete in the hub's cache are used without any request.
 """
 
-import functools
 import hashlib
 import re
 import sys
@@ -59,10 +58,10 @@ class Repository:
         return Path(file).parent.name
 
     def folder(self, commit: str, patterns: Sequence[str], essential: Sequence[Sequence[str]]) -> Path:
-        """Return the cached folder of a commit with all files that match a pattern; missing ones are downloaded.
+        """Return the cached folder of a commit with all files that match a pattern, downloading missing ones.
 
         Args:
-            essential: groups of patterns; at least one file of each group is required.
+            essential: groups of patterns; at least one file per group is required.
 
         Raises:
             RunError: a file cannot be downloaded, or its content is not the published one.
@@ -79,7 +78,7 @@ class Repository:
                 folder = self._snapshot(commit, patterns)
             assert folder is not None
             if group := _missing(folder, essential):
-                # The library falls back to what is cached if the hub refuses, so ask the hub itself: it may raise.
+                # If the hub refuses, the library silently falls back to its cache; this request raises the error.
                 HfApi().repo_info(self.name, repo_type=self.kind, revision=commit)
                 raise RunError(f"{self.title} has no {group[0]} on the hub: {self.advice}")
         for file in {file for pattern in patterns for file in _files(folder, pattern)}:
@@ -87,7 +86,7 @@ class Repository:
         return folder
 
     def _snapshot(self, commit: str, patterns: Sequence[str], cached: bool = False) -> Path | None:
-        """Return the folder of a commit; with `cached`, None if files that it is known to have are not cached."""
+        """Return the folder of a commit; with `cached`, None if files are missing from the cache."""
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -112,7 +111,7 @@ class Repository:
 
     @contextmanager
     def _errors_in_one_line(self) -> Iterator[None]:
-        """Raise every error of the hub's library as a RunError with the library's own message."""
+        """Turn every error of the hub's library into a RunError with the library's message."""
         from huggingface_hub.errors import LocalEntryNotFoundError
 
         try:
@@ -138,7 +137,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 
 @contextmanager
 def _progress_bars() -> Iterator[None]:
-    """Show the library's progress bars on a terminal, although opening a model switches them off."""
+    """Show the library's progress bars on a terminal; opening a model disables them."""
     from huggingface_hub import constants
     from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 
@@ -152,10 +151,9 @@ def _progress_bars() -> Iterator[None]:
 
 
 def _check(file: Path, pinned: str | None, title: str) -> None:
-    """Make sure that a cached file has its published content.
+    """Check that a cached file has its published content.
 
-    The cache names each file by the sha256 of its content or, if the file is small, by git's sha1; a cache without
-    links has no such names.
+    The cache names files by their sha256 or, small ones, by git's sha1; a cache without symbolic links does not.
 
     Raises:
         RunError: its content differs.
@@ -165,18 +163,11 @@ def _check(file: Path, pinned: str | None, title: str) -> None:
     if len(expected) == 64:
         valid = file_sha256(blob) == expected
     elif COMMIT.fullmatch(expected):
-        status = blob.stat()
-        valid = _git_sha1(blob, status.st_size, status.st_mtime_ns) == expected
+        content = blob.read_bytes()
+        valid = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == expected
     else:
         valid = True
     if not valid:
         raise RunError(
             f"{blob} is not the published {file.name} of {title} (damaged or altered): delete it and run again"
         )
-
-
-@functools.cache
-def _git_sha1(file: Path, size: int, _changed: int) -> str:
-    sha = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-    sha.update(file.read_bytes())
-    return sha.hexdigest()

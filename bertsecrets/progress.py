@@ -1,4 +1,4 @@
-"""Messages and progress on standard error (a bar on a terminal, lines in a log); bytes and times as text."""
+"""Messages and progress on standard error, as a bar on a terminal or as log lines; bytes and times as text."""
 
 import logging
 import os
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-SWITCH = "TQDM_DISABLE"  # hides progress; tqdm and other libraries read it too
-IN_LOGS = "lines"  # its value where bars cannot be drawn, in a log or beside other processes: we write lines instead
-EVERY = 30.0  # seconds between two lines of a log
-SHARE, SOONEST = 0.1, 10.0  # a line may come earlier: with this share of the work, after these seconds
+SWITCH = "TQDM_DISABLE"  # environment variable that hides progress, here and in other libraries
+IN_LOGS = "lines"  # its value to write lines instead of drawing bars
+EVERY = 30.0  # seconds between log lines
+SHARE, SOONEST = 0.1, 10.0  # a line comes earlier after this share of the work, but not before this many seconds
 
 
 class _Stderr(logging.Handler):
-    """Writes messages to standard error, whatever that is at the moment."""
+    """Writes messages to the current standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(f"bertsecrets: {record.getMessage()}", file=sys.stderr, flush=True)
@@ -31,7 +31,7 @@ class Progress(Protocol):
     """Work in progress."""
 
     def advance(self, more: float = 1.0, note: str = "") -> None:
-        """Add to what is done, with a note such as the loss."""
+        """Report more work done, with a note such as the loss."""
 
 
 @contextmanager
@@ -39,9 +39,9 @@ def progress(title: str | None, total: int, unit: str, *, done: float = 0) -> It
     """Show the progress of the block: title, share, speed, time left.
 
     Args:
-        title: None shows nothing.
-        unit: of what is counted, in the singular.
-        done: at the start.
+        title: None hides it.
+        unit: the singular of what is counted.
+        done: the amount done before.
     """
     if title is None or hidden():
         yield Silence()
@@ -65,18 +65,18 @@ class Silence:
 
 
 class Lines:
-    """Progress as lines in a log; work of a few seconds gets none."""
+    """Progress as log lines; none for work of a few seconds."""
 
     def __init__(self, title: str, total: int, unit: str, done: float = 0):
         self.title, self.total, self.unit = title, total, unit
-        self.done = self.first = self.told = done
+        self.done = self.first = self.reported = done
         self.began = self.last = time.monotonic()
 
     def advance(self, more: float = 1.0, note: str = "") -> None:
-        """Add to what is done, and write a line if one is due."""
+        """Report more work done, and write a line if one is due."""
         self.done += more
         now = time.monotonic()
-        waited, further = now - self.last, self.done - self.told
+        waited, further = now - self.last, self.done - self.reported
         if waited < SOONEST or (waited < EVERY and further < SHARE * self.total):
             return
         speed = (self.done - self.first) / (now - self.began)
@@ -84,7 +84,7 @@ class Lines:
         facts = ", ".join(filter(None, (f"{speed:.3g} {self.unit}s/s", left, note)))
         share = f"{self.done / self.total:.0%}, {int(self.done + 1e-6)} of {self.total} {self.unit}s"
         log.info(f"{self.title}: {share}, {facts}")
-        self.last, self.told = now, self.done
+        self.last, self.reported = now, self.done
 
 
 def _clock(seconds: float) -> str:
@@ -99,14 +99,14 @@ def _clock(seconds: float) -> str:
 
 
 def _on_terminal() -> bool:
-    """Return whether standard error is a terminal on which a line can be drawn again."""
+    """Return whether standard error is a terminal that can redraw a line."""
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 @contextmanager
 def _bar(title: str, total: int, unit: str, done: float) -> Iterator[Progress]:
-    """Draw a bar inside the block; other lines go above it."""
-    from rich.console import Console  # these are not needed before something is drawn
+    """Draw a bar during the block, below other output."""
+    from rich.console import Console  # imported only if something is drawn
     from rich.progress import BarColumn, Task, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
     from rich.table import Column

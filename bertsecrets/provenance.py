@@ -1,4 +1,4 @@
-"""The record of what made a result: the code, the libraries and the device. It is the second half of a result's key."""
+"""What made a result: code, library versions and device, the second half of its cache key."""
 
 import functools
 import json
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import torch
 
 PACKAGE = Path(__file__).resolve().parent
-OF_SUITE = ("bertsecrets", "expected", "params.yaml")  # what of a checkout decides verdicts
+SUITE = ("bertsecrets", "expected", "params.yaml")  # the parts of a checkout that decide verdicts
 TRAINING = "bertsecrets.models.training.finetune"  # the module that makes checkpoints
-COMPUTING = ("cpu", "cuda", "mps")  # kinds of device that compute; torch also knows `meta` and others that do not
-# What is imported, and the distributions whose version then counts; `transformers` tokenizes by way of `tokenizers`.
+COMPUTING = ("cpu", "cuda", "mps")  # types of devices that compute, unlike `meta`
+# Imported packages, and the distributions whose versions then count; `transformers` uses `tokenizers`.
 LIBRARIES = {
     "torch": ("torch",),
     "transformers": ("transformers", "tokenizers"),
@@ -45,11 +45,7 @@ def software() -> dict[str, str]:
 
 
 def run_facts() -> dict[str, Any]:
-    """Return when and with what something is made now, for records that outlive a run.
-
-    That is the time (`made`), the git commit of the suite (None if it is not known), whether the suite's files differ
-    from it (`modified`), and the versions of the suite, Python and the libraries (`software`).
-    """
+    """Return the time (`made`), the suite's git commit, whether files differ from it (`modified`), and `software`."""
     commit, modified = suite_commit()
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {"made": made, "commit": commit, "modified": modified, "software": software()}
@@ -57,20 +53,19 @@ def run_facts() -> dict[str, Any]:
 
 @functools.cache
 def suite_commit(checkout: Path = PACKAGE.parent) -> tuple[str | None, bool | None]:
-    """Return the git commit of the suite, and whether its code, claims or settings differ from that commit.
+    """Return the git commit of the suite, and whether its code, claims or settings differ from it.
 
-    In a checkout git is asked; a package that pip installed from a git address knows the commit that it was made of.
-    Without git, from a wheel, or where the folder is only inside somebody else's repository, both are None.
+    It comes from git in a checkout, or from pip if installed from a git URL; otherwise both are None.
     """
     if _git(checkout, "ls-files", "--error-unmatch", f"{PACKAGE.name}/__init__.py") is None:
         return _installed_commit(), None
-    commit, changed = _git(checkout, "rev-parse", "HEAD"), _git(checkout, "status", "--porcelain", "--", *OF_SUITE)
+    commit, changed = _git(checkout, "rev-parse", "HEAD"), _git(checkout, "status", "--porcelain", "--", *SUITE)
     return commit, None if changed is None else bool(changed)
 
 
 def _git(folder: Path, *command: str) -> str | None:
-    """Return what a git command prints; None if there is no git, or it fails."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # as hooks set
+    """Return the output of a git command; None if it fails."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # set by hooks
     try:
         done = subprocess.run(  # nosec B603 B607
             ["git", *command],
@@ -86,7 +81,7 @@ def _git(folder: Path, *command: str) -> str | None:
 
 
 def _installed_commit() -> str | None:
-    """Return the commit that pip installed the suite from; None where that was not a git address (PEP 610)."""
+    """Return the commit that pip installed the suite from; None if it was not a git URL (PEP 610)."""
     try:
         origin = json.loads(distribution("bertsecrets").read_text("direct_url.json") or "{}")
         return origin.get("vcs_info", {}).get("commit_id")
@@ -95,11 +90,11 @@ def _installed_commit() -> str | None:
 
 
 def made_by(module: str, device: "torch.device | None") -> dict[str, Any]:
-    """Return what computes a result now: a digest of the code, the versions of its libraries, the device.
+    """Return what computes a result now: a digest of the code, library versions, the device.
 
     Args:
         module: the module that computes it.
-        device: None for what is the same on every device.
+        device: None if the result is the same on every device.
     """
     used = imports(module)
     names = {name for library, names in LIBRARIES.items() if library in used for name in names}
@@ -121,7 +116,7 @@ def library_version(name: str) -> str | None:
 
 
 def differences(made: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return how what made a result differs from what would make it now, in a few words each.
+    """Return the differences between what made a result and what would make it now, as text.
 
     >>> torch = {"code": "a", "software": {"torch": "2.12.0"}}
     >>> differences(torch, {"code": "b", "software": {"torch": "2.13.0"}})
@@ -138,22 +133,22 @@ def differences(made: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def checkpoint_differences(made: Mapping[str, Any] | None, now: Mapping[str, Any] | None = None) -> list[str]:
-    """Return how what made a checkpoint differs from what would make it now; nothing if others than the suite made it.
+    """Return the same for a checkpoint; empty if it was not made by the suite.
 
     Args:
-        now: by default what trains now, on whatever device.
+        now: by default the current code and versions, on any device.
     """
     different = differences(made, now or made_by(TRAINING, None)) if made else []
     return [f"checkpoint {difference}" for difference in different]
 
 
 def best_device(wanted: str | None = None) -> "torch.device":
-    """Return the named device; without a name (or with `auto`), the GPU where there is one, else the CPU.
+    """Return the named device; by default or for `auto`, the GPU if there is one, otherwise the CPU.
 
     Raises:
         UserError: the named device is not available, or cannot compute.
     """
-    import torch  # takes seconds, and verdicts are shown without it
+    import torch  # slow to import, and not needed to show verdicts
 
     if wanted is None or wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -170,36 +165,34 @@ def best_device(wanted: str | None = None) -> "torch.device":
 
 
 class SlowPrecisionWarning(UserWarning):
-    """The device computes bfloat16 only by way of float32."""
+    """The device emulates bfloat16."""
 
 
 def best_precision(wanted: str, device: "torch.device") -> Precision:
-    """Return the precision of training: as wanted, or for `auto` bfloat16 where the device computes it natively."""
+    """Return the precision of training; `auto` is bfloat16 if the device supports it natively."""
     if wanted == "auto":
         return "bfloat16" if native_bfloat16(device) else "float32"
     return "float32" if wanted == "float32" else "bfloat16"
 
 
 def in_precision(settings: Params, wanted: str | None, device: "torch.device") -> Params:
-    """Return settings with the precision of training: as wanted, or else as the settings say."""
+    """Return settings with the precision of training: the given one, or that of the settings.
+
+    Warns if it is bfloat16 and the device does not support that natively.
+    """
     precision = best_precision(wanted or settings.finetune.precision, device)
-    warn_of_slow(precision, device)
-    return settings.model_copy(update={"finetune": settings.finetune.model_copy(update={"precision": precision})})
-
-
-def warn_of_slow(precision: Precision, device: "torch.device") -> None:
-    """Warn, and say how slow it is, where bfloat16 is wanted of a device that does not compute it natively."""
     if precision == "bfloat16" and not native_bfloat16(device):
         warnings.warn(
-            f"this {device.type} has no instructions for bfloat16: its products take {bfloat16_cost(device):.1f} times "
-            "as long as those of float32; --precision auto or float32 is faster",
+            f"this {device.type} has no bfloat16 instructions, so training in bfloat16 is slower than in float32: use "
+            "--precision auto or float32",
             SlowPrecisionWarning,
             stacklevel=2,
         )
+    return settings.model_copy(update={"finetune": settings.finetune.model_copy(update={"precision": precision})})
 
 
 def native_bfloat16(device: "torch.device") -> bool:
-    """Return whether a device computes bfloat16 natively: a GPU since Ampere, a CPU with AMX or AVX512-BF16."""
+    """Return whether a device supports bfloat16 natively: GPUs since Ampere, CPUs with AMX or AVX512-BF16."""
     import torch
 
     if device.type == "cuda":
@@ -207,28 +200,10 @@ def native_bfloat16(device: "torch.device") -> bool:
     return device.type == "cpu" and (torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported())
 
 
-@functools.cache
-def bfloat16_cost(device: "torch.device") -> float:
-    """Return how many times as long as in float32 a matrix product takes in bfloat16 (measured, some milliseconds)."""
-    import torch
-
-    def seconds(dtype: torch.dtype) -> float:
-        matrix = torch.ones(512, 512, dtype=dtype, device=device)
-        times = []
-        for _ in range(3):
-            began = time.perf_counter()
-            (matrix @ matrix)[0, 0].item()  # waits for the device
-            times.append(time.perf_counter() - began)
-        return min(times)
-
-    return seconds(torch.bfloat16) / seconds(torch.float32)
-
-
 def device_name(device: "torch.device") -> str:
-    """Return the name of a device, as a person reads it: with all that changes the last bits of a result.
+    """Return the name of a device, with everything that changes the last bits of a result.
 
-    On a CPU these are its instruction set and the number of threads, which change the order of sums: always in
-    training, and in measures for some shapes of inputs.
+    On a CPU these are the instruction set and the number of threads, which change the order of sums.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Readers of the user's files (text, YAML, arrays): size limits, and errors in one line with the line number."""
+"""Readers of user files (text, YAML, arrays) with size limits and one-line errors."""
 
 import io
 import re
@@ -12,9 +12,9 @@ from bertsecrets.errors import UserError, excerpt, shortened
 
 TEXT_LIMIT = 512 * 2**20  # bytes of a text file: several times GLUE's largest
 YAML_LIMIT = 8 * 2**20  # bytes of settings or claims
-UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}  # seconds per unit
+UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}  # in seconds
 MERGE = "tag:yaml.org,2002:merge"
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where installed, is eight times as fast
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is eight times as fast
 
 
 def seconds(text: str) -> float:
@@ -39,14 +39,14 @@ def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read"
         failing: the beginning of the error message, such as `cannot read the settings`.
 
     Raises:
-        UserError: it is missing, cannot be read, or is larger than `limit` bytes.
+        UserError: it is missing, cannot be read, or is too large.
     """
     try:
         with path.open("rb") as file:
             data = file.read(limit + 1)
     except OSError as error:
         raise UserError(f"{failing} {excerpt(path)}: {error.strerror}") from error
-    except ValueError as error:  # a path with a null character
+    except ValueError as error:  # a null character in the path
         raise UserError(f"{failing} {str(path)!r}: {error}") from error
     if len(data) > limit:
         raise UserError(f"{path} is larger than {limit >> 20} MiB: name another file")
@@ -54,7 +54,7 @@ def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read"
 
 
 def read_text(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read") -> str:
-    """Return the text of a UTF-8 file, without a byte order mark and with its own line ends.
+    """Return the text of a UTF-8 file, without a byte order mark and with its line ends unchanged.
 
     Raises:
         UserError: it is missing, cannot be read, is too large, or is not UTF-8; the message names the line.
@@ -78,7 +78,7 @@ def decoded(data: bytes, name: str) -> str:
 def lines_of(text: str) -> list[str]:
     r"""Return the lines of a text, split at LF or CRLF only.
 
-    `str.splitlines` also splits at U+2028 and others, which occur inside sentences.
+    `str.splitlines` also splits at U+2028 and other characters that occur inside sentences.
 
     >>> lines_of("a\r\nb\u2028c\n")
     ['a', 'b\u2028c', '']
@@ -87,7 +87,7 @@ def lines_of(text: str) -> list[str]:
 
 
 class YamlError(ValueError):
-    """An error in a YAML document, with its line, counted from 1."""
+    """An error in a YAML document, with its line number from 1."""
 
     def __init__(self, line: int, problem: str):
         super().__init__(problem)
@@ -95,7 +95,7 @@ class YamlError(ValueError):
 
 
 def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
-    """Return a YAML document twice: as nodes, which know their lines, and as data.
+    """Return a YAML document as nodes, which have line numbers, and as data.
 
     Raises:
         YamlError: it is not YAML, or a mapping has a duplicate key.
@@ -113,14 +113,20 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
         raise YamlError(mark.line + 1 if mark else 1, f"this is not valid YAML: {excerpt(problem)}") from error
     except YamlError:
         raise
-    except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:  # a date such as 2019-99-99
+    except (
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        LookupError,
+        RecursionError,
+    ) as error:  # a date 2019-99-99
         raise YamlError(1, f"a value cannot be read: {excerpt(error)}") from error
     finally:
         loader.dispose()
 
 
 def _check_keys(node: yaml.Node, visited: set[int]) -> None:
-    """Make sure that no mapping in a document has a duplicate key.
+    """Check that no mapping in a document has a duplicate key.
 
     Raises:
         YamlError: one has.
@@ -145,11 +151,11 @@ def read_npy(data: bytes) -> np.ndarray:
     """Return the numbers or strings of an .npy file.
 
     Raises:
-        ValueError: it is not an .npy file, is truncated, or holds Python objects, which are never unpickled.
+        ValueError: it is not an .npy file, is truncated, or holds Python objects.
     """
     try:
         array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-    except Exception as error:  # numpy evaluates the header as Python, which fails in many ways
+    except Exception as error:  # numpy parses the header as Python, which fails in many ways
         raise ValueError(f"not a valid .npy file: {excerpt(error, 100)}") from error
     if array.dtype.kind not in "fiuU":
         raise ValueError(f"expected numbers, not values of type {array.dtype}")

@@ -1,6 +1,6 @@
-"""The settings in `params.yaml`, read, checked and returned as typed objects.
+"""The settings in `params.yaml`, validated by pydantic.
 
-A file named by `BERTSECRETS_PARAMS` takes precedence over the project's own, which a wheel contains too.
+A file named by `BERTSECRETS_PARAMS` overrides the project's own, which wheels include.
 """
 
 import os
@@ -27,7 +27,7 @@ from bertsecrets.types import AUTO, SEEDS, InitialisationName, Precision
 Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
 
-# Limits far above those of fine-tuning, to catch typing errors: beyond them, training diverges or takes for ever.
+# Limits far above usual values, to catch typing errors.
 MAX_RATE, MAX_DECAY, MAX_BATCH, MAX_EPOCHS, MAX_TOKENS, MAX_RESAMPLES = 0.1, 1.0, 8192, 1000, 65536, 100_000
 Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
 Tokens = Annotated[int, Field(gt=0, le=MAX_TOKENS)]
@@ -39,7 +39,7 @@ def _checked_time(text: str) -> str:
 
 
 def _or_auto(value: Any, check: Callable[[Any], list[int]]) -> list[int] | str:
-    """Return `auto` or a checked list; a union would give vaguer messages about a wrong list."""
+    """Return `auto` or a checked list; a union would give less precise errors."""
     return AUTO if value == AUTO else check(value)
 
 
@@ -51,11 +51,13 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _no_truth_values(cls, data: Any) -> Any:
-        """Refuse booleans (yes, no, true, false), which pydantic would accept as the numbers 1 and 0."""
+        """Reject booleans (yes, no, true, false), which pydantic would accept as 1 and 0."""
         for name, value in data.items() if isinstance(data, dict) else ():
-            wanted = name in cls.model_fields and cls.model_fields[name].annotation is bool
-            if not wanted and any(isinstance(part, bool) for part in (value if isinstance(value, list) else [value])):
-                raise ValueError(f"{name} must not be true or false: give a number or a text")
+            is_boolean = name in cls.model_fields and cls.model_fields[name].annotation is bool
+            if not is_boolean and any(
+                isinstance(part, bool) for part in (value if isinstance(value, list) else [value])
+            ):
+                raise ValueError(f"{name} must be a number or a string, not true or false")
         return data
 
 
@@ -71,17 +73,17 @@ class FinetuneParams(Section):
     max_gradient_norm: PositiveFloat
     max_length: Tokens
     precision: Precision = "float32"
-    save_every: float = Field(default=2, gt=0, exclude=True)  # not in any key, because it does not change results
+    save_every: float = Field(default=2, gt=0, exclude=True)  # not part of cache keys: it does not change results
 
 
 class ScoreParams(Section):
-    """Settings for scoring: the length that inputs are cut to."""
+    """Settings for scoring: the length to which inputs are truncated."""
 
     max_length: Tokens
 
 
 class AttentionParams(Section):
-    """Settings for reading attention maps: how many inputs, cut to which length."""
+    """Settings for reading attention maps: the number of inputs, and the length to which they are truncated."""
 
     examples: PositiveInt
     max_length: Tokens
@@ -96,14 +98,14 @@ class JudgeParams(Section):
 
 
 class CorpusParams(Section):
-    """Settings for the suite's own corpus: its numbers of sentence pairs."""
+    """Settings for the demo corpus: its numbers of sentence pairs."""
 
     train_rows: int = Field(ge=1, le=1_000_000)
     dev_rows: int = Field(ge=1, le=1_000_000)
 
 
 class GridParams(Section):
-    """The subjects of a pipeline: every combination of these, by the names of the command line's options."""
+    """The subjects of a pipeline: every combination of these command line options."""
 
     task: list[str] = Field(min_length=1)
     init: list[InitialisationName] = Field(min_length=1)
@@ -111,7 +113,7 @@ class GridParams(Section):
 
 
 class StageOptions(Section):
-    """More options of a pipeline's commands, such as `{limit: 48}`: of all that read data, and of single stages."""
+    """More options of a pipeline's commands, such as `{limit: 48}`: for all that read data, and for single stages."""
 
     data: dict[str, bool | int | str]
     finetune: dict[str, bool | int | str]
@@ -145,7 +147,7 @@ class Params(Section):
 
 
 def project_path(name: str) -> Path:
-    """Return the path of a file or folder of the project, in the checkout or inside an installed wheel."""
+    """Return the path of a file or folder of the project, in a checkout or an installed wheel."""
     package = Path(__file__).resolve().parent
     checkout = package.parent / name
     return checkout if checkout.exists() else package / "data" / name
@@ -155,7 +157,7 @@ def load_settings() -> Params:
     """Return the settings.
 
     Raises:
-        UserError: the file is missing, is not valid YAML, or has an unknown, duplicate, missing or invalid entry.
+        UserError: the file is missing or is not valid.
     """
     path = Path(os.environ.get("BERTSECRETS_PARAMS") or project_path("params.yaml"))
     try:
@@ -168,7 +170,7 @@ def load_settings() -> Params:
 
 
 def first_problem(error: ValidationError) -> str:
-    """Return the first problem of an entry in one line: its place, and what was expected."""
+    """Return the first problem in one line: the entry and what was expected."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
     return excerpt(f"{place}: {first['msg']}" if place else first["msg"]).replace("Value error, ", "", 1)

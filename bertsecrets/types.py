@@ -1,7 +1,4 @@
-"""The types that every module shares: a subject, a measurement, a span of characters.
-
-Nothing here computes, reads or writes, and nothing here imports torch.
-"""
+"""The types that all modules share: subject, request, measurement, provenance."""
 
 import functools
 import math
@@ -9,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
-from annotated_types import Ge, Lt  # pydantic reads them, and takes long to import
+from annotated_types import Ge, Lt  # read by pydantic, which is slow to import
 
 from bertsecrets.errors import UserError
 
@@ -19,17 +16,17 @@ InitialisationName = Literal[
 INITIALISATIONS: tuple[str, ...] = get_args(InitialisationName)
 Precision = Literal["auto", "float32", "bfloat16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
-Keep = Literal["none", "full"]  # what a store keeps of a checkpoint's weights once everything is measured
+Keep = Literal["none", "full"]  # the weights that a store keeps after all measurements
 KEEPS: tuple[Keep, ...] = get_args(Keep)
-AUTO = "auto"  # instead of a number of seeds: as many as it takes to decide
-ALL_TASKS = "all"  # the task name of what is about no single task
-SEEDS = 2**32  # seeds are below this number; numpy accepts no larger ones
-Span = tuple[int, int]  # characters of a text: start and end, the end excluded, as in a slice
+AUTO = "auto"  # a number of seeds: as many as it takes to decide
+ALL_TASKS = "all"  # the task name of subjects without a single task
+SEEDS = 2**32  # numpy's upper limit of seeds, exclusive
+Span = tuple[int, int]  # start and end of characters in a text, as in a slice
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What a measurement is about: a model on a task, its initialisation (`models/initialisations.py`) and seed."""
+    """The subject of a measurement: a model, task, initialisation (`models/initialisations.py`) and seed."""
 
     model: str
     task: str
@@ -67,12 +64,12 @@ class Provenance:
 
     @property
     def precision(self) -> str | None:
-        """The precision of training; None if nothing was trained, or it is unknown."""
+        """The precision of training; None if unknown or nothing was trained."""
         return (self.training or {}).get("precision")
 
     @property
     def limits(self) -> dict[str, int]:
-        """The limits that leave rows out, by name."""
+        """The limits in effect, by name."""
         given = {"limit": self.limit, "train_limit": self.train_limit}
         return {name: rows for name, rows in given.items() if rows}
 
@@ -81,8 +78,8 @@ class Provenance:
 class Request:
     """A request for a measurement of a subject or, with `measure=None`, for the subject's checkpoint.
 
-    Requests for the same result are equal: `measures.registry.request` drops default options and what cannot change the
-    result. `options` are sorted pairs of name and value.
+    Requests for the same result are equal, because `measures.registry.request` drops what cannot change it. `options`
+    are sorted pairs of name and value.
     """
 
     measure: str | None
@@ -91,12 +88,12 @@ class Request:
 
     @property
     def on_task(self) -> bool:
-        """Whether it makes or reads a checkpoint of a task."""
+        """Whether it is about a checkpoint of a task."""
         return self.subject.task != ALL_TASKS
 
     @property
     def training(self) -> "Request | None":
-        """The request for the checkpoint that is measured; None if none is."""
+        """The request for the measured checkpoint, if any."""
         return Request(None, self.subject) if self.measure is not None and self.on_task else None
 
     def __str__(self) -> str:
@@ -111,13 +108,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Measurement:
-    """The result of one measure on one subject: made once, stored, judged many times.
+    """The result of one measure on one subject.
 
-    `values` are the results themselves (scalars, or arrays of shape [layers, heads]); `samples` hold what
-    resampling needs, one row per example (e.g. `cosine`: [examples, layers, heads]). `settings` come from
-    `params.yaml`, `options` change what is measured (e.g. `padded_to`). Scores are fractions, not percentages.
-    `origin` is the folder that the measurement was loaded from, for messages; `older` says how the code, libraries or
-    device that made it differ from those in use.
+    `values` are the results (scalars, or arrays of shape [layers, heads]); `samples` are for resampling, one row per
+    example (e.g. `cosine`: [examples, layers, heads]). `settings` come from `params.yaml`, `options` change what is
+    measured (e.g. `padded_to`). Scores are fractions, not percentages. `origin` is the folder of a loaded measurement;
+    `older` lists how the code, libraries or device that made it differ from the current ones.
     """
 
     measure: str
@@ -157,7 +153,7 @@ class Measurement:
         return UserError(f"{place} is incomplete or from another version (no {name!r}): make it again")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the public JSON form; its first five names are fixed, because scripts rely on them."""
+        """Return the public JSON form; scripts rely on its first five names."""
         return {
             "measure": self.measure,
             "model": self.subject.model,
@@ -171,18 +167,18 @@ class Measurement:
         }
 
     def _repr_html_(self) -> str | None:
-        """Return what a notebook shows: values, provenance and figures."""
+        """Return the HTML for notebooks: values, provenance and figures."""
         return as_html(self)
 
 
 @functools.singledispatch
 def as_html(shown: object) -> str | None:
-    """Return the HTML that a notebook shows of an object; None unless `report.notebook` has registered its type."""
+    """Return the HTML of an object for notebooks; None unless `report.notebook` has registered its type."""
     return None
 
 
 def plain(value: Any) -> Any:
-    """Return arrays and numpy scalars as plain Python values, for JSON; anything else unchanged.
+    """Return arrays and numpy scalars as plain Python values for JSON; others unchanged.
 
     >>> plain(np.array([[1.0, 2.0]]))
     [[1.0, 2.0]]

@@ -41,9 +41,9 @@ def test_auto_is_bfloat16_where_the_device_computes_it_natively(native, here, re
     assert best_precision("float32", CPU) == "float32"
 
 
-def test_bfloat16_without_native_support_warns_how_slow_it_is(native, tmp_path, tiny_glue, tiny_bert):
+def test_bfloat16_without_native_support_warns_that_it_is_slow(native, tmp_path, tiny_glue, tiny_bert):
     native(False)
-    message = r"^this cpu has no instructions for bfloat16: its products take \d+\.\d times as long .*auto or float32"
+    message = "^this cpu has no bfloat16 instructions, so training in bfloat16 is slower .*auto or float32"
     with pytest.warns(SlowPrecisionWarning, match=message) as told_once:
         assert (
             manifest(session(tmp_path, tiny_glue, tiny_bert, precision="bfloat16"))["training"]["precision"]
