@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from bertsecrets.claims.schema import Claim, load_claims
     from bertsecrets.claims.verdict import Verdict
     from bertsecrets.errors import MissingError, UserError
-    from bertsecrets.measures.registry import measure
+    from bertsecrets.measures.registry import measure, measures
     from bertsecrets.models.families import Family, register_family
     from bertsecrets.options import RunOptions
+    from bertsecrets.report.heads import head_map, show_head
     from bertsecrets.session import Session
     from bertsecrets.types import Measurement, Subject
 
@@ -40,10 +41,13 @@ _HOMES = {
     "Subject": "types",
     "UserError": "errors",
     "Verdict": "claims.verdict",
+    "head_map": "report.heads",
     "load_claims": "claims.schema",
     "measure": "measures.registry",
+    "measures": "measures.registry",
     "quantity": "claims.quantity",
     "register_family": "models.families",
+    "show_head": "report.heads",
 }
 
 __all__ = [
@@ -58,10 +62,13 @@ __all__ = [
     "Subject",
     "UserError",
     "Verdict",
+    "head_map",
     "load_claims",
     "measure",
+    "measures",
     "quantity",
     "register_family",
+    "show_head",
 ]
 
 

@@ -7,7 +7,7 @@ with one case does not end the run.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
@@ -22,6 +22,9 @@ from bertsecrets.errors import (
 )
 from bertsecrets.formats import FAILURES
 from bertsecrets.progress import in_time, log
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,31 @@ def judge_until_decided(
             if isinstance(result, Verdict) and result.open:
                 still_open.append(result.case)
         cases = still_open
+
+
+class Verdicts(list[Verdict]):
+    """Verdicts on several claims."""
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return one row per verdict with the fields of the JSON report that are scalars, and the interval's ends."""
+        import pandas as pd
+
+        rows = []
+        for verdict in self:
+            low, high = verdict.interval or (None, None)
+            fields = verdict.data.model_dump()
+            rows.append(
+                {
+                    **{name: value for name, value in fields.items() if not isinstance(value, dict | list | tuple)},
+                    "low": low,
+                    "high": high,
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def _repr_html_(self) -> str:
+        columns = ["id", "verdict", "observed", "low", "high", "published", "unit", "reason"]
+        return str(self.to_frame()[columns].to_html(index=False)) if self else "no verdicts"
 
 
 class SeedBudget:

@@ -6,6 +6,7 @@ caches (`bertsecrets.caches`) make sure that nothing is trained or measured twic
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,12 @@ from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.claims import plan
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import Needed
-from bertsecrets.claims.schema import Case, find_case
+from bertsecrets.claims.schema import Case, find_case, select_cases
 from bertsecrets.claims.sequential import ANALYSES, MOST_SEEDS, judge_interim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.history import keep
 from bertsecrets.errors import MissingError, NotApplicableError, UserError, one_line
-from bertsecrets.judging import SeedBudget, judge_until_decided
+from bertsecrets.judging import SeedBudget, Verdicts, attempt, judge_until_decided
 from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
 from bertsecrets.measures.registry import get_measure
@@ -95,6 +96,9 @@ class Session:
         self.ref = locator(of_checkpoint, options.offline)
         self.checkpoints = CheckpointCache(self.store, self.resources, self.ref)
         self.measurements = MeasurementCache(self.checkpoints)
+
+    def __repr__(self) -> str:
+        return f"<Session of {self.model}, store {self.store.root}>"
 
     @property
     def model(self) -> str:
@@ -217,6 +221,25 @@ class Session:
             return self._kept(judge(case, self.measure_case(case, seed_range(seeds)), self.settings.judge))
 
         return self.judge_case(case, SeedBudget(self.budget).affords)
+
+    def judge_all(self, task: str | None = None, claims: Iterable[str] = ()) -> Verdicts:
+        """Return the verdicts on all claims that apply to the model and can be measured here.
+
+        Args:
+            task: restricts the claims to a task.
+            claims: restricts them to these claims or families, such as `["C", "D1"]`.
+
+        Raises:
+            UserError: the task or a claim is unknown.
+        """
+        affords = SeedBudget(self.budget).affords
+        chosen = [
+            case
+            for case in select_cases(claims, [task] if task else [])
+            if self.speaks_of(case) and plan.missing(self, case) is None
+        ]
+        results = (attempt(case, partial(self.judge_case, case, affords)) for case in chosen)
+        return Verdicts(result for result in results if isinstance(result, Verdict))
 
     # ------------------------------------------------------------------ verdicts
 

@@ -3,12 +3,15 @@
 import functools
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import numpy as np
 from annotated_types import Ge, Lt  # read by pydantic, which is slow to import
 
 from bertsecrets.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 InitialisationName = Literal[
     "pretrained", "random", "frozen", "untrained", "last-two-new", "last-two-trained", "from-sep"
@@ -106,7 +109,7 @@ class Request:
         return f"{what} {self.subject.task} {self.subject.initialisation} seed {self.subject.seed}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Measurement:
     """The result of one measure on one subject.
 
@@ -166,9 +169,53 @@ class Measurement:
             "provenance": asdict(self.provenance),
         }
 
+    def to_frame(self) -> "pd.DataFrame":
+        """Return the values as a table: one row per layer and head, per layer, or one row of scalars.
+
+        Layers and heads are counted from 1. Scalars are repeated in every row; values of any other shape are left out.
+        """
+        import pandas as pd
+
+        values = {name: np.asarray(value) for name, value in self.values.items()}
+        ndim = next((dim for dim in (2, 1) if any(value.ndim == dim and value.size for value in values.values())), 0)
+        shape = next((value.shape for value in values.values() if value.ndim == ndim), ())
+        columns: dict[str, Any] = {
+            name: place.ravel() + 1 for name, place in zip(("layer", "head"), np.indices(shape), strict=False)
+        }
+        rows = int(np.prod(shape))
+        for name, value in values.items():
+            if value.shape in (shape, ()):
+                columns[name] = np.broadcast_to(value, shape).ravel() if shape else [value.item()]
+        return pd.DataFrame(columns, index=range(rows))
+
+    def plot(self) -> Any:
+        """Return the measurement's first figure as an Altair chart.
+
+        Raises:
+            UserError: the measure has no figure.
+            MissingError: the extra `report` is not installed.
+        """
+        return as_chart(self)
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{name} {list(np.shape(value))}" if np.ndim(value) else f"{name} {value:.4g}"
+            for name, value in self.values.items()
+            if np.ndim(value) or isinstance(value, int | float)
+        ]
+        more = f", ... ({len(shown)} values)" if len(shown) > 4 else ""
+        what = f"{self.measure} of {self.subject}, {self.examples} examples"
+        return f"<Measurement {what}: {', '.join(shown[:4])}{more}>"
+
     def _repr_html_(self) -> str | None:
         """Return the HTML for notebooks: values, provenance and figures."""
         return as_html(self)
+
+
+@functools.singledispatch
+def as_chart(shown: object) -> Any:
+    """Return an object's main figure; `report` registers the types that have one."""
+    raise TypeError(f"{type(shown).__name__} has no figure")
 
 
 @functools.singledispatch

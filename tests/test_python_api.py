@@ -110,3 +110,65 @@ def test_options_that_are_not_given_come_from_the_environment(monkeypatch, tmp_p
     assert options.glue_folders == [tiny_glue, tmp_path]
     assert options.store_folder == tmp_path / "kept"
     assert bs.RunOptions(glue=str(tmp_path), store="mine").glue_folders == [tmp_path]
+
+
+def test_a_measurement_becomes_a_table_with_a_row_per_head(session):
+    measurement = session.measure("special-tokens", task="rte")
+    frame = measurement.to_frame()
+    assert len(frame) == LAYERS * HEADS
+    assert (frame["layer"].iloc[0], frame["head"].iloc[-1]) == (1, HEADS)
+    second = frame[(frame["layer"] == 2) & (frame["head"] == 3)]
+    assert second["cls"].item() == np.asarray(measurement.values["cls"])[1, 2]
+
+
+def test_scores_become_a_table_of_one_row(session):
+    measurement = session.measure("scores", task="rte")
+    assert measurement.to_frame()["accuracy"].tolist() == [measurement.values["accuracy"]]
+
+
+def test_representations_are_one_short_line(session):
+    measurement = session.measure("special-tokens", task="rte")
+    verdict = session.judge("E1", task="rte", seeds=1)
+    assert repr(measurement).startswith("<Measurement special-tokens of ")
+    assert repr(verdict).startswith("<Verdict E1-rte: ")
+    assert repr(session).startswith("<Session of ")
+    assert all(len(repr(shown)) < 300 and "\n" not in repr(shown) for shown in (measurement, verdict, session))
+
+
+def test_several_claims_are_judged_at_once_and_become_a_table(session):
+    verdicts = session.judge_all(task="rte", claims=["E1", "C1"])
+    frame = verdicts.to_frame()
+    assert set(frame["id"]) >= {"E1-rte", "C1-rte"}
+    low = {str(verdict.case): verdict.interval[0] for verdict in verdicts if verdict.interval}
+    assert frame.set_index("id")["low"].dropna().to_dict() == low
+    assert "<table" in verdicts._repr_html_()
+
+
+def test_figures_are_altair_charts(session, tiny_bert):
+    pytest.importorskip("altair")
+    measurement = session.measure("special-tokens", task="rte")
+    assert measurement.plot().to_dict()["title"]
+    assert session.judge("E1", task="rte", seeds=1).plot().to_dict()["title"] == measurement.plot().to_dict()["title"]
+    with pytest.raises(bs.UserError, match="has no figure"):
+        session.measure("scores", task="rte").plot()
+
+
+def test_a_heads_attention_over_a_text_is_that_of_transformers(tiny_bert):
+    from transformers import AutoModel, AutoTokenizer
+
+    tokens, weights = bs.head_map(str(tiny_bert), "the nurse sold letters", layer=2, head=3, offline=True)
+    inputs = AutoTokenizer.from_pretrained(tiny_bert)("the nurse sold letters", return_tensors="pt")
+    model = AutoModel.from_pretrained(tiny_bert, attn_implementation="eager").eval()
+    theirs = model(**inputs, output_attentions=True).attentions[1][0, 2].detach().numpy()
+    np.testing.assert_allclose(weights, theirs, atol=1e-6)
+    assert len(tokens) == len(weights)
+    chart = bs.show_head(str(tiny_bert), "the nurse sold letters", layer=2, head=3, offline=True)
+    (rows,) = chart.to_dict()["datasets"].values()
+    assert len(rows) == len(tokens) ** 2
+    with pytest.raises(bs.UserError, match="there is no head 99.1"):
+        bs.head_map(str(tiny_bert), "the nurse", layer=99, offline=True)
+
+
+def test_measures_are_listed_with_what_they_measure():
+    assert bs.measures()["scores"]
+    assert "attention-change" in bs.measures()

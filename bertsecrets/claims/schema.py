@@ -5,7 +5,7 @@ A claim is one YAML entry; a `Case` is that claim on one task, which is what a b
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -345,6 +345,25 @@ def find_cases(wanted: str) -> list[Case]:
         hint = near_matches(wanted, dict.fromkeys([*(case.claim.id for case in every), *map(str, every), *named]))
         raise UserError(f"unknown claim {wanted!r}: {hint} (bertsecrets claims lists all)")
     return found
+
+
+def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[Case]:
+    """Return the implemented cases of some claims and tasks; by default all but those that are judged on request.
+
+    Args:
+        claims: names, as `find_cases` takes them.
+        tasks: names of tasks, or `all` for claims across tasks.
+
+    Raises:
+        UserError: a claim or task is unknown.
+    """
+    named = {str(case) for name in claims for case in find_cases(name)}
+    of_tasks = {ALL_TASKS if name == ALL_TASKS else task(name).name for name in tasks}
+    return [
+        case
+        for case in cases()
+        if (not of_tasks or case.task in of_tasks) and (str(case) in named if named else not case.claim.on_request)
+    ]
 
 
 def find_case(wanted: str, task_name: str | None = None) -> Case:

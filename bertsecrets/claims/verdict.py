@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bertsecrets.claims.band import format_number
+from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import Extreme
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case
@@ -13,7 +13,7 @@ from bertsecrets.formats import ERROR, FAILURES, Outcome, ReadingData, VerdictDa
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import checkpoint_differences, differences
 from bertsecrets.texts.published import MODEL, is_papers_model
-from bertsecrets.types import Measurement, Subject, as_html
+from bertsecrets.types import Measurement, Subject, as_chart, as_html
 
 PAPERS = "the paper's text"
 WHOSE = {  # by the first word of a claim's source; others are named as they are
@@ -26,7 +26,7 @@ WHOSE = {  # by the first word of a claim's source; others are named as they are
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
     """The outcome of a claim on a task, with its reason and the measurements behind it.
 
@@ -125,6 +125,19 @@ class Verdict:
         if self.reused:
             remarks.append("stored")
         return list(dict.fromkeys(remarks))
+
+    def __repr__(self) -> str:
+        numbers = "" if self.observed is None else f", {format_number(self.observed)} {format_interval(self.interval)}"
+        return f"<Verdict {self.case}: {self.status}{numbers} {self.unit}>".replace(" >", ">")
+
+    def plot(self) -> Any:
+        """Return the main figure of the verdict's first measurement as an Altair chart.
+
+        Raises:
+            UserError: there is none.
+            MissingError: the extra `report` is not installed.
+        """
+        return as_chart(self)
 
     def _repr_html_(self) -> str | None:
         """Return the HTML that a notebook shows: the verdict, its reason, and the figures of its measurements."""

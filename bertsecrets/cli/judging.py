@@ -41,13 +41,10 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
     Raises:
         UserError: a task or claim is unknown.
     """
-    from bertsecrets.claims.schema import cases, find_cases
+    from bertsecrets.claims.schema import select_cases
 
-    named = {str(case) for name in options.claim or () for case in find_cases(name)}
     tasks = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
-    of_tasks = [case for case in cases() if not tasks or case.task in tasks]
-    chosen = [case for case in of_tasks if (str(case) in named if named else not case.claim.on_request)]
-    return chosen, tasks
+    return select_cases(options.claim or (), tasks), tasks
 
 
 def skipped(names: Sequence[str], reason: str) -> str:

@@ -49,6 +49,11 @@ def measure_names() -> list[str]:
     return list(dict.fromkeys([*own, *_REGISTERED]))
 
 
+def measures() -> dict[str, str]:
+    """Return what each measure measures, by its name."""
+    return {name: get_measure(name).title for name in measure_names()}
+
+
 def get_measure(name: str) -> "Measure":
     """Return the measure called `name`.
 

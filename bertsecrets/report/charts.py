@@ -264,6 +264,38 @@ def scaled(distances: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n 2"
 # ---------------------------------------------------------------------- the claim on one axis
 
 
+def attention_map(tokens: Sequence[str], weights: Float[np.ndarray, "n n"], title: str) -> alt.TopLevelMixin:
+    """Return one head's attention map with the tokens on both axes."""
+    names = [f"{place:03d} {token}" for place, token in enumerate(tokens)]  # tokens may repeat
+    rows = [
+        {"from": names[i], "to": names[j], "weight": float(weights[i, j])}
+        for i in range(len(names))
+        for j in range(len(names))
+    ]
+    words: dict[str, Any] = {
+        "labelExpr": "slice(datum.label, 4)",
+        "labelOverlap": False,
+        "domain": False,
+        "ticks": False,
+    }
+    return (
+        _data(rows)
+        .mark_rect()
+        .encode(
+            x=alt.X("to:O", title="to", axis=alt.Axis(orient="top", labelAngle=-60, **words)),
+            y=alt.Y("from:O", title="from", axis=alt.Axis(**words)),
+            color=alt.Color("weight:Q", scale=alt.Scale(scheme="viridis")),
+            tooltip=["from:O", "to:O", alt.Tooltip("weight:Q", format=".3f")],
+        )
+        .properties(title=title, width=alt.Step(CELL), height=alt.Step(CELL))
+    )
+
+
+def as_altair(chart: Chart) -> alt.TopLevelMixin:
+    """Return a figure as an Altair chart with its caption as the title."""
+    return alt.Chart.from_dict({**chart.spec, "title": chart.caption})
+
+
 def strip_spec() -> dict[str, Any]:
     """Return the specification that draws any claim on one axis; `cards.strip_rows` makes its data.
 
