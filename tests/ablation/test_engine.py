@@ -66,21 +66,21 @@ def check(found: np.ndarray, expected: np.ndarray) -> None:
 
 
 @pytest.mark.slow
-def test_minilm_without_any_single_head_equals_the_plain_way(minilm, sentences):
+def test_minilm_without_any_single_head_equals_the_reference(minilm, sentences):
     some, sets = part(sentences, [8]), single_heads(6, 12)
     expected = plain_logits(minilm.model, some, sets)
     for path in ("fast", "general"):
         check(ablate(Engine.open(minilm, path=path), some, sets), expected)
 
 
-def test_minilm_without_layers_pairs_and_mixed_sets_equals_the_plain_way(minilm, sentences):
+def test_minilm_without_layers_pairs_and_mixed_sets_equals_the_reference(minilm, sentences):
     sets = [BASELINE, *whole_layers(6, 12), *head_pairs(3, 12)[::30], *nested([(5, 3), (0, 1), (2, 7)])]
     some = part(sentences, [0, 4, 8])
     check(ablate(minilm, some, sets), plain_logits(minilm.model, some, sets))
 
 
 @pytest.mark.parametrize("family", fast_tier(FAMILIES, "Bert", "DistilBert", "Albert", "GPT2", "ModernBert"))
-def test_every_family_equals_the_plain_way(family):
+def test_every_family_equals_the_reference(family):
     classifier = tiny(family)
     encoded = tokens((5, 9, 5), segments=family in ("Bert", "Electra", "Ernie", "Albert"))
     expected = plain_logits(classifier.model, encoded, EVERY_KIND)
@@ -93,7 +93,7 @@ def test_every_family_equals_the_plain_way(family):
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_shallow_models_equal_the_plain_way(layers):
+def test_shallow_models_equal_the_reference(layers):
     from transformers import BertConfig, BertForSequenceClassification
 
     torch.manual_seed(1)
@@ -117,7 +117,7 @@ HEADS = st.frozensets(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=
 
 @settings(max_examples=10, deadline=None)
 @given(sets=st.lists(HEADS, min_size=1, max_size=6), seed=st.integers(0, 99), engine=st.sampled_from(ENGINES))
-def test_any_sets_of_heads_equal_the_plain_way(sets, seed, engine):
+def test_any_sets_of_heads_equal_the_reference(sets, seed, engine):
     encoded = tokens((4, 7, 4), seed=seed)
     check(ablate(engine_of(engine), encoded, sets), plain_logits(engine_of(engine).skeleton.model, encoded, sets))
 
@@ -150,7 +150,7 @@ def test_padding_never_changes_a_logit(engine):
     np.testing.assert_allclose(together[EVERY_KIND.index(BASELINE)], own, atol=1e-5)
 
 
-def test_the_engine_leaves_the_model_as_it_was(minilm, sentences):
+def test_the_engine_leaves_the_model_unchanged(minilm, sentences):
     before, attention = predict(minilm.model, sentences), minilm.model.config._attn_implementation
     ablate(minilm, part(sentences, [1, 2]), whole_layers(6, 12))
     np.testing.assert_array_equal(predict(minilm.model, sentences), before)
@@ -159,7 +159,7 @@ def test_the_engine_leaves_the_model_as_it_was(minilm, sentences):
 
 
 @pytest.mark.parametrize("family", fast_tier(EAGER, "MPNet", "DebertaV2"))
-def test_families_outside_the_attention_interface_equal_the_plain_way(family):
+def test_families_outside_the_attention_interface_equal_the_reference(family):
     classifier = tiny(family)
     engine = Engine.open(classifier)
     assert (engine.skeleton.way, engine.skeleton.resumes) == ("zeroed" if family == "MobileBert" else "written", True)
@@ -174,7 +174,7 @@ def test_families_outside_the_attention_interface_equal_the_plain_way(family):
 
 
 @pytest.mark.parametrize("family", fast_tier(sorted(FAST), "Bert", "Albert"))
-def test_both_plain_ways_agree(family):
+def test_both_references_agree(family):
     model = tiny(family).model
     np.testing.assert_allclose(
         logits_from_mean_values(model, tokens((5, 9)), MIXED), plain_logits(model, tokens((5, 9)), MIXED), atol=1e-5
@@ -189,7 +189,7 @@ def test_an_encoder_decoder_is_refused():
         Engine.open(OpenModel(model.eval(), None, ""))
 
 
-def test_an_additive_position_bias_is_seen_through_the_attention_interface_too(monkeypatch):
+def test_an_additive_position_bias_is_detected_behind_the_attention_interface(monkeypatch):
     from transformers.models.bert import modeling_bert
 
     classifier = tiny("Bert")
@@ -205,7 +205,7 @@ def test_an_additive_position_bias_is_seen_through_the_attention_interface_too(m
     check(ablate(engine, tokens(), MIXED), logits_from_mean_values(classifier.model, tokens(), MIXED))
 
 
-def test_what_looks_like_bert_but_is_not_takes_the_general_path():
+def test_a_model_that_only_resembles_bert_takes_the_general_path():
     classifier = tiny("Bert")
     for layer in classifier.model.bert.encoder.layer:
         layer.intermediate.register_forward_hook(lambda _m, _i, output: output * 2)
@@ -215,14 +215,14 @@ def test_what_looks_like_bert_but_is_not_takes_the_general_path():
         Engine.open(classifier, path="fast")
 
 
-def test_a_layer_whose_attention_does_nothing_is_found_out():
+def test_a_layer_whose_attention_has_no_effect_is_refused():
     classifier = tiny("Bert")
     torch.nn.init.zeros_(classifier.model.bert.encoder.layer[1].attention.output.dense.weight)
     with pytest.raises(RuntimeError, match=r"layers \[2\] changes nothing"):
         Engine.open(classifier)
 
 
-def test_a_model_that_treats_long_inputs_in_its_own_way_is_found_out():
+def test_a_model_that_treats_long_inputs_differently_is_refused():
     classifier = tiny("Bert")
     for layer in classifier.model.bert.encoder.layer:
         layer.intermediate.register_forward_hook(lambda _m, _i, output: output * (2 if output.shape[1] > 9 else 1))

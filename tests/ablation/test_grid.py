@@ -45,7 +45,7 @@ def start(*arguments):
     return process
 
 
-def test_a_killed_run_goes_on_at_the_next_unfinished_portion(tmp_path):
+def test_a_killed_run_resumes_at_the_next_unfinished_portion(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     killed = start(tmp_path / "grid", first, 3)
     killed.join(LIMIT)
@@ -83,7 +83,7 @@ def noting(computed):
     return compute
 
 
-def test_a_finished_grid_is_only_read_and_a_damaged_portion_made_anew(tmp_path):
+def test_a_finished_grid_is_only_read_and_a_damaged_portion_is_recomputed(tmp_path):
     sets = [*nested([(2, 0), (0, 1), (1, 3)]), *whole_layers(3, 4)]
     grid = Grid.open(tmp_path, sets, layers=3, size=2, about={})
     seen: list[float] = []
@@ -96,7 +96,7 @@ def test_a_finished_grid_is_only_read_and_a_damaged_portion_made_anew(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["grid.json", "portion-0001/predicted.npz", "portion-0001/manifest.json"])
-def test_whatever_byte_of_a_grid_is_changed_its_results_are_right_and_computed_again(tmp_path, name):
+def test_a_change_of_any_byte_of_a_grid_is_detected_and_recomputed(tmp_path, name):
     sets = [*nested([(2, 0), (0, 1), (1, 3)]), *whole_layers(3, 4)]
     right = Grid.open(tmp_path, sets, layers=3, size=2, about={"a": 1}).fill(count).tolist()
     file = tmp_path / name
@@ -109,7 +109,7 @@ def test_whatever_byte_of_a_grid_is_changed_its_results_are_right_and_computed_a
     assert json.loads((tmp_path / "grid.json").read_text())["about"] == {"a": 1}
 
 
-def test_a_portion_of_another_grid_is_not_believed(tmp_path):
+def test_a_portion_of_another_grid_is_ignored(tmp_path):
     for about in ("one", "two"):
         Grid.open(tmp_path / about, SETS, layers=3, size=2, about={"weights": about}).fill(count)
     shutil.rmtree(tmp_path / "one" / "portion-0000")
@@ -141,18 +141,18 @@ def test_a_folder_with_another_grid_is_refused(tmp_path):
             Grid.open(tmp_path, sets, layers=3, size=2, about=about)
 
 
-def test_what_people_write_is_counted_from_one():
+def test_heads_in_text_are_counted_from_one():
     sets = parse_sets("1.2 7.6 1.2+7.6 5", 12, 2 * 3)
     assert sets[:3] == [frozenset({(0, 1)}), frozenset({(6, 5)}), frozenset({(0, 1), (6, 5)})]
     assert sets[3] == whole_layers(12, 6)[4]
 
 
 @given(st.lists(st.frozensets(st.tuples(st.integers(0, 11), st.integers(0, 11)), min_size=1), min_size=1))
-def test_labels_are_read_back(sets):
+def test_labels_can_be_parsed(sets):
     assert parse_sets(" ".join(map(label, sets)), 12, 12) == list(dict.fromkeys(sets))
 
 
-def test_pairs_and_nested_sets_are_written_short():
+def test_pairs_and_nested_sets_have_a_short_form():
     assert parse_sets("pairs:2", 3, 4) == head_pairs(1, 4)
     assert parse_sets("nested:3.4,1,3.4", 3, 2 * 2) == nested([(2, 3), (0, 0), (0, 1), (0, 2), (0, 3)])
     assert len(parse_sets("1.1 pairs:1 1.1+1.2", 2, 3)) == 4
@@ -162,7 +162,7 @@ def test_pairs_and_nested_sets_are_written_short():
     "text",
     ["", "0.1", "13", "1.13", "1.", "first", "1.2,3.4", "-1.2", "pairs:", "pairs:13", "pairs:1.2", "nested:", "all:1"],
 )
-def test_what_names_no_head_is_refused(text):
+def test_text_that_names_no_head_is_refused(text):
     with pytest.raises(UserError, match="layer"):
         parse_sets(text, 12, 12)
 

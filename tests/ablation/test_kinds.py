@@ -34,7 +34,7 @@ ROWS = tokens((5, 9, 5, 3))
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("family", fast_tier([*FAMILIES, *EAGER], "Bert", "Albert", "GPT2", "DebertaV2"))
-def test_every_kind_equals_the_plain_way_in_every_family(family, kind):
+def test_every_kind_equals_the_reference_in_every_family(family, kind):
     classifier = tiny(family)
     expected = logits_from_other_vectors(classifier.model, ROWS, SETS, kind)
     assert np.abs(expected[1:] - expected[0]).max((1, 2)).min() > 1e-5
@@ -46,7 +46,7 @@ def test_every_kind_equals_the_plain_way_in_every_family(family, kind):
         np.testing.assert_allclose(ablate(engine, ROWS, SETS), expected, rtol=0, atol=2e-5)
 
 
-def test_the_kinds_are_four_different_things():
+def test_the_four_kinds_give_different_logits():
     """Whatever is disabled, no two kinds agree; and 1/L is still what the plain way with written weights gives."""
     classifier = tiny("Bert")
     found = {kind: ablate(Engine.open(classifier, ablation=Ablation(kind)), ROWS, SETS) for kind in KINDS}
@@ -58,7 +58,7 @@ def test_the_kinds_are_four_different_things():
                 assert np.abs(found[one] - found[other])[1:].max((1, 2)).min() > 1e-4
 
 
-def test_another_draw_takes_vectors_of_other_rows():
+def test_another_draw_uses_vectors_of_other_rows():
     classifier = tiny("Bert")
     one, other = (Engine.open(classifier, ablation=Ablation("resampled", draw)) for draw in (1, 2))
     first, second = ablate(one, ROWS, SETS), ablate(other, ROWS, SETS)
@@ -70,7 +70,7 @@ def test_another_draw_takes_vectors_of_other_rows():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_small_portions_give_what_large_ones_give(kind):
+def test_portion_sizes_do_not_change_results(kind):
     """How much fits into memory decides neither the mean nor the partners."""
     engine = Engine.open(tiny("Bert"), ablation=Ablation(kind))
     small = replace(engine, budget=Budget(tokens=12, kept=40))
@@ -96,7 +96,7 @@ def test_a_single_row_has_no_partner():
         ablate(Engine.open(tiny("Bert"), ablation=Ablation("resampled")), tokens((6,)), SETS)
 
 
-def test_a_model_whose_vectors_are_not_seen_is_refused_instead_of_measured():
+def test_a_model_whose_vectors_cannot_be_replaced_is_refused():
     """Its weights are overwritten as before; but no product of them is found that could be replaced."""
     classifier = tiny("MPNet")
     for layer in classifier.model.mpnet.encoder.layer:
@@ -106,7 +106,7 @@ def test_a_model_whose_vectors_are_not_seen_is_refused_instead_of_measured():
         Engine.open(classifier, ablation=Ablation("zero"))
 
 
-def test_the_measure_has_a_key_of_its_own_for_every_kind():
+def test_each_kind_has_its_own_cache_key():
     measure = get_measure("head-ablation")
     given_options = [measure.check_options(o).given() for o in ({}, {"kind": "uniform"}, {"kind": "zero"})]
     assert given_options == [{}, {}, {"kind": "zero"}]
@@ -118,7 +118,7 @@ def test_the_measure_has_a_key_of_its_own_for_every_kind():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_sample_in_float32_takes_its_vectors_from_all_rows(kind, monkeypatch):
+def test_a_float32_sample_uses_vectors_of_all_rows(kind, monkeypatch):
     """The mean, and the partners, of the sample are those of the measurement itself."""
     from bertsecrets.measures.base import ablation
 
@@ -139,7 +139,7 @@ def test_a_sample_in_float32_takes_its_vectors_from_all_rows(kind, monkeypatch):
         torch.testing.assert_close(one, other.float(), rtol=0.1, atol=0.1)
 
 
-def test_a_grid_of_one_kind_is_not_taken_for_that_of_another(tmp_path):
+def test_grids_of_different_kinds_are_not_mixed_up(tmp_path):
     arguments = (tiny("Bert"), ROWS, task("mnli"), [0, 1, 2, 1], SETS[1:5])
     set_ablation(*arguments, folder=tmp_path / "grid", ablation=Ablation("zero"))
     with pytest.raises(UserError, match="another grid"):

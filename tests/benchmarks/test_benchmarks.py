@@ -111,7 +111,7 @@ def first(bench, tmp_path_factory, tiny_glue, tiny_bert, quick_params):
     return room, code, output
 
 
-def test_a_run_writes_the_report_that_it_is_asked_for(first):
+def test_a_run_writes_the_requested_report(first):
     room, _, output = first
     assert f"report: {room / 'report' / 'report.html'}" in output
     page = (room / "report" / "report.html").read_text()
@@ -141,7 +141,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(
 
 
 @pytest.mark.slow
-def test_what_is_skipped_or_refused_costs_nobody_the_json(bench, first, tiny_glue, tiny_bert, quick_params):
+def test_skipped_and_failed_benchmarks_leave_the_json_valid(bench, first, tiny_glue, tiny_bert, quick_params):
     room = first[0]
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", "B3 and gap or rte and D2 and not frozen", "--allow-unofficial-data",
@@ -188,9 +188,9 @@ def test_what_is_skipped_or_refused_costs_nobody_the_json(bench, first, tiny_glu
         pytest.param(("-n", "1"), 70, marks=pytest.mark.slow),
         pytest.param(("{own}",), 1, marks=pytest.mark.slow),
     ],
-    ids=["alone", "in a worker", "beside others"],
+    ids=["alone", "in a worker", "with other tests"],
 )
-def test_a_crash_is_no_deviation_and_takes_no_other_claim_with_it(
+def test_a_crash_is_not_a_deviation_and_does_not_affect_other_claims(
     bench, first, tmp_path, tiny_glue, tiny_bert, quick_params, more, code
 ):
     own, store = tmp_path / "test_own.py", tmp_path / "runs"
@@ -213,7 +213,7 @@ def test_a_crash_is_no_deviation_and_takes_no_other_claim_with_it(
     [("./none", (), 2, "no model folder at"), (None, ("-p", "failing_collection"), 70, "TypeError: out of the blue")],
     ids=["no model", "a bug"],
 )
-def test_what_ends_a_run_ends_it_in_several_processes_too(
+def test_an_error_that_ends_a_run_also_ends_it_in_several_processes(
     bench, tmp_path, tiny_glue, tiny_bert, quick_params, model, more, code, said
 ):
     ended, output = bench(
@@ -225,7 +225,7 @@ def test_what_ends_a_run_ends_it_in_several_processes_too(
     assert "node down" not in output  # after which pytest-xdist would start another, which fails as well, without end
 
 
-def test_a_signal_to_end_leaves_nothing_half_made(bench, tmp_path, tiny_glue, tiny_bert, quick_params):
+def test_a_signal_leaves_no_unfinished_entry(bench, tmp_path, tiny_glue, tiny_bert, quick_params):
     code, output = bench(
         tmp_path / "runs", tiny_glue, tiny_bert, "-k", "rte and C2 and not C2p", "--allow-unofficial-data",
         "-p", "told_to_end", BERTSECRETS_PARAMS=str(quick_params),
@@ -249,7 +249,7 @@ def test_a_run_ends_with_the_verdicts(first, tiny_bert):
     assert "allow_unofficial_data True" in output
 
 
-def test_each_benchmark_carries_its_verdict(first):
+def test_each_benchmark_has_its_verdict_in_the_json(first):
     room, _, _ = first
     found = {b["extra_info"]["id"]: b["extra_info"] for b in json.loads((room / "b.json").read_text())["benchmarks"]}
     assert set(found) == {"C2-rte", "D2-rte", "E1-rte"}
@@ -293,14 +293,14 @@ def test_junit_has_each_verdict_as_properties(first, tiny_bert):
     assert {"observed", "interval", "band", "published"} <= set(found["E1-rte"][0])
 
 
-def test_the_json_says_what_the_claims_say_together(first):
+def test_the_json_has_a_summary_of_all_claims(first):
     room, _, _ = first
     found = json.loads((room / "b.json").read_text())["bertsecrets"]
     assert VerdictsFile.model_validate_json(json.dumps(found), strict=True).together.judged <= 3
     assert {one["id"] for one in found["verdicts"]} == {"C2-rte", "D2-rte", "E1-rte"}
 
 
-def test_what_is_not_decided_fails_if_asked_for(bench, first, tiny_glue, tiny_bert, quick_params):
+def test_undecided_claims_fail_with_strict_verdicts(bench, first, tiny_glue, tiny_bert, quick_params):
     room, _, _ = first
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", "rte and E1", "--allow-unofficial-data", "--strict-verdicts",
@@ -311,7 +311,7 @@ def test_what_is_not_decided_fails_if_asked_for(bench, first, tiny_glue, tiny_be
     assert re.search(r"FAILED .*E1-rte.* - Failed: inconclusive: ", output)
 
 
-def test_a_second_run_takes_all_from_the_store_and_says_so(bench, first, tiny_glue, tiny_bert, quick_params):
+def test_a_second_run_reuses_all_stored_results_and_says_so(bench, first, tiny_glue, tiny_bert, quick_params):
     room, code, _output = first
     again, second = bench(
         room / "runs", tiny_glue, tiny_bert, "-k", CHOSEN, "--allow-unofficial-data",
@@ -329,7 +329,7 @@ def test_a_second_run_takes_all_from_the_store_and_says_so(bench, first, tiny_gl
         assert info["observed"] == one[name]["observed"]
 
 
-def test_what_lacks_frames_or_a_pipeline_is_skipped_with_its_reason(bench, first, tiny_glue, tiny_bert, quick_params):
+def test_claims_without_frames_or_pipeline_are_skipped_with_a_reason(bench, first, tiny_glue, tiny_bert, quick_params):
     room, _, _ = first
     code, output = bench(
         room / "runs", tiny_glue, tiny_bert, "-m", "(B and all) or (E4 and rte)", "--allow-unofficial-data", "-rs",
@@ -367,7 +367,7 @@ def test_bad_input_is_one_line_and_exit_code_2(bench, tmp_path, tiny_glue, tiny_
 
 
 @pytest.mark.slow
-def test_a_known_deviation_is_expected_and_speaks_up_when_it_is_gone(bench, tmp_path, tiny_bert, quick_params):
+def test_a_known_deviation_is_expected_and_fails_when_it_is_gone(bench, tmp_path, tiny_bert, quick_params):
     (tmp_path / "expected").mkdir()
     claims = [
         KNOWN.format(id=name, kind=kind, model=tiny_bert) for name, kind in {"C1": "above", "C2": "below"}.items()
@@ -386,7 +386,7 @@ def test_a_known_deviation_is_expected_and_speaks_up_when_it_is_gone(bench, tmp_
 
 
 @pytest.mark.slow
-def test_a_collapsed_model_fails_also_where_a_deviation_is_known(bench, tmp_path, tiny_glue, tiny_bert, quick_params):
+def test_a_collapsed_model_fails_even_if_a_deviation_is_known(bench, tmp_path, tiny_glue, tiny_bert, quick_params):
     (tmp_path / "expected").mkdir()
     (tmp_path / "expected" / "C.yaml").write_text(KNOWN.format(id="C1", kind="above", model=tiny_bert))
     code, output = bench(
@@ -427,7 +427,7 @@ def test_k_selects_by_task_claim_and_family(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("several", [("--jobs", 2), ("-n", 2, "--keep-checkpoints", "none")], ids=["jobs", "workers"])
-def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
+def test_several_processes_compute_everything_once_and_keep_table_and_json(
     bench, first, several, tmp_path, tiny_glue, tiny_bert, quick_params
 ):
     alone = json.loads((first[0] / "b.json").read_text())["benchmarks"]
@@ -461,7 +461,7 @@ def test_several_processes_make_everything_once_and_lose_neither_table_nor_json(
 
 
 @pytest.mark.slow
-def test_seeds_are_added_to_a_claim_that_is_open(bench, tmp_path, tiny_bert, quick_params):
+def test_seeds_are_added_until_a_claim_is_decided(bench, tmp_path, tiny_bert, quick_params):
     glue = write_corpus(tmp_path / "glue", 64, 40)
     _, output = bench(
         tmp_path / "runs", glue, tiny_bert, "-k", "E1-rte", "--allow-unofficial-data", "--seeds", "auto",

@@ -146,7 +146,7 @@ def wait_for(happened):
     raise AssertionError("nothing happened within ten minutes")
 
 
-def test_a_part_out_of_time_is_ended_cleanly_and_resumes_at_the_next_call(call, listed, gpu, tmp_path):
+def test_a_part_that_exceeds_its_time_ends_cleanly_and_resumes_at_the_next_call(call, listed, gpu, tmp_path):
     store = tmp_path / "store" / "counting" / "store"
 
     class OverWhenCounted(subprocess.Popen):
@@ -198,7 +198,7 @@ def test_a_killed_run_ends_its_part_which_resumes_at_the_next_call(call, listed,
     assert record["log"] == [f"counted {number}" for number in range(counted + 2)]
 
 
-def test_a_failing_part_stops_no_other_and_is_tried_again(call, gpu, tmp_path):
+def test_a_failing_part_does_not_stop_others_and_is_retried(call, gpu, tmp_path):
     failing = gpu.parts.Part("failing", """{python} -c "print('why'); exit(3)" """)
     parts = [failing, gpu.parts.Part("good", "{python} -c pass")]
     for second in ("good: done in", "good: done before"):
@@ -210,7 +210,7 @@ def test_a_failing_part_stops_no_other_and_is_tried_again(call, gpu, tmp_path):
     assert not (tmp_path / "out" / "failing.json").exists()
 
 
-def test_a_part_without_its_result_has_failed_whatever_its_exit_code(call, gpu):
+def test_a_part_without_a_result_fails_even_with_exit_code_0(call, gpu):
     """Python ends with 1 if an import fails, and `report` if a claim deviates."""
     command = "{python} -c 'import nothing_of_this_name' {work}/verdicts.json"
     code, lines = call([gpu.parts.Part("crashing", command, codes=(0, 1))])
@@ -221,7 +221,7 @@ def test_a_part_without_its_result_has_failed_whatever_its_exit_code(call, gpu):
 
 
 @pytest.mark.parametrize("change", ["code", "software", "device", "damage"])
-def test_results_of_other_code_or_machines_are_made_again(call, listed, tmp_path, checkout, change):
+def test_results_of_other_code_or_machines_are_recomputed(call, listed, tmp_path, checkout, change):
     call(listed())
     machine = MACHINE
     if change == "code":

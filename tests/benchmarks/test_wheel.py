@@ -35,7 +35,7 @@ def installed(wheel, tmp_path_factory) -> Path:
 
 
 def outside(installed: Path, cwd: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command in a folder that is no checkout, with the wheel's package before any other."""
+    """A command in a folder without a checkout, with the wheel's package first on the path."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
         [sys.executable, "-m", *command],
@@ -47,7 +47,7 @@ def outside(installed: Path, cwd: Path, *command: str, **environment: str) -> su
     )
 
 
-def test_it_is_small_and_carries_no_annotated_map(wheel):
+def test_the_wheel_is_small_and_contains_no_annotated_maps(wheel):
     with zipfile.ZipFile(wheel) as file:
         names = file.namelist()
     assert wheel.stat().st_size <= MOST_BYTES
@@ -70,7 +70,7 @@ def test_python_m_bertsecrets_explains_a_claim(installed, tmp_path):
     assert done.stdout.startswith("C1: The last two layers change most.")
 
 
-def test_its_benchmarks_run_without_a_checkout(installed, tmp_path, tiny_bert, tiny_glue, quick_params):
+def test_the_installed_benchmarks_run_without_a_checkout(installed, tmp_path, tiny_bert, tiny_glue, quick_params):
     done = outside(
         installed, tmp_path, "pytest", "--pyargs", "bertsecrets.benchmarks", "-k", "D2-rte and not frozen",
         "-p", "no:cacheprovider",
@@ -82,8 +82,8 @@ def test_its_benchmarks_run_without_a_checkout(installed, tmp_path, tiny_bert, t
     assert [*(tmp_path / "runs" / "history").glob("D2-rte-tiny-bert-*/*.json")]
 
 
-def test_it_stays_out_of_other_peoples_tests(installed, tmp_path):
-    """Whoever has the suite installed may have options of the same names in tests of their own."""
+def test_the_plugin_is_inactive_in_other_test_suites(installed, tmp_path):
+    """Other test suites may have options of the same names."""
     (tmp_path / "conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--model')\n")
     (tmp_path / "test_own.py").write_text("def test_own(pytestconfig):\n    assert pytestconfig.option.model == 'x'\n")
     done = outside(installed, tmp_path, "pytest", "--model", "x", "-p", "no:cacheprovider")

@@ -33,7 +33,7 @@ def test_unknown_names_come_with_near_matches(capsys, shared):
     assert "did you mean minilm" in told(capsys, "measure", "scores", "--task", "rte", *shared, "--model", "minilmm")
 
 
-def test_a_name_that_no_model_can_have_is_named(capsys, shared):
+def test_an_impossible_model_name_is_quoted(capsys, shared):
     for name in ("foo bar", "a--b", "minilm/", "x" * 300, f"./{'x' * 300}", "@abc"):
         line = told(capsys, "measure", "scores", "--task", "rte", *shared, "--model", name)
         assert name in line
@@ -47,7 +47,7 @@ def test_a_name_that_no_model_can_have_is_named(capsys, shared):
         ["finetune", "--task", "rte", "--init", "none"], ["claims", "--colour"],
     ],
 )  # fmt: skip
-def test_a_call_that_does_not_parse_points_to_the_help(capsys, words):
+def test_invalid_usage_points_to_the_help(capsys, words):
     assert "--help" in told(capsys, *words)
 
 
@@ -87,7 +87,7 @@ def test_an_empty_path_is_refused(capsys):
         ("report --seed 1", "--seed has no effect without --measurements"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(capsys, shared, words, message):
+def test_incompatible_options_are_refused(capsys, shared, words, message):
     command, *rest = words.split()
     assert message in told(capsys, command, *shared, *rest)
 
@@ -117,7 +117,7 @@ def test_options_of_a_measure_reach_it(capsys, shared, measure, words, options):
     assert json.loads(run(capsys, *call))["options"] == options
 
 
-def test_chosen_sets_of_heads_are_scored_by_name(capsys, shared, tmp_path):
+def test_sets_of_heads_are_scored_by_name(capsys, shared, tmp_path):
     call = ["measure", "head-ablation", "--task", "rte", "--init", "untrained", *shared]
     call += ["--json", tmp_path / "sets.json"]
     run(capsys, *call, "--heads", "1.1  pairs:2")
@@ -130,14 +130,14 @@ def test_chosen_sets_of_heads_are_scored_by_name(capsys, shared, tmp_path):
     assert whole["values"]["baseline"] == found["values"]["baseline"]
 
 
-def test_a_place_that_cannot_be_written_is_one_line_and_nothing_is_lost(capsys, shared, tmp_path):
+def test_an_unwritable_store_is_one_line_and_nothing_is_lost(capsys, shared, tmp_path):
     (tmp_path / "file").write_text("mine")
     line = told(capsys, "measure", "scores", "--task", "rte", *shared, "--store", tmp_path / "file")
     assert "a file exists where a folder is needed" in line
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_an_export_never_replaces_what_is_a_users(capsys, shared, tmp_path, monkeypatch):
+def test_an_export_never_overwrites_files_of_the_user(capsys, shared, tmp_path, monkeypatch):
     thesis = tmp_path / "thesis.txt"
     thesis.write_text("years of work")
     monkeypatch.setattr(CheckpointCache, "get", lambda *_: pytest.fail("trained first"))
@@ -146,7 +146,7 @@ def test_an_export_never_replaces_what_is_a_users(capsys, shared, tmp_path, monk
     assert thesis.read_text() == "years of work"
 
 
-def test_another_corpus_is_neither_replaced_nor_taken_for_the_one_asked_for(capsys, tmp_path):
+def test_a_different_corpus_is_neither_overwritten_nor_reused(capsys, tmp_path):
     call = ["corpus", tmp_path / "glue", "--train-rows", 5, "--dev-rows", 3]
     first = run(capsys, *call)
     before = (tmp_path / "glue" / "RTE" / "dev.tsv").read_bytes()
@@ -168,7 +168,7 @@ def test_a_classifier_needs_enough_maps_of_two_classes(capsys, tmp_path, classes
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_output_that_cannot_be_written_is_one_line(unbuffered):
+def test_unwritable_output_is_one_line(unbuffered):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "bertsecrets", "explain", "C1"],

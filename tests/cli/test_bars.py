@@ -15,7 +15,7 @@ REPORT = ("report", "--task", "rte", "--claim", "G3", "--claim", "C2")
 
 
 class Terminal:
-    """A terminal that is read while it is written, so that nobody who writes has to wait."""
+    """A terminal that is read while it is written to, so that writers do not block."""
 
     def __init__(self) -> None:
         self.ours, theirs = pty.openpty()
@@ -29,7 +29,7 @@ class Terminal:
         try:
             while data := os.read(self.ours, 65536):
                 self.read.append(data)
-        except OSError:  # as Linux says that nobody writes any more
+        except OSError:  # on Linux, when all writers have closed it
             pass
 
     def said(self) -> str:

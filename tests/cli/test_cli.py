@@ -50,7 +50,7 @@ def test_measure_writes_json_with_fixed_names(capsys, shared, tmp_path, tiny_ber
     assert data["provenance"]["official_data"] is False
 
 
-def test_a_checkpoint_that_is_compared_with_nothing_needs_no_model(capsys, shared, tmp_path):
+def test_a_checkpoint_needs_no_model_unless_it_is_compared(capsys, shared, tmp_path):
     options = [option for option in shared if option not in ("--model", shared[1])]
     run(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path / "mine")
     (tmp_path / "mine" / "manifest.json").unlink()
@@ -92,7 +92,7 @@ def test_everything_measured_here_is_judged_elsewhere(capsys, shared, tmp_path, 
     assert "<script src" not in page
 
 
-def test_claims_on_no_task_are_asked_for_as_all(capsys, shared):
+def test_claims_without_a_task_are_selected_as_all(capsys, shared):
     out = run(capsys, "report", "--task", "all", "--claim", "B5", *shared)
     assert "B5-l7h6" in out
     assert "0 reproduced, 0 deviate" in out  # the example needs 12 layers of 12 heads
@@ -107,14 +107,14 @@ def test_report_measures_what_is_missing_and_takes_the_rest_from_the_store(capsy
     assert "C1" not in out
 
 
-def test_claims_lists_all_and_says_what_is_not_implemented(capsys):
+def test_claims_lists_all_and_marks_those_not_implemented(capsys):
     out = run(capsys, "claims")
     assert all(f"\n{name} " in out for name in ("A1", "C1", "E1", "H3"))
     assert "not implemented" in out
     assert "reproduced" not in out
 
 
-def test_explain_prints_a_claim_whole(capsys):
+def test_explain_prints_all_fields_of_a_claim(capsys):
     out = run(capsys, "explain", "c1P")
     assert "C1p: The last two layers change most, with maps padded" in out
     assert "RTE: published -0.251; band < 0" in out
@@ -122,7 +122,7 @@ def test_explain_prints_a_claim_whole(capsys):
     assert "judged under: the readings special and stripes" in run(capsys, "explain", "A4-rte-half")
 
 
-def test_doctor_says_what_is_here_and_what_is_missing(capsys, shared, tiny_glue, tiny_bert):
+def test_doctor_lists_what_is_available_and_what_is_missing(capsys, shared, tiny_glue, tiny_bert):
     out = run(capsys, "doctor", *shared)
     assert f"model {tiny_bert}: here" in out
     assert "GLUE RTE: here" in out
@@ -131,7 +131,7 @@ def test_doctor_says_what_is_here_and_what_is_missing(capsys, shared, tiny_glue,
         assert word in out
 
 
-def test_doctor_says_which_measures_a_model_allows_and_why_not_the_others(capsys, shared, tmp_path):
+def test_doctor_lists_the_measures_that_apply_to_a_model_and_why_others_do_not(capsys, shared, tmp_path):
     out = run(capsys, "doctor", *shared)
     assert {line for line in out.splitlines() if line.startswith("measure ")} == {
         f"measure {name}: possible" for name in measure_names() if get_measure(name).reads_model
@@ -157,7 +157,7 @@ def test_doctor_says_which_measures_a_model_allows_and_why_not_the_others(capsys
         (("--store", f"{__file__}/deep"), f"store: missing; {__file__} is a file where a folder is needed"),
     ],
 )
-def test_doctor_says_what_is_missing_and_goes_on(capsys, monkeypatch, shared, option, line):
+def test_doctor_reports_what_is_missing_and_continues(capsys, monkeypatch, shared, option, line):
     pipeline = "spaCy pipeline 'en_core_web_sm' is not installed: python -m spacy download en_core_web_sm"
     monkeypatch.setattr(needs, "load_pipeline", Mock(side_effect=UserError(pipeline)))
     needs.described.cache_clear()
@@ -168,7 +168,7 @@ def test_doctor_says_what_is_missing_and_goes_on(capsys, monkeypatch, shared, op
     assert "GLUE RTE: here" in out
 
 
-def test_doctor_works_where_nothing_is(capsys, tmp_path):
+def test_doctor_works_without_any_data(capsys, tmp_path):
     out = run(capsys, "doctor", "--store", tmp_path / "none" / "deep", "--offline")
     assert "model google-bert/bert-base-uncased: missing" in out
     assert "stored checkpoints: 0" in out

@@ -58,24 +58,24 @@ def _own_measurements(runs):
     shutil.rmtree(runs / "measurements", ignore_errors=True)
 
 
-def test_a_claim_that_cannot_be_measured_takes_no_other_with_it(report, monkeypatch, tmp_path):
-    monkeypatch.setattr(AttentionChange, "run", raising(UserError("the texts are spoilt")))
+def test_a_claim_that_cannot_be_measured_does_not_affect_others(report, monkeypatch, tmp_path):
+    monkeypatch.setattr(AttentionChange, "run", raising(UserError("the texts are corrupt")))
     code, errors, verdicts = report()
     assert code == 2
     assert errors.splitlines()[-1] == (
-        "bertsecrets: 1 of 3 claims could not be measured (C2-rte): the texts are spoilt"
+        "bertsecrets: 1 of 3 claims could not be measured (C2-rte): the texts are corrupt"
     )
-    assert (verdicts["C2-rte"]["verdict"], verdicts["C2-rte"]["error"]) == (None, "the texts are spoilt")
+    assert (verdicts["C2-rte"]["verdict"], verdicts["C2-rte"]["error"]) == (None, "the texts are corrupt")
     assert verdicts["D2-rte"]["verdict"] in (
         "degenerate",
         "inconclusive",
     )  # a tiny model may answer always the same
     assert verdicts["E1-rte"]["verdict"] not in (None, "not applicable")
-    assert "the texts are spoilt" in (tmp_path / "r.html").read_text()
+    assert "the texts are corrupt" in (tmp_path / "r.html").read_text()
     assert json.loads((tmp_path / "m.json").read_text())["outcomes"]["error"] == 1
 
 
-def test_what_a_model_cannot_have_is_no_error(report, monkeypatch):
+def test_a_quantity_that_the_model_does_not_have_is_not_an_error(report, monkeypatch):
     monkeypatch.setattr(AttentionChange, "run", raising(NotApplicableError("heads cannot be disabled")))
     code, errors, verdicts = report("--task", "rte", "--claim", "C2")
     assert (code, "Traceback" in errors) == (0, False)
@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(re
     )
 
 
-def test_what_concerns_every_claim_ends_the_run_with_what_is_done(report, monkeypatch, tmp_path):
+def test_an_error_that_concerns_every_claim_ends_the_run_and_keeps_verdicts(report, monkeypatch, tmp_path):
     monkeypatch.setattr(Scores, "run", raising(RunError("no space left")))
     code, errors, verdicts = report()
     assert code == 2
@@ -106,7 +106,7 @@ def test_what_concerns_every_claim_ends_the_run_with_what_is_done(report, monkey
     assert json.loads((tmp_path / "m.json").read_text())["incomplete"] == note
 
 
-def test_an_interrupted_report_has_what_was_judged(report, monkeypatch, tmp_path):
+def test_an_interrupted_report_contains_the_verdicts_so_far(report, monkeypatch, tmp_path):
     monkeypatch.setattr(Scores, "run", raising(KeyboardInterrupt()))
     code, errors, verdicts = report()
     assert code == 130
@@ -118,7 +118,7 @@ def test_an_interrupted_report_has_what_was_judged(report, monkeypatch, tmp_path
     assert "1 of 3 claims were judged before the run ended (it was interrupted)" in (tmp_path / "r.html").read_text()
 
 
-def test_what_the_store_has_is_judged_and_told_before_anything_is_measured(report, monkeypatch):
+def test_stored_claims_are_judged_before_anything_is_measured(report, monkeypatch):
     report("--task", "rte", "--claim", "D2-rte")
     with monkeypatch.context() as patch:
         patch.setattr(AttentionChange, "run", raising(KeyboardInterrupt()))
@@ -129,7 +129,7 @@ def test_what_the_store_has_is_judged_and_told_before_anything_is_measured(repor
     assert list(report("--task", "rte", "--claim", "C2", "--claim", "D2-rte")[2]) == ["C2-rte", "D2-rte"]
 
 
-def test_a_bug_in_one_measure_is_told_last_with_its_own_code(report, monkeypatch):
+def test_a_bug_in_one_measure_is_reported_last_with_exit_code_70(report, monkeypatch):
     monkeypatch.setattr(AttentionChange, "run", raising(TypeError("unexpected\nmore")))
     code, errors, verdicts = report()
     assert code == 70
@@ -142,7 +142,7 @@ def test_a_bug_in_one_measure_is_told_last_with_its_own_code(report, monkeypatch
     assert "Traceback (most recent call last)" in errors
 
 
-def test_memory_that_runs_out_is_a_line_of_its_own(capsys, shared, monkeypatch):
+def test_running_out_of_memory_is_one_line(capsys, shared, monkeypatch):
     monkeypatch.setattr(Scores, "run", raising(MemoryError()))
     line = told(capsys, "measure", "scores", "--task", "rte", "--init", "untrained", *shared)
     assert line.startswith("bertsecrets: not enough memory (MemoryError): close other programs")
@@ -158,12 +158,12 @@ def kept_scores(folder, right, rows=90):
 
 
 @pytest.mark.parametrize(("right", "code", "said"), [(0.9, 0, "1 reproduced"), (0.1, 1, "1 deviates")])
-def test_a_report_ends_with_one_where_a_claim_deviates(capsys, tmp_path, right, code, said):
+def test_a_deviating_claim_gives_exit_code_1(capsys, tmp_path, right, code, said):
     kept_scores(tmp_path, right)
     assert said in run(capsys, "report", "--model", "m", "--claim", "D2", "--measurements", tmp_path, code=code)
 
 
-def test_what_is_not_decided_is_an_error_only_if_asked_for(capsys, tmp_path):
+def test_undecided_claims_fail_only_with_strict(capsys, tmp_path):
     kept_scores(tmp_path, 0.9, rows=24)
     call = ("report", "--model", "m", "--claim", "D2", "--measurements", tmp_path)
     assert "1 inconclusive" in run(capsys, *call)
@@ -173,7 +173,7 @@ def test_what_is_not_decided_is_an_error_only_if_asked_for(capsys, tmp_path):
     assert "not decided" not in run(capsys, *call, "--strict")
 
 
-def test_a_kept_measurement_that_lacks_a_sample_costs_only_its_own_claims(capsys, tmp_path):
+def test_a_saved_measurement_without_a_sample_affects_only_its_claims(capsys, tmp_path):
     for init in ("pretrained", "untrained"):
         keep(replace(scored([1] * 9, [1] * 9), subject=Subject("m", "rte", init, 1)), tmp_path)
         keep(replace(measured("special-tokens", {}, {"x": [1]}), subject=Subject("m", "rte", init, 1)), tmp_path)
@@ -187,7 +187,7 @@ def test_a_kept_measurement_that_lacks_a_sample_costs_only_its_own_claims(capsys
     assert outcomes == {"D2-rte": "inconclusive", "E1-rte": None}
 
 
-def test_measure_all_goes_on_after_one_that_fails(capsys, shared, monkeypatch, tmp_path):
+def test_measure_all_continues_after_a_failure(capsys, shared, monkeypatch, tmp_path):
     monkeypatch.setattr(Scores, "run", raising(UserError("no scores today")))
     call = ["measure", "all", "--task", "rte", "--init", "untrained", *shared, "--save", tmp_path / "kept"]
     code, errors = outcome([str(word) for word in call])
@@ -198,19 +198,19 @@ def test_measure_all_goes_on_after_one_that_fails(capsys, shared, monkeypatch, t
     assert not any(name.startswith("scores") for name in kept)
 
 
-def test_words_that_are_not_text_are_refused_before_anything_starts(capsys):
+def test_arguments_that_are_not_valid_text_are_refused(capsys):
     for word in ("a\0b", "\udcff"):
         line = told(capsys, "measure", "scores", "--task", word)
         assert "word 4 of the command" in line
 
 
 @pytest.mark.parametrize("path", ["x" * 300, "d/" * 3000])
-def test_a_path_longer_than_any_is_refused(capsys, path):
+def test_a_path_that_is_too_long_is_refused(capsys, path):
     assert "is too long for a path" in told(capsys, "report", "--glue", path)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
-def test_the_exit_code_is_told_even_where_the_line_cannot_be_written():
+def test_the_exit_code_is_right_even_if_standard_error_is_full():
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-m", "bertsecrets", "explain", "Z9"], stderr=full, check=False)
     assert done.returncode == 2
@@ -234,7 +234,7 @@ def test_a_known_deviation_does_not_excuse_a_model_that_has_collapsed():
     ],
     ids=["few positions", "no heads to see or disable"],
 )
-def test_a_model_that_lacks_something_has_the_other_claims_judged(
+def test_claims_that_do_not_apply_to_a_model_do_not_affect_others(
     capsys, shared, tmp_path, tiny_bert, config, claims, reason
 ):
     folder = tmp_path / "model"

@@ -38,19 +38,19 @@ def watched(tmp_path, *call):
     return done.returncode, int(done.stdout.rsplit("attempts", 1)[1]), done.stderr
 
 
-def test_a_model_of_the_hub(tmp_path):
+def test_a_hub_model_is_read_from_the_cache_without_network(tmp_path):
     code, attempts, told = watched(tmp_path, "fetch", "--task", "rte", "--offline")
     assert (code, attempts) == (2, 0)
     assert "is not cached, and offline mode forbids downloads" in told
 
 
-def test_data_of_the_hub(tmp_path, tiny_bert):
+def test_hub_data_are_read_from_the_cache_without_network(tmp_path, tiny_bert):
     code, attempts, told = watched(tmp_path, "fetch", "--model", tiny_bert, "--task", "rte", "--offline")
     assert (code, attempts) == (2, 0)
     assert "GLUE's RTE is not cached" in told
 
 
-def test_a_whole_measurement_from_local_folders(tmp_path, tiny_bert, tiny_glue, quick_params, monkeypatch):
+def test_local_folders_need_no_network(tmp_path, tiny_bert, tiny_glue, quick_params, monkeypatch):
     monkeypatch.setenv("BERTSECRETS_PARAMS", str(quick_params))
     call = ["measure", "attention-change", "--model", tiny_bert, "--task", "rte", "--glue", tiny_glue]
     code, attempts, told = watched(
@@ -59,8 +59,8 @@ def test_a_whole_measurement_from_local_folders(tmp_path, tiny_bert, tiny_glue, 
     assert (code, attempts) == (0, 0), told
 
 
-def test_without_the_option_the_hub_is_asked(tmp_path):
-    """The watch itself works: what has to come from the hub is asked for there."""
+def test_without_offline_the_hub_is_contacted(tmp_path):
+    """The test itself detects requests to the hub."""
     code, attempts, _ = watched(
         tmp_path, "fetch", "--model", "distilbert/distilbert-base-uncased@main", "--task", "rte"
     )

@@ -44,7 +44,7 @@ def said(lines):
     return tuple(any(line.startswith(start) for line in lines) for start in SAID)
 
 
-def test_what_older_versions_made_is_taken_only_if_accepted_and_said(capsys, shared, runs, tmp_path, older):
+def test_entries_of_older_versions_are_reused_only_with_accept_older(capsys, shared, runs, tmp_path, older):
     older()
     run(capsys, "measure", "scores", "--task", "rte", *shared, "--save", tmp_path / "kept")
     run(capsys, "finetune", "--task", "rte", *shared, "--output", tmp_path / "exported")
@@ -114,7 +114,7 @@ def fits(entry):
     return json.loads((entry / "manifest.json").read_text())["key"]["made_by"]["software"]["torch"] != "1.0.0"
 
 
-def test_an_entry_that_is_unknown_or_ambiguous_is_one_line(capsys, shared):
+def test_an_unknown_or_ambiguous_entry_is_reported_in_one_line(capsys, shared):
     line = told(capsys, "store", "explain", "zzz", *shared)
     assert "has 'zzz' in its name: see bertsecrets store ls" in line
     assert "give a longer part" in told(capsys, "store", "explain", "-", *shared)

@@ -35,7 +35,7 @@ def manifest(open_session: Session):
 
 
 @pytest.mark.parametrize(("here", "resolved"), [(True, "bfloat16"), (False, "float32")])
-def test_auto_is_bfloat16_where_the_device_computes_it_natively(native, here, resolved):
+def test_auto_is_bfloat16_if_the_device_supports_it_natively(native, here, resolved):
     native(here)
     assert best_precision("auto", CPU) == resolved
     assert best_precision("float32", CPU) == "float32"
@@ -65,7 +65,7 @@ def test_each_precision_has_its_own_checkpoint_and_auto_shares_one(native, tmp_p
 
 
 @pytest.mark.slow
-def test_verdicts_and_pages_say_what_was_trained_in_bfloat16(native, shared, tmp_path):
+def test_verdicts_and_pages_mention_training_in_bfloat16(native, shared, tmp_path):
     native(True)
     call = ["report", "--task", "rte", "--claim", "C1", *shared, "--json", tmp_path / "v.json"]
     seen = {}
@@ -78,7 +78,7 @@ def test_verdicts_and_pages_say_what_was_trained_in_bfloat16(native, shared, tmp
     assert seen == {"float32": {False}, "bfloat16": {True}}
 
 
-def test_an_unknown_precision_is_one_line(capsys, shared, tmp_path):
+def test_an_unknown_precision_is_reported_in_one_line(capsys, shared, tmp_path):
     line = told(capsys, "finetune", "--task", "rte", *shared, "--precision", "float16")
     assert "unknown --precision 'float16'" in line
     assert "bfloat16" in line

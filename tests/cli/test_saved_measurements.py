@@ -29,7 +29,7 @@ def shelf(tmp_path):
 
 
 @pytest.mark.parametrize("options", [[], ["--model", "minilm"], ["--model", "m", "--seeds", 3]])
-def test_saved_models_and_seeds_are_listed_if_others_are_asked_for(capsys, shelf, options):
+def test_saved_models_and_seeds_are_listed_if_others_are_requested(capsys, shelf, options):
     line = told(capsys, "report", "--measurements", shelf, *options)
     assert f"{shelf} has m (seeds 1 2 4): choose among these with" in line
 
@@ -43,7 +43,7 @@ def test_each_claim_is_judged_on_the_seeds_saved_for_it(capsys, shelf, tmp_path,
 
 
 @pytest.mark.parametrize("option", [("--limit", 5), ("--device", "cpu"), ("--glue", "."), ("--grid-limit", 0)])
-def test_options_of_measuring_are_refused_for_saved_measurements(capsys, shelf, option):
+def test_measuring_options_are_refused_for_saved_measurements(capsys, shelf, option):
     line = told(capsys, "report", "--model", "m", "--measurements", shelf, *option)
     assert f"{option[0]} has no effect on --measurements" in line
 
@@ -86,17 +86,17 @@ DAMAGES = {
     "a list of values": changed(lambda data: data.update(values=[1])),
     "examples below zero": changed(lambda data: data.update(examples=-1)),
     "no options": changed(lambda data: data.update(options=None)),
-    "settings in words": changed(lambda data: data.update(settings="x")),
+    "settings as text": changed(lambda data: data.update(settings="x")),
     "no provenance": changed(lambda data: data.update(provenance=None)),
     "seconds below zero": changed(lambda data: data["provenance"].update(seconds=-1)),
     "yes for official data": changed(lambda data: data["provenance"].update(official_data="yes")),
     "an unknown initialisation": changed(lambda data: data["subject"].update(initialisation="x")),
-    "a seed in words": changed(lambda data: data["subject"].update(seed="1")),
+    "a seed as text": changed(lambda data: data["subject"].update(seed="1")),
 }
 
 
 @pytest.mark.parametrize(("damage", "signed"), [("a list of values", False), *((name, True) for name in DAMAGES)])
-def test_a_damaged_measurement_is_named(capsys, tmp_path, damage, signed):
+def test_a_damaged_measurement_is_reported(capsys, tmp_path, damage, signed):
     trained, untrained = PAIR
     keep(trained, tmp_path)
     entry = keep(replace(untrained, subject=replace(untrained.subject, initialisation="untrained")), tmp_path)

@@ -69,7 +69,7 @@ def test_an_interrupted_training_leaves_nothing_behind(shared, quick_params, tmp
     assert [path for path in (store / "checkpoints").iterdir() if path.is_dir()] == []
 
 
-def test_a_closed_terminal_does_not_end_what_nohup_started():
+def test_a_closed_terminal_does_not_end_a_run_under_nohup():
     code = """
         import os, signal
         from bertsecrets.cli.console import as_interrupt

@@ -1,4 +1,4 @@
-"""The suite's own warnings are one line each, on the command line and in pytest; others stay as they are."""
+"""The suite's own warnings are one line each, on the command line and in pytest; others are unchanged."""
 
 import os
 import subprocess

@@ -172,7 +172,7 @@ def test_the_size_of_a_change_is_relative_to_what_the_projection_returns(check):
         returned.append(torch.cat(seen))
     plain, changed = returned
     share = 100 * float((changed - plain).norm() / plain.norm())
-    assert f"({share:.3g} % of its norm)" in check.check(later_layers_too, (1, 2)).does
+    assert f"({share:.3g} % of its norm)" in check.check(later_layers_too, (1, 2)).effect
 
 
 def test_the_model_itself_is_never_changed(check):
@@ -250,7 +250,7 @@ def command(tmp_path, tiny_bert, monkeypatch, capsys):
     return run
 
 
-def test_the_command_tells_the_functions_of_its_page_apart(command):
+def test_the_command_distinguishes_the_functions_of_its_page(command):
     code, out, _ = command("my_ablation:without_head")
     assert (code, out.split(" (")[0]) == (0, "correct: 12 of 12 heads")
     assert "with zero vectors)" in out
@@ -269,7 +269,7 @@ def test_the_command_tells_the_functions_of_its_page_apart(command):
         ("os:getpid", "the function fails on layer 1 head 1: TypeError"),
     ],
 )
-def test_a_missing_function_is_one_line(command, function, said):
+def test_a_missing_function_is_reported_in_one_line(command, function, said):
     code, out, err = command(function)
     assert (code, out) == (2, "")
     assert err.startswith(f"bertsecrets: {said}")

@@ -14,7 +14,7 @@ PAIRS = st.lists(st.tuples(st.sampled_from(CLASSES), st.sampled_from(CLASSES)), 
 
 
 @given(PAIRS)
-def test_kappa_is_scikit_learns(pairs):
+def test_kappa_equals_that_of_scikit_learn(pairs):
     first, second = zip(*pairs, strict=True)
     found = label_agreement(first, second, resamples=100)
     if len({*first, *second}) == 1:
@@ -25,7 +25,7 @@ def test_kappa_is_scikit_learns(pairs):
     assert found.table.sum() == found.maps == len(pairs)
 
 
-def test_the_interval_holds_kappa_and_narrows_with_more_maps():
+def test_the_interval_contains_kappa_and_narrows_with_more_maps():
     first = [*CLASSES] * 10
     second = [*first[:35], *first[36:], "vertical"]  # the last 15 are one class off
     few, many = label_agreement(first, second), label_agreement(first * 16, second * 16)
@@ -35,7 +35,7 @@ def test_the_interval_holds_kappa_and_narrows_with_more_maps():
     assert str(few).startswith("Cohen's kappa 0.")
 
 
-def test_what_cannot_be_compared_is_refused():
+def test_labels_of_different_maps_are_refused():
     with pytest.raises(UserError, match="2 labels and 1 labels"):
         label_agreement(CLASSES[:2], CLASSES[:1])
     with pytest.raises(UserError, match="0 labels and 0 labels"):

@@ -30,7 +30,7 @@ def written(maps: MapSet, folder: Path, **how) -> dict:
     return data_of(folder / "page.html")
 
 
-def test_the_page_holds_every_map_once_in_shuffled_order_and_loads_nothing(tmp_path):
+def test_the_page_contains_every_map_once_in_shuffled_order_and_loads_nothing(tmp_path):
     maps = pattern_set(10, labelled=False)
     data = written(maps, tmp_path)
     assert sorted(data["order"]) == list(range(10))
@@ -46,7 +46,7 @@ def test_the_page_holds_every_map_once_in_shuffled_order_and_loads_nothing(tmp_p
     assert not re.search(r"https?://|fetch\(|<link[^>]+href=\"(?!data:)", page)
 
 
-def test_a_name_in_the_set_cannot_end_the_script(tmp_path):
+def test_a_map_name_cannot_end_the_script(tmp_path):
     maps = pattern_set(1)
     object.__setattr__(maps.maps[0], "task", "</script><b>")
     assert written(maps, tmp_path)["rows"][0][2] == "</script><b>"
@@ -61,14 +61,14 @@ def test_second_annotators_label_a_subset_that_grows(tmp_path):
             written(pattern_set(), tmp_path, second=count)
 
 
-def test_earlier_labels_of_this_annotator_alone_are_left_out_if_asked(tmp_path):
+def test_a_restart_drops_the_labels_of_this_annotator_only(tmp_path):
     maps = relabelled(pattern_set(), {"tiny_3": "block"}, "second_labels")
-    rows = written(maps, tmp_path, second=10, anew=True)["rows"]
+    rows = written(maps, tmp_path, second=10, restart=True)["rows"]
     assert {row[10] for row in rows} == {""}
     assert [row[9] for row in rows] == list(maps.labels)
 
 
-def test_the_command_draws_a_set_and_refuses_what_it_cannot_do(tiny_bert, tiny_glue, tmp_path, capsys):
+def test_the_command_draws_a_set_and_refuses_invalid_options(tiny_bert, tiny_glue, tmp_path, capsys):
     store = ["--glue", str(tiny_glue), "--store", str(tmp_path / "store"), "--allow-unofficial-data", "--offline"]
     draw = ["--model", str(tiny_bert), "--task", "rte", "--per-task", "0", "--pretrained-per-task", "7", *store]
     folder, page = tmp_path / "set", tmp_path / "page.html"
@@ -83,7 +83,7 @@ def test_the_command_draws_a_set_and_refuses_what_it_cannot_do(tiny_bert, tiny_g
         ([str(folder / ANNOTATIONS), *draw], "a file exists where a folder is needed"),
         ([str(tmp_path / "new"), *draw[:4], "--per-task", "-1"], "must be 0 or more"),
         ([str(folder), "--html", str(page), "--second", "9"], "--second 9 of 7 maps"),
-        ([str(folder), "--anew"], "are for the page"),
+        ([str(folder), "--restart"], "are for the page"),
     ]:
         assert main(["lab", "annotate", *arguments]) == 2
         error = capsys.readouterr().err
@@ -135,7 +135,7 @@ def downloaded(page, folder: Path) -> MapSet:
 
 
 @pytest.mark.slow
-def test_keys_label_undo_and_move_and_labels_outlive_a_reload(visit, tmp_path):
+def test_keys_label_undo_and_navigate_and_labels_survive_a_reload(visit, tmp_path):
     maps = pattern_set(labelled=False)
     save_set(maps, tmp_path / "set")
     page = visit(maps, annotator="Anna")
@@ -161,9 +161,9 @@ def test_keys_label_undo_and_move_and_labels_outlive_a_reload(visit, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_map_is_painted_as_it_is(visit, tmp_path):
+def test_the_canvas_shows_the_cells_of_the_map(visit, tmp_path):
     maps = pattern_set()
-    page = visit(maps, anew=True)
+    page = visit(maps, restart=True)
     each = maps.maps[data_of(tmp_path / "page.html")["order"][0]]
     cells, size = colours(each.values), 560 / each.tokens
     for row, column in ((0, 0), (3, 5), (each.tokens - 1, 2), (6, each.tokens - 1)):

@@ -27,7 +27,7 @@ def arrays(maps):
     }
 
 
-def test_every_map_gets_the_class_that_it_has_alone(tmp_path, capsys):
+def test_the_class_of_a_map_does_not_depend_on_the_other_maps(tmp_path, capsys):
     """Whatever stands around it: the unseen encoder's maps, padded to one size, in the file's order."""
     maps = MapSet.load(own_maps(UNSEEN)).take(range(40))
     given = arrays(maps)
@@ -97,7 +97,7 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, capsys, harm):
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"maps", None])
-def test_a_file_that_is_no_archive_is_refused_in_one_line(tmp_path, capsys, content):
+def test_a_file_that_is_not_an_archive_is_refused_in_one_line(tmp_path, capsys, content):
     if content is not None:
         (tmp_path / "m.npz").write_bytes(content)
     assert main(["lab", "classify", str(tmp_path / "m.npz")]) == 2

@@ -46,7 +46,7 @@ def archive(source: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", [lambda source: source, lambda source: source / "raw", archive])
-def test_folder_and_archive_are_read_alike(source, form):
+def test_folder_and_archive_give_the_same_set(source, form):
     found = read_p20(form(source))
     assert [each.name for each in found] == NAMES
     assert found.labels == (*["vertical"] * 4, "diagonal", "vertical-diagonal", "block", *["heterogeneous"] * 2)
@@ -62,7 +62,7 @@ def test_the_command_writes_a_set(source, tmp_path, capsys):
     assert MapSet.load(tmp_path / "set").labels == read_p20(source).labels
 
 
-def test_the_command_replaces_neither_labels_nor_files(source, tmp_path, capsys):
+def test_the_command_overwrites_neither_labels_nor_files(source, tmp_path, capsys):
     save_set(pattern_set(3), tmp_path / "set")
     thesis = tmp_path / "thesis.txt"
     thesis.write_text("years of work")
@@ -97,7 +97,7 @@ def relabel(source: Path, old: str, new: str) -> None:
     ids=lambda text: text[:20],
 )
 @pytest.mark.parametrize("form", [lambda source: source, archive], ids=["folder", "archive"])
-def test_wrong_labels_are_named_with_their_line(source, form, old, new, message):
+def test_invalid_labels_are_reported_with_their_line(source, form, old, new, message):
     relabel(source, old, new)
     with pytest.raises(UserError, match=message):
         read_p20(form(source))
@@ -112,13 +112,13 @@ def test_wrong_labels_are_named_with_their_line(source, form, old, new, message)
         (np.array([[{}]], dtype=object), "0007.npy is not an array"),
     ],
 )
-def test_wrong_maps_are_named(source, array, message):
+def test_invalid_maps_are_reported(source, array, message):
     np.save(source / "raw/for_training/0007.npy", array)
     with pytest.raises(UserError, match=message):
         read_p20(source)
 
 
-def test_wrong_sources_are_refused(source, tmp_path):
+def test_invalid_sources_are_refused(source, tmp_path):
     with pytest.raises(UserError, match="does not exist"):
         read_p20(tmp_path / "absent")
     with pytest.raises(UserError, match="no labels.txt in"):

@@ -27,7 +27,7 @@ from bertsecrets.lab.annotation.writing import save_set
 from bertsecrets.patterns.map_set import MapSet
 
 
-def test_a_faint_diagonal_is_seen_beside_a_strong_column():
+def test_a_faint_diagonal_is_visible_next_to_a_strong_column():
     tokens = 20
     weights = np.full((tokens, tokens), 0.001)
     weights[:, 0] = 0.95
@@ -51,7 +51,7 @@ def test_bars_that_reach_the_line_are_red():
         assert line.any(axis=1).argmax() == BARS // 2
 
 
-def test_special_columns_are_stacked_right_of_the_others():
+def test_special_columns_are_stacked_to_the_right_of_the_others():
     """A third of the full height for each of three: together above all of it; of one text, two of them."""
     for boundary, high in ((7, BARS), (12, round(BARS * 2 / 3))):
         values = np.full((12, 12), (1 - 0.4) / 9, np.float16)
@@ -63,7 +63,7 @@ def test_special_columns_are_stacked_right_of_the_others():
         assert (foot == ImageColor.getrgb(LINE)).all(-1).sum() == 1
 
 
-def test_sheets_hold_every_map_once_in_shuffled_order(tmp_path):
+def test_sheets_contain_every_map_once_in_shuffled_order(tmp_path):
     maps = pattern_set(47)
     written = write_sheets(maps, tmp_path / "sheets", seed=5)
     header, *rows = (tmp_path / "sheets" / "index.tsv").read_text().splitlines()
@@ -84,7 +84,7 @@ def test_sheets_hold_every_map_once_in_shuffled_order(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [[], ["--by-class"], ["--parted"]])
-def test_no_sheets_go_where_files_are(tmp_path, capsys, mode):
+def test_a_folder_with_files_is_not_overwritten(tmp_path, capsys, mode):
     save_set(pattern_set(3), tmp_path / "set")
     mine = tmp_path / "mine" / "block.png"
     mine.parent.mkdir()
@@ -104,7 +104,7 @@ def twice_labelled(count: int = 40) -> MapSet:
     return relabelled(made, others, "second_labels")
 
 
-def test_hard_cases_are_of_every_kind_before_any_comes_again():
+def test_hard_cases_cover_every_pair_of_classes_before_one_repeats():
     maps = twice_labelled()
     found = hard_cases(maps, np.random.default_rng(1))
     assert len(found) == len(set(found)) == HARD
@@ -129,7 +129,7 @@ def test_one_picture_per_class_and_one_of_hard_cases(tmp_path, capsys):
     assert (tmp_path / "out" / "block.png").read_bytes() == first
 
 
-def test_only_what_is_labelled_is_shown(tmp_path):
+def test_only_labelled_maps_are_shown(tmp_path):
     few = relabelled(pattern_set(labelled=False), {"tiny_0": "block"})
     assert [path.name for path in write_gallery(few, tmp_path, 1)] == ["block.png"]
     with pytest.raises(UserError, match="no map has a label"):

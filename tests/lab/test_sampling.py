@@ -27,7 +27,7 @@ def subject(tiny_bert) -> Subject:
     return Subject(str(tiny_bert), "rte", "untrained")
 
 
-def test_drawn_maps_are_the_models_own(bench, subject):
+def test_drawn_maps_equal_those_of_the_model(bench, subject):
     drawn = draw(bench, {subject: 9}, seed=3)
     folder = bench.checkpoint(subject)
     model = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
@@ -41,7 +41,7 @@ def test_drawn_maps_are_the_models_own(bench, subject):
         assert (each.model, each.task, each.state) == ("tiny-bert", "rte", "pretrained")
 
 
-def test_heads_come_in_turns_across_subjects(bench, subject):
+def test_heads_take_turns_across_subjects(bench, subject):
     other = Subject(subject.model, "rte", "untrained", 2)
     drawn = draw(bench, {subject: 15, other: 15}, seed=1)
     counts = Counter((each.layer, each.head) for each in drawn)
@@ -51,7 +51,7 @@ def test_heads_come_in_turns_across_subjects(bench, subject):
     assert len({each.example for each in drawn.maps[:15]}) == 15  # no input twice while there are enough
 
 
-def test_only_some_heads_may_be_drawn_and_some_more_often(bench, subject):
+def test_the_draw_can_be_limited_to_some_heads(bench, subject):
     drawn = draw(bench, {subject: 12}, seed=1, only=[(2, 1), (2, 1), (3, 4)])
     assert Counter((each.layer, each.head) for each in drawn) == {(2, 1): 8, (3, 4): 4}
     with pytest.raises(UserError, match=f"no head 1 in layer {LAYERS + 1}"):
@@ -66,7 +66,7 @@ def test_more_maps_than_inputs_use_inputs_in_turns(bench, subject):
     assert len({each.name for each in drawn}) == 60
 
 
-def test_the_seed_decides(bench, subject):
+def test_the_same_seed_gives_the_same_draw(bench, subject):
     names = [[each.name for each in draw(bench, {subject: 8}, seed=seed)] for seed in (1, 1, 2)]
     assert names[0] == names[1] != names[2]
 

@@ -71,7 +71,7 @@ def test_all_combinations_come_once_and_those_nearest_to_this_suite_first():
     assert changes[0] == 0
 
 
-def test_unknown_choices_and_claims_without_any_are_told():
+def test_unknown_choices_and_claims_without_choices_are_refused():
     with pytest.raises(UserError, match="unknown choice 'paddin': did you mean padding"):
         choices_of(of_id("C1-rte"), ["paddin"])
     with pytest.raises(UserError, match="claim C2 has no specifications: give one of C1, C3"):
@@ -155,7 +155,7 @@ def test_padding_changes_what_is_compared(session):
     assert (ours.options, changed.options) == ({}, {"padded_to": 200})
 
 
-def test_inputs_that_a_choice_leaves_alone_make_it_idle(session):
+def test_a_choice_that_changes_no_input_is_idle(session):
     inputs = Inputs(session.resources, session.ref(session.model), "rte")
     idle = inputs.idle(choices_of(of_id("C1-rte")))
     assert "rows" in idle  # all 40 are read
@@ -176,7 +176,7 @@ def test_choices_without_effect_are_left_out_and_named(session):
 FEW = ("lab", "specifications", "--task", "rte", "--claim", "C1", "E1", "--choices", "padding,casing")
 
 
-def test_a_run_says_how_often_claims_hold_and_what_each_choice_changes(quick, capsys, shared, tmp_path):
+def test_a_run_prints_how_often_claims_hold_and_the_effect_of_each_choice(quick, capsys, shared, tmp_path):
     out = run(capsys, *FEW, *shared, "--json", tmp_path / "curves.json", "--figures", tmp_path / "drawn")
     curves = {curve["id"]: curve for curve in json.loads((tmp_path / "curves.json").read_text())}
     assert {name: curve["specifications"] for name, curve in curves.items()} == {"C1-rte": 4, "E1-rte": 2}
@@ -187,7 +187,7 @@ def test_a_run_says_how_often_claims_hold_and_what_each_choice_changes(quick, ca
     assert len(list(drawn.iter())) > 20
 
 
-def test_bad_input_is_told_in_one_line(quick, capsys, shared):
+def test_bad_input_is_reported_in_one_line(quick, capsys, shared):
     assert "unknown choice 'pading'" in told(capsys, *FEW[:-1], "pading", *shared)
     assert "unknown claim 'C99'" in told(capsys, "lab", "specifications", "--task", "rte", "--claim", "C99", *shared)
     assert "unknown task 'rtee'" in told(capsys, "lab", "specifications", "--task", "rtee", *shared)

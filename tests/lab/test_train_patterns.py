@@ -46,7 +46,7 @@ def trained(tmp_path_factory):
 
 
 def test_another_reading_of_a_map_changes_the_fingerprint(trained, tmp_path):
-    """Also where settled classes stay as they are: it decides what is agreed on."""
+    """Even if settled classes stay the same, because it changes which maps annotators agree on."""
     save_read(pattern_set(40), tmp_path / "data", times=3)
     assert annotations_fingerprint(tmp_path / "data") != annotations_fingerprint(trained / "data")
 
@@ -123,7 +123,7 @@ def test_weights_of_other_features_are_refused(trained, tmp_path, monkeypatch):
 
 
 def test_the_shipped_weights_were_trained_on_the_shipped_labels():
-    """Whoever changes labels trains again: bertsecrets lab train-patterns --output bertsecrets/patterns/weights."""
+    """After a change of labels, run bertsecrets lab train-patterns --output bertsecrets/patterns/weights."""
     report = read_report(SHIPPED)
     assert report["data"] == annotations_fingerprint()
     for reading in READINGS:
@@ -163,7 +163,7 @@ def test_a_report_without_head_class_or_probabilities_is_refused(rows):
 
 
 @pytest.mark.slow
-def test_labels_of_other_people_make_an_outside_reading(trained, brief, tmp_path):
+def test_third_party_labels_define_an_outside_reading(trained, brief, tmp_path):
     save_set(pattern_set(30), tmp_path / "theirs")
     train_patterns(trained / "data", tmp_path / "made", None, outside={"p20": tmp_path / "theirs"})
     report = read_report(tmp_path / "made")

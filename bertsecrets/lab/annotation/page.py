@@ -29,7 +29,9 @@ GUIDELINES = {
 }
 
 
-def write_page(maps: MapSet, file: Path, *, annotator: str = "", second: int | None = None, anew: bool = False) -> None:
+def write_page(
+    maps: MapSet, file: Path, *, annotator: str = "", second: int | None = None, restart: bool = False
+) -> None:
     """Write the page on which an annotator labels a set.
 
     The second annotator labels a random subset in a different order, without seeing the first annotator's labels.
@@ -37,7 +39,7 @@ def write_page(maps: MapSet, file: Path, *, annotator: str = "", second: int | N
     Args:
         annotator: name in the name of the downloaded file.
         second: number of maps to label as the second annotator; None for the first annotator, who labels all.
-        anew: start without this annotator's earlier labels.
+        restart: start without this annotator's earlier labels.
 
     Raises:
         UserError: the number of maps is out of range, or the file cannot be written.
@@ -47,10 +49,10 @@ def write_page(maps: MapSet, file: Path, *, annotator: str = "", second: int | N
     order = np.random.default_rng([ORDER_SEED, int(second is not None)]).permutation(len(maps))[:second].tolist()
     column = COLUMNS.index(LABELS[0] if second is None else LABELS[1])
     rows = [list(row) for row in annotation_rows(maps)]
-    for row in rows if anew else []:
+    for row in rows if restart else []:
         row[column] = ""
     data = {
-        "key": f"bertsecrets {fingerprint(MapSet(maps.maps))[:16]} {column} {annotator} {anew}",
+        "key": f"bertsecrets {fingerprint(MapSet(maps.maps))[:16]} {column} {annotator} {restart}",
         "annotator": annotator or ("first annotator" if second is None else "second annotator"),
         "file": f"annotations-{annotator}.tsv" if annotator else "annotations.tsv",
         "blind": second is not None,

@@ -61,7 +61,7 @@ def add_parsers(commands) -> None:
     page.add_argument("--html", type=path, metavar="FILE", help="write a page for labelling the maps")
     page.add_argument("--annotator", default="", metavar="NAME", help="name of the annotator")
     page.add_argument("--second", type=int, metavar="N", help="label N maps blind, as the second annotator")
-    page.add_argument("--anew", action="store_true", help="start without this annotator's earlier labels")
+    page.add_argument("--restart", action="store_true", help="start without this annotator's earlier labels")
     add_run_options(annotating)
 
     importer = add_command(
@@ -153,9 +153,9 @@ def annotate(options: argparse.Namespace) -> None:
     if options.html:
         from bertsecrets.lab.annotation.page import write_page
 
-        write_page(maps, options.html, annotator=options.annotator, second=options.second, anew=options.anew)
-    elif options.second is not None or options.anew or options.annotator:
-        raise UserError("--annotator, --second and --anew are for the page: name its file with --html FILE")
+        write_page(maps, options.html, annotator=options.annotator, second=options.second, restart=options.restart)
+    elif options.second is not None or options.restart or options.annotator:
+        raise UserError("--annotator, --second and --restart are for the page: name its file with --html FILE")
     print(f"{options.folder}: {_summary(maps, maps.labels)}")
     if options.html:
         print(f"{options.html}: open it in a browser, label, download, and replace {options.folder}/annotations.tsv")
