@@ -28,7 +28,7 @@ from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
 WORDS = {"vocab_size": len(vocabulary()), "num_labels": 2, "pad_token_id": 0}
-CLAIMS = ("--task", "rte", "--claim", "C2", "--claim", "D2-rte", "--claim", "E1")
+CLAIMS = ("--task", "rte", "--claim", "C2", "--claim", "D2-rte", "--claim", "E1-rte")
 
 
 def raising(error):
@@ -178,7 +178,7 @@ def test_a_saved_measurement_without_a_sample_affects_only_its_claims(capsys, tm
         keep(replace(scored([1] * 9, [1] * 9), subject=Subject("m", "rte", init, 1)), tmp_path)
         keep(replace(measured("special-tokens", {}, {"x": [1]}), subject=Subject("m", "rte", init, 1)), tmp_path)
     line = told(
-        capsys, "report", "--model", "m", "--measurements", tmp_path, "--claim", "E1", "--claim", "D2",
+        capsys, "report", "--model", "m", "--measurements", tmp_path, "--claim", "E1-rte", "--claim", "D2",
         "--json", tmp_path / "v.json",
     )  # fmt: skip
     assert "1 of 2 claims could not be measured (E1-rte): " in line
@@ -240,7 +240,7 @@ def test_claims_that_do_not_apply_to_a_model_do_not_affect_others(
     folder = tmp_path / "model"
     shutil.copytree(tiny_bert, folder, ignore=shutil.ignore_patterns("config.json", "*.safetensors"))
     AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
-    chosen = [word for name in ("C1p", "D2-rte", "E1", "G1-rte", "D1-rte-pretrained") for word in ("--claim", name)]
+    chosen = [word for name in ("C1p", "D2-rte", "E1-rte", "G1-rte", "D1-rte-pretrained") for word in ("--claim", name)]
     more = ("--model", folder, "--grid-limit", 4, "--json", tmp_path / "v.json")
     assert main([str(word) for word in ("report", "--task", "rte", *chosen, *shared[2:], *more)]) in (0, 1)
     found = {one["claim"]: one for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]}

@@ -41,7 +41,7 @@ def test_the_claims_about_gpt2_run_on_gpt2(gpt2, rest, tmp_path):
     assert all(one["observed"] is not None for one in of.values())
 
 
-def test_they_are_not_judged_of_another_architecture(capsys, tiny_bert, rest, tmp_path):
+def test_claims_about_gpt2_are_not_judged_for_other_architectures(capsys, tiny_bert, rest, tmp_path):
     run(capsys, "report", "--model", tiny_bert, "--task", "rte", "--seeds", 1, "--claim", "C2", "--claim", "H2",
         "--json", tmp_path / "v.json", *rest)  # fmt: skip
     assert [one["id"] for one in json.loads((tmp_path / "v.json").read_text())["verdicts"]] == ["C2-rte"]
@@ -49,7 +49,7 @@ def test_they_are_not_judged_of_another_architecture(capsys, tiny_bert, rest, tm
     assert line == "bertsecrets: H2-rte is about gpt2: name one with --model"
 
 
-def test_what_costs_much_is_judged_only_where_it_is_named(capsys, tiny_bert, rest):
+def test_expensive_claims_are_judged_only_by_name(capsys, tiny_bert, rest):
     planned = ("plan", "--model", tiny_bert, "--task", "rte", "--seeds", 1, "--json")
     of_kinds = '"kind": "resampled"'
     assert of_kinds not in run(capsys, *planned, *rest)
@@ -67,7 +67,7 @@ def other(tmp_path_factory):
     return save_bert(tmp_path_factory.mktemp("models") / "other-bert", seed=1)
 
 
-def test_models_stand_side_by_side_on_one_page(shared, other, tmp_path, capsys):
+def test_several_models_share_one_page(shared, other, tmp_path, capsys):
     file = tmp_path / "page.html"
     assert main(["report", *CLAIM, *shared, "--model", str(other), "--html", str(file)]) in (0, 1)
     first, output = shared[1], capsys.readouterr().out
@@ -82,13 +82,13 @@ def test_models_stand_side_by_side_on_one_page(shared, other, tmp_path, capsys):
     assert groups == [f"{model}, RTE" for model in columns]  # in the attention viewer
 
 
-def test_a_model_that_is_not_there_ends_it_before_anything_is_measured(shared, monkeypatch, capsys, tmp_path):
+def test_a_missing_model_ends_the_run_before_anything_is_measured(shared, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(AttentionChange, "run", None)
     assert main(["report", *CLAIM, *shared, "--model", str(tmp_path / "none")]) == 2
     assert "no model folder at" in capsys.readouterr().err
 
 
-def test_files_of_one_model_are_refused(shared, other, capsys, tmp_path):
+def test_files_for_a_single_model_are_refused(shared, other, capsys, tmp_path):
     assert main(["report", *CLAIM, *shared, "--model", str(other), "--json", str(tmp_path / "v.json")]) == 2
     assert capsys.readouterr().err == "bertsecrets: --json is for a single --model: leave it out\n"
 
@@ -113,13 +113,13 @@ def page(shared, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_page_shows_as_many_examples_as_are_asked_for(page):
+def test_a_page_shows_the_requested_number_of_examples(page):
     assert [page("--examples", n).count('<option value="0 ') for n in ("0", "2")] == [0, 2]
     assert page().count('<option value="0 ') == 3
     assert 'id="maps"' not in page("--examples", "0")
 
 
-def test_more_examples_than_are_kept_are_refused(shared, capsys):
+def test_more_examples_than_are_measured_are_refused(shared, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["report", *shared, "--html", "x.html", "--examples", "7"])
     assert ended.value.code == 2
