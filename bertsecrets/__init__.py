@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bertsecrets.claims.schema import Claim, load_claims
     from bertsecrets.claims.verdict import Verdict
     from bertsecrets.errors import MissingError, UserError
-    from bertsecrets.measures.registry import measure, measures
+    from bertsecrets.measures.registry import list_measures, measure
     from bertsecrets.models.families import Family, register_family
     from bertsecrets.options import RunOptions
     from bertsecrets.report.heads import head_map, show_head
@@ -42,9 +42,9 @@ _HOMES = {
     "UserError": "errors",
     "Verdict": "claims.verdict",
     "head_map": "report.heads",
+    "list_measures": "measures.registry",
     "load_claims": "claims.schema",
     "measure": "measures.registry",
-    "measures": "measures.registry",
     "quantity": "claims.quantity",
     "register_family": "models.families",
     "show_head": "report.heads",
@@ -63,9 +63,9 @@ __all__ = [
     "UserError",
     "Verdict",
     "head_map",
+    "list_measures",
     "load_claims",
     "measure",
-    "measures",
     "quantity",
     "register_family",
     "show_head",

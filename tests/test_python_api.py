@@ -170,5 +170,5 @@ def test_a_heads_attention_over_a_text_is_that_of_transformers(tiny_bert):
 
 
 def test_measures_are_listed_with_what_they_measure():
-    assert bs.measures()["scores"]
-    assert "attention-change" in bs.measures()
+    assert bs.list_measures()["scores"]
+    assert "attention-change" in bs.list_measures()

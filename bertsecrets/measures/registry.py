@@ -49,7 +49,7 @@ def measure_names() -> list[str]:
     return list(dict.fromkeys([*own, *_REGISTERED]))
 
 
-def measures() -> dict[str, str]:
+def list_measures() -> dict[str, str]:
     """Return what each measure measures, by its name."""
     return {name: get_measure(name).title for name in measure_names()}
 
