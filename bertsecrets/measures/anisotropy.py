@@ -1,8 +1,8 @@
 """Anisotropy: the cosine similarity of random words' vectors, by layer (Ethayarajh 2019; claims I2).
 
 Rows are paired at random, each once. The value of a pair is the mean cosine over all pairs of word-pieces, one from
-each row, without special tokens; 0 if vectors point in all directions equally. `centred` is the same after subtracting
-the mean of all word-pieces of all rows.
+each row, without special tokens; 0 if vectors point in all directions equally. So word-pieces of short rows weigh more
+than in Ethayarajh's uniform sample. `centred` is the same after subtracting the mean of all word-pieces of all rows.
 """
 
 from collections.abc import Callable, Iterator

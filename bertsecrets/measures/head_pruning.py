@@ -3,7 +3,8 @@
 A gate multiplies the vectors that a head passes to the output projection. The importance of a head is the absolute
 gradient of an example's loss with respect to its gate, summed over examples and divided by the Euclidean norm over the
 heads of its layer. Each step sets the gates of a tenth of all heads to 0 and recomputes the importance of the others.
-As in P20, importance and score are measured on the same validation rows.
+As in P20, importance and score are measured on the same validation rows; Michel et al. estimate importance once, on
+training data.
 """
 
 from collections.abc import Callable, Iterator, Sequence

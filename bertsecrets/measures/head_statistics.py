@@ -1,4 +1,4 @@
-"""The entropy of each head's attention, and the divergence between heads (Clark et al. 2019).
+"""The entropy of each head's attention, and the divergence between heads (after Clark et al. 2019, who sum over rows).
 
 Entropy and Jensen-Shannon divergence are computed per row of a map, in bits, and averaged over its L rows. The
 divergence of two heads is the entropy of their mean minus the mean of their entropies: 0 if both attend equally, 1 if

@@ -1,7 +1,8 @@
 """The sweep over families: each measure equals a naive reference, or is refused in one line."""
 
 import pytest
-from sweep import MEASURES, TRAININGS, failures, run
+from sweep import MEASURES, PAGE, TRAININGS, exact, failures, run
+from zoo import FURTHER
 
 EVERYTHING = {*TRAININGS, *MEASURES}
 ALL_BUT_NORMS = EVERYTHING - {"norm-attention"}
@@ -24,3 +25,8 @@ def test_a_family_is_measured_exactly_or_refused(family):
     found = run([family])
     assert not failures(found)
     assert {name for name, (outcome, _) in found[family].items() if outcome == "exact"} == {*EXACT[family]}
+    if family in FURTHER:
+        (row,) = (
+            line for line in PAGE.read_text("utf-8").splitlines() if line.startswith(f"| {exact(found[family])} |")
+        )
+        assert family in row.split("|")[2].strip().split(", ")

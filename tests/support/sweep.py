@@ -1,7 +1,7 @@
 """Trainings and measures on many families, compared with naive references; `--all` tries all that `zoo` lists.
 
 `PYTHONPATH=.:tests/support python tests/support/sweep.py` prints a table, and ends with exit code 1 if
-a number is wrong or a measure crashes. With `--write` it writes the list of further families in docs/families.md.
+a number is wrong or a measure crashes. `--write` tries all further families and lists them in docs/families.md.
 """
 
 import argparse
@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import transformers
 from naive import Naive
+from pages import DOCS
 from zoo import FAMILIES, FURTHER, VARIANTS, save_family
 
 from bertsecrets.errors import UserError
@@ -30,11 +32,13 @@ MEASURES = (
 TRAININGS = ("pretrained", "frozen")
 ROWS, STEPS, RATE, LENGTH = 6, 2, 1e-3, 32
 SIGNS = {"exact": "=", "refused": "-", "wrong": "WRONG", "crash": "CRASH"}
-WHOLE = ("scores", "special-tokens", "head-ablation")  # what a family must allow to be listed as working
+PAGE = DOCS / "families.md"
+HEAD = "| exact | further families |"
+Outcomes = dict[str, tuple[str, str]]  # by training or measure: the outcome, and what is to be said about it
 
 
-def sweep(family: str, folder: Path, glue: Path) -> dict[str, tuple[str, str]]:
-    """The outcome of each training and measure on a family, and what is to be said about it."""
+def sweep(family: str, folder: Path, glue: Path) -> Outcomes:
+    """The outcome of each training and measure on a family."""
     try:
         save_family(family, folder / "model", without_dropout=True)
     except Exception as error:  # a size that this family does not have
@@ -95,7 +99,7 @@ def _measure(session: Session, checkpoint: Path, name: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5, err_msg=key)
 
 
-def run(families: Iterable[str], show: Callable[[str], Any] = print) -> dict[str, dict[str, tuple[str, str]]]:
+def run(families: Iterable[str], show: Callable[[str], Any] = print) -> dict[str, Outcomes]:
     """Sweep over families, showing a line of the table for each."""
     columns = [*TRAININGS, *MEASURES]
     show(f"{'':22} {' '.join(columns)}")
@@ -115,8 +119,8 @@ def run(families: Iterable[str], show: Callable[[str], Any] = print) -> dict[str
     return found
 
 
-def failures(found: dict[str, dict[str, tuple[str, str]]]) -> list[str]:
-    """The measures that crashed or gave wrong numbers."""
+def failures(found: dict[str, Outcomes]) -> list[str]:
+    """The trainings and measures that crashed or gave wrong numbers."""
     return [
         f"{name} of {family}: {why}"
         for family, outcomes in found.items()
@@ -125,15 +129,46 @@ def failures(found: dict[str, dict[str, tuple[str, str]]]) -> list[str]:
     ]
 
 
+def exact(outcomes: Outcomes) -> str:
+    """What is exact, as docs/families.md says it."""
+    refused = [name for name in (*TRAININGS, *MEASURES) if outcomes.get(name, ("refused",))[0] != "exact"]
+    if not refused:
+        return "everything"
+    if refused == ["norm-attention"]:
+        return "everything but `norm-attention`"
+    kept = [f"`{name}`" for name in MEASURES if name not in refused]
+    return ", ".join(kept) or "nothing"
+
+
+def write(found: dict[str, Outcomes]) -> None:
+    """Write the list of further families into docs/families.md."""
+    groups: dict[str, list[str]] = {}
+    for family, outcomes in found.items():
+        groups.setdefault(exact(outcomes), []).append(family)
+    order = sorted(groups, key=lambda group: (not group.startswith("everything"), group == "nothing", -len(group)))
+    rows = [f"| {group} | {', '.join(sorted(groups[group]))} |" for group in order]
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(HEAD)
+    after = rest.lstrip("\n").partition("\n\n")[2]
+    table = "\n".join([HEAD, "|---|---|", *rows])
+    PAGE.write_text(f"{before}{table}\n{after and chr(10)}{after}", encoding="utf-8")
+
+
 def main() -> int:
+    """Sweep over the families that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*", help="as transformers names their model types")
     parser.add_argument("--all", action="store_true", help="all that zoo lists")
-    parser.add_argument("--write", action="store_true", help="write the further families into docs/families.md")
+    parser.add_argument("--write", action="store_true", help="all further families, and write them into the page")
     options = parser.parse_args()
     logging.getLogger("bertsecrets").setLevel(logging.ERROR)
-    found = run([*FAMILIES, *FURTHER, *VARIANTS] if options.all else options.families)
-    return 1 if failures(found) else 0
+    transformers.utils.logging.disable_progress_bar()
+    chosen = [*FAMILIES, *FURTHER, *VARIANTS] if options.all else FURTHER if options.write else options.families
+    found = run(chosen)
+    wrong = failures(found)
+    if options.write and not wrong:
+        write({family: found[family] for family in FURTHER})
+    print(f"{len(found)} families: {len(wrong)} numbers wrong or crashes")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
