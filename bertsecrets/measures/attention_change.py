@@ -15,7 +15,7 @@ from pydantic import PositiveInt
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import Figure, HeadMap, PaperFigure, Repeats
 from bertsecrets.measures.base.needs import PretrainedTwin
-from bertsecrets.measures.base.observers import heads_without_numbers
+from bertsecrets.measures.base.observers import SampleObserver, heads_without_numbers
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
@@ -39,22 +39,19 @@ def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
     return 1 - (apart.square() - (length_a - length_b).square()) / (2 * length_a * length_b)
 
 
-class CosineObserver:
+class CosineObserver(SampleObserver):
     """Observer of two models: the cosine of every example's maps, [example, layer, head]."""
 
     pairs = True
+    counts = False
 
     def __init__(self, examples: int, layers: int, heads: int):
-        self.cosine = np.full((examples, layers, heads), np.nan, dtype=np.float32)
+        super().__init__(examples, layers, heads, ["cosine"])
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """See one layer of one batch of both models."""
         assert other is not None
-        self.cosine[batch.indices, layer] = map_cosine(maps, other).cpu().numpy()
-
-    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return values: `cosine` [layer, head], the mean over examples. Samples: `cosine` [example, layer, head]."""
-        return {"cosine": self.cosine.mean(0, dtype=np.float64)}, {"cosine": self.cosine}
+        self.keep("cosine", batch, layer, map_cosine(maps, other))
 
 
 @measure("attention-change", title="cosine of pretrained and fine-tuned maps", source="K19 4.3")

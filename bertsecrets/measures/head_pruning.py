@@ -19,7 +19,7 @@ from bertsecrets.ablation.engine import Engine
 from bertsecrets.ablation.kinds import Ablation, of_one_length
 from bertsecrets.ablation.layers import Skeleton
 from bertsecrets.measures.base import Measure, Results, Run
-from bertsecrets.measures.base.ablation import collapsed
+from bertsecrets.measures.base.ablation import collapsed, scored
 from bertsecrets.measures.base.figures import Figure, HeadMap, Lines
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
@@ -27,7 +27,7 @@ from bertsecrets.models.encoding import Encoded, Loss, check_finite, collate, en
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
 from bertsecrets.texts.glue import Split
-from bertsecrets.texts.metrics import decide, score
+from bertsecrets.texts.metrics import decide
 from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement
 
@@ -74,16 +74,9 @@ class HeadPruning(Measure):
         steps = len(heads_left(opened.layers * opened.heads))
         with progress(f"pruning heads of {run.subject}", steps * len(encoded), "example") as shown:
             path = prune_heads(engine.skeleton, encoded, run.task, target, shown.advance)
-        metric = "pearson" if run.task.regression else "accuracy"
-        baseline, *scores = (score(metric, answers, target) for answers in path.predicted)
-        values = {
-            "baseline": baseline,
-            "score": np.array(scores),
-            "left": np.array(heads_left(opened.layers * opened.heads)[1:]),
-            "importance": path.importance,
-            "removed": path.removed,
-        }
-        samples = {"predicted": path.predicted[1:], "baseline_predicted": path.predicted[0], "target": target}
+        values, samples = scored(run.task, path.predicted, target)
+        left = np.array(heads_left(opened.layers * opened.heads)[1:])
+        values |= {"left": left, "importance": path.importance, "removed": path.removed}
         return {self.name: (values, samples)}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:
@@ -115,7 +108,7 @@ class HeadPruning(Measure):
 class Path:
     """The order of removal, and the answers after each step, the whole model's first."""
 
-    predicted: Shaped[np.ndarray, "steps examples"]
+    predicted: list[np.ndarray]
     importance: Float[np.ndarray, "layers heads"]
     removed: Shaped[np.ndarray, "layers heads"]
 
@@ -158,8 +151,7 @@ def prune_heads(
             kept.flat[last] = False
             removed.flat[last] = step + 1
     assert first is not None
-    kind = np.float32 if task.regression else np.int8
-    return Path(np.stack(predicted).astype(kind), first, removed)
+    return Path(predicted, first, removed)
 
 
 def gated(

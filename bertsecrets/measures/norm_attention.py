@@ -17,7 +17,7 @@ from bertsecrets.ablation.bert_layer import Block
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import Figure, Lines
-from bertsecrets.measures.base.observers import mean_over_present
+from bertsecrets.measures.base.observers import SampleObserver
 from bertsecrets.measures.base.probe import check_present, probe_inputs
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer, Tap
@@ -28,21 +28,20 @@ from bertsecrets.types import Measurement
 KINDS = ("cls", "sep")
 
 
-class NormObserver:
+class NormObserver(SampleObserver):
     """Observer of one model: the share of special tokens by weights and by norms, [example, layer, head].
 
     It reads the value projections as the model computes them, until `compute` is called.
     """
 
-    pairs = False
+    counts = False
 
     def __init__(self, examples: int, model: Any, layers: int, heads: int, ids: dict[str, int | None]):
+        super().__init__(examples, layers, heads, (f"{kind}_by_{by}" for kind in KINDS for by in ("weight", "norm")))
         self.blocks, self.ids = blocks_of(model, layers, heads), ids
         self.values: dict[torch.nn.Module, torch.Tensor] = {}
         projections = {block.value for block in self.blocks}
         self.handles = [module.register_forward_hook(self._keep) for module in projections]
-        names = (f"{kind}_by_{by}" for kind in KINDS for by in ("weight", "norm"))
-        self.shares = {name: np.full((examples, layers, heads), np.nan, dtype=np.float32) for name in names}
 
     def _keep(self, module: torch.nn.Module, _inputs: Any, output: torch.Tensor) -> None:
         self.values[module] = output
@@ -57,16 +56,14 @@ class NormObserver:
                     continue
                 here = (batch.input_ids == token) & batch.mask
                 share = _share(of_rows, here) / batch.lengths[:, None]
-                share = share.masked_fill(~here.any(-1, keepdim=True), torch.nan)
-                self.shares[f"{kind}_by_{by}"][batch.indices, layer] = share.cpu().numpy()
+                self.keep(f"{kind}_by_{by}", batch, layer, share.masked_fill(~here.any(-1, keepdim=True), torch.nan))
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Return values and samples of `NormAttention`."""
         for handle in self.handles:
             handle.remove()
         self.values.clear()
-        means = mean_over_present(self.shares)
-        return {name: means[name] for name in self.shares}, dict(self.shares)
+        return super().compute()
 
 
 def handed_on(

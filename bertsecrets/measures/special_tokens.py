@@ -12,7 +12,7 @@ import torch
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import Figure, Lines, PaperFigure, Repeats, pair
-from bertsecrets.measures.base.observers import max_over, mean_over_present, received
+from bertsecrets.measures.base.observers import SampleObserver, max_over, received
 from bertsecrets.measures.base.probe import check_present
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
@@ -21,19 +21,18 @@ from bertsecrets.models.opening import OpenModel
 from bertsecrets.types import Measurement
 
 
-class SpecialTokenObserver:
+class SpecialTokenObserver(SampleObserver):
     """Observer of one model: attention received by [CLS] and [SEP], [example, layer, head]."""
 
-    pairs = False
+    counts = False
 
     def __init__(self, examples: int, layers: int, heads: int, ids: dict[str, int | None]):
         """
         Args:
             ids: token id of `cls` and `sep`; None if the model has no such token. Values are NaN for inputs without it.
         """
+        super().__init__(examples, layers, heads, ("cls", "sep", "sep_sum", "brightest"))
         self.ids = ids
-        kinds = ("cls", "sep", "sep_sum", "brightest")
-        self.paid = {kind: np.full((examples, layers, heads), np.nan, dtype=np.float32) for kind in kinds}
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """See one layer of one batch."""
@@ -44,23 +43,15 @@ class SpecialTokenObserver:
                 continue
             here = (batch.input_ids == token) & batch.mask
             special |= here
-            self.paid[kind][batch.indices, layer] = max_over(columns, here[None])[0].cpu().numpy()
+            self.keep(kind, batch, layer, max_over(columns, here[None])[0])
             if kind == "sep":
                 summed = (columns * here[:, None]).sum(-1).masked_fill(~here.any(-1, keepdim=True), torch.nan)
-                self.paid["sep_sum"][batch.indices, layer] = summed.cpu().numpy()
+                self.keep("sep_sum", batch, layer, summed)
         if any(token is not None for token in self.ids.values()):
             brightest = columns.masked_fill(~batch.mask[:, None], -1).argmax(-1)
             on_special = special[:, None].expand_as(columns).gather(-1, brightest[..., None])[..., 0]
             on_special = torch.where(columns.isnan().any(-1), torch.nan, on_special.float())
-            self.paid["brightest"][batch.indices, layer] = on_special.cpu().numpy()
-
-    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return values: `cls`, `sep`, `sep_sum`, `brightest`, each [layer, head].
-
-        Samples: the same, [example, layer, head].
-        """
-        means = mean_over_present(self.paid)
-        return {kind: means[kind] for kind in self.paid}, dict(self.paid)
+            self.keep("brightest", batch, layer, on_special)
 
 
 @measure("special-tokens", title="attention to [CLS] and [SEP]", source="K19 4.4")

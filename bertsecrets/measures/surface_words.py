@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.observers import max_over, mean_over_present, of_batch, received
+from bertsecrets.measures.base.observers import SampleObserver, max_over, of_batch, received
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, Marks, TokenPairs
 from bertsecrets.models.attention import Maps, Observer
@@ -76,29 +76,26 @@ def kinds(alignment: Alignment, texts: Sequence[Sequence[str]]) -> dict[str, Mar
     return {"final": final & ~words, "other": marks & ~final & ~words, "word": words}
 
 
-class SurfaceObserver:
+class SurfaceObserver(SampleObserver):
     """Observer of one model: attention between equal words, and to punctuation, [example, layer, head]."""
-
-    pairs = False
 
     def __init__(self, examples: int, layers: int, heads: int, alignment: Alignment, texts: Sequence[Sequence[str]]):
         """
         Args:
             texts: the first texts, and the second ones if there are any.
         """
+        super().__init__(examples, layers, heads, ("equal", "expected", *KINDS))
         self.part, self.equal = alignment.part, equal_words(alignment, texts)
         marks = kinds(alignment, texts)
         self.marks = np.stack([marks[kind] for kind in KINDS])
-        shape = (examples, layers, heads)
-        self.found = {name: np.full(shape, np.nan, dtype=np.float32) for name in ("equal", "expected", *KINDS)}
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """See one layer of one batch."""
         for name, weights in self._between(batch, maps):
-            self.found[name][batch.indices, layer] = weights.cpu().numpy()
+            self.keep(name, batch, layer, weights)
         largest = max_over(received(maps, batch), of_batch(self.marks, batch).to(maps.device))
         for kind, weights in zip(KINDS, largest, strict=True):
-            self.found[kind][batch.indices, layer] = weights.cpu().numpy()
+            self.keep(kind, batch, layer, weights)
 
     def _between(self, batch: Batch, maps: Maps) -> Iterator[tuple[str, Float[torch.Tensor, "rows heads"]]]:
         """Yield the weight between equal words and that expected by chance; NaN for inputs without equal words."""
@@ -114,7 +111,3 @@ class SurfaceObserver:
         to_other = torch.einsum("rhst,rst,rs->rh", maps, across, share * sources)
         for name, total in (("equal", to_same), ("expected", to_other)):
             yield name, torch.where(count > 0, total / count, torch.nan)
-
-    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return values and samples: see `SurfaceWords`."""
-        return mean_over_present(self.found), dict(self.found)

@@ -15,14 +15,14 @@ from torch import nn
 
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.base import Measure, Results, Run
-from bertsecrets.measures.base.ablation import collapsed
+from bertsecrets.measures.base.ablation import collapsed, scored
 from bertsecrets.measures.base.figures import Figure, Lines
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.layers import layer_of
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
-from bertsecrets.texts.metrics import decide, score
+from bertsecrets.texts.metrics import decide
 from bertsecrets.texts.published import p20_pruned_scores
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
@@ -58,21 +58,8 @@ class WeightPruning(Measure):
                 pruned.append(prune_smallest(weights, share))
                 predicted.append(decide(run.task, predict(opened.model, encoded, device)))
                 shown.advance()
-        target = np.asarray(rows.targets())
-        metric = "pearson" if run.task.regression else "accuracy"
-        baseline, *scores = (score(metric, answers, target) for answers in predicted)
-        kind = np.float32 if run.task.regression else np.int8
-        samples = {
-            "predicted": np.stack(predicted[1:]).astype(kind),
-            "baseline_predicted": predicted[0].astype(kind),
-            "target": target,
-        }
-        values = {
-            "baseline": baseline,
-            "score": np.array(scores),
-            "share": np.array(SHARES),
-            "pruned": np.array(pruned[1:]),
-        }
+        values, samples = scored(run.task, predicted, rows.targets())
+        values |= {"share": np.array(SHARES), "pruned": np.array(pruned[1:])}
         return {self.name: (values, samples)}, len(encoded)
 
     def degenerate(self, measurement: Measurement) -> str | None:

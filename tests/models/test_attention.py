@@ -63,7 +63,7 @@ def test_a_padding_id_that_equals_the_separator_does_not_count():
     Pass(opened(family("bert"))).feed(inputs, [plain])
     Pass(opened(family("bert"))).feed(replace(inputs, padding_id=3), [padded_with_sep])
     for kind in ("cls", "sep", "sep_sum"):
-        np.testing.assert_allclose(plain.paid[kind], padded_with_sep.paid[kind], atol=1e-6)
+        np.testing.assert_allclose(plain.samples[kind], padded_with_sep.samples[kind], atol=1e-6)
 
 
 def cosine(a, b):
@@ -114,10 +114,10 @@ def test_the_padded_form_is_the_notebooks():
         for layer, head in np.ndindex(*SHAPE):
             flat = [maps[layer][0, head].double().numpy().ravel() for maps in (a, b)]
             expected[i, layer, head] = cosine(*flat)
-    np.testing.assert_allclose(observer.cosine, expected, atol=2e-6)
+    np.testing.assert_allclose(observer.samples["cosine"], expected, atol=2e-6)
     cropped = CosineObserver(len(inputs), *SHAPE)
     Pass(opened(one), opened(other)).feed(inputs, [cropped])
-    assert abs(observer.cosine - cropped.cosine).max() > 0.01
+    assert abs(observer.samples["cosine"] - cropped.samples["cosine"]).max() > 0.01
 
 
 def test_one_pass_feeds_several_observers_and_reports_each_example_once():
@@ -126,8 +126,8 @@ def test_one_pass_feeds_several_observers_and_reports_each_example_once():
     special = SpecialTokenObserver(len(inputs), *SHAPE, {"cls": 2, "sep": 3})
     Pass(opened(family("bert")), opened(family("bert", 1))).feed(inputs, [change, special], done.append)
     assert sum(done) == len(inputs)
-    assert not np.isnan(change.cosine).any()
-    assert not np.isnan(special.paid["cls"]).any()
+    assert not np.isnan(change.samples["cosine"]).any()
+    assert not np.isnan(special.samples["cls"]).any()
 
 
 def test_a_cosine_by_hand():

@@ -118,6 +118,21 @@ class AblationMeasure(Measure):
         return {self.name: (values, samples)}, len(encoded)
 
 
+def scored(
+    task: Task, predicted: Sequence[np.ndarray], targets: Sequence[float] | np.ndarray
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return values and samples of a model that is pruned step by step, with accuracy or Pearson's correlation.
+
+    Args:
+        predicted: the answers of the whole model, then those after each step.
+    """
+    target, metric = np.asarray(targets), "pearson" if task.regression else "accuracy"
+    baseline, *scores = (score(metric, answers, target) for answers in predicted)
+    whole, *steps = (answers.astype(np.float32 if task.regression else np.int8) for answers in predicted)
+    samples = {"predicted": np.stack(steps), "baseline_predicted": whole, "target": target}
+    return {"baseline": baseline, "score": np.array(scores)}, samples
+
+
 def collapsed(measurement: Measurement) -> str | None:
     """Return why answers with and without parts of a model are no evidence about these parts; None if they are."""
     baseline = measurement.sample("baseline_predicted")

@@ -1,6 +1,6 @@
 """Functions and observers shared by several measures: attention received, largest weights, means over examples."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -41,26 +41,39 @@ def max_weight(maps: Maps, batch: Batch, pairs: TokenPairs) -> Float[torch.Tenso
     return empty.scatter_reduce(0, rows[:, None].expand_as(weights), weights, "amax", include_self=False)
 
 
-class PairObserver:
-    """Observer of one model: the maximum weight over the pairs of each named relation, [example, layer, head]."""
+class SampleObserver:
+    """Base class: an observer of one model that keeps one number per example, layer and head under each name.
+
+    Numbers are NaN for examples without what is observed. `counts` says whether values include how many have it.
+    """
 
     pairs = False
+    counts = True
+
+    def __init__(self, examples: int, layers: int, heads: int, names: Iterable[str]):
+        self.samples = {name: np.full((examples, layers, heads), np.nan, dtype=np.float32) for name in names}
+
+    def keep(self, name: str, batch: Batch, layer: int, numbers: Float[torch.Tensor, "rows heads"]) -> None:
+        """Keep the numbers of one layer of one batch."""
+        self.samples[name][batch.indices, layer] = numbers.cpu().numpy()
+
+    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return the means over examples, [layer, head], and the samples, [example, layer, head]."""
+        means = mean_over_present(self.samples)
+        return means if self.counts else {name: means[name] for name in self.samples}, dict(self.samples)
+
+
+class PairObserver(SampleObserver):
+    """Observer of one model: the maximum weight over the pairs of each named relation, [example, layer, head]."""
 
     def __init__(self, examples: int, layers: int, heads: int, relations: Mapping[str, TokenPairs]):
+        super().__init__(examples, layers, heads, relations)
         self.relations = dict(relations)
-        self.weights = {name: np.full((examples, layers, heads), np.nan, dtype=np.float32) for name in self.relations}
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         """See one layer of one batch."""
         for name, pairs in self.relations.items():
-            self.weights[name][batch.indices, layer] = max_weight(maps, batch, pairs).cpu().numpy()
-
-    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return the mean over inputs with the relation, [layer, head], and their number as `<name>_examples`.
-
-        Samples: `<name>`, [example, layer, head], NaN for inputs without the relation.
-        """
-        return mean_over_present(self.weights), dict(self.weights)
+            self.keep(name, batch, layer, max_weight(maps, batch, pairs))
 
 
 def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
