@@ -308,3 +308,13 @@ def test_a_tokenizer_of_special_tokens_only_is_refused(tmp_path):
 def test_more_segments_than_the_model_embeds_are_refused(tmp_path):
     with pytest.raises(UserError, match="segments of a pair 0 to 1, but type_vocab_size in config.json is 1: remove"):
         open_classifier(locate(str(save_bert(tmp_path, type_vocab_size=1))), task("rte"))
+
+
+def test_code_in_a_model_folder_is_refused_and_never_runs(own_bert):
+    path = own_bert / "config.json"
+    own = {"model_type": "unheard-of", "auto_map": {"AutoConfig": "planted.PlantedConfig"}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | own))
+    (own_bert / "planted.py").write_text(f"open({str(own_bert / 'ran')!r}, 'w')")
+    with pytest.raises(UserError, match="needs code from its repository, which this suite never runs: register"):
+        open_classifier(locate(str(own_bert)), task("rte"))
+    assert not (own_bert / "ran").exists()

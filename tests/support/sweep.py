@@ -11,6 +11,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -145,12 +146,13 @@ def write(found: dict[str, Outcomes]) -> None:
     groups: dict[str, list[str]] = {}
     for family, outcomes in found.items():
         groups.setdefault(exact(outcomes), []).append(family)
-    order = sorted(groups, key=lambda group: (not group.startswith("everything"), group == "nothing", -len(group)))
+    order = sorted(
+        groups, key=lambda group: (not group.startswith("everything"), group == "nothing", -group.count(","))
+    )
     rows = [f"| {group} | {', '.join(sorted(groups[group]))} |" for group in order]
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(HEAD)
-    after = rest.lstrip("\n").partition("\n\n")[2]
-    table = "\n".join([HEAD, "|---|---|", *rows])
-    PAGE.write_text(f"{before}{table}\n{after and chr(10)}{after}", encoding="utf-8")
+    after = dropwhile(lambda line: line.startswith("|"), rest.lstrip("\n").splitlines())
+    PAGE.write_text("\n".join([before + HEAD, "|---|---|", *rows, *after]) + "\n", encoding="utf-8")
 
 
 def main() -> int:

@@ -66,7 +66,7 @@ FURTHER_ENCODERS: dict[str, dict[str, Any]] = {
     "ibert": {"type_vocab_size": 1, **LONG},
     "jina_embeddings_v3": {"type_vocab_size": 1, **LONG},
     "layoutlm": LONG,
-    "lilt": {"channel_shrink_ratio": 2, **LONG},
+    "lilt": {"channel_shrink_ratio": 2, **LONG, "hidden_size": 48},  # a multiple of 6
     "luke": {"entity_vocab_size": 10, "entity_emb_size": 16, **LONG},
     "markuplm": {"max_depth": 2, "xpath_unit_hidden_size": 8, **LONG},
     "megatron-bert": LONG,
@@ -91,6 +91,7 @@ FURTHER_ENCODERS: dict[str, dict[str, Any]] = {
     "xmod": {"type_vocab_size": 1, "languages": ["en_XX"], "default_language": "en_XX", **LONG},
     "yoso": LONG,
 }  # fmt: skip
+ROLES = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
 GROUPED = {"num_key_value_heads": HEADS, "head_dim": 8, **LONG}
 EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, **GROUPED}
 FURTHER_DECODERS: dict[str, dict[str, Any]] = {
@@ -128,7 +129,7 @@ FURTHER_DECODERS: dict[str, dict[str, Any]] = {
     "ministral": {"sliding_window": 16, **GROUPED},
     "mistral": GROUPED,
     "mixtral": EXPERTS,
-    "modernbert-decoder": {"local_attention": 8, "global_attn_every_n_layers": 2, "pad_token_id": 0, **LONG},
+    "modernbert-decoder": {"local_attention": 8, "global_attn_every_n_layers": 2, **LONG, **ROLES},
     "mpt": {"d_model": WIDTH, "n_heads": HEADS, "n_layers": LAYERS, "max_seq_len": 256},
     "nemotron": GROUPED,
     "olmo": GROUPED,
@@ -174,7 +175,6 @@ def save_family(family: str, folder: Path, seed: int = 0, *, without_dropout: bo
     ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("bos", "eos", "pad", "cls", "sep")}
     if encodes:
         ids |= {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
-    ids = {role: token for role, token in ids.items() if token is not None}
     if name == "t5":
         ids["decoder_start_token_id"] = tokenizer.pad_token_id
     sizes = {**ENCODERS, **DECODERS, **FURTHER_ENCODERS, **FURTHER_DECODERS}[name] | changes
