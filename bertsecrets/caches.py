@@ -1,6 +1,6 @@
-"""The caches between a session and its store: checkpoints are trained once, measurements are made once.
+"""The caches between a session and its store, which train every checkpoint and make every measurement once.
 
-Everything that changes a result is part of its key: data, weights, settings, limits, code, versions and device.
+Everything that changes a result is part of its cache key: data, weights, settings, limits, code, versions and device.
 """
 
 import platform
@@ -39,7 +39,7 @@ from bertsecrets.types import Measurement, Provenance, Request, Subject, slug
 class CheckpointCache:
     """The checkpoints of a store, found by model, task, initialisation, seed, settings and training rows.
 
-    `ref` returns the reference to a model's files by its name.
+    `ref` returns the reference to a model by its name.
     """
 
     store: Store
@@ -77,7 +77,7 @@ class CheckpointCache:
         }
 
     def stored(self, subject: Subject) -> Path | None:
-        """Return the entry of a subject's checkpoint, with or without weights, its files unread; None if there is none.
+        """Return the entry of a subject's checkpoint, with or without weights, without checking its files; or None.
 
         Raises:
             UserError: the model or the data are not available.
@@ -85,7 +85,7 @@ class CheckpointCache:
         return self._search(subject, Store.named)
 
     def find(self, subject: Subject) -> Path | None:
-        """Return the same entry as `stored` if it is undamaged."""
+        """Return the entry of `stored` if it is undamaged."""
         return self._search(subject, Store.find)
 
     def _search(self, subject: Subject, search: Callable[[Store, str, Key], Path | None]) -> Path | None:
@@ -95,7 +95,7 @@ class CheckpointCache:
         return next(filter(None, entries), None)
 
     def get(self, subject: Subject) -> Path:
-        """Return the folder of a subject's checkpoint, trained now unless the store has it with its weights."""
+        """Return the folder of a subject's checkpoint, trained now unless stored with its weights."""
         key = self.key(subject)
         states = self.store.root / "training" / digest(key.as_json())
         exact = replace(self.store, accept_older=False)
@@ -111,7 +111,7 @@ class CheckpointCache:
 
         store = self.store if dropped is None else exact
         folder, reused = store.get_or_make(CHECKPOINTS, str(subject), key, make)
-        if folder.name.endswith(key.marks):  # this very training has ended, here or in a process killed after it
+        if folder.name.endswith(key.marks):  # not an older entry: this training has ended
             shutil.rmtree(states, ignore_errors=True)
         if not reused:
             if dropped is not None:
@@ -120,7 +120,7 @@ class CheckpointCache:
         return folder
 
     def _train(self, subject: Subject, folder: Path, states: Path) -> dict[str, Any]:
-        """Train a subject's checkpoint into a folder, resuming from a saved state; return facts for its manifest."""
+        """Train a checkpoint into a folder, resuming from a saved state; return facts for its manifest."""
         from bertsecrets.models.training.finetune import make_checkpoint  # takes seconds to import
 
         trained = get_initialisation(subject.initialisation).trains
@@ -145,11 +145,11 @@ class CheckpointCache:
                     return folder
 
     def keep(self, subject: Subject) -> None:
-        """Exclude a subject from `drop`: a measurement failed, so a later run needs its weights."""
+        """Exclude a subject from `drop`, because a later run needs its weights."""
         self._needed.add(subject)
 
     def drop(self, subjects: Iterable[Subject]) -> None:
-        """Drop the weights of these subjects' checkpoints, except of those that are still needed."""
+        """Drop the weights of subjects' checkpoints, except those still needed."""
         entries = (
             self.used.get(subject) or self.stored(subject) for subject in subjects if subject not in self._needed
         )
@@ -157,7 +157,7 @@ class CheckpointCache:
 
 
 def _announce_retrained(subject: Subject, dropped: Path, checkpoint: Path) -> None:
-    """Say whether a checkpoint has the weights that were dropped, and delete what remained of them."""
+    """Log whether retraining gave the dropped weights, and delete the dropped entry."""
     if ModelRef.in_folder(dropped).identity() == ModelRef.in_folder(checkpoint).identity():
         log.info(f"{subject}: retraining gave the same weights")
     else:
@@ -168,7 +168,7 @@ def _announce_retrained(subject: Subject, dropped: Path, checkpoint: Path) -> No
 class MeasurementCache:
     """The measurements of a store, found by measure, options, checkpoint, rows and settings.
 
-    `made` and `failed` are the requests that other processes carried out for this one (`note`).
+    `made` and `failed` are requests that other processes carried out (`note`).
     """
 
     def __init__(self, checkpoints: CheckpointCache):
@@ -181,7 +181,7 @@ class MeasurementCache:
         """Return the key of a measurement, without reading or making it.
 
         Raises:
-            MissingError: its checkpoint is not in the store, so that its key is not known yet.
+            MissingError: its checkpoint is not stored, so its key is unknown.
             UserError: the model or the data are not available.
         """
         measure, subject = _measure(request), request.subject
@@ -194,14 +194,14 @@ class MeasurementCache:
         return measure.key(Run(subject, measure.check_options(dict(request.options)), self.resources, ref, folder))
 
     def note(self, request: Request, error: Exception | None, *, made: bool) -> None:
-        """Note that another process carried out a request: an error will be raised by `get`, without a second try."""
+        """Record the outcome of a request in another process; `get` raises the error without retrying."""
         if error is not None:
             self.failed[request] = error
         elif made:
             self.made.add(request)
 
     def stored(self, request: Request) -> Path | None:
-        """Return the entry of a measurement, its files unread; None if there is none.
+        """Return the entry of a measurement, without checking its files, or None.
 
         Raises:
             UserError: as `key`.
@@ -209,13 +209,13 @@ class MeasurementCache:
         return self.store.named(MEASUREMENTS, self.key(request))
 
     def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
-        """Return a measurement, made now unless it is in the store.
+        """Return a measurement, made now unless stored.
 
         Args:
             checkpoint: a folder to measure instead of the subject's own checkpoint.
 
         Raises:
-            UserError: the measure or an option is unknown, or something that is needed is missing.
+            UserError: the measure or an option is unknown, or data, a model or a tool is missing.
         """
         own = canonical(request)
         try:
@@ -233,9 +233,9 @@ class MeasurementCache:
 
     @contextmanager
     def _prepared(self, request: Request, checkpoint: Path | None) -> Iterator[tuple[Run, Key]]:
-        """Yield a measurement's run and key; inside the block no process drops the weights that are measured.
+        """Yield a measurement's run and key, and keep other processes from dropping the weights during the block.
 
-        If the store has neither the weights nor the measurement, the checkpoint is trained first.
+        If neither the weights nor the measurement are stored, the checkpoint is trained first.
         """
         measure, subject = _measure(request), request.subject
         while True:
@@ -286,11 +286,11 @@ class MeasurementCache:
             raise type(refusal)(str(refusal))
 
     def _get(self, measure: Measure, run: Run, key: Key, checkpoint: Path | None) -> Measurement:
-        """Return the measurement of this key from the store, or make it and its companions."""
+        """Return the stored measurement, or make it and its companions."""
         run = replace(run, grid=self.store.root / "grids" / f"{measure.name}-{key.marks}")
         made: dict[str, tuple[Measurement, Key]] = {}
         if measure.shared and self.store.find(MEASUREMENTS, key) is None:
-            made = self._made(measure, run, key, checkpoint)  # before locking the entry: processes share the work
+            made = self._made(measure, run, key, checkpoint)  # before locking, so that processes share the work
 
         def make(folder: Path) -> dict[str, Any]:
             nonlocal made
@@ -308,7 +308,7 @@ class MeasurementCache:
     def _made(
         self, measure: Measure, run: Run, key: Key, checkpoint: Path | None
     ) -> dict[str, tuple[Measurement, Key]]:
-        """Run a measure; returns its measurement and those of companions made in the same pass, with their keys."""
+        """Run a measure; return its measurement and those of companions from the same pass, with their keys."""
         if measure.reads_model:
             self._check_possible(measure, run, checkpoint)
         runs = {measure: run}
@@ -348,11 +348,11 @@ class MeasurementCache:
     def _loaded(
         self, entry: Path, measure: Measure, run: Run, key: Key, checkpoint: Path | None, *, reused: bool
     ) -> Measurement:
-        """Return a stored measurement as that of the run's subject.
+        """Return a stored measurement for the run's subject.
 
-        A measurement that was made just now is read as well: JSON has no float32, and later runs must judge the same
-        numbers. Equal rows may come from other files, and equal weights from another checkpoint, so the provenance of a
-        reused one names those in use now.
+        New measurements are read back too, because JSON has no float32 and later runs must judge the same numbers. The
+        same rows may come from other files, and the same weights from another checkpoint, so the provenance of a reused
+        measurement names the current ones.
         """
         stored = load(entry)
         facts = self._facts(measure, run, key, checkpoint) if reused else {}
@@ -364,7 +364,7 @@ class MeasurementCache:
         return replace(stored, subject=run.subject, provenance=provenance, older=tuple(older), reused=reused)
 
     def _facts(self, measure: Measure, run: Run, key: Key, checkpoint: Path | None) -> dict[str, Any]:
-        """Return the fields of a provenance that name the measured data, the checkpoint and its training data."""
+        """Return the provenance of the measured data, the checkpoint and its training data."""
         facts = measure.data_facts(run)
         ref = ModelRef.in_folder(run.folder) if run.folder else None
         manifest = ref.manifest() if ref else {}

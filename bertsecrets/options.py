@@ -1,4 +1,4 @@
-"""The options of a run: one set for the command line, for pytest and for Python."""
+"""The options of a run, defined once for the command line, pytest and Python."""
 # ruff: noqa: RUF009 (_option returns a dataclass field)
 
 import argparse
@@ -21,7 +21,7 @@ STORE_VARIABLE = "BERTSECRETS_STORE"
 FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
 DEFAULT_PIPELINE = "en_core_web_sm"
 HUB = "hub"  # as the GLUE folder
-# The options of every command that computes on rows; some add those of frames and spaCy.
+# The options of every command that reads rows; some add those of frames and spaCy.
 ROW_OPTIONS = (
     *("model", "glue", "store", "device", "threads", "precision", "limit", "train_limit", "grid_limit"),
     *("offline", "allow_unofficial_data", "accept_older"),
@@ -42,10 +42,10 @@ MOST_EXAMPLES = 6  # as many as `example-maps` keeps
 
 
 def path(text: str) -> Path:
-    """Return the path that an option names.
+    """Return an option's path.
 
     Raises:
-        argparse.ArgumentTypeError: it is empty, as from an unset shell variable, or longer than a path can be.
+        argparse.ArgumentTypeError: it is empty, as from an unset shell variable, or too long.
     """
     if not text:
         raise argparse.ArgumentTypeError("the path is empty: name a file or folder")
@@ -55,7 +55,7 @@ def path(text: str) -> Path:
 
 
 def _seeds(text: str) -> int | str:
-    """Return a number of seeds as a number, and anything else as it is, for `RunOptions` to check."""
+    """Return a number of seeds; other strings are unchanged, and `RunOptions` checks them."""
     try:
         return int(text)
     except ValueError:
@@ -63,7 +63,7 @@ def _seeds(text: str) -> int | str:
 
 
 def _examples(text: str) -> int:
-    """Return the number of examples that an option asks for.
+    """Return an option's number of examples.
 
     Raises:
         argparse.ArgumentTypeError: it is not a number, or is out of range.
@@ -74,7 +74,7 @@ def _examples(text: str) -> int:
 
 
 def _option(help: str, default: Any = None, **parsing: Any) -> Any:
-    """Return a field of `RunOptions` with the arguments of its `add_argument`."""
+    """Return a field of `RunOptions` with the arguments of `add_argument`."""
     return field(default=default, metadata={"help": help, **parsing})
 
 
@@ -100,10 +100,10 @@ TRAINING_OPTIONS = ("seeds", "budget", "train_limit", "precision")  # without ef
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """The options of a run; missing ones come from the environment or from `params.yaml`.
+    """The options of a run; defaults come from the environment or `params.yaml`.
 
-    With `checkpoint`, only that folder is judged, fine-tuned on `checkpoint_task`, and `model` is the pretrained model
-    that it is compared with.
+    With `checkpoint`, only that folder is judged, fine-tuned on `checkpoint_task`; `model` is then the pretrained model
+    to compare it with.
 
     Raises:
         UserError: an option is out of range or unknown, or has no effect on `checkpoint`.
@@ -206,7 +206,7 @@ class RunOptions:
         return cls(**{name: value for name, value in given.items() if value is not None})
 
     def judging(self, checkpoint: Path | None, tasks: Sequence[str]) -> "RunOptions":
-        """Return the options with a single checkpoint to judge, if there is one, of the only task.
+        """Return the options with a single checkpoint of the only task to judge, if given.
 
         Raises:
             UserError: there is not exactly one task, or an option has no effect on a checkpoint.
@@ -217,24 +217,24 @@ class RunOptions:
 
     @property
     def judged(self) -> str | None:
-        """What verdicts are about: the checkpoint, or else the model that is named; None for the usual model."""
+        """The judged checkpoint or model; None for the model in `params.yaml`."""
         return self.model if self.checkpoint is None else str(self.checkpoint)
 
     @property
     def glue_folders(self) -> list[Path]:
-        """The local GLUE folders, in the order in which they are searched; empty if the hub is the source."""
+        """The local GLUE folders in search order; empty if the hub is the source."""
         if self.glue is None:
             return [Path(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
         given = [self.glue] if isinstance(self.glue, str | Path) else list(self.glue)
         return [] if [str(folder) for folder in given] == [HUB] else [Path(folder) for folder in given]
 
     def source(self) -> "Source":
-        """Return where the rows of GLUE tasks are read from.
+        """Return the source of GLUE rows.
 
         Raises:
             UserError: a GLUE folder does not exist.
         """
-        from bertsecrets.texts.glue import Source, check_glue  # takes a while to import, and few commands read rows
+        from bertsecrets.texts.glue import Source, check_glue  # slow to import, and few commands read rows
 
         folders = self.glue_folders
         for folder in folders:
@@ -248,12 +248,12 @@ class RunOptions:
 
     @property
     def keep(self) -> Keep:
-        """What is kept of a checkpoint's weights once everything is measured."""
+        """Which weights are kept after all measurements."""
         return cast(Keep, self.keep_checkpoints)
 
     @property
     def store_folder(self) -> Path:
-        """The folder that keeps checkpoints, measurements and last verdicts."""
+        """The folder of checkpoints, measurements and verdicts."""
         return Path(self.store) if self.store else _from_environment(STORE_VARIABLE) or Path("runs")
 
     @property
@@ -263,7 +263,7 @@ class RunOptions:
 
     @property
     def whole(self) -> bool:
-        """True if the run uses all rows of official data, so that its verdicts count."""
+        """Whether the run uses all rows of official data."""
         return not self.allow_unofficial_data and not any(getattr(self, name) for name in LIMITS)
 
 
@@ -286,7 +286,7 @@ def seed_range(count: int) -> range:
     """Return seeds 1 to `count`.
 
     Raises:
-        UserError: the count is below 1, or there are not so many seeds.
+        UserError: the count is out of range.
 
     >>> list(seed_range(3))
     [1, 2, 3]
@@ -299,10 +299,10 @@ def seed_range(count: int) -> range:
 
 
 def check_initialisation(name: str) -> InitialisationName:
-    """Return the initialisation of this name.
+    """Return a valid name of an initialisation.
 
     Raises:
-        UserError: there is none.
+        UserError: it is unknown.
     """
     if name not in INITIALISATIONS:
         raise UserError(f"unknown initialisation {name!r}: {near_matches(name, INITIALISATIONS)}")
@@ -310,10 +310,10 @@ def check_initialisation(name: str) -> InitialisationName:
 
 
 def check_seed(seed: int) -> None:
-    """Make sure that a seed can be used.
+    """Check that a seed is in range.
 
     Raises:
-        UserError: it is negative or too large.
+        UserError: it is not.
     """
     if not 0 <= seed < SEEDS:
         raise UserError(f"--seed {seed} is out of range: give 0 to {SEEDS - 1}")
@@ -344,7 +344,7 @@ def add_run_options(parser: argparse.ArgumentParser, names: Collection[str] = RO
 
 
 def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """Make sure that none of these options is given.
+    """Check that none of these options is given.
 
     Args:
         why: the rest of the message after the option's name.

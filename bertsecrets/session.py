@@ -1,7 +1,6 @@
-"""The session: the public interface that measures subjects and judges claims.
+"""The session: the interface of the command line, the pytest plugin and Python to measure subjects and judge claims.
 
-The command line, the pytest plugin and Python all use it. It brings together options, data, models and the store, whose
-caches (`bertsecrets.caches`) make sure that nothing is trained or measured twice.
+It combines options, data, models and the store, whose caches (`bertsecrets.caches`) train and measure everything once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,7 +45,7 @@ show_in_notebooks()
 
 
 class Session:
-    """Measures and judges with one set of options: data, model, device and store.
+    """Measures and judges with one set of options: model, data, device and store.
 
     ```python
     import bertsecrets as bs
@@ -63,10 +62,10 @@ class Session:
         Args:
             options: of the run.
             given: options as keywords (`model`, `glue`, `limit`, ...), which override `options`.
-            settings: used instead of those in `params.yaml`.
+            settings: instead of those in `params.yaml`.
 
         Raises:
-            UserError: an option has an impossible value, or names something that does not exist.
+            UserError: an option is invalid, or names something that does not exist.
         """
         self.options = options = replace(options, **given) if options else RunOptions(**given)
         self.settings = settings or load_settings()
@@ -75,7 +74,7 @@ class Session:
         device = best_device(options.device)
         self.settings = in_precision(self.settings, options.precision, device)
         if options.threads is not None:
-            torch.set_num_threads(options.threads)  # of the whole process; results' keys hold the number
+            torch.set_num_threads(options.threads)  # of the whole process; part of the cache keys
         if options.spacy and (problem := pipeline_problem(options.spacy)):
             raise UserError(problem)
         source = options.source()
@@ -90,7 +89,7 @@ class Session:
             kept=self.store.root,
             frames=frames,
             spacy=options.spacy or DEFAULT_PIPELINE,
-            grid_precision="bfloat16" if options.precision == "bfloat16" else "float32",  # never by `auto`
+            grid_precision="bfloat16" if options.precision == "bfloat16" else "float32",  # not for `auto`
         )
         of_checkpoint = {options.judged: options.model} if options.judged and options.model else {}
         self.ref = locator(of_checkpoint, options.offline)
@@ -102,7 +101,7 @@ class Session:
 
     @property
     def model(self) -> str:
-        """The judged model: the checkpoint or model of the options, or the model in `params.yaml`."""
+        """The judged model: the checkpoint or model of the options, otherwise that of `params.yaml`."""
         return self.options.judged or full_name(self.settings.model)
 
     @property
@@ -117,7 +116,7 @@ class Session:
 
     @property
     def interims(self) -> list[Sequence[int]]:
-        """The seeds of each analysis: all seeds in one or, if they are added one by one, one more in each.
+        """The seeds of each analysis: one more in each if seeds are added one by one, otherwise all in one.
 
         The last ones replace seeds that did not learn.
         """
@@ -133,12 +132,12 @@ class Session:
 
     @property
     def budget(self) -> float | None:
-        """The seconds in which seeds are added; None if only the number of interim analyses ends it."""
+        """The seconds in which seeds may be added; None if unlimited."""
         given = self.options.budget or self.settings.budget
         return None if given is None else seconds(given)
 
     def check_model(self, model: str | None = None) -> None:
-        """Make sure that a model, or the judged checkpoint, is available before anything expensive starts.
+        """Check that a model, by default the judged model or checkpoint, is available before long work.
 
         Raises:
             UserError: it is not, or the checkpoint was not trained for its task.
@@ -146,12 +145,12 @@ class Session:
         checkpoint, of_task = self.options.checkpoint, self.options.checkpoint_task
         if checkpoint is not None and of_task is not None and model is None:
             opening.open_checkpoint_config(Path(checkpoint), task(of_task))
-            opening.open_checkpoint(Path(checkpoint), task(of_task), self.ref(self.model))  # reads all that it holds
+            opening.open_checkpoint(Path(checkpoint), task(of_task), self.ref(self.model))  # reads all weights
             return
         configuration.open_config(self.ref(model or self.model))
 
-    def speaks_of(self, case: Case) -> bool:
-        """Return whether a case applies to the architecture of the model.
+    def applies_to(self, case: Case) -> bool:
+        """Return whether a case is about the architecture of the model.
 
         Raises:
             UserError: the case is about particular architectures, and the model is not available.
@@ -190,11 +189,11 @@ class Session:
             measure: its name, such as `attention-change`.
             task: the GLUE task; none for measures of the bare encoder and of the suite itself.
             init: the initialisation: `pretrained`, `random`, `frozen`, `untrained`, ...
-            checkpoint: a folder or a model in memory, measured instead of the checkpoint that the suite trains.
+            checkpoint: a folder or a model in memory, measured instead of a checkpoint trained by the suite.
             options: of the measure, such as `padded_to=200`.
 
         Raises:
-            UserError: the measure, task or an option is unknown, or something that is needed is missing.
+            UserError: the measure, task or an option is unknown, or data, a model or a tool is missing.
         """
         subject = self.subject(task, init, seed)
         with opening.saved(checkpoint, self.ref(self.model)) as folder:
@@ -207,11 +206,11 @@ class Session:
         Args:
             claim: an id (`C1`), with its variant if it has several (`D1-untrained`).
             task: one of the claim's tasks; optional if there is only one.
-            seeds: judge on seeds 1 to this number instead of the session's seeds. If those are added one by one, no
-                seed is added that would exceed the budget if it took as long as the last.
+            seeds: judge on seeds 1 to this number instead of the session's. With `auto`, seeds are added as long as
+                another one that takes as long as the last fits into the budget.
 
         Raises:
-            UserError: the claim is unknown or ambiguous, or something that is needed is missing.
+            UserError: the claim is unknown or ambiguous, or data, a model or a tool is missing.
         """
         case = find_case(claim, task)
         problem = plan.missing(self, case)
@@ -257,7 +256,7 @@ class Session:
         return verdict
 
     def measure_case(self, case: Case, seeds: Sequence[int] | None = None) -> list[dict[str, Needed]]:
-        """Return, for each seed, the measurements that a case needs, by the names of its quantity's needs."""
+        """Return the measurements that a case needs for each seed, by the names of its quantity's needs."""
         return plan.measure_case(self, case, self.model, self.seeds if seeds is None else seeds)
 
     def verdict(self, case: Case, measured: list[dict[str, Needed]]) -> Verdict:
@@ -272,7 +271,7 @@ class Session:
         return self._kept(judge(case, measured, self.settings.judge, checkpoint=checkpoint))
 
     def _kept(self, verdict: Verdict) -> Verdict:
-        """Add a verdict to the history in the store, and return it."""
+        """Add a verdict to the history in the store and return it."""
         about_model = any(get_measure(measurement.measure).reads_model for measurement in verdict.measurements)
         weights = identities(self.ref(self.model), self.options.checkpoint) if about_model else {}
         keep(self.store.root, verdict, self.model, self.settings, weights)
@@ -283,7 +282,7 @@ class Session:
         return get_measure(measure).missing(self.resources, task_name)
 
     def shape(self, model: str) -> tuple[int, int] | None:
-        """Return a model's numbers of layers and of heads per layer; None if its configuration does not say."""
+        """Return a model's numbers of layers and of heads per layer; None if unknown."""
         return configuration.shape_of(self.ref(model))
 
     def weights(self, model: str) -> str | None:
@@ -309,23 +308,23 @@ class Session:
         """Return a subject's measurement, made now unless it is in the store.
 
         Args:
-            checkpoint: a folder to measure instead of the subject's own trained checkpoint.
-            options: of the measure, e.g. `padded_to=200` for `attention-change`.
+            checkpoint: a folder to measure instead of the subject's own checkpoint.
+            options: of the measure, such as `padded_to=200` for `attention-change`.
 
         Raises:
-            UserError: the measure or an option is unknown, or something that is needed is missing.
+            UserError: the measure or an option is unknown, or data, a model or a tool is missing.
         """
         if checkpoint is None and self.options.checkpoint is not None:
             checkpoint = self._single(get_measure(measure), subject, Path(self.options.checkpoint))
         return self.measurements.get(Request(measure, subject, tuple(options.items())), checkpoint)
 
     def drop_weights(self, subjects: Iterable[Subject]) -> None:
-        """Drop the weights of subjects if `keep_checkpoints` is `none`, except those that are still needed."""
+        """If `keep_checkpoints` is `none`, drop the weights of subjects, except those still needed."""
         if self.options.keep == "none":
             self.checkpoints.drop(subjects)
 
     def close(self) -> None:
-        """Drop the weights of all measured checkpoints if `keep_checkpoints` is `none`; a `with` block does so."""
+        """If `keep_checkpoints` is `none`, drop the weights of all measured checkpoints; a `with` block does this."""
         self.drop_weights(list(self.checkpoints.used))
 
     def __enter__(self) -> "Session":
@@ -336,11 +335,11 @@ class Session:
             self.close()
 
     def example_maps(self, subjects: Iterable[Subject]) -> tuple[list[Measurement], list[str]]:
-        """Return the measurements for the attention viewer of a report, and a line for each subject without one.
+        """Return the measurements for a report's attention viewer, and a line for each subject without one.
 
-        Nothing is trained for them: a checkpoint without weights is skipped, unless it was measured before.
+        Nothing is trained for them.
         """
-        made, problems = [], []
+        measurements, problems = [], []
         for subject in subjects:
             try:
                 request = Request("example-maps", subject)
@@ -348,13 +347,13 @@ class Session:
                     entry = self.checkpoints.stored(subject)
                     if entry is None or not has_weights(entry):
                         raise MissingError("its weights were not kept")
-                made.append(self.measurement("example-maps", subject))
+                measurements.append(self.measurement("example-maps", subject))
             except UserError as error:
                 problems.append(f"{subject}: {one_line(error)}")
-        return made, problems
+        return measurements, problems
 
     def _single(self, measure: Measure, subject: Subject, checkpoint: Path) -> Path | None:
-        """Return the folder to measure if a single checkpoint is judged: it, or None for the pretrained model.
+        """Return what to measure if a single checkpoint is judged: its folder, or None for the pretrained model.
 
         Raises:
             NotApplicableError: the measurement needs another model.
@@ -364,7 +363,7 @@ class Session:
         if not measure.reads_model:
             return None
         if (of_base or measure.compares) and self.options.model is None:
-            raise NotApplicableError("needs the pretrained model, which --model names beside --checkpoint")
+            raise NotApplicableError("needs the pretrained model: name it with --model")
         if measure.on_task and subject.task != self.options.checkpoint_task:
             raise NotApplicableError(f"needs a checkpoint of {task(subject.task).title} as well")
         if initial.trains and initial.name != "pretrained":

@@ -42,10 +42,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class Provenance:
-    """The data, checkpoint, code and device that a measurement was made with. Its JSON has the names of the fields.
+    """The data, checkpoint, code and device behind a measurement; its JSON has the same field names.
 
-    `data` says where the rows come from; `limit` and `train_limit` are numbers of rows if not all were used; `weights`
-    is the identity of the measured weights; `made_by` and `checkpoint_made_by` are as in the keys of the store.
+    `data` is the source of the rows; `limit` and `train_limit` are numbers of rows if not all were used; `weights` is
+    the identity of the measured weights; `made_by` and `checkpoint_made_by` are as in cache keys.
     """
 
     data: str | None = None

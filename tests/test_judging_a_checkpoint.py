@@ -13,7 +13,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.locations import ModelRef
 
 SOME = ("--claim", "C2", "--claim", "D1", "--claim", "D2-rte", "--claim", "E1", "--claim", "C3", "--claim", "D3")
-OF_PRETRAINED = "needs the pretrained model, which --model names beside --checkpoint"
+OF_PRETRAINED = "needs the pretrained model: name it with --model"
 
 pytestmark = pytest.mark.usefixtures("quick")
 

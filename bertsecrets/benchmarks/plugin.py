@@ -204,7 +204,7 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
     absent = [problem for name in names if (problem := run.resources.rows.missing(name))]
     if absent and len(absent) == len(names):
         raise UserError(absent[0])
-    possible = [case for case in selected if run.speaks_of(case) and missing(run, case) is None]
+    possible = [case for case in selected if run.applies_to(case) and missing(run, case) is None]
     config.stash[BUDGET] = SeedBudget(run.budget, seed_cost(run, possible))
     if run.options.checkpoint is None:
         seeds, jobs, (place, workers) = run.interims[0], config.getoption("jobs"), worker(config)
@@ -265,7 +265,7 @@ def judged(case: Case, run_session: "Session", benchmark, request: pytest.Fixtur
     if is_worker(config):
         benchmark.disabled = False  # pytest-benchmark disables itself under pytest-xdist, and then writes no JSON
     strict = config.getoption("strict_verdicts") and run_session.resources.rows.missing(case.task) is None
-    if not run_session.speaks_of(case):
+    if not run_session.applies_to(case):
         return partial(pytest.skip, f"only about {' and '.join(case.claim.architectures)}")
 
     def judge() -> Verdict:

@@ -70,7 +70,7 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
     session = Session(options)
     if not chosen or any(map(reads_model, chosen)):
         session.check_model()
-    of_model = [case for case in chosen if session.speaks_of(case)]
+    of_model = [case for case in chosen if session.applies_to(case)]
     if chosen and not of_model:
         raise UserError(f"{chosen[0]} is about {' and '.join(chosen[0].claim.architectures)}: name one with --model")
     problems = {

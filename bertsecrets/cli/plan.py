@@ -80,7 +80,7 @@ def plan(options: argparse.Namespace) -> None:
     if options.shell or options.slurm:  # each command runs one job, so none may drop weights that another needs
         given = replace(given, keep_checkpoints="full")
     session = PlanningSession(given)
-    problems = {str(case): missing(session, case) for case in chosen if session.speaks_of(case)}
+    problems = {str(case): missing(session, case) for case in chosen if session.applies_to(case)}
     possible = [case for case in chosen if problems.get(str(case), "") is None]
     if not possible:
         reason = next(filter(None, problems.values()), "no implemented claim matches --task and --claim")

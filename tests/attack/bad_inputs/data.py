@@ -23,7 +23,11 @@ from bertsecrets.store.files import file_sha256
 PARAMS = project_path("params.yaml").read_text(encoding="utf-8")
 CHANGES = {
     "a name given twice": ("epochs: 3", "epochs: 3\n  epochs: 4", "duplicate key 'epochs'"),
-    "yes for a number": ("epochs: 3", "epochs: yes", "finetune: epochs must not be true or false"),
+    "yes for a number": (
+        "epochs: 3",
+        "epochs: yes",
+        "finetune: epochs must be a number or a string",
+    ),
     "a billion rows": ("train_rows: 1600", "train_rows: 1000000000", "corpus.train_rows"),
     "Python code": ("epochs: 3", "epochs: !!python/object/apply:os.system ['true']", "not valid YAML"),
 }
