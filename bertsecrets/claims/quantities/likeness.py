@@ -16,6 +16,7 @@ from bertsecrets.claims.estimand import Clusters, Estimand
 from bertsecrets.texts.metrics import Number
 from bertsecrets.texts.published import published_figures
 
+PERMUTATIONS, SEED = 2000, 2019
 SHUFFLED = 0.95  # of maps with shuffled heads are less like the figure than the measured one must be
 WITHIN_ROWS = 0.9  # of the correlation between seeds, if only heads of one row are compared
 
@@ -79,6 +80,22 @@ def shuffled(
     return mean, std
 
 
+def reach_of_shuffles(
+    map: Float[np.ndarray, " k"], figure: Float[np.ndarray, "rows heads"], ranks: bool = False
+) -> float:
+    """Return how far the correlations of shuffled maps reach above their mean, in their standard deviations.
+
+    That is their `SHUFFLED` quantile over random permutations of the heads within rows. With few heads in a row, as in
+    figure 7, it is above the 1.645 of a normal distribution.
+    """
+    rng, shape = np.random.default_rng(SEED), (PERMUTATIONS, *figure.shape)
+    permuted = rng.permuted(np.broadcast_to(map.reshape(figure.shape), shape), axis=-1).reshape(PERMUTATIONS, -1)
+    middle, spread = shuffled(map, figure, ranks)
+    if not spread > 0:
+        return 0.0
+    return float((np.quantile(correlation(permuted, figure.ravel(), ranks), SHUFFLED) - middle) / spread)
+
+
 def likeness(
     block: Float[np.ndarray, "examples k"],
     figures: Mapping[str, Float[np.ndarray, "rows heads"]],
@@ -101,17 +118,18 @@ def likeness(
         within_rows: take the first part after the mean of each row is removed, so that a head at another head's place
             in its layer counts; most of r comes from differences between layers, which such an error leaves alone.
     """
-    from scipy.special import ndtri  # scipy.stats would take five times as long to import
-
     order = [own, *(name for name in figures if name != own)]
     flat = np.stack([figures[name].ravel() for name in order])
     rows = len(figures[own])
     own_within = _without_rows(flat[0], rows)
 
+    measured = column_means(block)[0]
+    reach = reach_of_shuffles(to_map(measured), figures[own], ranks)
+
     def references(mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found = to_map(mean)
         middle, spread = shuffled(found, figures[own], ranks)
-        return correlations(found, flat, ranks), np.asarray(middle + ndtri(SHUFFLED) * spread)
+        return correlations(found, flat, ranks), np.asarray(middle + reach * spread)
 
     def parts(mean: np.ndarray) -> np.ndarray:
         alike, chance = references(mean)
@@ -119,7 +137,6 @@ def likeness(
         first = correlations(_without_rows(to_map(mean), rows), own_within[None], ranks) if within_rows else like_own
         return np.concatenate([first, like_own - chance[..., None], like_own - alike[..., 1:]], axis=-1)
 
-    measured = column_means(block)[0]
     alike, chance = references(measured)
     other_kind = float(correlation(to_map(measured), flat[0], not ranks))
     notes = [
