@@ -31,9 +31,20 @@ class Prospect(Section):
     seeds: float
     decided_by: tuple[float, ...]
 
-    def reproduced(self, procedure: str = "auto") -> float:
-        """Return the share of the worlds in which the claim is reproduced."""
-        return self.outcomes[procedure].get("reproduced", 0.0)
+    def share(self, outcome: str, procedure: str = "auto") -> float:
+        """Return the share of the worlds with an outcome."""
+        return self.outcomes[procedure].get(outcome, 0.0)
+
+    def decided(self, seeds: int, *, adds_seeds: bool) -> float | None:
+        """Return the share of the worlds in which so many seeds decide; None if that was not simulated.
+
+        Args:
+            adds_seeds: as in auto, which may stop earlier.
+        """
+        if adds_seeds:
+            return self.decided_by[min(seeds, len(self.decided_by)) - 1]
+        found = self.outcomes.get(str(seeds))
+        return None if found is None else sum(found.get(outcome, 0.0) for outcome in ("reproduced", "deviates"))
 
 
 class Prospects(Section):
@@ -71,12 +82,13 @@ def prospect(case: Case) -> Prospect | None:
 def prospect_text(case: Case) -> str:
     """Return how often a case is reproduced if the model is as published, as text; empty if that is not known."""
     found = prospect(case)
-    if found is None:
+    if found is None or found.share("not applicable") == 1:
         return ""
-    auto = found.reproduced()
     if found.contradicted:
-        deviates = found.outcomes["auto"].get("deviates", 0.0)
-        return f"the paper's own figures contradict this: as published, it deviates in {deviates:.0%} of runs (auto)"
+        deviates = 100 * found.share("deviates")
+        return f"the paper's own figures contradict this: as published, it deviates in {deviates:.0f} % of runs (auto)"
     seeds = f"{found.seeds:.1f} seeds on average" if found.seeds > 1 else "one seed"
-    one = f"; {found.reproduced('1'):.0%} with one seed" if found.seeds > 1 else ""
-    return f"if the model is as published, this is reproduced in {auto:.0%} of runs (auto, {seeds}){one}"
+    return (
+        f"if the model is as published, this is reproduced in {100 * found.share('reproduced'):.0f} % of runs "
+        f"(auto, {seeds}; {found.worlds} simulated)"
+    )

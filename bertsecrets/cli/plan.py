@@ -96,6 +96,7 @@ def plan(options: argparse.Namespace) -> None:
         return
     facts = _facts(session, estimates, options.jobs)
     facts["without_data"] = sorted(name for name in {c.task for c in possible} if session.resources.rows.missing(name))
+    facts["decided_if_as_published"] = _decided(possible, len(facts["seeds"]), adds_seeds=session.adds_seeds)
     facts["skipped"] = {
         reason: [name for name, problem in problems.items() if problem == reason]
         for reason in dict.fromkeys(filter(None, problems.values()))
@@ -106,6 +107,15 @@ def plan(options: argparse.Namespace) -> None:
         print(json.dumps({**facts, "jobs": as_json(estimates, session.options)}, indent=1))
     else:
         _print_plan(session, estimates, facts)
+
+
+def _decided(cases: Sequence["Case"], seeds: int, *, adds_seeds: bool) -> dict[str, float]:
+    """Return how many claims so many seeds decide on average if the model is as published, and of how many."""
+    from bertsecrets.claims.prospects import prospect
+
+    found = [one.decided(seeds, adds_seeds=adds_seeds) for case in cases if (one := prospect(case)) is not None]
+    known = [chance for chance in found if chance is not None]
+    return {"claims": len(known), "decided": round(sum(known), 1)}
 
 
 def _print_decided(session: "Session", cases: Sequence["Case"], estimates: Sequence["Estimate"], at_once: int) -> None:
@@ -187,6 +197,12 @@ def _print_plan(session: "Session", estimates: Sequence["Estimate"], facts: Mapp
     print(_totals_line(facts))
     if facts["totals"]["seconds"] is None:
         print("unknown times: this store has no record of such a job yet; the first run records one")
+    prospect = facts["decided_if_as_published"]
+    if prospect["claims"]:
+        print(
+            f"if the model is as published, {prospect['decided']:g} of {prospect['claims']} claims are decided on "
+            "average (bertsecrets explain shows each; --decides lists what fits the budget)"
+        )
     disk = facts["disk"]
     if disk and disk["checkpoints"]:
         taken = {keep: sizes["taken_bytes"] for keep, sizes in disk["by_keep_checkpoints"].items()}

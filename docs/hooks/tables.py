@@ -93,7 +93,7 @@ def prospects() -> str:
 
 
 def _shares(outcomes: Mapping[str, float]) -> str:
-    letters = {"reproduced": "R", "deviates": "D", "inconclusive": "i"}
+    letters = {"reproduced": "R", "deviates": "D", "inconclusive": "i", "degenerate": "g", "not applicable": "n"}
     return " ".join(f"{letters.get(name, name)} {100 * share:.0f}" for name, share in outcomes.items())
 
 

@@ -143,7 +143,7 @@ def test_the_command_prints_a_table_and_writes_data_that_explain_reads(capsys, t
     prospects.prospects.cache_clear()
     shown = run(capsys, "explain", "C1-rte")
     prospects.prospects.cache_clear()
-    assert "if the model is as published, this is reproduced in 100% of runs (auto, " in shown
+    assert "if the model is as published, this is reproduced in 100 % of runs (auto, " in shown
 
 
 def test_a_killed_run_goes_on_from_its_finished_cells(capsys, tmp_path, monkeypatch):

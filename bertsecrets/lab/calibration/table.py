@@ -17,7 +17,7 @@ from bertsecrets.store.code import code_digest
 MOST = 0.06  # largest share of false verdicts
 ENOUGH = 100  # examples, from which on that bound holds
 STANDARD_ERRORS = 2.5  # larger deviations from a bound are not chance
-LETTERS = {"reproduced": "R", "deviates": "D", "inconclusive": "i"}
+LETTERS = {"reproduced": "R", "deviates": "D", "inconclusive": "i", "degenerate": "g", "not applicable": "n"}
 HEADER = ("case", "world", "truth", "auto", "seeds", "--seeds 1", "--seeds 5", "out of bounds")
 
 
@@ -81,7 +81,7 @@ def false_outcomes(rates: Rates) -> list[str]:
 
 def undecidable(rates: Rates) -> bool:
     """Return whether no procedure ever decides a case that is as published."""
-    return all(rates.share("inconclusive", name) == 1 for name in PROCEDURES)
+    return all(set(rates.outcomes[name]) <= {"inconclusive", "not applicable"} for name in PROCEDURES)
 
 
 def summary(found: Sequence[Rates]) -> str:
@@ -110,7 +110,8 @@ def legend(found: Sequence[Rates]) -> str:
     worlds = min((rates.cell.worlds for rates in found), default=1)
     error = 100 * np.sqrt(0.25 / worlds), 100 * np.sqrt(0.05 * 0.95 / worlds)
     return (
-        f"R reproduced, D deviates, i inconclusive: percent of worlds. Monte Carlo standard error with {worlds} "
+        "R reproduced, D deviates, i inconclusive, g degenerate (no seed learned), n not applicable: percent of worlds. "
+        f"Monte Carlo standard error with {worlds} "
         f"worlds: {error[0]:.1f} points at 50 %, {error[1]:.1f} at 5 %. False verdicts: at most {MOST:.0%} "
         f"from {ENOUGH} examples on."
     )
