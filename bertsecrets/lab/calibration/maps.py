@@ -20,7 +20,7 @@ Options = Mapping[str, Any]
 CHANGE, ATTENTION, ROW = 0.1, 0.08, 0.1  # standard deviations over examples
 PRESENT = {"noun": 0.98, "verb": 0.95, "pronoun": 0.5, "subject": 0.85, "object": 0.7, "negation": 0.2}
 RELATIONS = {"noun_pronoun": 0.5, "pronoun_noun": 0.5, "verb_subject": 0.85, "subject_verb": 0.85}
-CLASS_SPREAD, STEADY_SPREAD, DIAGONAL_SPREAD = 0.02, 0.01, 0.05  # over seeds
+CLASS_SPREAD, STEADY_SPREAD, DIAGONAL_SPREAD = 0.035, 0.01, 0.05  # over seeds; of a class times the root of its share
 
 
 def _with_means(samples: dict[str, np.ndarray]) -> Result:
@@ -96,9 +96,11 @@ def patterns(model: SimulatedModel, subject: Subject, options: Options) -> Resul
     """Return the classes of all maps under each reading, and what the shipped classifier would report of them."""
     samples: dict[str, np.ndarray] = {}
     for reading in READINGS:
-        levels = truth.shares(subject.task, reading, model.setting.against)
+        fine_tuned = subject.initialisation != "untrained"
+        levels = truth.shares(subject.task, reading, fine_tuned, model.setting.against)
         share = np.clip([model.setting.mix(levels[name]) for name in CLASSES], 0, None)
-        share = np.clip(share + model.of_seed("classes", subject, (len(CLASSES),), CLASS_SPREAD), 1e-3, None)
+        share = share + model.of_seed("classes", subject, share.shape, CLASS_SPREAD * np.sqrt(share))
+        share = np.clip(share, 1e-3, None)
         share /= share.sum()
         count = model.rows(subject.task, ROWS)
         samples[f"{reading}_predicted"] = _predicted(model, subject, reading, share, count)

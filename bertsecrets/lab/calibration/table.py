@@ -110,8 +110,8 @@ def legend(found: Sequence[Rates]) -> str:
     worlds = min((rates.cell.worlds for rates in found), default=1)
     error = 100 * np.sqrt(0.25 / worlds), 100 * np.sqrt(0.05 * 0.95 / worlds)
     return (
-        "R reproduced, D deviates, i inconclusive, g degenerate (no seed learned), n not applicable: percent of worlds. "
-        f"Monte Carlo standard error with {worlds} "
+        "R reproduced, D deviates, i inconclusive, g degenerate (no seed learned), n not applicable: percent of worlds."
+        f" Monte Carlo standard error with {worlds} "
         f"worlds: {error[0]:.1f} points at 50 %, {error[1]:.1f} at 5 %. False verdicts: at most {MOST:.0%} "
         f"from {ENOUGH} examples on."
     )
