@@ -146,12 +146,11 @@ def write(found: dict[str, Outcomes]) -> None:
     groups: dict[str, list[str]] = {}
     for family, outcomes in found.items():
         groups.setdefault(exact(outcomes), []).append(family)
-    order = sorted(
-        groups, key=lambda group: (not group.startswith("everything"), group == "nothing", -group.count(","))
-    )
+    first = ("everything", "everything but `norm-attention`")
+    order = sorted(groups, key=lambda group: (group not in first, group == "nothing", -group.count(","), group))
     rows = [f"| {group} | {', '.join(sorted(groups[group]))} |" for group in order]
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(HEAD)
-    after = dropwhile(lambda line: line.startswith("|"), rest.lstrip("\n").splitlines())
+    after = dropwhile(lambda line: line.startswith("|"), rest.removeprefix("\n").splitlines())
     PAGE.write_text("\n".join([before + HEAD, "|---|---|", *rows, *after]) + "\n", encoding="utf-8")
 
 
