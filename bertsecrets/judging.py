@@ -63,7 +63,7 @@ def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
 
 
 def failed(case: Case, error: Exception) -> Verdict:
-    """Return what stands in for a verdict on a case that could not be measured."""
+    """Return a verdict without an outcome, for a case that could not be measured."""
     reason = str(error) if isinstance(error, UserError) else in_short(error)
     return Verdict(case, None, one_line(reason), error=error)
 
@@ -74,14 +74,14 @@ def judge_until_decided(
     interims: Sequence[Sequence[int]],
     can_afford: Callable[[Sequence[Case], int], bool] = lambda cases, seed: True,
 ) -> Iterator[Result]:
-    """Yield the results of each interim analysis, the last one of a case replacing those before.
+    """Yield the results of each interim analysis; later results of a case replace earlier ones.
 
-    A seed is added for the cases that are still open, as long as it can be afforded.
+    A seed is added for the cases that are still open, as long as the budget allows.
 
     Args:
         judge: yields the results of cases on some seeds.
         interims: the seeds of each analysis.
-        can_afford: whether some cases can have a further seed.
+        can_afford: whether the budget allows another seed for some cases.
     """
     for place, seeds in enumerate(interims):
         if place and not (cases and can_afford(cases, seeds[-1])):
@@ -120,7 +120,7 @@ class Verdicts(list[Verdict]):
 
 
 class SeedBudget:
-    """The time in which seeds are added, counted from now."""
+    """A time budget for adding seeds, which starts now."""
 
     def __init__(
         self,
@@ -131,15 +131,15 @@ class SeedBudget:
     ):
         """
         Args:
-            seconds: None is unlimited.
-            cost: the seconds that some cases need for a further seed; by default as many as the last one took.
-            at_once: jobs at a time.
+            seconds: None if unlimited.
+            cost: returns the seconds of another seed for some cases; by default, as long as the last seed took.
+            at_once: the number of parallel jobs.
         """
         self.seconds, self.cost, self.at_once = seconds, cost, at_once
         self.began = self.last = time.monotonic()
 
     def affords(self, cases: Sequence[Case], seed: int) -> bool:
-        """Return whether some cases can have a further seed in the time that is left."""
+        """Return whether another seed for some cases fits into the remaining time."""
         now, before = time.monotonic(), self.last
         self.last = now
         if self.seconds is None:
@@ -161,7 +161,7 @@ class JudgedRun:
 
     Args:
         cases: those that can be measured.
-        asked: all that were asked for and whose tasks have data.
+        asked: all requested cases whose tasks have data.
         ended: what ended the run early.
         examples: for the attention viewer of the page (`report.viewer.Examples`).
     """
@@ -174,7 +174,7 @@ class JudgedRun:
     examples: Any = None
 
     def collect(self, results: Iterable[Verdict | Skipped], tell: Callable[[Verdict], None] | None = None) -> None:
-        """Collect results until there are no more, or until something ends the run.
+        """Collect results until the last one, or until an error ends the run.
 
         Args:
             tell: receives each verdict.
@@ -189,7 +189,7 @@ class JudgedRun:
                     tell(result)
                 others = [verdict for verdict in self.verdicts if str(verdict.case) != str(result.case)]
                 self.verdicts = sorted([*others, result], key=lambda verdict: places[str(verdict.case)])
-        except (UserError, KeyboardInterrupt) as error:  # what is judged so far is shown and written
+        except (UserError, KeyboardInterrupt) as error:  # the verdicts so far are shown and written
             self.ended = error
 
     @property
@@ -202,22 +202,22 @@ class JudgedRun:
 
     @property
     def undecided(self) -> list[str]:
-        """The claims that were asked for and neither hold nor fail, though the model can have them."""
+        """The requested claims that neither hold nor fail, without those that do not apply to the model."""
         outcomes = {str(verdict.case): verdict.outcome for verdict in self.verdicts}
         names = [str(case) for case in self.asked or self.cases]
         return [name for name in names if outcomes.get(name, "inconclusive") == "inconclusive"]
 
     def exit_code(self, *, strict: bool = False) -> int:
-        """Return 1 if a claim deviates that was not known to, otherwise 0.
+        """Return 1 if a claim deviates unexpectedly, otherwise 0.
 
-        A deviation counts even if it is not significant among all claims of the run: the code is that of the
-        benchmarks, which are judged one by one, and must not depend on what else was asked for.
+        Deviations count without correction for multiple testing, so that the outcome of a benchmark does not depend on
+        which other claims were requested.
 
         Args:
-            strict: return 1 also if a claim that was asked for is undecided.
+            strict: return 1 also if a requested claim is undecided.
 
         Raises:
-            BaseException: what ended the run early, or the first bug.
+            BaseException: the error that ended the run early, or the first bug.
             UserError: a claim could not be measured.
         """
         errors = [verdict for verdict in self.verdicts if verdict.outcome is None]
