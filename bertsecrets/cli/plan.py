@@ -206,9 +206,11 @@ def _print_plan(session: "Session", estimates: Sequence["Estimate"], facts: Mapp
     disk = facts["disk"]
     if disk and disk["checkpoints"]:
         taken = {keep: sizes["taken_bytes"] for keep, sizes in disk["by_keep_checkpoints"].items()}
+        too_little = taken[session.options.keep] > disk["free_bytes"]
         print(
             f"disk: {in_bytes(taken['full'])}, or {in_bytes(taken['none'])} with --keep-checkpoints none; "
             f"{in_bytes(disk['free_bytes'])} free in {session.store.root}"
+            + (", too little: give fewer tasks or claims, or another --store" if too_little else "")
         )
 
 

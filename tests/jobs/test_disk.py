@@ -63,6 +63,11 @@ def test_a_measurement_announces_its_checkpoint_unless_it_is_stored(capsys, shar
     assert "to train" not in capsys.readouterr().err
 
 
+def test_a_plan_that_does_not_fit_on_the_disk_says_so(capsys, shared, tmp_path, full_disk):
+    last = run(capsys, "plan", *shared, "--store", tmp_path, *FEW).splitlines()[-1]
+    assert last.endswith(f"1 kB free in {tmp_path}, too little: give fewer tasks or claims, or another --store")
+
+
 def test_a_plan_shows_the_disk_by_what_is_kept(capsys, shared, tmp_path):
     words = ["plan", *shared, "--store", str(tmp_path), *FEW]
     assert " with --keep-checkpoints none; " in run(capsys, *words).splitlines()[-1]
