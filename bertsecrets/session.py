@@ -235,7 +235,7 @@ class Session:
         chosen = [
             case
             for case in select_cases(claims, [task] if task else [])
-            if self.speaks_of(case) and plan.missing(self, case) is None
+            if self.applies_to(case) and plan.missing(self, case) is None
         ]
         results = (attempt(case, partial(self.judge_case, case, affords)) for case in chosen)
         return Verdicts(result for result in results if isinstance(result, Verdict))
