@@ -80,22 +80,11 @@ class Lines:
         if waited < SOONEST or (waited < EVERY and further < SHARE * self.total):
             return
         speed = (self.done - self.first) / (now - self.began)
-        left = f"{_clock((self.total - self.done) / speed)} left" if speed else "nothing done yet"
+        left = f"{in_time((self.total - self.done) / speed)} left" if speed else "nothing done yet"
         facts = ", ".join(filter(None, (f"{speed:.3g} {self.unit}s/s", left, note)))
         share = f"{self.done / self.total:.0%}, {int(self.done + 1e-6)} of {self.total} {self.unit}s"
         log.info(f"{self.title}: {share}, {facts}")
         self.last, self.reported = now, self.done
-
-
-def _clock(seconds: float) -> str:
-    """Return a time in hours, minutes and seconds.
-
-    >>> _clock(75), _clock(3700)
-    ('1:15', '1:01:40')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def _on_terminal() -> bool:

@@ -33,7 +33,7 @@ def test_a_line_says_what_how_far_how_fast_and_how_long(passing, capsys):
     with progress("fine-tuning", 200, "step", done=20) as shown:
         passing(15)
         shown.advance(30, note="loss 0.5")
-    assert lines(capsys) == ["bertsecrets: fine-tuning: 25%, 50 of 200 steps, 2 steps/s, 1:15 left, loss 0.5"]
+    assert lines(capsys) == ["bertsecrets: fine-tuning: 25%, 50 of 200 steps, 2 steps/s, 1 min 15 s left, loss 0.5"]
 
 
 def test_what_is_done_within_seconds_has_no_line(passing, capsys):
