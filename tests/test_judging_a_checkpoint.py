@@ -57,7 +57,8 @@ def test_with_its_pretrained_model_it_gives_what_compares_too(capsys, own, share
     given = (*without_model, "--model", tiny_bert, "--checkpoint", own)
     of = verdicts(capsys, tmp_path, "--task", "rte", *SOME, *given)
     left = {name for name, one in of.items() if one["verdict"] == "not applicable"}
-    assert left == {"D1-rte-frozen", "D1-rte-random", "D3-rte"}
+    assert left == {"D1-rte-frozen", "D1-rte-random", "D3-rte", "E1-rte-crossing"}
+    assert of["C2-rte"]["remarks"][0] == "this checkpoint"
     made = [path.name for path in (tmp_path / "runs" / "checkpoints").iterdir() if not path.name.startswith(".")]
     assert len(made) == 1
     assert "-rte-untrained-" in made[0]

@@ -40,6 +40,7 @@ from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
 ENOUGH = 0.5  # of a published effect: an order with a significantly smaller effect does not reproduce it
+ALONE = ("the interval is of this checkpoint alone", "the interval is of these checkpoints alone")
 DUST = 1e-9  # points: two scores that are the same number
 Ends = tuple[float, float]
 
@@ -107,6 +108,7 @@ def _judge(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeP
         open=outcome == "inconclusive" and weighed.seeds_matter,
         p_against=against,
         p_for=in_favour,
+        interim="" if observed.spread or observed.seedless else ALONE[len(estimands) > 1],
     )
 
 
@@ -166,8 +168,7 @@ class Weighed:
             return "the quantity cannot be computed on some of the resamples"
         if observed.spread is None and not observed.seedless:
             said = "one seed decides" if observed.seeds == 1 else f"{observed.seeds} seeds decide"
-            these = "this checkpoint" if observed.seeds == 1 else "these checkpoints"
-            return f"{said} nothing, since {FEWEST_SEEDS} are needed; the interval is of {these} alone"
+            return f"{said} nothing: {FEWEST_SEEDS} are needed"
         if self._refuted:
             return ""
         if observed.fewest < FEWEST:

@@ -39,7 +39,7 @@ class Verdict:
             prediction interval is no evidence against all other values.
         open: nothing is decided, and further seeds could decide it.
         readings: the verdicts under each reading, by its name, where the claim hangs on one (`readings.together`).
-        interim: which interim analysis it is of (`sequential.judge_interim`), or that it is of one checkpoint.
+        interim: which interim analysis it is of (`sequential.judge_interim`), or that it is of single checkpoints.
         error: what went wrong, if the claim could not be measured; not a `UserError` if it is a bug.
     """
 

@@ -160,10 +160,11 @@ def of_estimand(estimand, case):
 def test_fewer_than_three_seeds_decide_nothing():
     above = made_up(kind="above", value=50.0, figure={})
     three = [needed("score", scored([1] * n + [0] * (1000 - n), [1] * 1000)) for n in (600, 610, 590)]
-    for count, said in ((1, "one seed decides nothing"), (2, "2 seeds decide nothing")):
+    for count, said, whose in ((1, "one seed decides nothing", "this"), (2, "2 seeds decide nothing", "these")):
         verdict = judge(above, three[:count], SETTINGS)
         assert (verdict.outcome, verdict.open) == ("inconclusive", True)
         assert verdict.reason.startswith(said)
+        assert verdict.remarks[0].startswith(f"the interval is of {whose} checkpoint")
         assert "seeds needed is unknown" in verdict.power
     assert judge(above, three, SETTINGS).outcome == "reproduced"
 
