@@ -341,7 +341,7 @@ def test_what_only_the_judge_uses_is_in_no_key(world, change, measure):
 
 
 def test_weights_replaced_during_training_are_refused(world, monkeypatch):
-    _replacing(world, monkeypatch, reads=2)  # the first sees whether the model can be measured at all
+    _replacing(world, monkeypatch, reads=3)  # the first two check the model, with each attention kernel
     world.options["train_limit"] = 5
     with pytest.raises(UserError, match="model changed while in use, so nothing was stored"):
         world.measure("scores")
@@ -353,7 +353,7 @@ def test_weights_replaced_during_a_measurement_are_refused(world, monkeypatch):
     world.session().export_checkpoint(world.session().subject("rte"), world.path("own"))
     world.path("own", "manifest.json").unlink()
     before = len(list(world.path("runs", "measurements").glob("[!.]*")))
-    _replacing(world, monkeypatch, "own")
+    _replacing(world, monkeypatch, "own", reads=3)  # as above
     world.settings["scores"]["max_length"] = 20
     with pytest.raises(UserError, match="checkpoint changed while in use"):
         world.measure("scores")
