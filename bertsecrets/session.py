@@ -225,7 +225,7 @@ class Session:
         """Return the verdicts on all claims that apply to the model and can be measured here.
 
         Args:
-            task: restricts the claims to a task.
+            task: restricts the claims to those of a task and of the bare encoder.
             claims: restricts them to these claims or families, such as `["C", "D1"]`.
 
         Raises:
@@ -235,7 +235,7 @@ class Session:
         chosen = [
             case
             for case in select_cases(claims, [task] if task else [])
-            if self.applies_to(case) and plan.missing(self, case) is None
+            if self.applies_to(case) and plan.missing(self, case) is None and not (task and set(case.on_tasks) - {task})
         ]
         results = (attempt(case, partial(self.judge_case, case, affords)) for case in chosen)
         return Verdicts(result for result in results if isinstance(result, Verdict))

@@ -26,6 +26,7 @@ from bertsecrets.benchmarks.output import (
     print_verdicts,
     write_report,
 )
+from bertsecrets.benchmarks.selection import LEFT_OUT, case_of, lacking_lines, leave_out, marks, names_claim
 from bertsecrets.benchmarks.workers import is_worker, packed_results, unpacked, worker
 from bertsecrets.claims.schema import Case, cases
 from bertsecrets.claims.verdict import Verdict
@@ -130,14 +131,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if (collection_path.parent.name, collection_path.name) == ("benchmarks", other) else None
 
 
-def marks(case: Case) -> list[str]:
-    """Return the marks by which `-m` selects a case exactly: family, claim and task.
-
-    `-k` searches marks as well, so measures are not marks: in `-k "sst2 and D"`, D must not match a measure's name.
-    """
-    return [case.claim.family, case.claim.id, case.task]
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize `case` with every implemented claim on each of its tasks."""
     if "case" not in metafunc.fixturenames:
@@ -147,7 +140,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for case in cases():
         if options.checkpoint_task not in (None, case.task):
             continue
-        if case.claim.on_request and not _names(metafunc.config, case.claim.id):
+        if case.claim.on_request and not names_claim(metafunc.config, case.claim.id):
             continue
         applied = [getattr(pytest.mark, name) for name in marks(case)]
         if known := case.known_deviation(model):
@@ -157,18 +150,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("case", params)
 
 
-def _names(config: pytest.Config, claim: str) -> bool:
-    """Return whether `-k` (case-insensitive, as in pytest), `-m` or an argument names a claim."""
-    return claim.lower() in config.option.keyword.lower() or any(
-        claim in word for word in (config.option.markexpr, *config.args)
-    )
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out claims over several tasks that a selection does not cover."""
+    leave_out(config, items)
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Return the line about claims over several tasks that are left out."""
+    return [config.stash[LEFT_OUT]] if LEFT_OUT in config.stash else []
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """End the run before the first benchmark if the model, or all data, are missing."""
-    items = (item for item in session.items if "case" in getattr(item, "fixturenames", ()))
-    selected = [case for item in items if isinstance(case := item.callspec.params["case"], Case)]  # type: ignore[attr-defined]
+    selected = [case for item in session.items if (case := case_of(item))]
     if not selected or session.config.option.collectonly:
         return
     try:
@@ -209,6 +205,9 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
     if run.options.checkpoint is None:
         seeds, jobs, (place, workers) = run.interims[0], config.getoption("jobs"), worker(config)
         if not is_worker(config):  # pytest-xdist does not show what its workers print
+            terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
+            for line in lacking_lines(run, selected):
+                terminal.write_line(line)
             announce(run, plan_for(run, possible, run.model, seeds), at_once=jobs or 1)
         if jobs is not None:
             run = prepare(run, possible, seeds, jobs=jobs)

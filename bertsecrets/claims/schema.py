@@ -5,7 +5,7 @@ A claim is one YAML entry; a `Case` is that claim on one task, which is what a b
 
 import functools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -227,6 +227,23 @@ class Case:
         quantity = self.claim.quantity
         return self.claim.unit or (QUANTITIES[quantity].unit if quantity else "")
 
+    @property
+    def on_tasks(self) -> tuple[str, ...]:
+        """The tasks on which it is measured; none if it is about the bare encoder or the suite's own parts."""
+        needs = QUANTITIES[self.claim.quantity].needs.values() if self.claim.quantity else ()
+        names = (name for need in needs for name in need.tasks or (need.task or self.task,))
+        return tuple(dict.fromkeys(name for name in names if name != ALL_TASKS))
+
+    def belongs_to(self, tasks: Collection[str]) -> bool:
+        """Return whether the case is part of the replication on some tasks.
+
+        So are the cases of these tasks, those of the bare encoder, and those over several tasks that include one of
+        them.
+        """
+        if self.task in tasks:
+            return True
+        return self.task == ALL_TASKS and (not self.on_tasks or not set(self.on_tasks).isdisjoint(tasks))
+
     def speaks_of(self, architecture: str | None) -> bool:
         """Return whether the claim is about models of an architecture, named as transformers does."""
         return not self.claim.architectures or architecture in self.claim.architectures
@@ -352,7 +369,8 @@ def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[
 
     Args:
         claims: names, as `find_cases` takes them.
-        tasks: names of tasks, or `all` for claims across tasks.
+        tasks: names of tasks; claims about the bare encoder, and those over several tasks of which one is named, belong
+            to them. `all` is for these alone.
 
     Raises:
         UserError: a claim or task is unknown.
@@ -362,7 +380,7 @@ def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[
     return [
         case
         for case in cases()
-        if (not of_tasks or case.task in of_tasks) and (str(case) in named if named else not case.claim.on_request)
+        if (not of_tasks or case.belongs_to(of_tasks)) and (str(case) in named if named else not case.claim.on_request)
     ]
 
 

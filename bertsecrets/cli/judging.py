@@ -24,7 +24,8 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = SELE
     parser.add_argument(
         "--task",
         action="append",
-        help="repeatable; `all` for claims across tasks or without a task (default: all tasks with data)",
+        help="repeatable; claims about the bare encoder belong to every task; `all` for those and claims across tasks "
+        "only (default: all tasks with data)",
     )
     parser.add_argument(
         "--claim",
@@ -44,7 +45,28 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
     from bertsecrets.claims.schema import select_cases
 
     tasks = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or ()]
-    return select_cases(options.claim or (), tasks), tasks
+    chosen = select_cases(options.claim or (), tasks)
+    if getattr(options, "checkpoint", None) is not None:  # it is judged on its own task
+        chosen = [case for case in chosen if case.task in tasks]
+    return chosen, tasks
+
+
+def joined(
+    session: "Session", chosen: Sequence["Case"], tasks: Sequence[str], tell: Callable[[str], object] = print
+) -> list["Case"]:
+    """Return the chosen cases without those that need new measurements on tasks that the user did not name.
+
+    Args:
+        tell: gets a line about these.
+    """
+    from bertsecrets.jobs.prepare import joining, left_out_line
+
+    if not tasks or ALL_TASKS in tasks:
+        return list(chosen)
+    cases, left_out = joining(session, chosen, tasks)
+    if left_out:
+        tell(left_out_line(left_out))
+    return cases
 
 
 def skipped(names: Sequence[str], reason: str) -> str:
@@ -73,6 +95,7 @@ def open_session(options: RunOptions, chosen: Sequence["Case"], tasks: Sequence[
     of_model = [case for case in chosen if session.applies_to(case)]
     if chosen and not of_model:
         raise UserError(f"{chosen[0]} is about {' and '.join(chosen[0].claim.architectures)}: name one with --model")
+    of_model = joined(session, of_model, tasks)
     problems = {
         name: session.resources.rows.missing(name) for name in {case.task for case in chosen if reads_rows(case)}
     }

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.cli.judging import add_examples, add_selection, judge_cases, open_session, selected, skipped
+from bertsecrets.cli.judging import add_examples, add_selection, joined, judge_cases, open_session, selected, skipped
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_command
-from bertsecrets.progress import in_bytes, in_time
+from bertsecrets.progress import in_bytes, in_time, log
 
 if TYPE_CHECKING:
     from bertsecrets.claims.schema import Case
@@ -75,11 +75,12 @@ def plan(options: argparse.Namespace) -> None:
     from bertsecrets.jobs.plan import PlanningSession, plan_for
     from bertsecrets.jobs.prepare import with_share
 
-    chosen, _ = selected(options)
+    chosen, tasks = selected(options)
     given = with_share(RunOptions.of(options), options.jobs)
     if options.shell or options.slurm:  # each command runs one job, so none may drop weights that another needs
         given = replace(given, keep_checkpoints="full")
     session = PlanningSession(given)
+    chosen = joined(session, chosen, tasks, log.info)  # standard output may be a script
     problems = {str(case): missing(session, case) for case in chosen if session.applies_to(case)}
     possible = [case for case in chosen if problems.get(str(case), "") is None]
     if not possible:

@@ -1,7 +1,7 @@
 """Make what cases need, in parallel or in turn, so that they can then be judged from the store."""
 
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -118,3 +118,33 @@ def stored_first(session: Session, cases: Sequence[Case], seeds: Sequence[int]) 
     known = states(session, {job: leader for plan in plans.values() for job, leader in plan.items()})
     ready = {name for name, plan in plans.items() if all(known[job] == "stored" for job in plan)}
     return [case for case in cases if str(case) in ready], [case for case in cases if str(case) not in ready]
+
+
+def joining(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], list[Case]]:
+    """Return the cases that need nothing new of other tasks than the named ones, and those that do.
+
+    A case over several tasks joins a run on some of them if its measurements on the others are stored.
+    """
+    joined: list[Case] = []
+    left_out: list[Case] = []
+    for case in cases:
+        others = set(case.on_tasks) - set(tasks)
+        (left_out if others and not _stored_on(session, case, others) else joined).append(case)
+    return joined, left_out
+
+
+def _stored_on(session: Session, case: Case, tasks: Collection[str]) -> bool:
+    """Return whether all measurements of a case on some tasks are stored."""
+    try:
+        plan = plan_for(session, [case], session.model, session.interims[0])
+        known = states(session, plan)
+    except UserError:
+        return False
+    return all(known[job] == "stored" for job in plan if job.measure is not None and job.subject.task in tasks)
+
+
+def left_out_line(cases: Sequence[Case]) -> str:
+    """Return a line about the cases over several tasks that do not join a run on some of them."""
+    names = ", ".join(map(str, cases))
+    many = "1 claim over several tasks is" if len(cases) == 1 else f"{len(cases)} claims over several tasks are"
+    return f"{many} left out ({names}): they need new measurements on other tasks; select those tasks as well"

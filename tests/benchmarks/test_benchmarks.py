@@ -338,7 +338,7 @@ def test_claims_without_frames_or_pipeline_are_skipped_with_a_reason(bench, firs
     assert code == 0, output
     assert "frame-heads needs --frames" in output
     assert "en_core_web_sm" in output
-    assert re.search(r"not applicable: needs 12 layers x 12 heads; the model has 3 x 4", output)  # the paper's example
+    assert "not applicable: is about the published weights of bert-base-uncased" in output  # the paper's example
     skipped = junit(room / "skipped.xml")
     assert {became[0] for _, became in skipped.values()} == {"skipped"}
     verdicts = {name: properties["verdict"] for name, (properties, _) in skipped.items()}
@@ -418,11 +418,32 @@ def test_k_selects_by_task_claim_and_family(tmp_path):
         found.append({*re.findall(r"\[([^\]]+)\]$", listed, re.M)})
     of_rte, mixed, on_request = found
     names = {str(case): case.claim.on_request for case in cases()}
-    assert of_rte == {name for name, requested in names.items() if "-rte" in name and not requested} != set()
+    of_encoder = {str(case) for case in cases() if not case.on_tasks}
+    assert {"A1-all", "B1-all", "B5-all-l7h6", "B6-all", "H4-all"} <= of_encoder
+    own = {name for name, requested in names.items() if "-rte" in name and not requested}
+    assert of_rte == own - {"J4-rte-own"} | of_encoder  # J4-own disables heads on STS-B as well
     assert on_request == {name for name in names if name.split("-")[0] == ON_REQUEST} != set()
     assert {name.split("-")[0] for name in mixed if name[0] == "C"} == {"C1", "C1p"}
-    assert {name.split("-")[1] for name in mixed if name[0] == "D"} == {"sst2"}
-    assert {name[0] for name in mixed} == {"C", "D"}
+    # C1 selects all seven tasks, so that D's claims over them join
+    assert {name.split("-")[1] for name in mixed if name[0] == "D"} == {"sst2", "all"}
+    assert {name[0] for name in mixed - {"A1-all-agreed"}} == {"C", "D"}  # agreed has a d, and belongs to every task
+
+
+def test_claims_over_several_tasks_need_all_of_them_selected_or_their_own_name(tmp_path):
+    def listed(*words):
+        _, output = pytest_benchmarks("--collect-only", *words, output=tmp_path)
+        return {*re.findall(r"test_claim\[([^\]]+)\]", output)}, output
+
+    of_rte, output = listed("-m", "rte and G")
+    assert "G6-all" not in of_rte
+    (line,) = [line for line in output.splitlines() if line.endswith("select those tasks as well")]
+    assert re.match(r"\d+ claims over several tasks are left out \(.*G6-all, ", line)
+    both, output = listed("-m", "(rte or stsb) and G")
+    assert {"G6-all", "G6-all-pair"} <= both
+    assert "G1-all-over-tasks" not in both  # which is over all seven
+    assert {"D2-rte", "D2-all-mean"} <= listed("-k", "rte and D2 or D2-mean")[0]
+    assert {"G6-all", "G6-all-pair"} <= listed("-m", "G6")[0]
+    assert "left out" not in listed()[1]
 
 
 @pytest.mark.slow

@@ -145,3 +145,14 @@ def test_a_page_of_saved_measurements_shows_the_maps_that_were_saved(shared, tmp
     words = ["report", "--measurements", str(tmp_path / "kept"), "--model", model, "--claim", "C1"]
     assert main([*words, "--html", str(tmp_path / "page.html")]) in (0, 1)
     assert 'id="maps"' in (tmp_path / "page.html").read_text()
+
+
+def test_a_task_brings_the_claims_about_the_bare_encoder_and_nothing_of_other_tasks(capsys, tiny_bert, rest, tmp_path):
+    frames = tmp_path / "frames.jsonl"
+    frames.write_text('{"sentence": "Her eyes shone .", "target": "shone", "core_elements": ["Her eyes"]}\n')
+    assert main(["plan", "--model", str(tiny_bert), "--task", "rte", "--frames", str(frames), *map(str, rest)]) == 0
+    captured = capsys.readouterr()
+    assert "frame-heads" in captured.out  # for B3-gap, which asks no particular weights
+    assert "mrpc" not in captured.out.lower()
+    left_out = captured.err.split("left out (")[1].split(")")[0].split(", ")
+    assert {"D2-all-mean", "G6-all-pair"} <= set(left_out)

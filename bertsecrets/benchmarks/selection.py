@@ -1,0 +1,79 @@
+"""Which benchmarks `-k` and `-m` select: marks, claims over several tasks, and claims that lack an input."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bertsecrets.benchmarks.output import OPTIONS
+from bertsecrets.claims.schema import Case
+from bertsecrets.errors import UserError
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS
+
+if TYPE_CHECKING:
+    from bertsecrets.session import Session
+
+LEFT_OUT = pytest.StashKey[str]()  # the line about claims over several tasks that do not join the run
+
+
+def marks(case: Case) -> list[str]:
+    """Return the marks by which `-m` selects a case exactly: family, claim and tasks.
+
+    Claims about the bare encoder belong to every task. `-k` searches marks as well, so measures are not marks: in
+    `-k "sst2 and D"`, D must not match a measure's name.
+    """
+    tasks = case.on_tasks or TASKS if case.task == ALL_TASKS else ()
+    return [case.claim.family, case.claim.id, case.task, *tasks]
+
+
+def names_claim(config: pytest.Config, claim: str) -> bool:
+    """Return whether `-k` (case-insensitive, as in pytest), `-m` or an argument names a claim."""
+    return claim.lower() in config.option.keyword.lower() or any(
+        claim in word for word in (config.option.markexpr, *config.args)
+    )
+
+
+def case_of(item: pytest.Item) -> Case | None:
+    """Return the case of a benchmark; None for other tests."""
+    case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
+    return case if isinstance(case, Case) else None
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect claims over several tasks that need new measurements on tasks that are not selected.
+
+    They stay if they are named, such as D2-mean, or if `-k` and `-m` select no single task.
+    """
+    words = f"{config.option.keyword} {config.option.markexpr}"
+    cases = [case for item in items if (case := case_of(item))]
+    tasks = {case.task for case in cases} - {ALL_TASKS}
+    several = [case for case in cases if set(case.on_tasks) - tasks and not names_claim(config, case.claim.name)]
+    if not words.strip() or re.search(rf"\b{ALL_TASKS}\b", words) or not tasks or not several:
+        return
+    left_out = {str(case) for case in _needing_more(config, several, sorted(tasks))}
+    config.hook.pytest_deselected(items=[item for item in items if str(case_of(item)) in left_out])
+    items[:] = [item for item in items if str(case_of(item)) not in left_out]
+
+
+def _needing_more(config: pytest.Config, cases: Sequence[Case], tasks: Sequence[str]) -> list[Case]:
+    from bertsecrets.jobs.prepare import joining, left_out_line
+    from bertsecrets.session import Session
+
+    try:
+        left_out = cases if config.option.collectonly else joining(Session(config.stash[OPTIONS]), cases, tasks)[1]
+    except UserError:  # which ends the run once the selection is complete
+        left_out = cases
+    if left_out:
+        config.stash[LEFT_OUT] = left_out_line(left_out)
+    return list(left_out)
+
+
+def lacking_lines(run: "Session", cases: Iterable[Case]) -> list[str]:
+    """Return a line for each input that some cases lack, with these cases and how to get it."""
+    from bertsecrets.claims.plan import missing
+    from bertsecrets.cli.judging import skipped
+
+    problems = {str(case): missing(run, case) for case in cases if run.applies_to(case)}
+    reasons = dict.fromkeys(problem for problem in problems.values() if problem is not None)
+    return [skipped([name for name, problem in problems.items() if problem == reason], reason) for reason in reasons]
