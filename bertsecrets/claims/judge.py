@@ -41,6 +41,7 @@ from bertsecrets.types import Measurement
 
 ENOUGH = 0.5  # of a published effect: an order with a significantly smaller effect does not reproduce it
 ALONE = ("the interval is of this checkpoint alone", "the interval is of these checkpoints alone")
+SEVERAL = "the published figure is that of a constant answer, and this model gives several"
 DUST = 1e-9  # points: two scores that are the same number
 Ends = tuple[float, float]
 
@@ -167,6 +168,8 @@ class Weighed:
         if not observed.computable:
             return "the quantity cannot be computed on some of the resamples"
         if observed.spread is None and not observed.seedless:
+            if self.case.figure.constant_answer and not self.constant:
+                return f"{SEVERAL}, which cannot reproduce it"
             said = "one seed decides" if observed.seeds == 1 else f"{observed.seeds} seeds decide"
             return f"{said} nothing: {FEWEST_SEEDS} are needed"
         if self._refuted:
@@ -239,7 +242,7 @@ class Weighed:
         if not decidable(self.case, limits):
             return "inconclusive", f"not decidable: {inside}, as nearly anything does"
         if self.case.figure.constant_answer:
-            return "inconclusive", f"{inside}, which is that of a constant answer; this model gives several"
+            return "inconclusive", f"{inside}; {SEVERAL}"
         if self._nothing and interval[0] <= self._nothing[0] <= interval[1]:
             shown = f"{format_number(self._nothing[0])}, {self.estimands[0].nothing_is}"
             return "inconclusive", f"{format_interval(interval)} also holds {shown}"

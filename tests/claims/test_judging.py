@@ -221,7 +221,9 @@ def test_several_answers_do_not_reproduce_a_constant_answer_and_are_not_asked_ag
     several = [random_weights(np.where(rng.random(277) < 0.53, target, 1 - target), target) for _ in range(3)]
     found = judge(case, [needed("score", one) for one in several], SETTINGS)
     assert (found.outcome, found.open) == ("inconclusive", False)
-    assert not judge(case, [needed("score", several[0])], SETTINGS).open
+    alone = judge(case, [needed("score", several[0])], SETTINGS)
+    assert not alone.open
+    assert "this model gives several" in alone.reason
 
 
 def test_a_verdict_as_data():
