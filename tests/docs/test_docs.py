@@ -215,3 +215,11 @@ def test_links_between_pages_lead_somewhere():
         prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
         for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", prose):
             assert os.path.exists(page.parent / target), (page, target)
+
+
+def test_the_page_on_sources_names_every_claim_and_no_other():
+    rows = [line.split("|") for line in (DOCS / "sources.md").read_text().splitlines() if line.startswith("| ")]
+    listed = {name.strip() for row in rows for name in row[2].split(",")} - {"claim", "-"}
+    known = {claim.name for claim in load_claims()} | {claim.id for claim in load_claims()} | {"B5-text"}
+    assert listed <= known, listed - known
+    assert {claim.id for claim in load_claims()} <= {name.split("-")[0] for name in listed} | {"G9"}  # ours alone
