@@ -109,6 +109,11 @@ def test_a_clear_effect_is_reproduced_and_none_is_not():
     assert [*wrong(published), *wrong(none)] == []
 
 
+def test_a_case_that_no_data_can_decide_is_not_applicable():
+    rates = count(cell("A2-rte", worlds=2), 0.95)
+    assert rates.outcomes == {name: {"not applicable": 2} for name in ("auto", "1", "5")}
+
+
 @pytest.mark.parametrize(
     ("case", "world", "said", "line"),
     [

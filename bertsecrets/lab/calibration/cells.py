@@ -118,7 +118,11 @@ def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> Iterator
     by_seed = OnDemand(model, case)
     if model.world.truth == "one-more-run":
         case = with_paper(case, model)
-    yield "auto", judge_in_sequence(case, by_seed, settings)
+    try:
+        yield "auto", judge_in_sequence(case, by_seed, settings)
+    except NotApplicableError as error:  # no data can decide the case
+        yield from ((name, Verdict(case, "not applicable", str(error))) for name in PROCEDURES)
+        return
     yield "1", judge(case, by_seed[:1], settings)
     yield "5", judge(case, by_seed[: ANALYSES[-1]], settings)
 
