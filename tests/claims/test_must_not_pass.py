@@ -191,3 +191,56 @@ def test_layers_that_are_read_one_off_do_not_cross_where_the_paper_says():
     assert outcome("E1-rte-crossing", special_maps()) == "reproduced"
     for shift in (-1, 1):
         assert outcome("E1-rte-crossing", special_maps(shift=shift)) == "deviates"
+
+
+def collapsed(kind, rng, target):
+    """Answers of a model that has learned nothing: all but three are the same, or each is a coin flip."""
+    answers = np.ones(len(target), dtype=int)
+    if kind == "constant but for three":
+        answers[rng.choice(len(target), 3, replace=False)] = 0
+        return answers
+    return rng.integers(2, size=len(target))
+
+
+def unharmed(measure, kind, task_name, rows, sets):
+    """Five seeds whose answers stay the same whatever is disabled, on a task with both classes equally frequent."""
+    target = np.arange(rows) % 2
+    for seed in range(1, 6):
+        answers = collapsed(kind, np.random.default_rng(seed), target)
+        samples = {
+            "predicted": np.tile(answers, (int(np.prod(sets)), 1)),
+            "baseline_predicted": answers,
+            "target": target,
+        }
+        score = float((answers == target).mean())
+        found = measured(measure, {"score": np.full(sets, score), "baseline": score}, samples, task_name)
+        yield of(found, seed=seed)
+
+
+@pytest.mark.parametrize("kind", ["constant but for three", "coin flips"])
+@pytest.mark.parametrize("case", ["B4-rte", "G1-rte", "G2-rte", "G3-rte", "G11-rte"])
+def test_a_model_that_learned_nothing_is_not_spared_by_disabled_heads(case, kind):
+    assert outcome(case, *unharmed("head-ablation", kind, "rte", 277, (12, 12))) != "reproduced"
+
+
+@pytest.mark.parametrize("kind", ["constant but for three", "coin flips"])
+@pytest.mark.parametrize(("case", "task_name"), [("G5-qnli", "qnli"), ("G4-rte", "rte"), ("G5b-rte", "rte")])
+def test_a_model_that_learned_nothing_is_not_spared_by_disabled_layers(case, task_name, kind):
+    assert outcome(case, *unharmed("layer-ablation", kind, task_name, 400, (12,))) != "reproduced"
+
+
+@pytest.mark.parametrize("kind", ["constant but for three", "coin flips"])
+@pytest.mark.parametrize("case", ["B4-all-over-tasks", "G1-all-over-tasks", "G2-all-over-tasks"])
+def test_pooling_over_tasks_does_not_revive_a_model_that_learned_nothing(case, kind):
+    by_task = [list(unharmed("head-ablation", kind, name, 277, (12, 12))) for name in ("rte", "qnli")]
+    assert outcome(case, *((seeds,) for seeds in zip(*by_task, strict=True))) != "reproduced"
+
+
+@pytest.mark.parametrize("kind", ["constant but for three", "coin flips"])
+def test_case_makes_no_difference_to_a_model_that_learned_nothing(kind):
+    target, pairs = np.arange(872) % 2, []
+    for seed in range(1, 6):
+        answers = collapsed(kind, np.random.default_rng(seed), target)
+        plain = of(scored(answers, target, "sst2", lower_cases=True), seed=seed)
+        pairs.append((plain, replace(plain, options={"cased": True})))
+    assert outcome("D6-sst2-spared", *pairs) != "reproduced"
