@@ -23,6 +23,9 @@ from bertsecrets.settings import Section, first_problem, project_path
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 from bertsecrets.types import InitialisationName
 
+OF_CLASSIFIER = (  # measures that depend on the classifier, which has random weights if it is untrained
+    "scores", "head-ablation", "layer-ablation", "head-pruning", "weight-pruning", "attention-gradients",
+)  # fmt: skip
 ANY_MODEL = "any"  # a deviation that does not depend on the model, such as one of the suite's own classifier
 
 
@@ -179,9 +182,17 @@ class Claim(Section):
 
     @property
     def seedless(self) -> bool:
-        """True if nothing that the claim needs is trained, so that seeds make no difference."""
+        """True if nothing that the claim needs is trained, so that seeds make no difference.
+
+        That is so for measures without seeds, and for those of an untrained model's encoder, not of its classifier.
+        """
         assert self.quantity is not None
-        return all(is_seedless(need.measure) for need in QUANTITIES[self.quantity].needs.values())
+        own = {"own": self.initialisation, "against": self.against}
+        return all(
+            is_seedless(need.measure)
+            or (own.get(need.whose, need.whose) == "untrained" and need.measure not in OF_CLASSIFIER)
+            for need in QUANTITIES[self.quantity].needs.values()
+        )
 
     @property
     def name(self) -> str:

@@ -302,3 +302,10 @@ def test_an_unknown_relative_claim_is_named_with_its_line(tmp_path):
     (tmp_path / "B.yaml").write_text("- id: " + entry)
     with pytest.raises(UserError, match="B.yaml, line 1: B1: relative: unknown claim 'B3-gap'"):
         load_claims(tmp_path)
+
+
+def test_seeds_make_no_difference_to_the_encoder_of_an_untrained_model():
+    """Its classifier is random, and differs from seed to seed."""
+    bare = {claim.name for claim in load_claims() if claim.implemented and claim.seedless}
+    assert {"I2", "I2-rises", "B1"} <= bare
+    assert not {"I2-after", "C3", "D1-untrained"} & bare
