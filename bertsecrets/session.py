@@ -83,7 +83,9 @@ class Session:
             raise UserError(f"{frames} does not exist: --frames takes a JSONL file, or FrameNet's folder or archive")
         self.store = Store(options.store_folder, accept_older=options.accept_older)
         self.resources = Resources(
-            rows=TaskRows(source, options.limit, options.train_limit, options.grid_limit),
+            rows=TaskRows(
+                source, options.limit, options.train_limit, options.grid_limit, trains=options.checkpoint is None
+            ),
             settings=self.settings,
             device=device,
             kept=self.store.root,

@@ -116,3 +116,30 @@ def test_pytest_judges_a_checkpoint(own, without_model, tmp_path, quick):
     assert of["E1-rte"]["models"] == [str(own)]
     code, output = bench()
     assert (code, "--checkpoint needs the one task" in output) == (2, True), output
+
+
+@pytest.fixture
+def validation_only(tiny_glue, tmp_path):
+    """A GLUE folder that has the validation rows of RTE and nothing else."""
+    folder = tmp_path / "glue" / "RTE"
+    folder.mkdir(parents=True)
+    shutil.copy(tiny_glue / "RTE" / "dev.tsv", folder)
+    return folder.parent
+
+
+def test_a_checkpoint_is_judged_and_compared_on_validation_rows_alone(
+    capsys, own, without_model, validation_only, tmp_path
+):
+    without_model[1] = validation_only
+    of = verdicts(capsys, tmp_path, "--task", "rte", "--claim", "E1", *without_model, "--checkpoint", own)
+    assert of["E1-rte"]["verdict"] not in ("not applicable", None)
+    run(capsys, "compare", own, own, "--measure", "scores", *without_model)
+    assert "needs it" in told(capsys, "report", "--task", "rte", "--claim", "E1", *without_model)
+
+
+def test_pytest_judges_a_checkpoint_on_validation_rows_alone(own, without_model, validation_only, tmp_path, quick):
+    without_model[1] = validation_only
+    words = (*without_model, "--checkpoint", own, "--task", "rte", "-k", "E1-rte")
+    code, output = pytest_benchmarks(*words, output=tmp_path / "output", BERTSECRETS_PARAMS=str(quick))
+    assert code in (0, 1), output
+    assert "E1" in output

@@ -85,12 +85,16 @@ def open_sides(arguments: Sequence[str], session: "Session", choice: Choice) -> 
         if source.kind == "model":
             session.check_model(source.argument)  # before anything is measured
     in_store = [part.wanted for side in stored if side is not None for part in side.parts]
-    wanted = in_store or wanted_of(session, choice)
+    trains = any(source.kind == "model" for source in sources)
+    wanted = in_store or wanted_of(session, choice, trains=trains)
     return [side or _measured(source, session, wanted) for source, side in zip(sources, stored, strict=True)]
 
 
-def wanted_of(session: "Session", choice: Choice) -> list["Wanted"]:
+def wanted_of(session: "Session", choice: Choice, *, trains: bool = True) -> list["Wanted"]:
     """Return what to measure: the available ones of the chosen measures, on each task.
+
+    Args:
+        trains: whether a side is fine-tuned for it, so that tasks need training rows.
 
     Raises:
         UserError: a named measure is not available, or none is.
@@ -99,10 +103,11 @@ def wanted_of(session: "Session", choice: Choice) -> list["Wanted"]:
     from bertsecrets.compare.sides import Wanted
     from bertsecrets.measures.registry import get_measure
 
+    resources = replace(session.resources, rows=replace(session.resources.rows, trains=trains))
     wanted, problems = [], []
     for name in choice.tasks or [DEFAULT_TASK]:
         for measure in choice.measures or MEASURES:
-            problem = session.missing(measure, name)
+            problem = get_measure(measure).missing(resources, name)
             if problem and (choice.measures or measure != "features"):
                 problems.append(problem)
             if problem is None and get_measure(measure).fits(choice.initialisation):

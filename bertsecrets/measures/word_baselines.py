@@ -48,6 +48,7 @@ class WordBaselines(Measure):
 
     section = None
     reads_model: ClassVar[bool] = False
+    reads_training_rows: ClassVar[bool] = True
     seedless: ClassVar[bool] = True
     needs = (ScikitLearn(),)
 

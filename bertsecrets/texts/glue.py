@@ -161,10 +161,10 @@ class Source:
             raise UserError(f"{split.origin}: {problem}; --allow-unofficial-data uses them, marked as such")
         return replace(split, official=not problem)
 
-    def missing(self, task: Task) -> str | None:
-        """Return why the local folders cannot provide `task`; None if they can, or if the hub is asked."""
+    def missing(self, task: Task, splits: Sequence[str] = SPLITS) -> str | None:
+        """Return why the local folders cannot provide these splits; None if they can, or if the hub is the source."""
         try:
-            for name in SPLITS if self.glue is not None else ():
+            for name in splits if self.glue is not None else ():
                 self._find(task, name)
         except UserError as error:
             return str(error)

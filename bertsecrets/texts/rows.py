@@ -28,14 +28,16 @@ class TaskRows:
     """The source of rows, and how many of them are read.
 
     `limit` is the number of validation rows, `train_limit` that of training rows; `grid_limit` that of validation rows
-    when every head or layer is disabled in turn. A split is read once, so that all of a session's results rest on the
-    same rows; another session reads it again.
+    when every head or layer is disabled in turn. `trains` is False if nothing is trained, so that tasks need only their
+    validation rows. A split is read once, so that all of a session's results rest on the same rows; another session
+    reads it again.
     """
 
     source: Source
     limit: int | None = None
     train_limit: int | None = None
     grid_limit: int | None = None
+    trains: bool = True
     _read: dict[tuple[str, str], Split] = field(default_factory=dict, init=False, repr=False, compare=False)
     _cut: dict[tuple[str, str, int | None, bool, bool], Split] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -80,9 +82,16 @@ class TaskRows:
         limit = self._limit(name)
         return limit if limit is not None and limit < len(self.whole(task_name, name)) else None
 
-    def missing(self, task_name: str) -> str | None:
-        """Return why a task's rows are not available; None where they are, and for `all` tasks together."""
-        return None if task_name == ALL_TASKS else self.source.missing(task(task_name))
+    def missing(self, task_name: str, *, training: bool | None = None) -> str | None:
+        """Return why a task's rows are not available; None if they are, and for `all` tasks together.
+
+        Args:
+            training: whether training rows are needed as well; by default if anything is trained.
+        """
+        if task_name == ALL_TASKS:
+            return None
+        needed = self.trains if training is None else training
+        return self.source.missing(task(task_name), ("train", "dev") if needed else ("dev",))
 
     def facts(self, task_name: str, names: tuple[str, ...]) -> dict[str, Any]:
         """Return origin and size of a task's splits, which a checkpoint's manifest records."""

@@ -88,6 +88,7 @@ class Measure(ABC):
         kernel: the attention implementation that it opens models with; only `eager` exposes maps.
         on_task: it is measured on a task's rows.
         reads_model: it is measured on a model.
+        reads_training_rows: it needs a task's training rows.
         seedless: no seed can change it.
         shared: several processes can work on one measurement together.
         common: all that it needs is shipped, so `measure all` runs it.
@@ -108,6 +109,7 @@ class Measure(ABC):
     kernel: ClassVar[str] = "sdpa"
     on_task: ClassVar[bool] = True
     reads_model: ClassVar[bool] = True
+    reads_training_rows: ClassVar[bool] = False
     seedless: ClassVar[bool] = False
     shared: ClassVar[bool] = False
     common: ClassVar[bool] = False
@@ -176,7 +178,8 @@ class Measure(ABC):
 
     def missing(self, resources: Resources, task_name: str) -> str | None:
         """Return why the measure cannot be run on a task; None if it can."""
-        if self.on_task and (problem := resources.rows.missing(task_name)):
+        training = True if self.reads_training_rows else None
+        if self.on_task and (problem := resources.rows.missing(task_name, training=training)):
             return problem
         return next(filter(None, (need.missing(resources) for need in self.needs)), None)
 
