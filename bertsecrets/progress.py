@@ -4,9 +4,9 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol
 
 SWITCH = "TQDM_DISABLE"  # environment variable that hides progress, here and in other libraries
 IN_LOGS = "lines"  # its value to write lines instead of drawing bars
@@ -17,14 +17,28 @@ SHARE, SOONEST = 0.1, 10.0  # a line comes earlier after this share of the work,
 class _Stderr(logging.Handler):
     """Writes messages to the current standard error."""
 
+    inside: Callable[[], AbstractContextManager[Any]] = nullcontext
+
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"bertsecrets: {record.getMessage()}", file=sys.stderr, flush=True)
+        with self.inside():
+            print(f"bertsecrets: {record.getMessage()}", file=sys.stderr, flush=True)
 
 
 log = logging.getLogger("bertsecrets")
 log.setLevel(logging.INFO)
 log.propagate = False
-log.addHandler(_Stderr())
+_handler = _Stderr()
+log.addHandler(_handler)
+
+
+@contextmanager
+def shown_by(inside: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
+    """Write messages inside a context of their own, such as one that does not capture output."""
+    before, _handler.inside = _handler.inside, inside
+    try:
+        yield
+    finally:
+        _handler.inside = before
 
 
 class Progress(Protocol):

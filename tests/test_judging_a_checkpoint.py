@@ -128,13 +128,13 @@ def validation_only(tiny_glue, tmp_path):
 
 
 def test_a_checkpoint_is_judged_and_compared_on_validation_rows_alone(
-    capsys, own, without_model, validation_only, tmp_path
+    capsys, own, without_model, validation_only, tiny_bert, tmp_path
 ):
     without_model[1] = validation_only
     of = verdicts(capsys, tmp_path, "--task", "rte", "--claim", "E1", *without_model, "--checkpoint", own)
     assert of["E1-rte"]["verdict"] not in ("not applicable", None)
     run(capsys, "compare", own, own, "--measure", "scores", *without_model)
-    assert "needs it" in told(capsys, "report", "--task", "rte", "--claim", "E1", *without_model)
+    assert "needs it" in told(capsys, "report", "--task", "rte", "--claim", "E1", *without_model, "--model", tiny_bert)
 
 
 def test_pytest_judges_a_checkpoint_on_validation_rows_alone(own, without_model, validation_only, tmp_path, quick):

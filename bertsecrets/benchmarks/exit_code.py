@@ -1,6 +1,9 @@
 """The exit code of a run of benchmarks: 1 for a deviation, 2 for a user error, 70 for a bug, 128 + n for a signal."""
 
+from pathlib import Path
+
 import pytest
+from _pytest.junitxml import xml_key
 
 from bertsecrets.cli.console import BUG, USER_ERROR, interrupted
 from bertsecrets.formats import ERROR
@@ -14,17 +17,23 @@ class BugError(Exception):
 
 
 class ExitCode:
-    """A plugin that sets the exit code, unless other tests than our benchmarks have failed.
+    """A plugin that sets the exit code, unless other tests than our benchmarks have failed, and names them in JUnit.
 
     It reads reports only, because these also come from the workers of pytest-xdist.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
         self.kinds: set[str] = set()
         self.signalled: KeyboardInterrupt | None = None
 
+    @pytest.hookimpl(tryfirst=True)  # before JUnit's, which keeps attributes that are set
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record the outcome of one of our benchmarks, or the failure of another test."""
+        xml = self.config.stash.get(xml_key, None)
+        if xml is not None and any(name == KIND for name, _ in report.user_properties):
+            module = Path(report.nodeid.partition("::")[0]).stem
+            xml.node_reporter(report).attrs["classname"] = f"benchmarks.{module}"  # wherever the package is installed
         ours = {str(value) for name, value in report.user_properties if name in (KIND, OUTCOME)}
         if any(name == KIND for name, _ in report.user_properties):
             self.kinds |= ours

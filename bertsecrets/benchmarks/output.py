@@ -1,5 +1,7 @@
 """The output of a run of benchmarks: the verdict table, the properties in JUnit's XML, and the report."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -8,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bertsecrets.benchmarks.exit_code import OUTCOME
+from bertsecrets.claims.band import format_number
+from bertsecrets.claims.schema import Known
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.console import BUG, USER_ERROR, report_bug
 from bertsecrets.errors import UserError, of_the_machine, one_line
 from bertsecrets.formats import ERROR, Ends, VerdictData
+from bertsecrets.measures.registry import get_measure
 from bertsecrets.options import RunOptions
 from bertsecrets.settings import load_settings
 
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
 VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
 SESSION: pytest.StashKey["Session"] = pytest.StashKey()
+SELECTED = pytest.StashKey[int]()  # the number of claims that were selected
 REPORTED = pytest.StashKey[str]()  # the line about the report: where it is, or why there is none
 NO_REPORT = "no report"
 
@@ -30,6 +36,35 @@ NO_REPORT = "no report"
 def judged_model(config: pytest.Config) -> str:
     """Return the model or checkpoint that is judged."""
     return config.stash[OPTIONS].judged or load_settings().model
+
+
+def expected_failure(known: Known, *, strict: bool) -> pytest.MarkDecorator:
+    """Return the xfail mark of a case that is known to deviate."""
+    return pytest.mark.xfail(raises=AssertionError, reason=f"known to deviate: {known.evidence}", strict=strict)
+
+
+def uncaptured(config: pytest.Config) -> Callable[[], Any]:
+    """Return a context in which pytest does not capture output, at the beginning of a line of the terminal."""
+
+    @contextmanager
+    def beginning() -> Iterator[None]:
+        capture: Any = config.pluginmanager.get_plugin("capturemanager")
+        terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
+        with capture.global_and_fixture_disabled():
+            if terminal is not None:
+                terminal.ensure_newline()
+                terminal.flush()
+            yield
+
+    return beginning
+
+
+def name_skipped(report: pytest.TestReport, item: pytest.Item) -> None:
+    """Let the reason of a skipped benchmark begin with its claim, at the line of the test instead of the plugin's."""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        file, line, _ = item.location
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        report.longrepr = (file, (line or 0) + 1, f"{item.callspec.id}: {reason}")  # type: ignore[attr-defined]
 
 
 def junit_properties(verdict: VerdictData) -> list[tuple[str, object]]:
@@ -58,7 +93,7 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdict table and its summary."""
     from bertsecrets.report.tables import fold
     from bertsecrets.report.terminal import NARROWEST, Screen, verdict_table
-    from bertsecrets.report.text import run_lines
+    from bertsecrets.report.text import annotations, run_lines
 
     verdicts = config.stash[VERDICTS]
     terminalreporter.section("verdicts")
@@ -67,13 +102,34 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     terminalreporter.write_line(verdict_table(verdicts, screen, verbose=config.get_verbosity() > 0))
     for line in run_lines(verdicts, load_settings().judge.confidence):
         terminalreporter.write_line(fold(line, screen.width))
-    known = [str(verdict.case) for verdict in verdicts if verdict.known_deviation]
-    if known:
-        terminalreporter.write_line(f"known to deviate: {', '.join(known)}")
     errors = [str(verdict.case) for verdict in verdicts if verdict.outcome is None]
     if errors:
         line = f"{len(errors)} of {len(verdicts)} claims could not be measured: {', '.join(errors)}"
         terminalreporter.write_line(line)
+    for line in annotations(verdicts):
+        terminalreporter.write_line(line)
+
+
+def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print the verdicts of this run next to those of `--benchmark-compare`, if it is given."""
+    from bertsecrets.report.tables import table
+
+    verdicts = [verdict.data for verdict in config.stash[VERDICTS]]
+    runs = config._benchmarksession.compared_mapping or {}  # type: ignore[attr-defined]
+    for path, benchmarks in runs.items():
+        earlier = {info["id"]: info for entry in benchmarks.values() if "id" in (info := entry["extra_info"])}
+        rows = [_compared(earlier[now.id], now) for now in verdicts if now.id in earlier]
+        terminalreporter.section(f"compared with {Path(path).name}")
+        header = ("claim", "observed: was", "is", "verdict: was", "is", "seconds: was", "is")
+        terminalreporter.write_line(table(header, rows) if rows else "no claim in common")
+    if config.getoption("benchmark_compare") and not runs:
+        terminalreporter.write_line("no saved benchmarks to compare with: save some with --benchmark-autosave")
+
+
+def _compared(was: dict[str, Any], now: VerdictData) -> list[str]:
+    """Return a row: id, observed values, outcomes and seconds of a verdict in an earlier run and in this one."""
+    observed = ("-" if value is None else format_number(value) for value in (was["observed"], now.observed))
+    return [now.id, *observed, was["verdict"] or ERROR, now.verdict or ERROR, f"{was['seconds']:g}", f"{now.seconds:g}"]
 
 
 def write_report(session: pytest.Session) -> int:
@@ -136,3 +192,18 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: s
     examples = Examples() if note else _examples(verdicts, config)
     content = page({model: verdicts}, settings.judge, note=note, command=command, examples=examples)
     write_whole(folder / "report.html", content)
+
+
+def drop_measured(config: pytest.Config) -> None:
+    """Drop the weights of measured checkpoints if the options say so; those of workers after all have ended."""
+    options, verdicts = config.stash[OPTIONS], config.stash[VERDICTS]
+    if options.keep == "full":
+        return
+    from bertsecrets.models.retention import drop_weights
+
+    if SESSION in config.stash:
+        config.stash[SESSION].close()
+    elif not any(verdict.outcome is None for verdict in verdicts):
+        measurements = [each for verdict in verdicts for each in verdict.measurements]
+        on_tasks = [each.provenance.checkpoint for each in measurements if get_measure(each.measure).on_task]
+        drop_weights(options.store_folder / "checkpoints" / name for name in dict.fromkeys(filter(None, on_tasks)))

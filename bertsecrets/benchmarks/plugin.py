@@ -19,11 +19,17 @@ from bertsecrets.benchmarks.output import (
     NO_REPORT,
     OPTIONS,
     REPORTED,
+    SELECTED,
     SESSION,
     VERDICTS,
+    drop_measured,
+    expected_failure,
     judged_model,
     junit_properties,
+    name_skipped,
+    print_comparisons,
     print_verdicts,
+    uncaptured,
     write_report,
 )
 from bertsecrets.benchmarks.selection import LEFT_OUT, case_of, lacking_lines, leave_out, marks, names_claim
@@ -40,8 +46,9 @@ from bertsecrets.cli.console import (
     what_is_kept,
 )
 from bertsecrets.errors import MissingError, RunError, UserError, check_extra, of_the_machine, one_line
-from bertsecrets.measures.registry import get_measure
 from bertsecrets.options import CHECKPOINT, EXAMPLES, PARSING, RunOptions, add_options, path
+from bertsecrets.progress import log, shown_by
+from bertsecrets.report.terminal import verdict_line
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
 from bertsecrets.store.files import check_writable
@@ -86,7 +93,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.benchmark_quiet = True  # the verdict table replaces the table of seconds
     config.stash[VERDICTS] = []
     if not is_worker(config):  # the controller of pytest-xdist sets the exit code
-        config.pluginmanager.register(ExitCode(), EXIT_CODE)
+        config.pluginmanager.register(ExitCode(config), EXIT_CODE)
+        cleanup.enter_context(shown_by(uncaptured(config)))
     try:
         config.stash[OPTIONS] = _options(config)
         load_settings()
@@ -143,9 +151,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if case.claim.on_request and not names_claim(metafunc.config, case.claim.id):
             continue
         applied = [getattr(pytest.mark, name) for name in marks(case)]
-        if known := case.known_deviation(model):
-            reason = f"known to deviate: {known.evidence}"
-            applied.append(pytest.mark.xfail(raises=AssertionError, reason=reason, strict=options.whole))
+        if options.whole and (known := case.known_deviation(model)):
+            applied.append(expected_failure(known, strict=True))
         params.append(pytest.param(case, id=str(case), marks=applied))
     metafunc.parametrize("case", params)
 
@@ -187,8 +194,8 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
         UserError: the model or all data are missing, or the disk is too small.
     """
     from bertsecrets.claims.plan import missing, reads_model, reads_rows
-    from bertsecrets.jobs.estimates import announce, seed_cost
-    from bertsecrets.jobs.plan import plan_for
+    from bertsecrets.jobs.estimates import seed_cost
+    from bertsecrets.jobs.preflight import preflight
     from bertsecrets.jobs.prepare import prepare, prepare_share
     from bertsecrets.judging import SeedBudget
     from bertsecrets.session import Session
@@ -202,18 +209,18 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
         raise UserError(absent[0])
     possible = [case for case in selected if run.applies_to(case) and missing(run, case) is None]
     config.stash[BUDGET] = SeedBudget(run.budget, seed_cost(run, possible))
+    seeds, jobs, (place, workers) = run.interims[0], config.getoption("jobs"), worker(config)
+    if not is_worker(config):  # pytest-xdist does not show what its workers print
+        terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
+        for line in lacking_lines(run, selected):
+            terminal.write_line(line)
+        preflight(run, possible, seeds, at_once=jobs or 1)
     if run.options.checkpoint is None:
-        seeds, jobs, (place, workers) = run.interims[0], config.getoption("jobs"), worker(config)
-        if not is_worker(config):  # pytest-xdist does not show what its workers print
-            terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
-            for line in lacking_lines(run, selected):
-                terminal.write_line(line)
-            announce(run, plan_for(run, possible, run.model, seeds), at_once=jobs or 1)
         if jobs is not None:
             run = prepare(run, possible, seeds, jobs=jobs)
         elif workers > 1 or run.options.keep != "full":
             run = prepare_share(run, possible, seeds, place, workers)
-    config.stash[SESSION] = run
+    config.stash[SESSION], config.stash[SELECTED] = run, len(selected)
 
 
 def end_run(session: pytest.Session, reason: str, code: int) -> NoReturn:
@@ -283,7 +290,14 @@ def judged(case: Case, run_session: "Session", benchmark, request: pytest.Fixtur
     except RunError as error:
         end_run(request.session, f"{case}: {one_line(error)}", USER_ERROR)
     benchmark.extra_info.update(verdict.as_json())
+    if verdict.measurements:
+        benchmark.stats.stats.data[:] = [verdict.data.seconds]  # when they were made, not the time to read them
     config.stash[VERDICTS].append(verdict)
+    known = case.known_deviation(judged_model(config))
+    if known and verdict.known_deviation and not run_session.options.whole:
+        request.applymarker(expected_failure(known, strict=False))
+    if not verdict.reused:
+        log.info(f"{len(config.stash[VERDICTS])} of {config.stash[SELECTED]} claims: {verdict_line(verdict)}")
     request.node.user_properties.extend(junit_properties(verdict.data))
     if verdict.outcome is None:
         if not isinstance(verdict.error, UserError):
@@ -319,6 +333,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
         error = call.excinfo.value if call.excinfo else None
         crashed = report.failed and isinstance(error, Exception) and not isinstance(error, AssertionError)
         report.user_properties = [*item.user_properties, (KIND, CRASHED if crashed else OURS)]
+        name_skipped(report, item)
     return report
 
 
@@ -337,28 +352,13 @@ def pytest_sessionfinish(session: pytest.Session):
     else:
         failed = write_report(session)
         if session.exitstatus in ended_normally:
-            _drop_weights(config)
+            drop_measured(config)
     if is_worker(config) or not timed.benchmarks:
         timed.json = timed.save = timed.autosave = None
     result = yield
     if failed and session.exitstatus in ended_normally:
         session.exitstatus = failed
     return result
-
-
-def _drop_weights(config: pytest.Config) -> None:
-    """Drop the weights of measured checkpoints if the options say so; those of workers after all have ended."""
-    options, verdicts = config.stash[OPTIONS], config.stash[VERDICTS]
-    if options.keep == "full":
-        return
-    from bertsecrets.models.retention import drop_weights
-
-    if SESSION in config.stash:
-        config.stash[SESSION].close()
-    elif not any(verdict.outcome is None for verdict in verdicts):
-        measurements = [each for verdict in verdicts for each in verdict.measurements]
-        on_tasks = [each.provenance.checkpoint for each in measurements if get_measure(each.measure).on_task]
-        drop_weights(options.store_folder / "checkpoints" / name for name in dict.fromkeys(filter(None, on_tasks)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -389,6 +389,7 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     """Print the verdict table, the place of the report, and how to continue an interrupted run."""
     if config.stash[VERDICTS]:
         print_verdicts(terminalreporter, config)
+        print_comparisons(terminalreporter, config)
     if (line := config.stash.get(REPORTED, None)) is not None:
         terminalreporter.write_line(line, red=line.startswith(NO_REPORT))
     ended = config.pluginmanager.get_plugin(EXIT_CODE)

@@ -9,7 +9,7 @@ from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import Extreme
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case
-from bertsecrets.formats import ERROR, FAILURES, Outcome, ReadingData, VerdictData
+from bertsecrets.formats import ERROR, Outcome, ReadingData, VerdictData
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.provenance import checkpoint_differences, differences
 from bertsecrets.texts.published import MODEL, is_papers_model
@@ -96,9 +96,17 @@ class Verdict:
 
     @property
     def known_deviation(self) -> bool:
-        """Whether the claim fails, and is known to for this model; a collapsed model fails in no known way."""
+        """Whether the claim deviates, as is known for this model.
+
+        What is known holds for all rows, so it does not excuse a limited run. A collapsed model is never excused.
+        """
         known = any(self.case.known_deviation(model) for model in self.models)
-        return known and self.outcome in FAILURES and self.outcome != "degenerate"
+        return known and self.outcome == "deviates" and not self.limited
+
+    @property
+    def limited(self) -> bool:
+        """Whether a measurement used only some of the rows."""
+        return any(measurement.provenance.limits for measurement in self.measurements)
 
     @property
     def reused(self) -> bool:

@@ -135,6 +135,7 @@ def judge_cases(
     from bertsecrets.claims.plan import measure_case
     from bertsecrets.jobs.estimates import announce, seed_cost
     from bertsecrets.jobs.plan import plan_for
+    from bertsecrets.jobs.preflight import preflight
     from bertsecrets.jobs.prepare import stored_first
     from bertsecrets.judging import SeedBudget, attempt, judge_until_decided
     from bertsecrets.report.terminal import verdict_line
@@ -148,10 +149,12 @@ def judge_cases(
     def judge(cases: Sequence["Case"], seeds: Sequence[int]) -> "Iterator[Verdict | Skipped]":
         nonlocal measures
         ready, waiting = stored_first(session, cases, seeds) if trains else ([], list(cases))
-        measures = measures or bool(waiting)
+        began, measures = measures, measures or bool(waiting)
         yield from (attempt(case, partial(verdict, case, seeds)) for case in ready)
         if waiting:
-            if trains:
+            if not began:
+                preflight(session, waiting, seeds, at_once=trained_at_once)
+            elif trains:
                 announce(session, plan_for(session, waiting, session.model, seeds), at_once=trained_at_once)
             prepare(waiting, seeds)
             yield from (attempt(case, partial(verdict, case, seeds)) for case in waiting)

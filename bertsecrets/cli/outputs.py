@@ -98,7 +98,7 @@ def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
     """Print the table of verdicts and its summary."""
     from bertsecrets.report.tables import fold
     from bertsecrets.report.terminal import Screen, verdict_table
-    from bertsecrets.report.text import run_lines
+    from bertsecrets.report.text import annotations, run_lines
     from bertsecrets.settings import load_settings
 
     screen = Screen.of(sys.stdout)
@@ -107,6 +107,8 @@ def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
         print(fold(line, screen.width))
     if not options.verbose:
         print("details: -v, or bertsecrets explain ID")
+    for line in annotations(run.verdicts):
+        print(line)
 
 
 def _write(options: argparse.Namespace, run: "JudgedRun") -> None:

@@ -358,9 +358,19 @@ def announce(session: Session, planned: Plan, *, at_once: int | None = 1) -> Non
     Raises:
         RunError: there is too little.
     """
+    if line := announcement(session, planned, at_once=at_once):
+        log.info(line)
+
+
+def announcement(session: Session, planned: Plan, *, at_once: int | None = 1) -> str:
+    """Return a line on the disk space that a plan needs; empty if it trains nothing.
+
+    Raises:
+        RunError: there is too little.
+    """
     needed = disk(session, planned, at_once) if any(job.measure is None for job in planned) else None
     if needed is None or not needed.trainings:
-        return
+        return ""
     if (problem := needed.problem(session.options.keep, session.store.root)) is not None:
         raise RunError(problem)
-    log.info(needed.announcement(session.options.keep))
+    return needed.announcement(session.options.keep)

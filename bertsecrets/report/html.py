@@ -23,6 +23,7 @@ from bertsecrets.report.text import (
     observed_lines,
     outcome_text,
     run_lines,
+    said,
     section_title,
     seeds_text,
     show_band,
@@ -193,7 +194,7 @@ def measurement_part(measurement: Measurement) -> str:
 def verdict_part(verdict: Verdict) -> str:
     """Return a verdict as a piece of HTML: its row, its reason, and the figures of its measurements."""
     name, task, statement, *numbers, _ = verdict_row(verdict)
-    outcome = outcome_text(verdict.status, verdict.against, verdict.within)
+    outcome = outcome_text(said(verdict), verdict.against, verdict.within)
     settings = load_settings().judge
     return _render(
         "notebook.html",
@@ -236,6 +237,7 @@ def _environment() -> Environment:
         cite=cite,
         observed_lines=observed_lines,
         outcome_text=outcome_text,
+        said=said,
         show_published=show_published,
         show_band=show_band,
         format_number=format_number,

@@ -56,7 +56,8 @@ def badge(run: VerdictsFile) -> dict[str, Any]:
     else:
         color = "brightgreen" if "reproduced" in outcomes else "lightgrey"
     decided = [outcome for outcome in outcomes if outcome in ("reproduced", *FAILURES)]
-    message = counted(decided) + (", incomplete" if broken else "")
+    message = counted(decided, sum(one.known_deviation for one in failed)) + (", incomplete" if broken else "")
+    message += ", limited run" if any(one.limits for one in run.verdicts) else ""
     return {
         "schemaVersion": 1,
         "label": "K19 claims",

@@ -16,6 +16,7 @@ from bertsecrets.report.text import (
     grid_legend,
     grid_rows,
     run_lines,
+    said,
     seeds_text,
     task_title,
     verdict_row,
@@ -72,7 +73,7 @@ def summary(verdicts: Sequence[Verdict], run: VerdictsFile) -> str:
     unexpected = sorted(failed, key=lambda verdict: (verdict.known_deviation, verdict.outcome == "degenerate"))
     together = run_lines(verdicts, run.settings["judge"]["confidence"])
     parts = [
-        f"## K19 claims: {counted([verdict.status for verdict in verdicts])}",
+        f"## K19 claims: {counted([verdict.status for verdict in verdicts], sum(v.known_deviation for v in verdicts))}",
         _about(run),
         f"> [!WARNING]\n> incomplete: {prose(run.incomplete)}" if run.incomplete else "",
         "\n".join(f"- {prose(line)}" for line in together),
@@ -109,10 +110,9 @@ def _failures(failed: Sequence[Verdict]) -> str:
     rows = []
     for verdict in failed:
         _, _, statement, published, band, observed, _ = verdict_row(verdict)
-        outcome = f"{verdict.outcome}{' (known)' if verdict.known_deviation else ''}"
         why = "; ".join(filter(None, (verdict.against, verdict.reason)))
         paper = published if band in ("", "-") else f"{published}; band {band}"
-        rows.append([f"{code(str(verdict.case))} {outcome}", *map(prose, (statement, observed, paper, why))])
+        rows.append([f"{code(str(verdict.case))} {said(verdict)}", *map(prose, (statement, observed, paper, why))])
     header = ("claim", "statement", "observed", "published", "from what, and why")
     return f"### What does not hold\n\n{bounded(header, rows, LIMIT // 3)}"
 

@@ -90,13 +90,20 @@ def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, in
     return {outcome: count for outcome, count in counts.items() if count or outcome in always}
 
 
-def counted(outcomes: Sequence[str]) -> str:
+def counted(outcomes: Sequence[str], known: int = 0) -> str:
     """Return how many claims have each outcome, as text.
+
+    Args:
+        known: how many of the deviations are known.
 
     >>> counted(["reproduced", "inconclusive", "reproduced"])
     '2 reproduced, 0 deviate, 1 inconclusive'
+    >>> counted(["deviates", "reproduced", "deviates"], known=1)
+    '1 reproduced, 2 deviate (1 known)'
     """
     counts = tally(outcomes, ("reproduced", "deviates"))
+    notes = {"deviates": f" ({known} known)"} if known else {}
     return ", ".join(
-        f"{count} {outcome if count == 1 else OUTCOMES[outcome].plural or outcome}" for outcome, count in counts.items()
+        f"{count} {outcome if count == 1 else OUTCOMES[outcome].plural or outcome}{notes.get(outcome, '')}"
+        for outcome, count in counts.items()
     )

@@ -16,6 +16,7 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.report.outcomes import OUTCOMES, label
 from bertsecrets.report.tables import GAP, fold, sectioned, table
 from bertsecrets.report.text import (
+    brief,
     cite,
     count_line,
     describe,
@@ -126,7 +127,7 @@ def _claim_cells(claim: Claim, model: str | None, kept: Sequence[KeptVerdict], *
 
 def verdict_line(verdict: Verdict) -> str:
     """Return a verdict in one line."""
-    parts = [f"{verdict.case}: {label(verdict.status)}"]
+    parts = [f"{verdict.case}: {_outcome(verdict)}"]
     if verdict.observed is not None:
         parts.append(f"{', '.join(observed_lines(verdict))} {UNITS.get(verdict.unit, verdict.unit)}")
         parts.append(f"{len(verdict.seeds)} seed{'s' if len(verdict.seeds) > 1 else ''}")
@@ -177,8 +178,12 @@ def _cells(verdict: Verdict, notes: Mapping[str, str]) -> list[str]:
         task_title(case.task),
         "-" if case.figure.published is None else format_number(case.figure.published),
         "\n".join(observed),
-        " ".join(filter(None, [label(verdict.status), verdict.within and f"within {verdict.within}", letters])),
+        " ".join(filter(None, [_outcome(verdict), verdict.within and f"within {verdict.within}", letters])),
     ]
+
+
+def _outcome(verdict: Verdict) -> str:
+    return f"{label(verdict.status)}{' (known)' if verdict.known_deviation else ''}"
 
 
 def _own(verdict: Verdict) -> list[str]:
@@ -188,7 +193,9 @@ def _own(verdict: Verdict) -> list[str]:
         notes.append(f"from {verdict.against}")
     if verdict.case.figure.constant_answer:
         notes.append("the published figure is that of a constant answer")
-    if verdict.observed is None or not shows(verdict):
+    if verdict.outcome == "inconclusive":
+        notes.append(brief(verdict.reason))
+    elif verdict.observed is None or not shows(verdict):
         notes.append(verdict.reason)
     return notes + verdict.remarks
 

@@ -1,5 +1,7 @@
 """The wording of verdicts and claims, shared by all reports, and the message of a failing benchmark."""
 
+import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -39,6 +41,14 @@ SECTIONS = {  # of K19, and what goes beyond it, by the letters of claims' ids
 MADE_UP = "the sentence pairs are synthetic: these verdicts show that the suite works and say nothing about the paper"
 NEXT = "next, your model on GLUE's RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
 NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly everything
+BRIEF = {  # parts of inconclusive verdicts' reasons, and the same in at most eight words
+    "a figure is reproduced only after": "a figure is reproduced only after all seeds",
+    "whole validation set": "constant answers need the whole validation set",
+    "constant answer; this model": "the published figure is a constant answer's",
+    "also holds": "interval includes a model that learned nothing",
+    "partly outside": "interval lies partly outside the band",
+    "how far runs differ": "variation between seeds is unknown",
+}
 PAPERS = {  # by their short names in claims
     "K19": "Kovaleva et al. 2019",
     "P20": "Prasanna et al. 2020",
@@ -72,7 +82,7 @@ def describe(verdict: Verdict) -> str:
     """Return a verdict in a few lines: statement, published figure, band, observed value, reason."""
     case, remarks = verdict.case, verdict.remarks
     lines = [
-        f"{case} {verdict.status}: {case.claim.statement} ({cite(case.claim.source)})",
+        f"{case} {said(verdict)}: {case.claim.statement} ({cite(case.claim.source)})",
         f"  published {show_published(case, verdict.unit)}",
         f"  band      {show_band(case, verdict.band)}",
         f"  observed  {', '.join(observed_lines(verdict))}",
@@ -134,7 +144,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
     """Return a verdict as cells: id, task, statement, published figure, band, observed value, outcome."""
     case = verdict.case
     remarks = verdict.remarks
-    outcome = outcome_text(verdict.status, verdict.against, verdict.within)
+    outcome = outcome_text(said(verdict), verdict.against, verdict.within)
     if verdict.observed is None or not shows(verdict):
         outcome += f": {verdict.reason}"
     if remarks:
@@ -148,6 +158,32 @@ def verdict_row(verdict: Verdict) -> list[str]:
         ", ".join(observed_lines(verdict)),
         outcome,
     ]
+
+
+def said(verdict: Verdict) -> str:
+    """Return the outcome as text, marked if the deviation is known."""
+    return f"{verdict.status} (known)" if verdict.known_deviation else verdict.status
+
+
+def brief(reason: str) -> str:
+    """Return the first clause of an inconclusive verdict's reason in at most eight words, without its numbers.
+
+    >>> brief("[-0.344, 0.155] includes the limit; seed 2: constant")
+    'interval includes the limit'
+    """
+    for words, short in BRIEF.items():
+        if words in reason:
+            return short
+    clause = re.split(r"[;:(]|, ", re.sub(r"\[[^\]]*\]", "interval", reason), maxsplit=1)[0].split()
+    return " ".join(clause[:8])
+
+
+def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    """Yield a line for each unexpected failure that GitHub Actions shows as an annotation; nothing elsewhere."""
+    for verdict in verdicts if os.environ.get("GITHUB_ACTIONS") == "true" else ():
+        if verdict.outcome in FAILURES and not verdict.known_deviation:
+            reason = "; ".join(filter(None, (f"{verdict.status}: {verdict.reason}", verdict.against)))
+            yield f"::error title={verdict.case}::{reason.replace('%', '%25')}"
 
 
 def observed_lines(verdict: Verdict) -> list[str]:
@@ -212,8 +248,8 @@ def grid_legend(rows: Sequence[Sequence[str]]) -> str:
 
 def count_line(verdicts: Sequence[Verdict]) -> str:
     """Return how many claims have each outcome, in one line."""
-    number = len(verdicts)
-    return f"{number} claim{'' if number == 1 else 's'}: {counted([verdict.status for verdict in verdicts])}"
+    number, known = len(verdicts), sum(verdict.known_deviation for verdict in verdicts)
+    return f"{number} claim{'' if number == 1 else 's'}: {counted([verdict.status for verdict in verdicts], known)}"
 
 
 def seeds_text(seeds: Iterable[int]) -> str:

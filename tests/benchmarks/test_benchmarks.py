@@ -293,6 +293,41 @@ def test_junit_has_each_verdict_as_properties(first, tiny_bert):
     assert {"observed", "interval", "band", "published"} <= set(found["E1-rte"][0])
 
 
+def test_every_claim_that_was_measured_has_a_line_while_others_run(first):
+    _, _, output = first
+    assert re.search(r"^bertsecrets: 1 of 3 claims: \S+: . \w+", output, re.M), output
+
+
+@pytest.fixture(scope="module")
+def published(bench, tmp_path_factory, tiny_glue, tiny_bert):
+    """Runs of claims about published figures, from another root folder: a saved one, and one compared with it."""
+    room = tmp_path_factory.mktemp("published")
+    words = ("-k", "D7", "--rootdir", room, "--benchmark-storage", f"file://{room / 'saved'}", "-rs")
+    outputs = []
+    for more in (("--benchmark-autosave", "--junitxml", room / "j.xml"), ("--benchmark-compare",)):
+        outputs.append(bench(room / "runs", tiny_glue, tiny_bert, *words, *more)[1])
+    return room, *outputs
+
+
+def test_junit_names_classes_independent_of_the_place_of_the_package(published):
+    names = {case.get("classname") for case in ElementTree.parse(published[0] / "j.xml").getroot().iter("testcase")}
+    assert names == {"benchmarks.test_claims"}
+
+
+def test_a_comparison_of_benchmarks_has_observed_values_and_verdicts_side_by_side(published):
+    _, _, output = published
+    assert re.search(r"^claim +observed: was +is +verdict: was +is +seconds: was +is$", output, re.M), output
+    row = next(line for line in output.splitlines() if line.startswith("D7-qqp-table-1 "))
+    _name, was, now, outcome, same, seconds, original = row.split()
+    assert (was, outcome, seconds) == (now, same, original)
+
+
+def test_the_time_of_a_benchmark_is_that_of_its_measurements(published):
+    (file,) = (published[0] / "saved").rglob("*.json")
+    for entry in json.loads(file.read_text())["benchmarks"]:
+        assert entry["stats"]["mean"] == entry["extra_info"]["seconds"]
+
+
 def test_the_json_has_a_summary_of_all_claims(first):
     room, _, _ = first
     found = json.loads((room / "b.json").read_text())["bertsecrets"]

@@ -100,6 +100,14 @@ def test_a_known_deviation_is_orange():
     assert badge(run.model_copy(update={"verdicts": [known]}))["color"] == "orange"
 
 
+def test_a_badge_says_that_a_run_is_limited_and_deviations_are_known():
+    run = filed([beats("D2-sst2", 20, 80), beats("D2-rte", 80, 20)])
+    known = run.verdicts[0].model_copy(update={"known_deviation": True})
+    limited = run.verdicts[1].model_copy(update={"limits": {"limit": 48}})
+    message = badge(run.model_copy(update={"verdicts": [known, limited]}))["message"]
+    assert message == "1 reproduced, 1 deviates (1 known), limited run"
+
+
 def test_an_incomplete_run_has_an_error_badge():
     for lacking in (filed([beats("D2-rte", 80, 20)], note="it was interrupted"), filed()):
         shown = badge(lacking)

@@ -10,9 +10,10 @@ from verdicts import beats
 
 from bertsecrets.claims.schema import load_claims
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.judging import JudgedRun
 from bertsecrets.report.outcomes import OUTCOMES, label
 from bertsecrets.report.terminal import Screen, claim_table, task_grid, verdict_line, verdict_table
-from bertsecrets.report.text import SECTIONS, describe
+from bertsecrets.report.text import SECTIONS, annotations, describe
 from bertsecrets.types import Provenance
 
 LIMITED = {"limit": 48, "official_data": False}
@@ -54,7 +55,7 @@ def test_the_table_fits_eighty_columns_and_uses_wider_terminals(verdicts):
 def test_both_readings_are_shown(verdicts):
     shown = [line.rstrip() for line in verdict_table(verdicts).splitlines()]
     place = next(i for i, line in enumerate(shown) if line.startswith("A4-half"))
-    assert shown[place].split()[3:] == ["special", "59.9", "[57.5,", "62.4]", "%", "?", "inconclusive"]
+    assert shown[place].split()[3:] == ["special", "59.9", "[57.5,", "62.4]", "%", "?", "inconclusive", "a"]
     assert shown[place + 1].split() == ["stripes", "10.0", "[9.16,", "10.9]", "%"]
 
 
@@ -162,3 +163,47 @@ def test_several_tasks_have_a_table_of_claims_by_tasks():
     assert "\n".join(grid) in verdict_table(verdicts)
     assert all(len(line) <= 80 for line in grid)
     assert task_grid(verdicts[:1]) == ""  # one task has its table
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("[-0.344, 0.155] includes the limit; seed 2: constant", "interval includes the limit"),
+        ("one seed decides nothing, since 3 are needed; the interval is of it alone", "one seed decides nothing"),
+        ("fewer than 30 examples decide nothing", "fewer than 30 examples decide nothing"),
+        (
+            "constant answers can be compared on the whole validation set only",
+            "constant answers need the whole validation set",
+        ),
+    ],
+)
+def test_an_inconclusive_row_says_why_in_at_most_eight_words(reason, said):
+    shown = verdict_table([verdict("C1-rte", "inconclusive", 0.1, (-0.3, 0.5), reason, provenance={})])
+    letter = next(line for line in shown.splitlines() if line.startswith("C1 ")).split()[-1].split(",")[0]
+    assert f"  {letter}: {said}" in shown
+    assert len(said.split()) <= 8
+
+
+def test_a_known_deviation_is_marked_unless_the_run_is_limited():
+    whole, limited = (
+        verdict("G1-rte-luck", "deviates", 0.72, (0.0, 0.9), band=(0.95, float("inf")), provenance=provenance)
+        for provenance in ({}, LIMITED)
+    )
+    assert "✗ deviates (known)" in verdict_table([whole])
+    assert "1 deviates (1 known)" in verdict_table([whole])
+    assert "known" not in verdict_table([limited])
+    exit_codes = []
+    for one in (whole, limited):
+        run = JudgedRun("m", [one.case])
+        run.collect([one])
+        exit_codes.append(run.exit_code())
+    assert exit_codes == [0, 1]
+
+
+def test_unexpected_deviations_are_annotations_on_github(monkeypatch):
+    failing = verdict("E1-rte", "deviates", 0.0001, (-0.001, 0.001), "below 5 % of it", band=(0.0, 1.0), provenance={})
+    known = verdict("G1-rte-luck", "deviates", 0.72, (0.0, 0.9), band=(0.95, float("inf")), provenance={})
+    assert list(annotations([failing])) == []
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    (line,) = annotations([failing, known, verdict("C1-rte", "reproduced", 1.0, (1.0, 1.0))])
+    assert line.startswith("::error title=E1-rte::deviates: below 5 %25 of it")

@@ -1,0 +1,81 @@
+"""The block that a run prints before it measures anything: claims, trainings, time, disk and the model."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from bertsecrets.claims.plan import reads_rows
+from bertsecrets.claims.schema import Case
+from bertsecrets.errors import UserError
+from bertsecrets.jobs.estimates import announcement, estimate, total_seconds
+from bertsecrets.jobs.plan import plan_for
+from bertsecrets.models.configuration import open_config, open_tokenizer
+from bertsecrets.progress import in_time, log
+from bertsecrets.session import Session
+from bertsecrets.texts.tasks import ALL_TASKS, task
+
+ROWS = 50  # read for the share of unknown tokens
+MANY_UNKNOWN = 0.1  # more is unusual for a model's own tokenizer
+
+
+def preflight(
+    session: Session,
+    cases: Sequence[Case],
+    seeds: Sequence[int],
+    *,
+    at_once: int | None = 1,
+) -> float | None:
+    """Report what is about to be measured; nothing if everything is stored.
+
+    Returns the estimated seconds; None if they are unknown.
+
+    Args:
+        at_once: the number of parallel jobs; None if all trainings may come first.
+
+    Raises:
+        RunError: the disk is too small.
+    """
+    trains, seconds = session.options.checkpoint is None, None
+    lines = [f"{len(cases)} claims to judge on {session.model}"]
+    if trains:
+        planned = plan_for(session, cases, session.model, seeds)
+        estimates = [each for each in estimate(session, planned) if each.state != "stored"]
+        if not estimates:
+            return 0.0
+        seconds = total_seconds(estimates)
+        parallel = None if seconds is None else seconds / (at_once or 1)
+        lines = [announcement(session, planned, at_once=at_once) or "nothing to train"]
+        each = " for the first of up to 5 seeds" if session.adds_seeds else ""
+        unknown = ": this store has no record of such a job yet" if seconds is None else f"{each}"
+        lines += [f"claims: {len(cases)} to judge, {len(estimates)} jobs", f"time: {in_time(parallel)}{unknown}"]
+    with suppress(UserError):  # raised again when the model is opened for a measurement
+        lines.append(f"model: {', '.join(model_facts(session, session.model, _task(cases)))}")
+    log.info("\n  ".join(lines))
+    return seconds
+
+
+def model_facts(session: Session, model: str, task_name: str | None) -> Iterator[str]:
+    """Yield a model's shape, vocabulary, longest input and, on rows of a task, the share of unknown tokens.
+
+    Raises:
+        UserError: the model or its tokenizer cannot be opened.
+    """
+    ref = session.ref(model)
+    config, tokenizer = open_config(ref), open_tokenizer(ref)
+    if (shape := session.shape(model)) is not None:
+        yield f"{shape[0]} layers x {shape[1]} heads"
+    yield f"vocabulary of {len(tokenizer)}"
+    longest = min(tokenizer.model_max_length, getattr(config, "max_position_embeddings", None) or 10**9)
+    cut = session.settings.finetune.max_length
+    yield f"examples cut at {min(cut, longest)} of {longest if longest < 10**9 else 'any number of'} tokens"
+    if task_name is None or tokenizer.unk_token_id is None:
+        return
+    rows = session.resources.rows.split(task_name, "dev", ROWS)
+    texts = [*rows.sentence1, *(rows.sentence2 or [])]
+    tokens = [token for ids in tokenizer(texts, add_special_tokens=False)["input_ids"] for token in ids]
+    share = tokens.count(tokenizer.unk_token_id) / max(1, len(tokens))
+    warning = ": check its tokenizer" if share > MANY_UNKNOWN else ""
+    yield f"{share:.1%} {tokenizer.unk_token} in {len(rows)} rows of {task(task_name).title}{warning}"
+
+
+def _task(cases: Sequence[Case]) -> str | None:
+    return next((case.task for case in cases if case.task != ALL_TASKS and reads_rows(case)), None)
