@@ -296,7 +296,7 @@ def judged(case: Case, run_session: "Session", benchmark, request: pytest.Fixtur
     known = case.known_deviation(judged_model(config))
     if known and verdict.known_deviation and not run_session.options.whole:
         request.applymarker(expected_failure(known, strict=False))
-    if not verdict.reused:
+    if verdict.measurements and not verdict.reused:
         log.info(f"{len(config.stash[VERDICTS])} of {config.stash[SELECTED]} claims: {verdict_line(verdict)}")
     request.node.user_properties.extend(junit_properties(verdict.data))
     if verdict.outcome is None:
