@@ -22,7 +22,7 @@ SIMULATED = [
 ]
 PUBLISHED = Setting()
 READ_OFF = (
-    "A2", "A3", "A4-half", "A4-columns", "B1", "B2-l7h6", "B5-l1h2", "C1p", "C2p", "D1-untrained", "D1-random",
+    "A3", "A4-half", "A4-columns", "B1", "B2-l7h6", "B5-l1h2", "C1p", "C2p", "D1-untrained", "D1-random",
     "D1-random-f1", "D1-pretrained", "D1-pretrained-f1", "D2", "D2-mean", "D2-mean-f1", "D3", "D6", "E1", "E2", "G4",
     "G6",
 )  # fmt: skip
