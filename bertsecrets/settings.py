@@ -121,13 +121,14 @@ class StageOptions(Section):
 
 
 class PipelineParams(Section):
-    """Settings for the DVC pipeline: the model, the data, the grid."""
+    """Settings for the DVC pipeline: the model, the data, the grid, and files of sentences with frames by name."""
 
     model: str
     model_files: str
     glue: str
     glue_files: str
     grid: GridParams
+    frames: dict[str, str] = Field(default_factory=dict)
     options: StageOptions
 
 

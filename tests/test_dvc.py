@@ -161,12 +161,30 @@ def test_sets_of_parameters_can_take_the_place_of_the_papers_and_of_each_other(t
         assert data["pipeline"] == data["sets"][name]
 
 
+def test_sentences_with_frames_are_a_parameter_and_a_dependency(tmp_path):
+    for name in ("dvc.yaml", "params.yaml"):
+        shutil.copy(PROJECT / name, tmp_path / name)
+    params = yaml.safe_load((tmp_path / "params.yaml").read_text())
+    named = {}
+    for frames in ({}, {"paper": "frames.jsonl"}):
+        params["pipeline"]["frames"] = frames
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+        with Repo.init(tmp_path, no_scm=True, force=True) as repo:
+            stages = [stage for stage in repo.index.stages if stage.name.startswith("frames")]
+            named[len(frames)] = [(stage.name, stage.deps[0].def_path, stage.cmd) for stage in stages]
+    assert named[0] == []
+    ((name, dependency, command),) = named[1]
+    assert (name, dependency) == ("frames@paper", "frames.jsonl")
+    assert '--frames "frames.jsonl"' in command
+
+
 def test_stages_depend_on_all_code_that_computes_their_results(tmp_path):
     """The store has a digest of the code in its keys. It must not change unless DVC runs the stage again."""
     stages = yaml.safe_load((PROJECT / "dvc.yaml").read_text())["stages"]
     measures = [type(measure).__module__ for measure in map(get_measure, measure_names()) if measure.common]
-    for stage, modules in {"finetune": [TRAINING], "measure": measures}.items():
-        deps = {Path(dep) for dep in stages[stage]["deps"]}
+    frames = [type(get_measure("frame-heads")).__module__]
+    for stage, modules in {"finetune": [TRAINING], "measure": measures, "frames": frames}.items():
+        deps = {Path(dep) for dep in stages[stage].get("do", stages[stage])["deps"]}
         with edited_package(tmp_path / stage) as copy:
             before = [code_digest(module) for module in modules]
             for path in copy.rglob("*.py"):
