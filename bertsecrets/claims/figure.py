@@ -1,14 +1,14 @@
-"""The published figure of a claim on a task: typed in `expected/`, or taken by reference from P20 or another claim.
+"""What a claim expects, and its published figures: typed in `expected/`, or taken by reference from P20 or a claim.
 
 References are names: of a claim (`D1-pretrained`), `P20`, `P20 mean`, and `between sources`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from bertsecrets.errors import near_matches
 from bertsecrets.settings import Section
@@ -37,6 +37,31 @@ SCORE_QUANTITIES = (
     "mean-score-difference",
     "cased-loss",
 )
+
+
+class Expectation(Section):
+    """The claim's prediction for its quantity.
+
+    `above` and `below` are orders: the quantity lies beyond `value`. With a `comparable` published figure, an order
+    against 0 is judged by its size too. `around` is a figure: the quantity lies within a band around the published one.
+    The band's width is always computed (`band.band`): from the sampling error of the published `score`, or of the
+    measurement's `own` examples, and from the figure's seed spread and rounding. `examples` is the largest number of
+    examples behind the published figure, if not whole validation sets. `equal` says that the quantity is `value`, up to
+    the smallest effect of interest.
+    """
+
+    kind: Literal["above", "below", "around", "equal"]
+    value: float = 0.0
+    comparable: bool = True
+    sampling: Literal["score", "own", "none"] = "none"
+    examples: PositiveInt | None = None
+
+
+class SmallestEffect(Section):
+    """The smallest effect of interest of one claim, in its unit, and why; by default that of the unit (`band`)."""
+
+    size: PositiveFloat
+    reason: str = Field(min_length=10)
 
 
 class TaskFigure(Section):

@@ -27,12 +27,13 @@ from bertsecrets.claims.band import (
 from bertsecrets.claims.error_rates import interval_at, power, smallest_rate
 from bertsecrets.claims.estimand import FEWEST, Estimand
 from bertsecrets.claims.estimate import FEWEST_SEEDS, Estimate, estimate
+from bertsecrets.claims.figure import Expectation
 from bertsecrets.claims.gates import model_problem, usable
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import Needed, all_of
 from bertsecrets.claims.readings import together, under_readings
-from bertsecrets.claims.schema import Case, Expectation
+from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.formats import Outcome

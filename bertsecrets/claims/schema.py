@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, ValidationError, model_validator
 
-from bertsecrets.claims.figure import Cited, TaskFigure
+from bertsecrets.claims.figure import Cited, Expectation, SmallestEffect, TaskFigure
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.measures.registry import is_seedless, measure_names
@@ -29,24 +29,6 @@ OF_CLASSIFIER = (  # measures that depend on the classifier, which has random we
 ANY_MODEL = "any"  # a deviation that does not depend on the model, such as one of the suite's own classifier
 
 
-class Expectation(Section):
-    """The claim's prediction for its quantity.
-
-    `above` and `below` are orders: the quantity lies beyond `value`. With a `comparable` published figure, an order
-    against 0 is judged by its size too. `around` is a figure: the quantity lies within a band around the published one.
-    The band's width is always computed (`band.band`): from the sampling error of the published `score`, or of the
-    measurement's `own` examples, and from the figure's seed spread and rounding. `examples` is the largest number of
-    examples behind the published figure, if not whole validation sets. `equal` says that the quantity is `value`, up to
-    the smallest effect of interest.
-    """
-
-    kind: Literal["above", "below", "around", "equal"]
-    value: float = 0.0
-    comparable: bool = True
-    sampling: Literal["score", "own", "none"] = "none"
-    examples: PositiveInt | None = None
-
-
 class Known(Section):
     """An outcome already known for a model on a task, with its evidence.
 
@@ -57,13 +39,6 @@ class Known(Section):
     task: str
     evidence: str = Field(min_length=10)
     status: Literal["deviates", "reproduces"] = "deviates"
-
-
-class SmallestEffect(Section):
-    """The smallest effect of interest of one claim, in its unit, and why; by default that of the unit (`band`)."""
-
-    size: PositiveFloat
-    reason: str = Field(min_length=10)
 
 
 class Claim(Section):
