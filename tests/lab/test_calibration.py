@@ -1,6 +1,7 @@
 """The simulator of `lab calibrate`: its worlds are what they say, and it notices a judge that is wrong."""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,9 @@ from calls import run, told
 
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.plan import measure_case, reads_model
+from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import cases, find_case
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.lab.calibration import cells as counted
 from bertsecrets.lab.calibration.cells import Cell, count, find_setting, kept, least, only_outcomes, true_value
 from bertsecrets.lab.calibration.table import wrong
@@ -107,6 +110,14 @@ def test_a_clear_effect_is_reproduced_and_none_is_not():
     assert none.share("reproduced", "5") < 0.2
     assert published.holds
     assert [*wrong(published), *wrong(none)] == []
+
+
+def test_every_measure_of_the_claims_is_simulated():
+    """One case of each claim is read off a model, and has a truth."""
+    for claim, case in {case.claim.name: case for case in SIMULATED if case.task in ("rte", "qnli", "all")}.items():
+        with suppress(NotApplicableError):  # no data can decide it
+            needed = measure_case(SimulatedModel(find_world("as-published"), PUBLISHED, 1, 0), case, MODEL, [1])[0]
+            assert np.isfinite(QUANTITIES[case.claim.quantity].read(needed, **case.claim.arguments).value), claim
 
 
 def test_a_case_that_no_data_can_decide_is_not_applicable():

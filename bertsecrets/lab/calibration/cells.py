@@ -4,10 +4,10 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -27,6 +27,7 @@ from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.lab.calibration import answers, maps  # noqa: F401  # they register what they simulate
 from bertsecrets.lab.calibration.truth import AGAINST
 from bertsecrets.lab.calibration.worlds import MODEL, PAPER, Setting, SimulatedModel, find_world
+from bertsecrets.progress import log
 from bertsecrets.settings import JudgeParams
 from bertsecrets.store.code import code_digest
 from bertsecrets.texts.tasks import ALL_TASKS, task
@@ -294,7 +295,8 @@ def count_all(cells: Sequence[Cell], confidence: float, jobs: int, file: Path | 
 
 def _count_new(cells: Sequence[Cell], confidence: float, jobs: int) -> Iterator[Rates]:
     if jobs == 1 or not cells:
-        yield from (count(cell, confidence) for cell in cells)
+        for cell in cells:
+            yield from _unless_unknown(cell, partial(count, cell, confidence))
         return
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from multiprocessing import get_context
@@ -302,4 +304,14 @@ def _count_new(cells: Sequence[Cell], confidence: float, jobs: int) -> Iterator[
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")  # of each process
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from (done.result() for done in as_completed([pool.submit(count, cell, confidence) for cell in cells]))
+        submitted = {pool.submit(count, cell, confidence): cell for cell in cells}
+        for done in as_completed(submitted):
+            yield from _unless_unknown(submitted[done], done.result)
+
+
+def _unless_unknown(cell: Cell, result: Callable[[], Rates]) -> Iterator[Rates]:
+    """Yield a cell's rates; warn instead if a measurement of the case is not simulated."""
+    try:
+        yield result()
+    except UserError as error:
+        log.warning(f"{cell.case} skipped: {error}")

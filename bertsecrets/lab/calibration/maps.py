@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bertsecrets.claims.schema import load_claims
 from bertsecrets.lab.calibration import truth
 from bertsecrets.lab.calibration.truth import LAST, SHAPE
 from bertsecrets.lab.calibration.worlds import ROWS, SimulatedModel, simulates
@@ -48,9 +49,11 @@ def special_tokens(model: SimulatedModel, subject: Subject, options: Options) ->
     """Return the attention to [CLS] and [SEP]."""
     fine_tuned = subject.initialisation != "untrained"
     levels = truth.special(subject.task, fine_tuned, model.setting.against)
-    return _with_means(
-        {kind: _attention(model, kind, subject, model.setting.mix(pair)) for kind, pair in levels.items()}
-    )
+    samples = {kind: _attention(model, kind, subject, model.setting.mix(pair)) for kind, pair in levels.items()}
+    share, size = model.setting.mix(truth.on_special(subject.task)), samples["sep"].shape
+    random = model.rng("brightest", subject.task, subject.seed).random(size)
+    samples["brightest"] = (random < share).astype(np.float64) if model.noise else np.full(size, share)
+    return _with_means(samples)
 
 
 @simulates("features")
@@ -160,9 +163,11 @@ def frame_heads(model: SimulatedModel, subject: Subject, options: Options) -> Re
 
 @simulates("example-sentence")
 def example_sentence(model: SimulatedModel, subject: Subject, options: Options) -> Result:
-    """Return the weights of the paper's example sentence."""
-    grids = {word: np.zeros((1, *SHAPE)) for word in ("agitated", "becoming", "sep")}
-    for head, weights in (((6, 5), (0.87, 0.06, 0.06)), ((0, 1), (0.46, 0.32, 0.12))):
-        for word, weight in zip(grids, weights, strict=True):
-            grids[word][0][head] = weight
+    """Return the published weights of the paper's example sentence, and 0 elsewhere."""
+    grids = {"he_from_agitated": np.full((1, *SHAPE), 0.6), "rest_from_agitated": np.full((1, *SHAPE), 0.2)}
+    for claim in load_claims():
+        if claim.quantity == "example-weight":
+            place, word = claim.arguments, claim.arguments.get("word", "agitated")
+            grid = grids.setdefault(word, np.zeros((1, *SHAPE)))
+            grid[0, place["layer"] - 1, place["head"] - 1] = claim.tasks["all"].published or 0.0
     return _with_means(grids)

@@ -38,6 +38,7 @@ ASSUMPTIONS = (
     "and half as much as to [SEP] elsewhere.",
     "Stripes on tokens other than [CLS] and [SEP] are 8 % of the maps: heterogeneous under one reading, vertical under "
     "the other. Three quarters of a head's maps have its class, and so do 70 % of the heads on another task.",
+    'In the example sentence, "agitated" gives "he" .6, more than any other token, as K19\'s text says.',
     "Fine-tuning changes the shares of figure 2 as it changes P20's.",
     "90 % of the maps of the heads that are best at a relation are diagonal.",
     "P20's accuracy minus table 1's is what cased tokenization costs; on SST-2 nothing.",
@@ -194,6 +195,12 @@ def shares(task: str, reading: str, fine_tuned: bool, against: str) -> dict[str,
     total = sum(own.values())
     most, others = (0.8, 0.05) if against == "lowered" else (0.2, 0.2)
     return {name: (share / total, most if name == "heterogeneous" else others) for name, share in own.items()}
+
+
+def on_special(task: str) -> tuple[float, float]:
+    """Return the share of maps with a stripe whose brightest column is [CLS] or [SEP]."""
+    own = shares(task, "stripes", True, "nothing")
+    return 1 - READING_SHIFT / (own["vertical"][0] + own["vertical-diagonal"][0]), 0.2
 
 
 STEADY, ACROSS_TASKS, DIAGONAL = (0.75, 0.3), (0.7, 0.3), (0.9, 0.3)  # published (assumed) and counterpart
