@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 from bertsecrets.errors import UserError, near_matches, shortened
 from bertsecrets.models.families import full_name
 from bertsecrets.reading import seconds
+from bertsecrets.settings import project_options
 from bertsecrets.types import AUTO, INITIALISATIONS, KEEPS, PRECISIONS, SEEDS, InitialisationName, Keep
 
 if TYPE_CHECKING:
     from bertsecrets.texts.glue import Source
 
+MODEL_VARIABLE = "BERTSECRETS_MODEL"
 GLUE_VARIABLE = "BERTSECRETS_GLUE"
 STORE_VARIABLE = "BERTSECRETS_STORE"
 FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
@@ -38,6 +40,7 @@ HELP_GROUPS = {
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes, on every usual file system
 LIMITS = ("limit", "train_limit", "grid_limit")
 MOST_THREADS = 1024
+MOST_SEEDS = 100  # each trains every checkpoint once more
 MOST_EXAMPLES = 6  # as many as `example-maps` keeps
 
 
@@ -166,6 +169,8 @@ class RunOptions:
     checkpoint_task: str | None = None
 
     def __post_init__(self) -> None:
+        if self.model == "":
+            raise UserError("the model's name is empty: give a name on the hub, a folder, minilm or mpnet")
         if self.model is not None:
             object.__setattr__(self, "model", full_name(self.model))
         for name in LIMITS:
@@ -182,7 +187,7 @@ class RunOptions:
             except ValueError as error:
                 raise UserError(f"--budget {error}") from error
         if self.precision is not None and self.precision not in PRECISIONS:
-            raise UserError(f"unknown --precision {self.precision!r}: {near_matches(self.precision, PRECISIONS)}")
+            raise UserError(f"unknown --precision {shortened(self.precision)!r}: give one of {', '.join(PRECISIONS)}")
         if self.keep_checkpoints not in KEEPS:
             hint = near_matches(self.keep_checkpoints, KEEPS)
             raise UserError(f"unknown --keep-checkpoints {self.keep_checkpoints!r}: {hint}")
@@ -202,8 +207,15 @@ class RunOptions:
     @classmethod
     def of(cls, namespace: argparse.Namespace) -> "RunOptions":
         """Return the options of a run from a parsed command line; other options are ignored."""
-        given = {name: getattr(namespace, name) for name in PARSING if hasattr(namespace, name)}
-        return cls(**{name: value for name, value in given.items() if value is not None})
+        known = {name: getattr(namespace, name) for name in PARSING if hasattr(namespace, name)}
+        given = {name: value for name, value in known.items() if value is not None and value is not False}
+        trained = getattr(namespace, "checkpoint", None) or getattr(namespace, "measurements", None)
+        defaults = {
+            name: value
+            for name, value in configured().items()
+            if name in known and not (trained and name in TRAINING_OPTIONS)
+        }
+        return cls(**{**defaults, **given})
 
     def judging(self, checkpoint: Path | None, tasks: Sequence[str]) -> "RunOptions":
         """Return the options with a single checkpoint of the only task to judge, if given.
@@ -273,6 +285,37 @@ PARSING: dict[str, dict[str, Any]] = {
 }
 
 
+def configured() -> dict[str, Any]:
+    """Return the defaults of options in `[tool.bertsecrets]` of the working directory's `pyproject.toml`.
+
+    A default from the environment precedes them.
+
+    Raises:
+        UserError: the file is malformed, or an option is unknown or has a value of the wrong type.
+    """
+    given = project_options()
+    for name, value in given.items():
+        if name not in PARSING or name in ("budget", "keep_checkpoints"):
+            hint = near_matches(name, PARSING)
+            raise UserError(f"pyproject.toml, [tool.bertsecrets]: unknown option {name!r}: {hint}")
+        parsing = PARSING[name]
+        kinds: tuple[type, ...] = (str,)
+        if parsing.get("action") == "store_true":
+            kinds = (bool,)
+        elif parsing.get("type") is int:
+            kinds = (int,)
+        elif name == "seeds":
+            kinds = (int, str)
+        elif name == "glue":
+            kinds = (str, list)
+        if type(value) not in kinds or (type(value) is list and not all(isinstance(part, str) for part in value)):
+            raise UserError(f"pyproject.toml, [tool.bertsecrets]: {name} cannot be {shortened(repr(value))}")
+    variables = {"model": MODEL_VARIABLE, "glue": GLUE_VARIABLE, "store": STORE_VARIABLE, "frames": FRAMES_VARIABLE}
+    in_environment = [name for name, variable in variables.items() if os.environ.get(variable)]
+    defaults = {name: value for name, value in given.items() if name not in in_environment}
+    return defaults | ({"model": os.environ[MODEL_VARIABLE]} if "model" in in_environment else {})
+
+
 def flag(name: str) -> str:
     """Return the spelling of an option on the command line.
 
@@ -293,8 +336,8 @@ def seed_range(count: int) -> range:
     """
     if count < 1:
         raise UserError(f"--seeds {count} leaves no seeds to run: give 1 or more")
-    if count >= SEEDS:
-        raise UserError(f"--seeds {count} is out of range: give 1 to {SEEDS - 1}")
+    if count > MOST_SEEDS:
+        raise UserError(f"--seeds {count} is out of range: give 1 to {MOST_SEEDS}")
     return range(1, count + 1)
 
 

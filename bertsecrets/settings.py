@@ -4,6 +4,7 @@ A file named by `BERTSECRETS_PARAMS` overrides the project's own, which wheels i
 """
 
 import os
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -152,6 +153,24 @@ def project_path(name: str) -> Path:
     package = Path(__file__).resolve().parent
     checkout = package.parent / name
     return checkout if checkout.exists() else package / "data" / name
+
+
+def project_options() -> dict[str, Any]:
+    """Return `[tool.bertsecrets]` of the working directory's `pyproject.toml`; empty if there is none.
+
+    Raises:
+        UserError: the file is malformed.
+    """
+    file = Path("pyproject.toml")
+    if not file.is_file():
+        return {}
+    try:
+        options = tomllib.loads(read_text(file, YAML_LIMIT)).get("tool", {}).get("bertsecrets", {})
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{file}: {error}") from error
+    if not isinstance(options, dict):
+        raise UserError(f"{file}: tool.bertsecrets must be a table")
+    return {name.replace("-", "_"): value for name, value in options.items()}
 
 
 def load_settings() -> Params:

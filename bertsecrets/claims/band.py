@@ -1,6 +1,7 @@
 """Bands: the limits between which a quantity must lie. They are computed from spreads, never typed in."""
 
 from collections.abc import Iterable, Sequence
+from math import floor, log10
 
 import numpy as np
 
@@ -198,10 +199,10 @@ def format_number(number: float | None) -> str:
 
 
 def format_interval(interval: tuple[float, float] | None) -> str:
-    """Return an interval as `[low, high]`, `> low` or `< high`.
+    """Return an interval as `[low, high]`, `> low` or `< high`; a narrow one with two digits of its width.
 
-    >>> format_interval((0, float("inf")))
-    '> 0'
+    >>> format_interval((0, float("inf"))), format_interval((0.2085, 0.2095))
+    ('> 0', '[0.2085, 0.2095]')
     """
     if interval is None:
         return "-"
@@ -210,4 +211,10 @@ def format_interval(interval: tuple[float, float] | None) -> str:
         return f"> {format_number(low)}"
     if low == -np.inf:
         return f"< {format_number(high)}"
-    return f"[{format_number(low)}, {format_number(high)}]"
+    decimals = 1 - floor(log10(high - low)) if high > low else 0
+    ends = []
+    for end in (low, high):
+        text = format_number(end)
+        shown = len(text.partition(".")[2]) if "e" not in text else decimals
+        ends.append(f"{end + 0:.{decimals}f}" if shown < decimals and "e" not in text else text)
+    return f"[{', '.join(ends)}]"

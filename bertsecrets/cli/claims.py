@@ -16,6 +16,8 @@ def add_parsers(commands) -> None:
     """Add the commands and their options to the command line."""
     listing = add_command(commands, "claims", "list all claims with their status", "claims --model minilm", claims)
     listing.add_argument("--model", help="show known outcomes and verdicts of this model only")
+    listing.add_argument("--task", help="only claims on this task; `all` for claims across tasks")
+    listing.add_argument("--family", metavar="LETTER", help="only claims of this family, such as C")
     listing.add_argument("-v", "--verbose", action="store_true", help="also print each claim's source and measure")
 
     one = add_command(
@@ -36,12 +38,26 @@ def add_parsers(commands) -> None:
 
 
 def claims(options: argparse.Namespace) -> None:
-    """Print all claims with their status."""
+    """Print all claims, or those of a task or family, with their status.
+
+    Raises:
+        UserError: the task or the family does not exist, or has no claims.
+    """
     from bertsecrets.claims.schema import load_claims
     from bertsecrets.report.terminal import Screen, claim_table
     from bertsecrets.store.verdicts import read_verdicts
 
-    listed, root = load_claims(), RunOptions.of(options).store_folder
+    listed, root = list(load_claims()), RunOptions.of(options).store_folder
+    if options.family is not None:
+        families = sorted({claim.family for claim in listed})
+        if options.family.upper() not in families:
+            raise UserError(f"unknown family {options.family!r}: give one of {', '.join(families)}")
+        listed = [claim for claim in listed if claim.family == options.family.upper()]
+    if options.task is not None:
+        name = options.task if options.task == ALL_TASKS else task(options.task).name
+        listed = [claim for claim in listed if name in claim.tasks]
+        if not listed:
+            raise UserError(f"no claim of family {options.family} is on {name}")
     model = options.model and full_name(options.model)
     last = [read_verdicts(root, claim.case_ids, model) for claim in listed]
     print(claim_table(listed, Screen.of(sys.stdout), model=model, kept=last, verbose=options.verbose))

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bertsecrets.cli.outputs import check_files
 from bertsecrets.cli.sides import Choice, model_side, open_sides, wanted_of
 from bertsecrets.options import (
     INITIALISATION,
@@ -72,6 +73,7 @@ def compare(options: argparse.Namespace) -> int:
     """
     from bertsecrets.store.files import write_whole
 
+    check_files([options.json, options.html, options.markdown])
     of_runs = options.before.endswith(".json") and options.after.endswith(".json")
     findings, failed = _compare_verdicts(options) if of_runs else _compare_models(options)
     print(findings.text())
@@ -116,10 +118,12 @@ def pin(options: argparse.Namespace) -> None:
     """
     from bertsecrets.compare.pins import check_reason, check_seeds, default_place, pin_of, write_pin
     from bertsecrets.session import Session
+    from bertsecrets.store.files import check_writable
 
     session, choice = Session(RunOptions.of(options)), _choice(options)
     place = options.output or default_place(session.model)
     earlier = check_reason(place, options.reason)
+    check_writable(place)
     check_seeds(session.seeds)
     session.check_model()
     side = model_side(session, session.model, wanted_of(session, choice))

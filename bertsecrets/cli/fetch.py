@@ -126,7 +126,7 @@ def _fetch_digests(options: argparse.Namespace) -> None:
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import file_sha256
 
-    name = options.model or load_settings().model
+    name = RunOptions.of(options).model or load_settings().model
     if options.watched:
         _check_watched("the model", [Path(name)] if os.path.isdir(name) else [], options.watched)
     ref = locate(name, options.offline).resolved()

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from bertsecrets import __version__
 from bertsecrets.cli import claims, compare, doctor, fetch, measure, plan, report, store
+from bertsecrets.cli.completion import SHELLS, completion
 from bertsecrets.cli.console import (
     BUG,
     USER_ERROR,
@@ -71,6 +72,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(USER_ERROR, f"{self.prog}: {line} (see {self.prog} --help)\n")
 
 
+class _Completion(argparse.Action):
+    """Prints the completion script of a shell, and exits."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: Any, option: object = None) -> None:
+        print(completion(parser, values), end="")
+        parser.exit()
+
+
 class _MainParser(Parser):
     """The parser of all commands; its help lists them in groups."""
 
@@ -90,6 +99,9 @@ def build_parser() -> _MainParser:
         description='"Revealing the Dark Secrets of BERT" (Kovaleva et al. 2019) as a test suite.',
     )
     parser.add_argument("--version", action="version", version=f"bertsecrets {__version__}")
+    parser.add_argument(
+        "--completion", action=_Completion, choices=SHELLS, help="print a script that completes commands, and exit"
+    )
     parser.commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     for group in (claims, measure, report, compare, plan, fetch, doctor, store):
         group.add_parsers(parser.commands)

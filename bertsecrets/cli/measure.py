@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from bertsecrets.cli.outputs import check_files
 from bertsecrets.errors import RunError, UserError, in_short, of_the_machine, one_line
 from bertsecrets.options import (
     INITIALISATION,
@@ -14,6 +15,7 @@ from bertsecrets.options import (
     add_run_options,
     path,
 )
+from bertsecrets.store.files import check_writable
 
 if TYPE_CHECKING:
     from bertsecrets.measures.base import Measure
@@ -72,6 +74,9 @@ def measure(options: argparse.Namespace) -> None:
     from bertsecrets.measures.registry import get_measure, measure_names
     from bertsecrets.session import Session
 
+    check_files([options.json])
+    if options.save is not None:
+        check_writable(options.save)
     given = _given(options)
     if options.measure == ALL:
         if options.save is None or options.json is not None:

@@ -2,11 +2,13 @@
 
 import argparse
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertsecrets.errors import check_extra
+from bertsecrets.errors import UserError, check_extra
 from bertsecrets.options import EXAMPLES, flag, path
+from bertsecrets.store.files import check_writable
 
 if TYPE_CHECKING:
     from bertsecrets.judging import JudgedRun
@@ -49,13 +51,23 @@ def check_outputs(options: argparse.Namespace) -> None:
     Raises:
         UserError: a required package is missing, or a file cannot be written.
     """
-    from bertsecrets.store.files import check_writable
-
     if options.html:
         check_extra("report")
-    for name in FILES:
-        if (file := getattr(options, name)) is not None:
-            check_writable(file)
+    check_files(getattr(options, name) for name in FILES)
+    if options.eval_results is not None:
+        check_writable(options.eval_results)
+
+
+def check_files(files: Iterable[Path | None]) -> None:
+    """Make sure, before anything is measured, that files can be written in folders that exist; None is skipped.
+
+    Raises:
+        UserError: a folder does not exist, or is not writable.
+    """
+    for file in filter(None, files):
+        if not file.parent.exists():
+            raise UserError(f"cannot write {file}: there is no folder {file.parent}: create it first")
+        check_writable(file)
 
 
 def without(words: Sequence[str], names: Collection[str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bertsecrets.cli.judging import SELECTION, add_examples, add_selection, judge_cases, open_session, selected
 from bertsecrets.cli.outputs import FILES, add_outputs, check_outputs, conclude
 from bertsecrets.errors import UserError
+from bertsecrets.models.families import full_name
 from bertsecrets.options import CHECKPOINT, PARSING, RunOptions, add_command, path, refuse, seed_range
 from bertsecrets.types import AUTO, INITIALISATIONS
 
@@ -60,7 +61,8 @@ def report(options: argparse.Namespace) -> int:
         print(json.dumps(json_schema(), indent=1, ensure_ascii=False))
         return 0
     check_outputs(options)
-    models: list[str | None] = [*dict.fromkeys(options.models)] if options.models else [None]
+    named = {full_name(name): name for name in options.models or ()}
+    models: list[str | None] = [*named.values()] or [None]
     if len(models) > 1:
         refuse(options, [*sorted({*FILES} - {"html"}), "eval_results", "checkpoint"], "is for a single --model")
     # Every model is opened before anything is measured.

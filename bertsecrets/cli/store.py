@@ -65,7 +65,10 @@ def ls(options: argparse.Namespace) -> None:
     from bertsecrets.report.tables import table
     from bertsecrets.store.contents import PARSES, VERDICTS, items
 
-    held = items(RunOptions.of(options).store_folder)
+    root = RunOptions.of(options).store_folder
+    if not root.is_dir():
+        raise UserError(f"there is no store at {root}: name another folder with --store")
+    held = items(root)
     if options.json:
         print(json.dumps([_facts(item) for item in held], indent=1))
         return

@@ -336,6 +336,10 @@ def _smallest_effect_text(case: Case) -> list[str]:
     return [f"smallest effect of interest {format_number(size)} {case.unit} ({reason})"]
 
 
+def _plain(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
 def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVerdict] = ()) -> Iterator[str]:
     """Yield all lines about one claim: its statement, figures, bands, known outcomes and last verdicts.
 
@@ -348,14 +352,14 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVer
     about = " and ".join(claim.architectures)
     facts = {"source": cite(claim.source), "about": about, "measured as": claim.how, "note": claim.note,
              "measure": claim.measure,
-             "quantity": claim.quantity, "arguments": claim.arguments, "judged under": _readings(cases[0]),
+             "quantity": claim.quantity, "arguments": ", ".join(f"{name} {_plain(value)}" for name, value in claim.arguments.items()), "judged under": _readings(cases[0]),
              "status": status(claim)}  # fmt: skip
     for name, fact in facts.items():
         if fact:
             yield f"  {name}: {fact}"
     for case in cases:
         figure = case.figure
-        parts = [f"published {figure.published}" if figure.published is not None else "no published figure"]
+        parts = [f"published {figure.published + 0}" if figure.published is not None else "no published figure"]
         if figure.constant_answer:
             parts[0] += " (a constant answer)"
         if claim.implemented:
