@@ -298,16 +298,9 @@ def configured() -> dict[str, Any]:
         if name not in PARSING or name in ("budget", "keep_checkpoints"):
             hint = near_matches(name, PARSING)
             raise UserError(f"pyproject.toml, [tool.bertsecrets]: unknown option {name!r}: {hint}")
-        parsing = PARSING[name]
-        kinds: tuple[type, ...] = (str,)
-        if parsing.get("action") == "store_true":
-            kinds = (bool,)
-        elif parsing.get("type") is int:
-            kinds = (int,)
-        elif name == "seeds":
-            kinds = (int, str)
-        elif name == "glue":
-            kinds = (str, list)
+        flagged, whole = PARSING[name].get("action") == "store_true", PARSING[name].get("type") is int
+        usual = (bool,) if flagged else (int,) if whole else (str,)
+        kinds: tuple[type, ...] = {"seeds": (int, str), "glue": (str, list)}.get(name, usual)
         if type(value) not in kinds or (type(value) is list and not all(isinstance(part, str) for part in value)):
             raise UserError(f"pyproject.toml, [tool.bertsecrets]: {name} cannot be {shortened(repr(value))}")
     variables = {"model": MODEL_VARIABLE, "glue": GLUE_VARIABLE, "store": STORE_VARIABLE, "frames": FRAMES_VARIABLE}

@@ -350,9 +350,10 @@ def claim_lines(cases: Sequence[Case], confidence: float, kept: Sequence[KeptVer
     claim, tasks = cases[0].claim, [case.task for case in cases]
     yield f"{claim.name}: {claim.statement}"
     about = " and ".join(claim.architectures)
+    arguments = ", ".join(f"{name} {_plain(value)}" for name, value in claim.arguments.items())
     facts = {"source": cite(claim.source), "about": about, "measured as": claim.how, "note": claim.note,
              "measure": claim.measure,
-             "quantity": claim.quantity, "arguments": ", ".join(f"{name} {_plain(value)}" for name, value in claim.arguments.items()), "judged under": _readings(cases[0]),
+             "quantity": claim.quantity, "arguments": arguments, "judged under": _readings(cases[0]),
              "status": status(claim)}  # fmt: skip
     for name, fact in facts.items():
         if fact:

@@ -40,7 +40,7 @@ def test_former_commands_name_their_successor(capsys):
 
 
 def test_measure_writes_json_with_fixed_names(capsys, shared, tmp_path, tiny_bert):
-    file = tmp_path / "new" / "scores.json"
+    file = tmp_path / "scores.json"
     run(capsys, "measure", "scores", "--task", "rte", *shared, "--limit", 5, "--json", file)
     data = json.loads(file.read_text())
     assert list(data)[:5] == ["measure", "model", "task", "examples", "values"]

@@ -21,6 +21,7 @@ SHELL = ("sh", "bash", "console", "")
 OWN = [f"--{name.replace('_', '-')}" for name in PARSING]
 # Options of pytest alone: its own, and those of the benchmarks.
 PYTESTS = ["-k", "-m", "-n", "-rs", "--pyargs", "--collect-only", "--junitxml", "--benchmark-json"]
+PYTESTS += ["--benchmark-autosave", "--benchmark-compare", "--benchmark-compare-fail"]
 PYTESTS += ["--jobs", "--checkpoint", "--task", "--against", "--report", "--examples"]
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
 CONTAINERS = ("podman", "apptainer")
@@ -129,7 +130,7 @@ def test_cheap_documented_commands_run(tmp_path, monkeypatch, capsys):
 def test_every_option_that_a_page_names_exists():
     parsers = [one for command in subparsers().values() for one in (command, *subparsers(command).values())]
     known = {option for parser in parsers for action in parser._actions for option in action.option_strings}
-    known |= {*OWN, *PYTESTS, "--help", "--version"}
+    known |= {*OWN, *PYTESTS, "--help", "--version", "--completion"}
     for page in pages():
         prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
         named = {
