@@ -1,6 +1,6 @@
-"""The exercises of the pages on adding: what they show, put into a copy of the suite, works from end to end.
+"""The examples of extend.md, extend-measure.md and families.md work from end to end in a copy of the suite.
 
-Each test adds exactly the files that its page names, and compares them with the page's count.
+Each test adds exactly the files that its page names and compares their number with the table of extend.md.
 """
 
 import filecmp
@@ -138,13 +138,13 @@ def checkout(tmp_path, tiny_bert, tiny_glue, quick_params) -> Checkout:
 
 def files_said(row: str) -> str:
     """How many files the overview says that something takes."""
-    overview = (PROJECT / "docs" / "adding" / "index.md").read_text(encoding="utf-8")
+    overview = (PROJECT / "docs" / "extend.md").read_text(encoding="utf-8")
     (files,) = re.findall(rf"^\| [^|]*{row}[^|]* \| ([^|]+) \|", overview, re.M)
     return files.split(":")[0]
 
 
 def test_a_claim_on_an_existing_quantity_is_one_entry(checkout):
-    checkout.add("adding/claim.md", "expected/C-change.yaml")
+    checkout.add("extend.md", "expected/C-change.yaml")
     assert checkout.touched == ["expected/C-change.yaml"]
     assert files_said("on an existing quantity") == "1"
     explained, collected, _ = checkout.run(("bertsecrets", "explain", "C5"), collect("C5"), report("C5", "rte"))
@@ -159,7 +159,7 @@ def test_the_band_that_the_page_on_claims_shows_is_computed(tmp_path):
     from bertsecrets.claims.band import band
     from bertsecrets.claims.schema import load_claims
 
-    page = next(b for b in blocks(PROJECT / "docs/adding/claim.md") if b.language == "yaml" and not b.title)
+    page = next(b for b in blocks(PROJECT / "docs/extend.md") if b.language == "yaml" and not b.title)
     (tmp_path / "D.yaml").write_text(page.text)
     ((case,),) = (claim.cases for claim in load_claims(tmp_path))
     half = 2.7764 * 2.772 + 0.05  # Student's t of the five seeds of P20, of very many seeds here
@@ -167,8 +167,8 @@ def test_the_band_that_the_page_on_claims_shows_is_computed(tmp_path):
 
 
 def test_a_quantity_is_one_function_and_one_entry(checkout):
-    checkout.add("adding/quantity.md", "bertsecrets/claims/quantities/change_depth.py")
-    checkout.add("adding/quantity.md", "expected/C-change.yaml")
+    checkout.add("extend-measure.md", "bertsecrets/claims/quantities/change_depth.py")
+    checkout.add("extend-measure.md", "expected/C-change.yaml")
     assert len(checkout.touched) == 2
     assert files_said("a quantity\\]") == "2"
     measure = ("bertsecrets", "measure", "attention-change", "--task", "rte", "--json", "change.json")
@@ -179,7 +179,7 @@ def test_a_quantity_is_one_function_and_one_entry(checkout):
 
 
 def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(checkout, as_documented):
-    checkout.add("adding/measure.md", "bertsecrets/measures/attention_entropy.py")
+    checkout.add("extend-measure.md", "bertsecrets/measures/attention_entropy.py")
     assert checkout.touched == ["bertsecrets/measures/attention_entropy.py"]
     assert files_said("a measure\\]") == "1"
     measure = ("bertsecrets", "measure", "attention-entropy", "--task", "rte", "--json", "entropy.json")
@@ -189,13 +189,13 @@ def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(ch
     assert 0 < entropy.min() < entropy.max() < np.log2(60)
     assert "it takes rows" in refused
 
-    checkout.add("adding/measure.md", "bertsecrets/claims/quantities/entropy.py")
-    checkout.add("adding/measure.md", "expected/E-tokens.yaml")
+    checkout.add("extend-measure.md", "bertsecrets/claims/quantities/entropy.py")
+    checkout.add("extend-measure.md", "expected/E-tokens.yaml")
     assert len(checkout.touched) == 3
     assert files_said("a measure that a claim judges") == "3"
     (checkout.root / "tests" / "measures").mkdir(parents=True)
-    checkout.add("adding/measure.md", "tests/measures/test_attention_entropy.py")
-    (code,) = (b.text for b in blocks(PROJECT / "docs/adding/measure.md") if b.language == "python" and not b.title)
+    checkout.add("extend-measure.md", "tests/measures/test_attention_entropy.py")
+    (code,) = (b.text for b in blocks(PROJECT / "docs/extend-measure.md") if b.language == "python" and not b.title)
     tests = ("pytest", "tests", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark")
     collected, _, tested, judged = checkout.run(
         collect("E6"), report("E6", "rte"), tests, ("python", as_documented(code))
@@ -214,7 +214,7 @@ def own_measure():
     from bertsecrets.measures import registry
 
     names: dict[str, object] = {"__name__": "own_measure"}
-    exec(titled("adding/measure.md", "bertsecrets/measures/attention_entropy.py"), names)
+    exec(titled("extend-measure.md", "bertsecrets/measures/attention_entropy.py"), names)
     yield names
     del registry._REGISTERED["attention-entropy"]
 
@@ -247,9 +247,9 @@ def test_a_family_opens_by_itself_and_one_that_counts_positions_otherwise_takes_
     (crashed,) = checkout.run(measure, code=70)
     assert "index out of range" in crashed  # 12 positions, the first of which is taken
     name = "bertsecrets/models/families.py"
-    checkout.replace(name, r"^POSITIONS_AFTER_PADDING = .*\n", titled("adding/family.md", name))
+    checkout.replace(name, r"^POSITIONS_AFTER_PADDING = .*\n", titled("families.md", name))
     assert checkout.touched == [name]
-    assert files_said("a model family") == "0; 1 where positions are counted in another way"
+    assert files_said("a model family") == "0; 1 if it offsets position ids"
     checkout.run(measure)
     assert np.shape(checkout.json("m.json")["values"]["cls"]) == (2, 4)
 
@@ -272,9 +272,9 @@ print({f"{len(need.tasks)} tasks" for need in needs})
 
 def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_mean(checkout, tmp_path):
     (before,) = checkout.run(("bertsecrets", "explain", "D2"))
-    checkout.add("adding/task.md", "bertsecrets/texts/tasks.py")
+    checkout.add("extend.md", "bertsecrets/texts/tasks.py")
     metrics = "bertsecrets/texts/metrics.py"
-    checkout.replace(metrics, r"^METRICS: .*\n", titled("adding/task.md", metrics))
+    checkout.replace(metrics, r"^METRICS: .*\n", titled("extend.md", metrics))
     assert checkout.touched == ["bertsecrets/texts/metrics.py", "bertsecrets/texts/tasks.py"]
     assert files_said("a task") == "1; 2 with a metric of its own"
 
@@ -286,7 +286,7 @@ def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_me
         ]
         (folder / f"{name}.tsv").write_text("source\tlabel\tmark\tsentence\n" + "\n".join(lines) + "\n")
     checkout.options[3] = str(folder.parent)
-    checkout.add("adding/task.md", "expected/D-scores.yaml")
+    checkout.add("extend.md", "expected/D-scores.yaml")
     measure = ("bertsecrets", "measure", "scores", "--task", "cola", "--save", "kept", "--json", "scores.json")
     ablate = ("bertsecrets", "measure", "layer-ablation", "--task", "cola", "--json", "layers.json")
     *_, after, tasks = checkout.run(

@@ -1,4 +1,4 @@
-"""A class of a user's own, as the page on adding a family shows it, in a package of its own."""
+"""A model class of a user, as families.md defines it, in a package of its own."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from bertsecrets.models.locations import ModelRef
 
 pytestmark = pytest.mark.slow
 
-NAME = "adding/family.md"
+NAME = "families.md"
 
 
 @pytest.fixture
