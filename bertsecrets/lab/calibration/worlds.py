@@ -184,7 +184,7 @@ class SimulatedModel:
         """
         rng = self.rng(name, task)
         if not self.noise:
-            return np.zeros((2, columns))
+            return np.zeros((count, columns))
         if self.world.tails:
             carries = rng.random((count, 1)) < TAIL
             common = self.world.tails * (carries - TAIL) / np.sqrt(TAIL * (1 - TAIL)) * np.ones((1, columns))
