@@ -126,7 +126,7 @@ def pin(options: argparse.Namespace) -> None:
     check_writable(place)
     check_seeds(session.seeds)
     session.check_model()
-    side = model_side(session, session.model, wanted_of(session, choice))
+    side = model_side(session, session.model, wanted_of(session, choice), collapsed_ends=True)
     ref = session.ref(session.model)
     made = pin_of(side, session.model, options.reason, earlier, weights=ref.identity(), tokenizer=ref.tokenizer())
     write_pin(place, made)

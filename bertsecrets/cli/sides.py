@@ -117,15 +117,16 @@ def wanted_of(session: "Session", choice: Choice, *, trains: bool = True) -> lis
     return wanted
 
 
-def model_side(session: "Session", model: str, wanted: Sequence["Wanted"]) -> "Side":
-    """Return the side of a model, fine-tuned on the session's seeds."""
+def model_side(session: "Session", model: str, wanted: Sequence["Wanted"], *, collapsed_ends: bool = False) -> "Side":
+    """Return the side of a model, fine-tuned on the session's seeds; a collapsed one may end its measurements."""
     from bertsecrets.compare.sides import measured_side
 
     def measure(of: "Wanted", seed: int) -> "Measurement":
         return session.measurement(of.measure, of.subject(model, seed), **of.options)
 
     count = len(session.seeds)
-    return measured_side(model, f"{count} seed{'s' if count > 1 else ''}", wanted, session.seeds, measure)
+    seeds = f"{count} seed{'s' if count > 1 else ''}"
+    return measured_side(model, seeds, wanted, session.seeds, measure, collapsed_ends=collapsed_ends)
 
 
 def _measured(source: Source, session: "Session", wanted: Sequence["Wanted"]) -> "Side":

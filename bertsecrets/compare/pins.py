@@ -113,7 +113,7 @@ def pin_of(
         if part.collapsed:
             raise UserError(
                 f"cannot pin a collapsed model ({part.wanted}: {part.collapsed}): "
-                "train it differently, for example on more rows or for more epochs"
+                "train on more rows (leave out --train-limit), or raise finetune.epochs or learning_rate in params.yaml"
             )
         check_seeds(part.seeds)
     facts = run_facts()

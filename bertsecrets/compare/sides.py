@@ -203,7 +203,13 @@ def _values(by_seed: Sequence[Reading]) -> Values:
 
 
 def measured_side(
-    name: str, kind: str, wanted: Sequence[Wanted], seeds: Sequence[int], measure: Callable[[Wanted, int], Measurement]
+    name: str,
+    kind: str,
+    wanted: Sequence[Wanted],
+    seeds: Sequence[int],
+    measure: Callable[[Wanted, int], Measurement],
+    *,
+    collapsed_ends: bool = False,
 ) -> Side:
     """Return a side that is measured now.
 
@@ -212,6 +218,7 @@ def measured_side(
 
     Args:
         measure: returns the measurement for a seed.
+        collapsed_ends: measure nothing more after a measure that shows a collapsed model.
 
     Raises:
         UserError: nothing can be measured.
@@ -227,6 +234,8 @@ def measured_side(
             parts.append(_part(request, seeds, collapsed=one_line(error)))
         except UserError as error:
             left_out[str(request)] = error
+        if collapsed_ends and parts and parts[-1].collapsed:
+            break
     if left_out and not parts:
         raise next(iter(left_out.values()))
     return Side(name, kind, tuple(parts), {name: one_line(error) for name, error in left_out.items()})

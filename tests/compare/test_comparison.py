@@ -209,7 +209,10 @@ def test_a_comparison_is_rendered_as_text_markdown_page_and_data():
     assert comparison.drifted
     assert "1.1: " in drift_findings(comparison).text()
     assert "`from a<b> (5 seeds) to b" in drift_findings(comparison).markdown()
-    assert "a&lt;b&gt;" in comparison_page(drift_findings(comparison))
+    page = comparison_page(drift_findings(comparison))
+    assert "a&lt;b&gt;" in page
+    assert "color-scheme: light dark" in page  # as the report
+    assert '<div class="scroll"' in page
     (quantity, _) = comparison.data["measures"][0]["quantities"]
     assert np.shape(quantity["deviations"]) == (LAYERS, HEADS)
     assert quantity["drifted"][0][0] is True

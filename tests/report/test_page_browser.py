@@ -216,6 +216,23 @@ def test_a_narrow_screen_needs_no_horizontal_scrolling(visit):
     assert page.evaluate("() => document.documentElement.scrollWidth") == 400
 
 
+def test_all_visible_figures_are_drawn_without_scrolling(visit):
+    page = visit()
+    missing = """() => [...document.querySelectorAll('.chart')]
+      .filter((place) => place.checkVisibility() && !place.querySelector('svg')).length === 0"""
+    page.wait_for_function(missing)
+
+
+def test_a_card_on_a_narrow_screen_has_its_name_and_its_result_on_one_line(visit):
+    page = visit(viewport=NARROW)
+    boxes = [page.locator(f".card > summary {part}").first.bounding_box() for part in (".sign", ".name", ".result")]
+    sign, name, result = boxes
+    assert name["x"] - (sign["x"] + sign["width"]) < 20
+    assert result["x"] > name["x"]
+    statement = page.locator(".card > summary .statement").first.bounding_box()
+    assert statement["y"] >= max(box["y"] + box["height"] for box in boxes) - 1
+
+
 def test_print_unfolds_everything_and_draws_every_chart(visit):
     page = visit()
     page.evaluate(AS_PRINTED)

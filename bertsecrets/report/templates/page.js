@@ -3,7 +3,7 @@ const charts = JSON.parse(document.getElementById("charts").textContent);
 const config = JSON.parse(document.getElementById("config").textContent);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-// Charts are drawn when they come into view, all of them before printing.
+// Charts are drawn when they come into view, and all of them before printing.
 function draw(place) {
   place.drawn ??= embed(place);
   return place.drawn;
@@ -26,6 +26,13 @@ const seen = new IntersectionObserver(
   { rootMargin: "600px" },
 );
 all(".chart").forEach((place) => seen.observe(place));
+// The rest is drawn when the page is idle, so that a screenshot of the whole page has no empty boxes.
+addEventListener("load", async () => {
+  for (const place of all(".chart")) {
+    await new Promise((ready) => (self.requestIdleCallback ?? setTimeout)(ready));
+    if (place.checkVisibility()) await draw(place);
+  }
+});
 
 // A cell opens its claim's card.
 function reveal() {
