@@ -6,7 +6,7 @@ were not trained on. Names of values and samples begin with the reading (`patter
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -156,12 +156,12 @@ FIGURE_2 = {  # names of the classes in K19's figure 2
     "heterogeneous": "Heterogeneous",
 }
 WORDS = {
-    "special": "vertical is attention to [CLS] and [SEP]",
-    "stripes": "vertical is a few stripes, on any token",
+    "special": "section 4.1: vertical is mainly attention to [CLS] and [SEP]",
+    "stripes": "blog: vertical is attention to a single token",
 }
 
 
-@measure("patterns", title="classes of attention maps", source="K19 4.1", version=5)
+@measure("patterns", title="classes of attention maps", source="K19 4.1", version=6)
 class Patterns(AttentionMeasure):
     """Values: `<reading>_share_<class>`, `<reading>_majority`, `<reading>_agreement` [layer, head];
     `<reading>_raw_<class>`, `<reading>_corrected_<class>` of all maps.
@@ -169,11 +169,6 @@ class Patterns(AttentionMeasure):
     Samples: `<reading>_predicted` [example, layer, head]; `<reading>_expected` [example, class]; `<reading>_errors`
     [annotated head, class].
     """
-
-    class Options(AttentionMeasure.Options):
-        """`few`: the number of strong stripes on other tokens that the reading `stripes` calls a few."""
-
-        few: Literal[1, 3, 5, 9] = 5
 
     needs = (PatternWeights(),)
     paper = PaperFigure(
@@ -185,13 +180,13 @@ class Patterns(AttentionMeasure):
 
     def observer(self, view: AttentionRun) -> Observer:
         """Return the observer that classifies maps with the trained classifiers."""
-        folder, few = chosen_folder(), self.options_in(view).few
+        folder = chosen_folder()
         report = read_report(folder)
         names = readings_of(report)
         return PatternObserver(
             *view.shape,
             classifiers={name: PatternClassifier.load(folder, name).to(view.run.resources.device) for name in names},
-            errors={name: held_out_errors(report, name, few) for name in names},
+            errors={name: held_out_errors(report, name) for name in names},
             separator=view.special_ids["sep"],
         )
 

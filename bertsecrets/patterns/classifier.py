@@ -27,7 +27,7 @@ from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.estimators import LEAF, Softmax, Trees
 from bertsecrets.patterns.features.table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack
-from bertsecrets.patterns.readings import FEW, READINGS
+from bertsecrets.patterns.readings import READINGS
 from bertsecrets.patterns.shares import by_head
 from bertsecrets.store.entries import read_json
 from bertsecrets.store.files import digest, file_sha256
@@ -193,28 +193,25 @@ def annotated_models(report: dict[str, Any]) -> list[str]:
     return sorted({model for reading in READINGS for model in report["readings"][reading]["models"]})
 
 
-def held_out_errors(report: dict[str, Any], reading: str, few: int = FEW) -> Float[np.ndarray, "annotated classes"]:
-    """Return, for each annotated head, label minus probabilities of a classifier trained on others, mean over its maps.
+def held_out_errors(report: dict[str, Any], reading: str) -> Float[np.ndarray, "annotated classes"]:
+    """Return each annotated head's mean of labels minus probabilities, of a classifier trained on other heads.
 
-    All heads have the same weight, as they do in a model; otherwise hard heads, of which more maps were annotated,
-    would count too much. Heads of related models count separately here; only the folds keep them together.
-
-    Args:
-        few: how many strong stripes on other tokens the labels call a few (`readings.read_class`). The classifier is
-            the one that was trained on the labels of `FEW`; corrected shares are those of these labels all the same.
+    If readers gave a map different classes, its label is their mean. All heads have the same weight, as they do in a
+    model; otherwise heads with more annotated maps would count more. Heads of related models count separately here;
+    only the folds keep them together.
 
     Raises:
-        UserError: the report has no held-out map, or one without head, class or probabilities.
+        UserError: the report has no held-out map, or one without head, labels or probabilities.
     """
     rows = report_of(report, reading)["held_out"]
     try:
         predicted = np.array([row["probabilities"] for row in rows], dtype=np.float64)
         if predicted.shape != (len(rows), len(CLASSES)) or not len(rows) or not np.isfinite(predicted).all():
             raise ValueError(f"expected {len(CLASSES)} probabilities for each map")
-        labels = [row.get("label_by_few", {}).get(str(few), row["label"]) for row in rows]
-        true = np.eye(len(CLASSES))[[CLASSES.index(label) for label in labels]]
+        classes = np.eye(len(CLASSES))
+        true = np.array([classes[[CLASSES.index(label) for label in row["labels"]]].mean(0) for row in rows])
         return by_head(true - predicted, np.array([row["head"] for row in rows]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(
-            f"{REPORT} has a held-out map without head, class or probabilities ({error}): {REMEDY}"
+            f"{REPORT} has a held-out map without head, labels or probabilities ({error}): {REMEDY}"
         ) from error

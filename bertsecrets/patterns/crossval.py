@@ -5,7 +5,7 @@ folds. Whatever a classifier chooses (penalty, epoch, temperature) it chooses on
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -58,10 +58,6 @@ class LabelledMaps:
         """Return the maps at these places."""
         maps = tuple(self.maps[i] for i in places)
         return LabelledMaps(maps, *(part[places] for part in (self.labels, self.groups, self.table, self.agreed)))
-
-    def relabelled(self, maps: MapSet) -> "LabelledMaps":
-        """Return the same maps under the labels that a set gives them."""
-        return replace(self, labels=_places(maps), agreed=np.array(maps.agreed, dtype=bool))
 
     def to_learn(self, places: Int[np.ndarray, " some"] | None = None) -> "LabelledMaps":
         """Return the maps on which annotators agreed, among those at these places or among all."""

@@ -1,6 +1,5 @@
 """Quality of the suite's classifiers on annotated heads that they have not seen (claim A1)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,9 @@ from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder
 from bertsecrets.patterns.crossval import HeldOut, LabelledMaps, OnFeatures, confusion, held_out, scores
 from bertsecrets.patterns.fitting import TreesAndRegression
-from bertsecrets.patterns.map_set import UNSEEN, MapSet, fingerprint, own_maps, read_attributes, under
-from bertsecrets.patterns.readings import FEWS, READINGS
+from bertsecrets.patterns.map_set import UNSEEN, MapSet, fingerprint, own_maps, read_plain_words, under
+from bertsecrets.patterns.readings import READINGS
+from bertsecrets.store.files import digest
 from bertsecrets.texts.metrics import macro_f1
 
 SEED = 2019
@@ -21,36 +21,25 @@ SEED = 2019
 
 @dataclass(frozen=True)
 class ReadMaps:
-    """The maps of a set as one reading labels them, for training and as a set.
-
-    Args:
-        label_by_few: for each number of stripes that may count as a few, the settled label of each map.
-    """
+    """The maps of a set that were read under one reading: for training, and as a set with the readers' labels."""
 
     maps: LabelledMaps
     pictures: MapSet
-    label_by_few: Mapping[int, tuple[str | None, ...]]
 
 
 def open_read(folder: Path) -> dict[str, ReadMaps]:
-    """Return the maps of a folder that were read for attributes, under each reading; the most frequent class counts.
+    """Return the maps of a folder that readers of the paper's or the blog's words classified, by reading.
 
     Raises:
-        UserError: the folder has no set, or the set or what was seen on its maps is damaged.
+        UserError: the folder has no set, no map was read under a reading, or a file is damaged.
     """
-    whole, seen = MapSet.load(folder), read_attributes(folder)
+    whole, labels = MapSet.load(folder), read_plain_words(folder)
     known = {each.name for each in whole}
-    for name in seen:
+    for name in labels:
         if name not in known:
             raise UserError(f"{folder}: {name[:99]!r} was read but is not in the set: remove its rows, or get its map")
-    features: LabelledMaps | None = None
-    found: dict[str, ReadMaps] = {}
-    for reading in READINGS:
-        pictures = under(whole, seen, reading)
-        features = LabelledMaps.of(pictures) if features is None else features.relabelled(pictures)
-        by_few = {few: under(whole, seen, reading, few).settled().labels for few in FEWS}
-        found[reading] = ReadMaps(features, pictures, by_few if len(set(by_few.values())) > 1 else {})
-    return found
+    pictures = {reading: under(whole, labels, reading) for reading in READINGS}
+    return {reading: ReadMaps(LabelledMaps.of(read), read) for reading, read in pictures.items()}
 
 
 def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -101,13 +90,14 @@ def unseen() -> dict[str, HeldOut]:
 
 
 def annotations_fingerprint(folder: Path | None = None) -> str:
-    """Return a digest of a folder's maps, their groups and what was seen on them; by default of the suite's own maps.
+    """Return a digest of a folder's maps, their groups and labels; by default of the suite's own maps.
 
     Raises:
         MissingError: the suite's own maps are missing.
     """
     chosen = folder or own_maps()
-    return fingerprint(under(MapSet.load(chosen), read_attributes(chosen), "special"))
+    maps, labels = MapSet.load(chosen), read_plain_words(chosen)
+    return digest([fingerprint(under(maps, labels, reading)) for reading in READINGS])
 
 
 def readers_quality(read: ReadMaps, judged: HeldOut) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 Each `maps-0001.npz`, `maps-0002.npz`, ... holds the values (float16, concatenated) and names of the maps of one draw.
 `annotations.tsv` has one row per map with its facts and labels. Rows are matched by name, so the file may be sorted.
-`attributes.tsv` has one row per reading of a map: what one reader saw on it. No input text is stored.
+`plain-words.tsv` has the classes that readers gave who knew only the paper's or the blog's words. No text is stored.
 
 The suite's own set is not part of the installed package: `own_maps` finds it, or says how to get it.
 """
@@ -19,20 +19,19 @@ from jaxtyping import Float16
 
 from bertsecrets.errors import MissingError, UserError, excerpt, extra_problem
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.readings import FEW, Attributes, Reading, read_class
+from bertsecrets.patterns.readings import TEXTS, Reading
 from bertsecrets.reading import lines_of, read_npy, read_text
 from bertsecrets.settings import project_path
 from bertsecrets.store.files import digest
 from bertsecrets.texts.archives import read_members
 
-MAPS, ANNOTATIONS, ATTRIBUTES = "maps-0001.npz", "annotations.tsv", "attributes.tsv"
+MAPS, ANNOTATIONS, PLAIN_WORDS = "maps-0001.npz", "annotations.tsv", "plain-words.tsv"
 SHARDS = "maps*.npz"  # earlier versions of the suite wrote a single maps.npz
 STATES = ("fine-tuned", "pretrained")
 LABELS = ("label", "second label", "third label")
 FURTHER = "further labels"
 COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", *LABELS, FURTHER)
-NUMBERS = ("special", "other", "faint", "diagonal", "squares", "haze")
-ATTRIBUTE_COLUMNS = ("name", "reading", *NUMBERS, "carried by")
+PLAIN_WORDS_COLUMNS = ("name", "words", "reader", "class")
 VARIABLE = "BERTSECRETS_MAPS"  # environment variable that names another folder for the suite's own maps
 OWN, UNSEEN = "data/patterns", "unseen"
 HOW_TO_GET = (
@@ -295,39 +294,35 @@ def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
     return PatternMap(row["name"], row["model"], row["task"], row["state"], values=values, **numbers)
 
 
-def read_attributes(folder: Path) -> dict[str, list[Attributes]]:
-    """Return what each reader saw on each map that was read, by the map's name, in the order of readings.
+def read_plain_words(folder: Path) -> dict[str, dict[Reading, tuple[str, ...]]]:
+    """Return the classes that readers of the paper's and of the blog's words gave, by map and reading.
 
     Raises:
         UserError: the file is missing, or a row is wrong; the message names file and line.
     """
-    path = folder / ATTRIBUTES
+    path = folder / PLAIN_WORDS
     if not path.exists():
-        raise UserError(f"no {ATTRIBUTES} in {folder}: it lists what readers saw on the maps")
-    seen: dict[str, list[Attributes]] = {}
-    for where, row in _read_rows(path, ATTRIBUTE_COLUMNS):
-        name, reading, *numbers, carried_by = row.values()
-        if not all(number.isdecimal() and len(number) == 1 for number in numbers):
-            raise UserError(f"{where}: expected one digit for each of {', '.join(NUMBERS)}")
-        try:
-            attributes = Attributes(**dict(zip(NUMBERS, map(int, numbers), strict=True)), carried_by=carried_by)
-        except UserError as error:
-            raise UserError(f"{where}: {error}") from error
-        readings = seen.setdefault(name, [])
-        readings.append(attributes)
-        if reading != str(len(readings)):
-            raise UserError(f"{where}: reading {reading[:20]!r} of {name[:99]!r}, where {len(readings)} was expected")
-    return seen
+        raise UserError(f"no {PLAIN_WORDS} in {folder}: it lists the classes that readers gave to the maps")
+    readers: set[tuple[str, str, str]] = set()
+    labels: dict[str, dict[Reading, tuple[str, ...]]] = {}
+    for where, row in _read_rows(path, PLAIN_WORDS_COLUMNS):
+        name, words, reader, label = row.values()
+        if words not in TEXTS:
+            raise UserError(f"{where}: unknown words {words[:60]!r}; expected {' or '.join(TEXTS)}")
+        if label not in CLASSES:
+            raise UserError(f"{where}: unknown class {label[:60]!r}; expected one of {', '.join(CLASSES)}")
+        if (name, words, reader) in readers:
+            raise UserError(f"{where}: reader {reader[:20]!r} has already classified {name[:99]!r}")
+        readers.add((name, words, reader))
+        by_reading = labels.setdefault(name, {})
+        by_reading[TEXTS[words]] = (*by_reading.get(TEXTS[words], ()), label)
+    return labels
 
 
-def under(maps: MapSet, seen: Mapping[str, Sequence[Attributes]], reading: Reading, few: int = FEW) -> MapSet:
-    """Return the maps that were read, labelled with the class that a reading gives to what each reader saw.
-
-    Args:
-        few: how many strong stripes on other tokens are still a few (`read_class`).
-    """
-    read = maps.take(i for i, each in enumerate(maps) if each.name in seen)
-    votes = [[read_class(attributes, reading, few) for attributes in seen[each.name]] for each in read]
+def under(maps: MapSet, labels: Mapping[str, Mapping[Reading, Sequence[str]]], reading: Reading) -> MapSet:
+    """Return the maps that readers classified under a reading, with these readers' labels in the order of the file."""
+    read = maps.take(i for i, each in enumerate(maps) if labels.get(each.name, {}).get(reading))
+    votes = [labels[each.name][reading] for each in read]
     first, second, third = (
         tuple(given[place] if len(given) > place else None for given in votes) for place in range(3)
     )

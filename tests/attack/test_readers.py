@@ -37,7 +37,7 @@ from bertsecrets.models.opening import open_classifier
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, PatternClassifier, held_out_errors, read_report
 from bertsecrets.patterns.features.table import feature_names
-from bertsecrets.patterns.map_set import MapSet, read_attributes
+from bertsecrets.patterns.map_set import MapSet, read_plain_words
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.reading import read_npy
 from bertsecrets.settings import load_settings, project_path
@@ -193,7 +193,7 @@ def pattern_files(folder: Path) -> None:
     save_set(pattern_set(5), folder)
 
 
-SEEN = b"name\treading\tspecial\tother\tfaint\tdiagonal\tsquares\thaze\tcarried by\na\t1\t2\t0\t0\t0\t0\t0\tS\n"
+PLAIN_WORDS = b"name\twords\treader\tclass\na\tpaper\t1\tblock\n"
 GIVEN = zipped(
     {
         "maps.npy": npy(np.full((2, 3, 3), 1 / 3, dtype=np.float32)),
@@ -301,7 +301,7 @@ READERS = {
     "P20's archive": Reader("p", tarred(dict(P20)), lambda folder: read_p20(folder / "p"), pack=gzip.compress),
     "annotations": Reader("annotations.tsv", b"", MapSet.load, pattern_files),
     "maps": Reader("maps-0001.npz", b"", MapSet.load, pattern_files),
-    "what readers saw on maps": Reader("attributes.tsv", SEEN, read_attributes),
+    "labels of readers": Reader("plain-words.tsv", PLAIN_WORDS, read_plain_words),
     "maps to classify": Reader("given.npz", GIVEN, lambda folder: GivenMaps.read(folder / "given.npz")),
     "the classifier's report": Reader(REPORT, small_report(), errors_of),
     "the classifier's weights": Reader(WEIGHTS, small_weights(), named_weights),

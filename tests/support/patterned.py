@@ -9,8 +9,8 @@ import pytest
 
 from bertsecrets.lab.annotation.writing import save_set
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.map_set import ATTRIBUTE_COLUMNS as COLUMNS
-from bertsecrets.patterns.map_set import ATTRIBUTES, MapSet, PatternMap
+from bertsecrets.patterns.map_set import PLAIN_WORDS, PLAIN_WORDS_COLUMNS, MapSet, PatternMap
+from bertsecrets.patterns.readings import TEXTS
 
 
 def values(kind: str, tokens: int = 12, boundary: int = 7, seed: int = 0) -> np.ndarray:
@@ -50,19 +50,18 @@ def relabelled(maps: MapSet, labels: Mapping[str, str | None], column: str = "la
     return replace(maps, **{column: tuple(labels.get(each.name, label) for each, label in old)})
 
 
-SEEN = {  # what a reader sees on a map of each class, so that both readings give that class
-    "vertical": "2 0 0 0 0 0 S", "diagonal": "0 0 0 2 0 0 D", "vertical-diagonal": "2 0 0 2 0 0 DS",
-    "block": "0 0 0 0 2 0 B", "heterogeneous": "0 0 0 0 0 2 H",
-}  # fmt: skip
-
-
 def save_read(maps: MapSet, folder: Path, times: int = 2) -> None:
-    """Save a set whose every map was read so many times, each time as of the class of its label."""
+    """Save a set that so many readers of each text classified, all of them with the map's label."""
     save_set(maps, folder)
-    labels = zip(maps, maps.labels, strict=True)
-    rows = [[one.name, str(time + 1), *SEEN[label].split()] for one, label in labels for time in range(times)]
-    text = "\n".join("\t".join(row) for row in [COLUMNS, *rows])
-    (folder / ATTRIBUTES).write_text(text + "\n", encoding="utf-8")
+    labels = list(zip(maps, maps.labels, strict=True))
+    rows = [
+        [shown.name, words, str(reader + 1), label]
+        for words in TEXTS
+        for shown, label in labels
+        for reader in range(times)
+    ]
+    text = "\n".join("\t".join(row) for row in [PLAIN_WORDS_COLUMNS, *rows])
+    (folder / PLAIN_WORDS).write_text(text + "\n", encoding="utf-8")
 
 
 def shorten(patch: pytest.MonkeyPatch) -> None:

@@ -219,7 +219,7 @@ def sheets(options: argparse.Namespace) -> None:
         UserError: the output folder is not free, or options are incompatible.
     """
     from bertsecrets.lab.annotation.pictures import write_gallery, write_parted, write_sheets
-    from bertsecrets.patterns.map_set import MapSet, read_attributes, under
+    from bertsecrets.patterns.map_set import MapSet, read_plain_words, under
     from bertsecrets.store.files import check_free, copy_whole
 
     check_free(options.output, ())
@@ -229,7 +229,7 @@ def sheets(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         pictures = Path(temporary)
         if options.parted:
-            seen = read_attributes(options.folder)
+            seen = read_plain_words(options.folder)
             labels = {str(reading): under(maps, seen, reading).settled().labels for reading in READINGS}
             written = [write_parted(under(maps, seen, READINGS[0]), labels, pictures, options.seed)]
         elif options.by_class:

@@ -1,6 +1,7 @@
 """`bertsecrets lab train-patterns`: evaluate classifiers on held-out heads, train on all maps, write a report.
 
-There is one classifier per reading of K19's text, and one per outside reading, which third-party labels define.
+There is one classifier for each reading of K19's text, and one for each outside reading, which other people's labels
+define.
 """
 
 import re
@@ -13,17 +14,17 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.errors import UserError
-from bertsecrets.lab.annotation.agreement import set_agreement
+from bertsecrets.lab.annotation.agreement import label_agreement, set_agreement
 from bertsecrets.lab.training.audit import audit_shares
 from bertsecrets.lab.training.baselines import LogisticFeatures, PaperCnn
 from bertsecrets.lab.training.compare import compare
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, SUFFIX, weights_path
-from bertsecrets.patterns.crossval import FOLDS, HeldOut, LabelledMaps, Method, confusion
+from bertsecrets.patterns.crossval import FOLDS, HeldOut, LabelledMaps, Method, confusion, held_out
 from bertsecrets.patterns.fitting import TreesAndRegression, fit_classifier
 from bertsecrets.patterns.held_out import SEED, ReadMaps, annotations_fingerprint, open_read, readers_quality
 from bertsecrets.patterns.map_set import MapSet, PatternMap
-from bertsecrets.patterns.readings import FEW, READINGS
+from bertsecrets.patterns.readings import READINGS
 from bertsecrets.report.tables import table
 from bertsecrets.store.entries import write_json
 from bertsecrets.store.files import check_free, copy_whole, file_sha256, guarded_writes
@@ -36,12 +37,12 @@ def check_outside(name: str) -> str:
     """Return the name of an outside reading.
 
     Raises:
-        UserError: it is one of the suite's own readings, or is not a valid file name.
+        UserError: it is one of the suite's own readings, or cannot be the name of a file.
     """
     if name in READINGS or not OUTSIDE_NAME.fullmatch(name):
         raise UserError(
-            f"{name[:60]!r} cannot be an outside reading: use letters, digits and '-'; "
-            f"{' and '.join(READINGS)} are the suite's own"
+            f"{name[:60]!r} cannot be an outside reading: use letters, digits and '-', and neither of "
+            f"{' and '.join(READINGS)}, which are the suite's own"
         )
     return name
 
@@ -57,7 +58,7 @@ def train_patterns(
     """Cross-validate, train on all maps, and write weights and report to a folder.
 
     Args:
-        data: a set of maps annotated with attributes.
+        data: a set of maps with `plain-words.tsv`.
         cnn: the paper's classifier, to compare with ours; None leaves it out.
         outside: sets of maps with third-party labels of the five classes, by reading.
 
@@ -72,8 +73,8 @@ def train_patterns(
     files = (REPORT, *(f"{reading}{SUFFIX}" for reading in (*READINGS, *named)))
     check_free(output, files)
     sets = open_read(data) | {name: open_labelled(folder) for name, folder in named.items()}
-    with guarded_writes(output), tempfile.TemporaryDirectory() as temporary:
-        made = Path(temporary)
+    with guarded_writes(output), tempfile.TemporaryDirectory() as room:
+        made = Path(room)
         report = {
             "readings": {name: _train(name, read, made, cnn, progress) for name, read in sets.items()},
             "cnn": {"epochs": cnn.epochs, "patience": cnn.patience, "canvas": cnn.canvas} if cnn else None,
@@ -87,24 +88,24 @@ def train_patterns(
 
 
 def open_labelled(folder: Path) -> ReadMaps:
-    """Return the labelled maps of a folder.
+    """Return the maps of a folder that are labelled with a class.
 
     Raises:
-        UserError: the set is missing or damaged, or no map is labelled.
+        UserError: the folder has no set, the set is damaged, or no map is labelled.
     """
     whole = MapSet.load(folder)
     maps = whole.take(i for i, votes in enumerate(whole.votes) if votes)
-    return ReadMaps(LabelledMaps.of(maps), maps, {})
+    return ReadMaps(LabelledMaps.of(maps), maps)
 
 
 def _train(
     reading: str, read: ReadMaps, made: Path, cnn: PaperCnn | None, progress: Callable[[str], Any] | None
 ) -> dict[str, Any]:
-    """Evaluate and train the classifier for a reading; return its part of the report."""
+    """Evaluate and train the classifier for a reading; returns its part of the report."""
     ours, maps, pictures = TreesAndRegression(), read.maps, read.pictures
     methods: list[Method] = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
-    report_line = (lambda line: progress(f"{reading}, {line}")) if progress else None
-    figures, judged = compare(methods, maps, SEED, report_line)
+    said = (lambda line: progress(f"{reading}, {line}")) if progress else None
+    figures, judged = compare(methods, maps, SEED, said)
     began = time.monotonic()
     classifier = fit_classifier(maps.to_learn(), SEED)
     seconds = time.monotonic() - began
@@ -126,54 +127,61 @@ def _train(
 
 
 def _readers(read: ReadMaps, judged: HeldOut) -> dict[str, Any]:
-    """Return `readers_quality` with the `share` of maps on which two readers agree, and Cohen's `kappa`."""
+    """Return how readers agree with each other and with classifiers; empty if maps were not read twice.
+
+    Returns:
+        `readers_quality`; of two readers the `share` of maps with the same class and Cohen's `kappa`; the
+        `unseen_reader_kappa` of a classifier, trained on one reader's labels of other heads, with the other reader
+        (mean of both directions); and `shares`, by reader, of the maps that two readers classified.
+    """
     scores = readers_quality(read, judged)
     agreed = set_agreement(read.pictures) if scores else None
-    return scores | {"share": agreed.share, "kappa": agreed.kappa} if agreed else {}
+    if agreed is None:
+        return {}
+    maps, by_reader = read.pictures.maps, (read.pictures.labels, read.pictures.second_labels)
+    kappas = []
+    for learnt, other in (by_reader, by_reader[::-1]):
+        predicted = held_out(TreesAndRegression(), LabelledMaps.of(MapSet(maps, learnt)), SEED).predicted
+        kappas.append(label_agreement([str(label) for label in other], [CLASSES[place] for place in predicted]).kappa)
+    return {
+        **scores,
+        "share": agreed.share,
+        "kappa": agreed.kappa,
+        "unseen_reader_kappa": float(np.mean(kappas)),
+        "shares": [{name: labels.count(name) / len(labels) for name in CLASSES} for labels in by_reader],
+    }
 
 
 def _held_out_rows(read: ReadMaps, judged: HeldOut) -> list[dict[str, Any]]:
-    """Return a row per map: the annotators' label, and the prediction of a classifier trained on other heads.
-
-    `label_by_few` has the labels for other maximum numbers of stripes that count as a few, if they differ.
-    """
-    rows = []
-    for place, each in enumerate(read.pictures):
-        label = CLASSES[judged.labels[place]]
-        row = {
+    """Return a row for each map: its readers' labels, and the prediction of a classifier trained on other heads."""
+    return [
+        {
             "map": each.name,
             "head": _head(each),
             "kin": str(judged.groups[place]),
-            "label": label,
+            "labels": list(labels),
             "predicted": CLASSES[judged.predicted[place]],
-            "agreed": bool(judged.agreed[place]),
             "probabilities": np.round(judged.probabilities[place], 4).tolist(),
         }
-        rows.append(row | _other_labels(read, place, label))
-    return rows
-
-
-def _other_labels(read: ReadMaps, place: int, label: str) -> dict[str, dict[str, str | None]]:
-    """Return a map's labels for other maximum numbers of stripes that count as a few, if one differs."""
-    others = {str(few): labels[place] for few, labels in read.label_by_few.items() if few != FEW}
-    return {"label_by_few": others} if set(others.values()) - {label} else {}
+        for place, (each, labels) in enumerate(zip(read.pictures, read.pictures.votes, strict=True))
+    ]
 
 
 def _audit(judged: HeldOut, maps: MapSet) -> dict[str, Any]:
-    """Return `audit_shares` for models with as many heads as a fold has groups of related heads."""
+    """Return `audit_shares` for models with as many heads as a fold has groups."""
     heads = np.array([_head(each) for each in maps])
     size = len(set(judged.groups.tolist())) // FOLDS
     return audit_shares(judged.labels, judged.probabilities, heads=heads, groups=judged.groups, size=size, seed=SEED)
 
 
 def _head(pattern_map: PatternMap) -> str:
-    """Return model, layer and head of a map, or its name if they are not recorded."""
+    """Return model, layer and head of a map; its name, if they are not recorded."""
     known = (pattern_map.model, pattern_map.layer, pattern_map.head)
     return "/".join(map(str, known)) if pattern_map.layer else pattern_map.name
 
 
 def _by_model(maps: MapSet, judged: HeldOut) -> dict[str, dict[str, float]]:
-    """Return each model's number of maps and the scores of classifiers trained on other heads."""
+    """Return, for each model, its number of maps and the scores of classifiers trained on other heads."""
     models = np.array([each.model for each in maps])
     rows = {}
     for name in sorted(set(models.tolist())):
@@ -188,7 +196,7 @@ def _by_model(maps: MapSet, judged: HeldOut) -> dict[str, dict[str, float]]:
 
 
 def show(report: dict[str, Any]) -> str:
-    """Return a report as text: for each reading, a table of classifiers, and lines about maps and readers."""
+    """Return a report's classifiers as a table for each reading, with lines about maps and readers."""
     return "\n\n".join(f"{name}\n{_show(part, report['folds'])}" for name, part in report["readings"].items())
 
 
@@ -211,12 +219,13 @@ def _show(report: dict[str, Any], folds: int) -> str:
     lines = [
         table(header, rows),
         f"{report['maps']} maps of {report['heads']} heads ({counts}), {folds} folds by head; "
-        f"at least four of five annotators agree on {agreed} maps",
+        f"at least four in five annotators agree on {agreed} of the maps",
     ]
     if report["readers"]:
         readers = report["readers"]
         lines.append(
-            f"reader vs reader: macro-F1 {readers['readers_macro_f1']:.3f}, kappa {readers['kappa']:.2f}; "
-            f"first classifier vs single readers: {readers['single_macro_f1']:.3f}"
+            f"one reader against another: macro-F1 {readers['readers_macro_f1']:.3f}, kappa {readers['kappa']:.2f}; "
+            f"the first classifier against single readers: {readers['single_macro_f1']:.3f}; trained on one reader and "
+            f"compared with the other: kappa {readers['unseen_reader_kappa']:.2f}"
         )
     return "\n".join(lines)
