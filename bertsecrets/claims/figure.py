@@ -1,6 +1,6 @@
 """What a claim expects, and its published figures: typed in `expected/`, or taken by reference from P20 or a claim.
 
-References are names: of a claim (`D1-pretrained`), `P20`, `P20 mean`, and `between sources`.
+References are names: of a claim (`D1-pretrained`), `P20`, `P20 mean`, `readers` and `between sources`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +11,8 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from bertsecrets.errors import near_matches
+from bertsecrets.patterns.readings import READERS_OF_A_MAP
+from bertsecrets.patterns.shares import reader_spread, shipped_reader_shares
 from bertsecrets.settings import Section
 from bertsecrets.texts.published import (
     P20_SEEDS,
@@ -26,6 +28,7 @@ from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 P20 = "P20"  # its mean over five seeds and, as a spread, their standard deviation
 P20_MEAN = "P20 mean"  # as a spread: the standard error of that mean
+READERS = "readers"  # as a spread: how far readers of maps differ in the share of a class, for the paper's and ours
 BETWEEN = "between sources"  # as a spread: how far the second source lies from the first, root mean square over tasks
 F1_QUANTITIES = ("f1", "figure-8-score")
 WITHOUT_ATTENTION = "score-without-attention"
@@ -102,7 +105,12 @@ def in_words(names: Sequence[str]) -> str:
     >>> in_words(["P20", "D1-untrained"])
     'P20, five seeds, and D1-untrained'
     """
-    full = {P20: "P20, five seeds", P20_MEAN: "their mean", BETWEEN: "two sources that differ"}
+    full = {
+        P20: "P20, five seeds",
+        P20_MEAN: "their mean",
+        BETWEEN: "two sources that differ",
+        READERS: "readers of maps",
+    }
     counted = {full.get(name, name): list(names).count(name) for name in names}
     return ", and ".join(f"{name}, for either side" if count == 2 else name for name, count in counted.items())
 
@@ -242,6 +250,9 @@ class Cited:
                 if figure.published is not None
             ]
             return float(np.sqrt(np.mean(np.square(off)))), len(off)
+        if name == READERS:
+            std, degrees = reader_spread(shipped_reader_shares(self.arguments["reading"]), self.arguments["classes"])
+            return 100 * std * np.sqrt(1 + 1 / READERS_OF_A_MAP), degrees
         if name in (P20, P20_MEAN):
             std = self.p20(task_name)[1]
             if std is None:
@@ -254,7 +265,7 @@ class Cited:
 
     def _figure(self, name: str, task_name: str) -> TaskFigure:
         if name not in self.figures:
-            known: Iterable[str] = (P20, P20_MEAN, BETWEEN, *self.figures)
+            known: Iterable[str] = (P20, P20_MEAN, READERS, BETWEEN, *self.figures)
             raise ValueError(f"unknown reference {name!r}: {near_matches(name, list(known))}")
         with_f1 = self.figures.get(f"{name}-f1", {})
         figure = with_f1.get(task_name) if self._f1 else None

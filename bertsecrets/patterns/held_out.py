@@ -1,5 +1,6 @@
 """Quality of the suite's classifiers on annotated heads that they have not seen (claim A1)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PatternClassifier, chosen_folder
 from bertsecrets.patterns.crossval import HeldOut, LabelledMaps, OnFeatures, confusion, held_out, scores
 from bertsecrets.patterns.fitting import TreesAndRegression
-from bertsecrets.patterns.map_set import UNSEEN, MapSet, fingerprint, own_maps, read_plain_words, under
+from bertsecrets.patterns.map_set import UNSEEN, Labels, MapSet, fingerprint, own_maps, read_plain_words, under
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.store.files import digest
 from bertsecrets.texts.metrics import macro_f1
@@ -21,10 +22,17 @@ SEED = 2019
 
 @dataclass(frozen=True)
 class ReadMaps:
-    """The maps of a set that were read under one reading: for training, and as a set with the readers' labels."""
+    """The maps of a set that were read under one reading.
+
+    Args:
+        maps: for training.
+        pictures: as a set, with the labels of the readers that train.
+        by_reader: the labels of all readers, held-out ones included, by map.
+    """
 
     maps: LabelledMaps
     pictures: MapSet
+    by_reader: Mapping[str, Labels]
 
 
 def open_read(folder: Path) -> dict[str, ReadMaps]:
@@ -38,8 +46,12 @@ def open_read(folder: Path) -> dict[str, ReadMaps]:
     for name in labels:
         if name not in known:
             raise UserError(f"{folder}: {name[:99]!r} was read but is not in the set: remove its rows, or get its map")
-    pictures = {reading: under(whole, labels, reading) for reading in READINGS}
-    return {reading: ReadMaps(LabelledMaps.of(read), read) for reading, read in pictures.items()}
+    read: dict[str, ReadMaps] = {}
+    for reading in READINGS:
+        pictures = under(whole, labels, reading)
+        by_reader = {name: of_map.get(reading, {}) for name, of_map in labels.items()}
+        read[reading] = ReadMaps(LabelledMaps.of(pictures), pictures, by_reader)
+    return read
 
 
 def held_out_quality() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -97,7 +109,7 @@ def annotations_fingerprint(folder: Path | None = None) -> str:
     """
     chosen = folder or own_maps()
     maps, labels = MapSet.load(chosen), read_plain_words(chosen)
-    return digest([fingerprint(under(maps, labels, reading)) for reading in READINGS])
+    return digest([labels, *(fingerprint(under(maps, labels, reading)) for reading in READINGS)])
 
 
 def readers_quality(read: ReadMaps, judged: HeldOut) -> dict[str, float]:

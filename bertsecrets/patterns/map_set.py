@@ -19,7 +19,7 @@ from jaxtyping import Float16
 
 from bertsecrets.errors import MissingError, UserError, excerpt, extra_problem
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.patterns.readings import TEXTS, Reading
+from bertsecrets.patterns.readings import HELD_OUT_READERS, TEXTS, Reading
 from bertsecrets.reading import lines_of, read_npy, read_text
 from bertsecrets.settings import project_path
 from bertsecrets.store.files import digest
@@ -294,7 +294,10 @@ def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
     return PatternMap(row["name"], row["model"], row["task"], row["state"], values=values, **numbers)
 
 
-def read_plain_words(folder: Path) -> dict[str, dict[Reading, tuple[str, ...]]]:
+Labels = dict[str, str]  # the class that each reader gave to a map, by reader
+
+
+def read_plain_words(folder: Path) -> dict[str, dict[Reading, Labels]]:
     """Return the classes that readers of the paper's and of the blog's words gave, by map and reading.
 
     Raises:
@@ -303,26 +306,28 @@ def read_plain_words(folder: Path) -> dict[str, dict[Reading, tuple[str, ...]]]:
     path = folder / PLAIN_WORDS
     if not path.exists():
         raise UserError(f"no {PLAIN_WORDS} in {folder}: it lists the classes that readers gave to the maps")
-    readers: set[tuple[str, str, str]] = set()
-    labels: dict[str, dict[Reading, tuple[str, ...]]] = {}
+    by_map: dict[str, dict[Reading, Labels]] = {}
     for where, row in _read_rows(path, PLAIN_WORDS_COLUMNS):
         name, words, reader, label = row.values()
         if words not in TEXTS:
             raise UserError(f"{where}: unknown words {words[:60]!r}; expected {' or '.join(TEXTS)}")
         if label not in CLASSES:
             raise UserError(f"{where}: unknown class {label[:60]!r}; expected one of {', '.join(CLASSES)}")
-        if (name, words, reader) in readers:
+        labels = by_map.setdefault(name, {}).setdefault(TEXTS[words], {})
+        if reader in labels:
             raise UserError(f"{where}: reader {reader[:20]!r} has already classified {name[:99]!r}")
-        readers.add((name, words, reader))
-        by_reading = labels.setdefault(name, {})
-        by_reading[TEXTS[words]] = (*by_reading.get(TEXTS[words], ()), label)
-    return labels
+        labels[reader] = label
+    return by_map
 
 
-def under(maps: MapSet, labels: Mapping[str, Mapping[Reading, Sequence[str]]], reading: Reading) -> MapSet:
-    """Return the maps that readers classified under a reading, with these readers' labels in the order of the file."""
-    read = maps.take(i for i, each in enumerate(maps) if labels.get(each.name, {}).get(reading))
-    votes = [labels[each.name][reading] for each in read]
+def under(maps: MapSet, by_map: Mapping[str, Mapping[Reading, Labels]], reading: Reading) -> MapSet:
+    """Return the maps that were read under a reading, labelled by all but the held-out readers in the file's order."""
+    chosen = {
+        name: [label for reader, label in by_reading.get(reading, {}).items() if reader not in HELD_OUT_READERS]
+        for name, by_reading in by_map.items()
+    }
+    read = maps.take(i for i, each in enumerate(maps) if chosen.get(each.name))
+    votes = [chosen[each.name] for each in read]
     first, second, third = (
         tuple(given[place] if len(given) > place else None for given in votes) for place in range(3)
     )

@@ -8,6 +8,10 @@ known from a few maps only, while a model's is the mean over many; so such inter
 a head are similar.
 """
 
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -55,6 +59,52 @@ def heads_to_draw(heads: int, annotated: int) -> int:
     60
     """
     return max(1, round(heads * annotated / (heads + annotated)))
+
+
+def reader_shares(by_reader: Iterable[Mapping[str, str]]) -> list[list[dict[str, float]]]:
+    """Return the share of each class by reader, in groups of readers who have read the same maps.
+
+    Args:
+        by_reader: per map, the class that each reader gave.
+
+    >>> reader_shares([{"a": "block", "b": "block"}, {"a": "block", "b": "diagonal"}])[0][1]["block"]
+    0.5
+    """
+    labels = list(by_reader)
+    groups: list[list[dict[str, float]]] = []
+    counted: set[str] = set()
+    for readers in sorted({tuple(sorted(given)) for given in labels if len(given) > 1}, key=len, reverse=True):
+        if counted & set(readers):  # they belong to a larger group
+            continue
+        counted |= set(readers)
+        common = [given for given in labels if set(readers) <= given.keys()]
+        groups.append(
+            [
+                {name: sum(given[reader] == name for given in common) / len(common) for name in CLASSES}
+                for reader in readers
+            ]
+        )
+    return groups
+
+
+def shipped_reader_shares(reading: str) -> list[list[dict[str, float]]]:
+    """Return `reader_shares` of the suite's own maps, from the report of the shipped classifiers."""
+    report = json.loads((Path(__file__).parent / "weights" / "report.json").read_text(encoding="utf-8"))
+    shares: list[list[dict[str, float]]] = report["readings"][reading]["readers"]["shares"]
+    return shares
+
+
+def reader_spread(groups: Sequence[Sequence[Mapping[str, float]]], classes: Iterable[str]) -> tuple[float, int]:
+    """Return the standard deviation between readers of the share of some classes together, and its degrees of freedom.
+
+    >>> reader_spread([[{"block": 0.2}, {"block": 0.4}]], ["block"])
+    (0.1414213562373095, 1)
+    """
+    chosen = list(classes)
+    shares = [[sum(by_class[name] for name in chosen) for by_class in group] for group in groups]
+    degrees = sum(len(group) - 1 for group in shares)
+    total = sum((len(group) - 1) * float(np.var(group, ddof=1)) for group in shares)
+    return float(np.sqrt(total / degrees)), degrees
 
 
 def by_head(values: Float[np.ndarray, "maps classes"], heads: np.ndarray) -> Float[np.ndarray, "heads classes"]:

@@ -8,6 +8,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ from bertsecrets.lab.training.baselines import LogisticFeatures, PaperCnn
 from bertsecrets.lab.training.compare import compare
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT, SUFFIX, weights_path
-from bertsecrets.patterns.crossval import FOLDS, HeldOut, LabelledMaps, Method, confusion, held_out
+from bertsecrets.patterns.crossval import FOLDS, HeldOut, LabelledMaps, Method, confusion
 from bertsecrets.patterns.fitting import TreesAndRegression, fit_classifier
 from bertsecrets.patterns.held_out import SEED, ReadMaps, annotations_fingerprint, open_read, readers_quality
 from bertsecrets.patterns.map_set import MapSet, PatternMap
-from bertsecrets.patterns.readings import READINGS
+from bertsecrets.patterns.readings import HELD_OUT_READERS, READINGS
+from bertsecrets.patterns.shares import reader_shares
 from bertsecrets.report.tables import table
 from bertsecrets.store.entries import write_json
 from bertsecrets.store.files import check_free, copy_whole, file_sha256, guarded_writes
@@ -95,7 +97,7 @@ def open_labelled(folder: Path) -> ReadMaps:
     """
     whole = MapSet.load(folder)
     maps = whole.take(i for i, votes in enumerate(whole.votes) if votes)
-    return ReadMaps(LabelledMaps.of(maps), maps)
+    return ReadMaps(LabelledMaps.of(maps), maps, {})
 
 
 def _train(
@@ -127,29 +129,33 @@ def _train(
 
 
 def _readers(read: ReadMaps, judged: HeldOut) -> dict[str, Any]:
-    """Return how readers agree with each other and with classifiers; empty if maps were not read twice.
+    """Return how readers agree with each other and with the classifier; empty if maps were not read twice.
 
     Returns:
-        `readers_quality`; of two readers the `share` of maps with the same class and Cohen's `kappa`; the
-        `unseen_reader_kappa` of a classifier, trained on one reader's labels of other heads, with the other reader
-        (mean of both directions); and `shares`, by reader, of the maps that two readers classified.
+        `readers_quality`; of the two readers of every map the `share` with the same class and Cohen's `kappa`; and the
+        `shares` of the classes by reader (`reader_shares`). If there are held-out readers, on the maps that these have:
+        the mean `unseen_kappa` of the classifier with each, and the mean `unseen_readers_kappa` of each two of them.
     """
     scores = readers_quality(read, judged)
     agreed = set_agreement(read.pictures) if scores else None
     if agreed is None:
         return {}
-    maps, by_reader = read.pictures.maps, (read.pictures.labels, read.pictures.second_labels)
-    kappas = []
-    for learnt, other in (by_reader, by_reader[::-1]):
-        predicted = held_out(TreesAndRegression(), LabelledMaps.of(MapSet(maps, learnt)), SEED).predicted
-        kappas.append(label_agreement([str(label) for label in other], [CLASSES[place] for place in predicted]).kappa)
-    return {
-        **scores,
-        "share": agreed.share,
-        "kappa": agreed.kappa,
-        "unseen_reader_kappa": float(np.mean(kappas)),
-        "shares": [{name: labels.count(name) / len(labels) for name in CLASSES} for labels in by_reader],
-    }
+    figures = {**scores, "share": agreed.share, "kappa": agreed.kappa, "shares": reader_shares(read.by_reader.values())}
+    predicted = {each.name: CLASSES[place] for each, place in zip(read.pictures, judged.predicted, strict=True)}
+    unseen = [
+        {name: labels[reader] for name, labels in read.by_reader.items() if reader in labels}
+        for reader in HELD_OUT_READERS
+    ]
+    unseen = [labels for labels in unseen if labels]
+    if len(unseen) > 1:
+        figures["unseen_kappa"] = float(np.mean([_kappa(labels, predicted) for labels in unseen]))
+        figures["unseen_readers_kappa"] = float(np.mean([_kappa(*pair) for pair in combinations(unseen, 2)]))
+    return figures
+
+
+def _kappa(first: Mapping[str, str], second: Mapping[str, str]) -> float:
+    common = [name for name in first if name in second]
+    return label_agreement([first[name] for name in common], [second[name] for name in common]).kappa
 
 
 def _held_out_rows(read: ReadMaps, judged: HeldOut) -> list[dict[str, Any]]:
@@ -225,7 +231,11 @@ def _show(report: dict[str, Any], folds: int) -> str:
         readers = report["readers"]
         lines.append(
             f"one reader against another: macro-F1 {readers['readers_macro_f1']:.3f}, kappa {readers['kappa']:.2f}; "
-            f"the first classifier against single readers: {readers['single_macro_f1']:.3f}; trained on one reader and "
-            f"compared with the other: kappa {readers['unseen_reader_kappa']:.2f}"
+            f"the first classifier against single readers: {readers['single_macro_f1']:.3f}"
         )
+        if "unseen_kappa" in readers:
+            lines.append(
+                f"held-out readers: kappa {readers['unseen_kappa']:.2f} with the first classifier, "
+                f"{readers['unseen_readers_kappa']:.2f} with each other"
+            )
     return "\n".join(lines)
