@@ -1,6 +1,6 @@
 """What a claim expects, and its published figures: typed in `expected/`, or taken by reference from P20 or a claim.
 
-References are names: of a claim (`D1-pretrained`), `P20`, `P20 mean`, `readers` and `between sources`.
+References are names: of a claim (`D1-pretrained`), `P20`, `P20 mean` and `readers`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,6 @@ from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 P20 = "P20"  # its mean over five seeds and, as a spread, their standard deviation
 P20_MEAN = "P20 mean"  # as a spread: the standard error of that mean
 READERS = "readers"  # as a spread: how far readers of maps differ in the share of a class, for the paper's and ours
-BETWEEN = "between sources"  # as a spread: how far the second source lies from the first, root mean square over tasks
 F1_QUANTITIES = ("f1", "figure-8-score")
 WITHOUT_ATTENTION = "score-without-attention"
 SCORE_QUANTITIES = (
@@ -108,7 +107,6 @@ def in_words(names: Sequence[str]) -> str:
     full = {
         P20: "P20, five seeds",
         P20_MEAN: "their mean",
-        BETWEEN: "two sources that differ",
         READERS: "readers of maps",
     }
     counted = {full.get(name, name): list(names).count(name) for name in names}
@@ -122,13 +120,11 @@ class Cited:
     Args:
         quantity: of the claim; with `arguments` it says which of P20's numbers is the same.
         figures: the typed figures of all claims, by name and task.
-        tasks: the claim's own.
     """
 
     quantity: str
     arguments: Mapping[str, Any]
     figures: Mapping[str, Mapping[str, TaskFigure]]
-    tasks: Mapping[str, TaskFigure]
 
     def filled(
         self,
@@ -243,16 +239,10 @@ class Cited:
         return float(np.sqrt(total)) / len(over_tasks), total**2 / doubt if doubt else 1.0
 
     def _spread(self, name: str, task_name: str) -> tuple[float, float]:
-        if name == BETWEEN:
-            off = [
-                self.p20(each)[0] - figure.published
-                for each, figure in self.tasks.items()
-                if figure.published is not None
-            ]
-            return float(np.sqrt(np.mean(np.square(off)))), len(off)
         if name == READERS:
-            std, degrees = reader_spread(shipped_reader_shares(self.arguments["reading"]), self.arguments["classes"])
-            return 100 * std * np.sqrt(1 + 1 / READERS_OF_A_MAP), degrees
+            shares = shipped_reader_shares(self.arguments["reading"])
+            of_readers, degrees = reader_spread(shares, self.arguments["classes"])
+            return 100 * of_readers * float(np.sqrt(1 + 1 / READERS_OF_A_MAP)), degrees
         if name in (P20, P20_MEAN):
             std = self.p20(task_name)[1]
             if std is None:
@@ -265,7 +255,7 @@ class Cited:
 
     def _figure(self, name: str, task_name: str) -> TaskFigure:
         if name not in self.figures:
-            known: Iterable[str] = (P20, P20_MEAN, READERS, BETWEEN, *self.figures)
+            known: Iterable[str] = (P20, P20_MEAN, READERS, *self.figures)
             raise ValueError(f"unknown reference {name!r}: {near_matches(name, list(known))}")
         with_f1 = self.figures.get(f"{name}-f1", {})
         figure = with_f1.get(task_name) if self._f1 else None

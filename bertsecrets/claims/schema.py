@@ -136,7 +136,7 @@ class Claim(Section):
         """
         if not (self.published or self.seeds_of or self.doubt_of or self.second):
             return self
-        cited = Cited(self.quantity or "", self.arguments, figures, self.tasks)
+        cited = Cited(self.quantity or "", self.arguments, figures)
         tasks = {
             name: cited.filled(
                 figure,

@@ -20,7 +20,7 @@ from bertsecrets.patterns.crossval import LabelledMaps
 from bertsecrets.patterns.fitting import boost, regress
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import READINGS
-from bertsecrets.patterns.shares import corrected, majority, on_simplex, raw_shares
+from bertsecrets.patterns.shares import corrected, majority, on_simplex, raw_shares, reader_shares, reader_spread
 from bertsecrets.settings import load_settings
 from bertsecrets.types import Measurement, Subject
 
@@ -217,3 +217,21 @@ def test_errors_of_two_tasks_do_not_cancel_out():
     low, high = estimate([gap], load_settings().judge).interval(0.95)
     once = 100 * errors[:, CLASSES.index("heterogeneous")].std() / np.sqrt(8)
     assert high - low == pytest.approx(2 * 1.96 * once * np.sqrt(2), rel=0.1)
+
+
+def test_readers_are_compared_on_the_maps_that_all_of_a_group_have_read():
+    both = [{"1": "block", "2": "block"}, {"1": "block", "2": "diagonal"}]
+    three = [{"3": "vertical", "4": "vertical"}, {"3": "vertical", "4": "block", "5": "block"}]
+    first, second = reader_shares([*both, *three])
+    assert [by_class["vertical"] for by_class in first] == [1.0, 0.0, 0.0]  # the one map of readers 3, 4 and 5
+    assert [by_class["block"] for by_class in second] == [1.0, 0.5]
+
+
+def test_the_spread_between_readers_pools_groups_by_their_degrees_of_freedom():
+    groups = [
+        [{"a": 0.1, "b": 0.2}, {"a": 0.3, "b": 0.2}],
+        [{"a": 0.5, "b": 0.1}, {"a": 0.5, "b": 0.2}, {"a": 0.8, "b": 0.3}],
+    ]
+    std, degrees = reader_spread(groups, ["a", "b"])
+    by_hand = np.sqrt((1 * np.var([0.3, 0.5], ddof=1) + 2 * np.var([0.6, 0.7, 1.1], ddof=1)) / 3)
+    assert (std, degrees) == (pytest.approx(by_hand), 3)
