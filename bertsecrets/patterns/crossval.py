@@ -5,7 +5,7 @@ folds. Whatever a classifier chooses (penalty, epoch, temperature) it chooses on
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -25,7 +25,8 @@ FOLDS = 5
 class LabelledMaps:
     """Maps with their classes (indices into `CLASSES`) and groups (model, layer, head).
 
-    `table` has the features of the maps. Classifiers learn only from maps on which annotators `agreed`.
+    `table` has the features of the maps, `votes` the number of annotators who gave each class. Classifiers learn from
+    every vote. `agreed` marks maps on which at least four in five annotators agree.
     """
 
     maps: tuple[np.ndarray, ...]
@@ -33,6 +34,7 @@ class LabelledMaps:
     groups: np.ndarray
     table: Float[np.ndarray, "maps features"]
     agreed: Bool[np.ndarray, " maps"]
+    votes: Int[np.ndarray, "maps classes"]
 
     @classmethod
     def of(cls, maps: MapSet) -> "LabelledMaps":
@@ -49,6 +51,7 @@ class LabelledMaps:
             np.array(["/".join(map(str, group)) for group in maps.groups]),
             feature_table([each.values for each in maps], [each.boundary for each in maps]),
             np.array(maps.agreed, dtype=bool),
+            np.array([[given.count(name) for name in CLASSES] for given in maps.votes]),
         )
 
     def __len__(self) -> int:
@@ -57,12 +60,15 @@ class LabelledMaps:
     def take(self, places: Int[np.ndarray, " some"]) -> "LabelledMaps":
         """Return the maps at these places."""
         maps = tuple(self.maps[i] for i in places)
-        return LabelledMaps(maps, *(part[places] for part in (self.labels, self.groups, self.table, self.agreed)))
+        parts = (self.labels, self.groups, self.table, self.agreed, self.votes)
+        return LabelledMaps(maps, *(part[places] for part in parts))
 
     def to_learn(self, places: Int[np.ndarray, " some"] | None = None) -> "LabelledMaps":
-        """Return the maps on which annotators agreed, among those at these places or among all."""
-        candidates = np.arange(len(self)) if places is None else places
-        return self.take(candidates[self.agreed[candidates]])
+        """Return the maps at these places, or all, once for each annotator with that annotator's class."""
+        chosen = np.arange(len(self)) if places is None else places
+        rows, labels = np.nonzero(self.votes[chosen])
+        times = self.votes[chosen][rows, labels]
+        return replace(self.take(chosen[rows.repeat(times)]), labels=labels.repeat(times))
 
     def folds(self, count: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield (training, held-out) places, with classes spread evenly and all maps of a group on one side.
@@ -159,7 +165,7 @@ def held_out(
     seed: int,
     progress: Callable[[str], Any] | None = None,
 ) -> HeldOut:
-    """Return predictions for all maps, each fold predicted after training on the agreed maps of all others."""
+    """Return predictions for all maps, each fold predicted after training on the maps of all others."""
     probabilities = np.zeros((len(data), len(CLASSES)))
     for number, (learn, held) in enumerate(data.folds(FOLDS, seed), start=1):
         probabilities[held] = method.fit(data.to_learn(learn), seed).probabilities(data.take(held))
