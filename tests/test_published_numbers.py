@@ -8,6 +8,7 @@ from measurements import made_up
 from bertsecrets.claims.band import band, cited_spread
 from bertsecrets.claims.schema import cases, find_case, load_claims
 from bertsecrets.errors import UserError
+from bertsecrets.patterns.shares import reader_spread, shipped_reader_shares
 from bertsecrets.report.text import band_text, claim_lines
 from bertsecrets.texts.published import p20, p20_score, p20_shares
 from bertsecrets.texts.tasks import TASKS
@@ -161,16 +162,15 @@ def test_the_doubt_of_a_figure_takes_the_place_of_one_more_run():
     assert "a doubt of 3 (two sources)" in band_text(case, 0.95)
 
 
-def test_two_laboratories_are_no_spread_over_seeds():
-    """A2's figures differ from P20's by more than seeds do: that distance is their doubt, and no spread over seeds."""
+def test_the_doubt_of_shares_is_how_far_readers_differ():
+    """Of a share that one more reader gave, next to the mean of the two readers whose labels train the classifier."""
+    shares = shipped_reader_shares("special")
     for case in cases("patterns"):
         assert cited_spread(case) is None
-    off = {"mrpc": 4.4, "stsb": 3.1, "sst2": 17.9, "qqp": 7.4, "rte": 19.3, "qnli": 14.6, "mnli": 33.0}
-    for task, distance in off.items():
-        own = figure("A2", task)
-        assert own.published - own.second_value == pytest.approx(distance if task != "qnli" else -distance, abs=0.01)
-        assert own.doubt == pytest.approx(math.sqrt(sum(d**2 for d in off.values()) / 7), abs=0.01)
-        assert own.doubt_degrees == 7
+    for claim, classes in (("A2", ["heterogeneous"]), ("A2-with-block", ["heterogeneous", "block"])):
+        std, degrees = reader_spread(shares, classes)
+        doubt = figure(claim, "rte").doubt
+        assert (doubt, figure(claim, "rte").doubt_degrees) == (pytest.approx(100 * std * math.sqrt(1.5)), degrees)
 
 
 def test_what_was_trained_from_random_weights_has_no_spread_of_pretrained_models():

@@ -86,5 +86,6 @@ def test_a_model_of_which_some_maps_are_no_numbers_is_degenerate_once():
 
 def test_claims_about_classes_of_maps_are_judged_under_each_reading_unless_they_name_one():
     assert not under_readings(of_id("A4-rte-columns"))  # it is about [SEP] and [CLS]
+    assert not under_readings(of_id("A2-rte"))  # it quotes section 4.1
     hanging = {case.claim.id for case in cases() if under_readings(case)}
     assert hanging == {"A1", "A2", "A3", "A4", "A5", "C3", "F1"}

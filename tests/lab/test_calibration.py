@@ -120,11 +120,6 @@ def test_every_measure_of_the_claims_is_simulated():
             assert np.isfinite(QUANTITIES[case.claim.quantity].read(needed, **case.claim.arguments).value), claim
 
 
-def test_a_case_that_no_data_can_decide_is_not_applicable():
-    rates = count(cell("A2-rte", worlds=2), 0.95)
-    assert rates.outcomes == {name: {"not applicable": 2} for name in ("auto", "1", "5")}
-
-
 @pytest.mark.parametrize(
     ("case", "world", "said", "line"),
     [

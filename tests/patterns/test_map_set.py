@@ -11,12 +11,23 @@ from patterned import pattern_map, pattern_set, relabelled, save_read
 
 from bertsecrets.cli.main import main
 from bertsecrets.errors import MissingError, UserError
+from bertsecrets.lab.annotation.agreement import label_agreement
 from bertsecrets.lab.annotation.writing import add_draw, save_set
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import SHIPPED, read_report, report_of
-from bertsecrets.patterns.crossval import scores
 from bertsecrets.patterns.held_out import unseen
-from bertsecrets.patterns.map_set import ANNOTATIONS, MAPS, UNSEEN, VARIABLE, MapSet, fingerprint, own_maps, shards
+from bertsecrets.patterns.map_set import (
+    ANNOTATIONS,
+    MAPS,
+    UNSEEN,
+    VARIABLE,
+    MapSet,
+    fingerprint,
+    own_maps,
+    read_plain_words,
+    shards,
+    under,
+)
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.session import Session
 
@@ -195,16 +206,21 @@ def test_the_unseen_set_has_two_maps_of_each_head_of_an_encoder_that_no_classifi
 
 
 @pytest.mark.parametrize("reading", READINGS)
-def test_classifiers_come_as_near_to_a_reader_as_another_reader_does(reading):
-    """Within .02 of macro-F1."""
+def test_classifiers_agree_with_new_readers_nearly_as_well_as_these_do_with_each_other(reading):
+    """Within .05 of Cohen's kappa; the labels of these readers train no classifier."""
     readers = report_of(read_report(SHIPPED), reading)["readers"]
-    assert readers["single_macro_f1"] >= readers["readers_macro_f1"] - 0.02
+    assert readers["unseen_kappa"] >= readers["unseen_readers_kappa"] - 0.05
 
 
 @pytest.mark.slow
-def test_classifiers_do_well_on_the_encoder_that_they_have_not_seen():
+def test_classifiers_agree_with_readers_on_an_encoder_that_they_have_not_seen():
+    """Within .1 of Cohen's kappa between two readers; .07 under `special` when the classifiers were trained."""
+    maps, by_map = MapSet.load(own_maps(UNSEEN)), read_plain_words(own_maps(UNSEEN))
     for reading, judged in unseen().items():
-        assert scores(judged.confusions())["macro_f1"] > 0.8, reading
+        read, predicted = under(maps, by_map, reading), [CLASSES[place] for place in judged.predicted]
+        with_each_other = label_agreement(read.labels, read.second_labels).kappa
+        with_readers = [label_agreement(labels, predicted).kappa for labels in (read.labels, read.second_labels)]
+        assert np.mean(with_readers) >= with_each_other - 0.1, reading
 
 
 def test_the_maps_are_those_and_in_that_order_on_which_the_classifier_was_trained():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from measurements import SETTINGS, judged, made_up, of_id, scored
 
+from bertsecrets.claims.band import undecidable
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict, against
@@ -175,9 +176,11 @@ def test_a_band_with_nearly_all_values_is_not_shown():
     assert verdict_row(verdict)[4] == "not decidable"
 
 
-def test_a_claim_that_no_data_can_decide_says_so(capsys):
-    assert main(["explain", "A2-rte"]) == 0
-    assert "cannot be decided on RTE: 35.0 +- 41.2 holds more than half of all values" in capsys.readouterr().out
+def test_a_claim_that_no_data_can_decide_says_so():
+    """Student's t of 4 degrees of freedom is 2.776: a doubt of 10 points reaches 27.8 to each side."""
+    doubtful = made_up(figure={"published": 50.0, "doubt": 10.0, "doubt_source": "two readers"})
+    assert undecidable(doubtful) == "cannot be decided on RTE: 50.0 +- 27.8 holds more than half of all values"
+    assert undecidable(made_up(figure={"published": 50.0, "doubt": 8.0, "doubt_source": "two readers"})) == ""
 
 
 def test_an_effect_of_too_few_examples_says_how_many_it_needs(capsys):
