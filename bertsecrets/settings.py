@@ -156,7 +156,7 @@ def project_path(name: str) -> Path:
 
 
 def project_options() -> dict[str, Any]:
-    """Return `[tool.bertsecrets]` of the working directory's `pyproject.toml`; empty if there is none.
+    """Return `[tool.bertsecrets]` of the working directory's `pyproject.toml`, or an empty table.
 
     Raises:
         UserError: the file is malformed.

@@ -33,7 +33,7 @@ def position_term(model: Any) -> Term | None:
 class Block:
     """A post-norm transformer layer: `norm(outer(activation(inner(y))) + y)`, where `y` is the normed attention sum.
 
-    `term` returns the position term of the attention logits from one row of hidden vectors; None if there is none.
+    `term` returns the position term of the attention logits from one row of hidden vectors, or None.
     """
 
     heads: int

@@ -29,7 +29,7 @@ VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
 SESSION: pytest.StashKey["Session"] = pytest.StashKey()
 SELECTED = pytest.StashKey[int]()  # the number of claims that were selected
-REPORTED = pytest.StashKey[str]()  # the line about the report: where it is, or why there is none
+REPORTED = pytest.StashKey[str]()  # the line about the report: its path, or why it is missing
 NO_REPORT = "no report"
 
 

@@ -262,7 +262,7 @@ def judged(case: Case, run_session: "Session", benchmark, request: pytest.Fixtur
     """Measure and judge a case, timed, and add it to the table.
 
     Errors are raised in this fixture, so that they are errors of the test and not failures. The returned function gives
-    the verdict, or skips or fails the test if there is none to check.
+    the verdict, or skips or fails the test if nothing can be checked.
     """
     from bertsecrets.claims.plan import missing
     from bertsecrets.judging import Skipped, attempt

@@ -123,7 +123,7 @@ def _print_decided(session: "Session", cases: Sequence["Case"], estimates: Seque
     """Print the claims that the budget decides if the model is as published.
 
     Raises:
-        UserError: there is no budget, or none of the claims was simulated.
+        UserError: no budget was given, or none of the claims was simulated.
     """
     from functools import cache
 

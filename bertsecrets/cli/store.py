@@ -108,7 +108,7 @@ def gc(options: argparse.Namespace) -> None:
     """List what the store no longer needs, and delete it with `--yes`.
 
     Raises:
-        UserError: there is no store, or no verdict would be kept.
+        UserError: the store does not exist, or no verdict would be kept.
     """
     given = RunOptions.of(options)
     if options.keep_verdicts is not None and options.keep_verdicts < 1:

@@ -86,7 +86,7 @@ class AttentionChange(AttentionMeasure):
     def degenerate(self, measurement: Measurement) -> str | None:
         """Return that heads have no numbers, or that training has changed no map.
 
-        Unchanged maps are no evidence about where attention changes, and would trivially satisfy C2 (most maps change
+        Unchanged maps say nothing about where attention changes, and would trivially satisfy C2 (most maps change
         little). A frozen encoder is such a case by construction.
         """
         cosine = np.asarray(measurement.value("cosine"))

@@ -58,7 +58,7 @@ def get_measure(name: str) -> "Measure":
     """Return the measure called `name`.
 
     Raises:
-        UserError: there is no such measure.
+        UserError: the measure does not exist.
     """
     if name not in _REGISTERED:
         if name not in measure_names():
@@ -76,7 +76,7 @@ def canonical(request: Request) -> Request:
     """Return the request without default options and without what cannot change its result.
 
     Raises:
-        UserError: there is no such measure, or it has no such option.
+        UserError: the measure or the option does not exist.
     """
     if request.measure is None:
         return request

@@ -138,7 +138,7 @@ class Pass:
             progress: called after each batch with its number of examples.
 
         Raises:
-            UserError: there are no observers, or an architecture does not expose its attention weights.
+            UserError: no observers were given, or the architecture does not expose its attention weights.
             MisreadError: the maps are not those that the model computed with: see `Tap.run`.
         """
         if not observers:

@@ -17,7 +17,7 @@ from bertsecrets.errors import MisreadError, NotApplicableError, UserError, firs
 from bertsecrets.models.encoding import Encoded, check_finite, collate
 
 CHECKED = 8  # examples, of all lengths
-# How far a logit may differ, relative to the largest one. Rounding in float32 changes it by less than 1e-6; a lost mask
+# The largest difference of a logit, relative to the largest logit. Rounding in float32 changes it by less than 1e-6; a lost mask
 # by 1e-2 and more (MiniLM, with and without fine-tuning). In bfloat16, rounding alone may change it by some percent.
 TOLERANCE, TOLERANCE_BF16 = 1e-3, 0.1
 SMALLEST = 0.1  # smaller logits are compared with this one, since rounding does not become smaller with them
@@ -62,7 +62,7 @@ def explain_failure(model: Any) -> Iterator[None]:
 def check_logits(
     model: Any, encoded: Encoded, forward: Callable[[list[int]], Logits] | None = None, tolerance: float = TOLERANCE
 ) -> None:
-    """Check on a padded batch that examples have the same logits alone, and in training but for dropout.
+    """Check on a padded batch that examples have the same logits alone, and in training mode without dropout.
 
     Args:
         forward: returns the logits that a training step computes for these examples; by default, the model's in

@@ -100,7 +100,7 @@ def full_name(name: str) -> str:
     """Return the one name under which results of a model are kept.
 
     It is the full name on the hub, without the commit if that is the pinned one. Other names, and those of folders, are
-    returned as they are.
+    returned unchanged.
 
     >>> full_name("bert-base-uncased"), full_name("gpt2@main"), full_name("minilm")
     ('google-bert/bert-base-uncased', 'openai-community/gpt2@main', 'minilm')

@@ -30,7 +30,7 @@ def packaged_folder(name: str) -> Path:
     """Return the folder of a packaged model, checked.
 
     Raises:
-        UserError: a package is missing, a file is not the published one, or there is no place to unpack MPNet.
+        UserError: a package is missing, a file is not the published one, or MPNet cannot be unpacked anywhere.
     """
     return _minilm() if name == "minilm" else _mpnet()
 

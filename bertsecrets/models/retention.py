@@ -27,7 +27,7 @@ def weights_bytes(checkpoint: Path) -> int:
 def drop(checkpoint: Path) -> int | None:
     """Drop the weights of a store's checkpoint; return the bytes that this frees.
 
-    None if a running process makes or reads it. A damaged one is left alone.
+    None if a running process makes or reads it. A damaged one is not touched.
 
     Raises:
         UserError: the store cannot be written.

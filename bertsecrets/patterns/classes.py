@@ -17,7 +17,7 @@ def check_class(name: str) -> str:
     """Return the class called `name`.
 
     Raises:
-        UserError: there is no such class.
+        UserError: the class does not exist.
     """
     if name not in CLASSES:
         raise UserError(f"unknown class {name!r}: {near_matches(name, CLASSES)}")

@@ -180,7 +180,7 @@ def report_of(report: dict[str, Any], reading: str) -> dict[str, Any]:
     """Return the part of a report that is about the classifier for a reading.
 
     Raises:
-        UserError: there is none for this reading.
+        UserError: this reading has no classifier.
     """
     if reading not in report["readings"]:
         raise UserError(f"no classifier for the reading {reading!r}: {near_matches(reading, readings_of(report))}")

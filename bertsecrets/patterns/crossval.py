@@ -41,7 +41,7 @@ class LabelledMaps:
         """Return the maps of a set with the label that most annotators gave, and their features.
 
         Raises:
-            UserError: there is no map.
+            UserError: no map was given.
         """
         if not len(maps):
             raise UserError("no map is labelled: label some with bertsecrets lab annotate first")

@@ -56,7 +56,7 @@ class Item:
 
     @property
     def key(self) -> Key | None:
-        """The cache key of an entry; None if there is none."""
+        """The cache key of an entry, or None."""
         return Key.of_manifest(self.manifest)
 
 
@@ -82,7 +82,7 @@ def items(root: Path) -> list[Item]:
     """Return the items of a store by kind and name, without hidden files and damaged copies.
 
     Raises:
-        UserError: there is no such folder.
+        UserError: the folder does not exist.
     """
     if not root.is_dir():
         raise UserError(f"no store at {root}: name its folder with --store")
@@ -106,7 +106,7 @@ def _item(kind: str, path: Path) -> Item | None:
 
 
 def _json_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; empty if there is none."""
+    """Return the JSON object in a file, or an empty one."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -142,7 +142,7 @@ def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
     """Yield everything in a store that has a digest, with its damage or None.
 
     Raises:
-        UserError: there is no such folder.
+        UserError: the folder does not exist.
     """
     for item in items(root):
         # Each portion of a grid and each state of a training has its own digest.
@@ -182,7 +182,7 @@ def unneeded(root: Path, outdated: Outdated | None, verdicts: int | None = None)
         verdicts: the number of verdicts to keep of each series; None keeps all.
 
     Raises:
-        UserError: there is no such folder.
+        UserError: the folder does not exist.
     """
     present = items(root)
     listed = [*_leftovers(root), *_damaged(root), *_outdated(present, outdated), *_dropped(present)]

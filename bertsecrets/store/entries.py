@@ -60,7 +60,7 @@ class Key:
 
     @classmethod
     def of_manifest(cls, manifest: dict[str, Any]) -> "Key | None":
-        """Return the key in a manifest; None if there is none."""
+        """Return the key in a manifest, or None."""
         key = manifest.get("key")
         if not isinstance(key, dict) or not all(isinstance(key.get(part), dict) for part in ("inputs", "made_by")):
             return None
@@ -251,7 +251,7 @@ def damage(folder: Path, key: Key | None = None) -> str | None:
 
 
 def checked_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an exported checkpoint after checking all files; empty if there is none of ours.
+    """Return the manifest of an exported checkpoint after checking all files; empty if it has none.
 
     Raises:
         UserError: the manifest is damaged, or a file does not match it.
@@ -264,7 +264,7 @@ def checked_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_own_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an exported checkpoint; empty if there is none of ours.
+    """Return the manifest of an exported checkpoint; empty if it has none.
 
     Raises:
         UserError: it cannot be read as JSON, or is not an object.

@@ -103,7 +103,7 @@ def _array(value: list[Any]) -> Any:
 def keep(measurement: Measurement, folder: Path, checkpoint: Path | None = None) -> Path:
     """Save a measurement in a subfolder of `folder`, replacing an earlier one, and return the subfolder.
 
-    Its name has a digest of the model and the checkpoint, to tell models of the same name apart.
+    Its name has a digest of the model and the checkpoint, so that models of the same name do not collide.
 
     Args:
         checkpoint: the folder that was measured instead of the subject's own checkpoint.

@@ -1,9 +1,8 @@
 """A small labelled corpus that the suite generates itself, so that everything runs without the hub and licensed data.
 
-Sentence pairs like RTE's, from a grammar of our own, about what was done, who did it to whom, and what a negation
-denies. In each relation true and false hypotheses share all templates and words, so that no word of a text, alone or
-with others, gives the answer away: a model must compare the texts, and heed the order of words. Half of the pairs are
-entailments. The corpus shows that the code works; it says nothing about the paper, and every result from it is marked
+Sentence pairs like RTE's, from a small grammar, about agreement, roles and negation. In each relation true and
+false hypotheses share all templates and words, so that no bag of words gives the answer away: a model must compare the
+texts and use word order. Half of the pairs are entailments. The corpus shows that the code works; it says nothing about the paper, and every result from it is marked
 as made-up, unofficial data.
 """
 
@@ -48,7 +47,7 @@ def agreement(rng: random.Random, follows: bool) -> tuple[str, str]:
 
 
 def roles(rng: random.Random, follows: bool) -> tuple[str, str]:
-    """Return a premise about who gave what to whom, and a hypothesis with the same or with exchanged roles."""
+    """Return a premise about a transfer, and a hypothesis with the same or swapped roles."""
     giver, taker = rng.sample(PEOPLE, 2)
     deed, thing = rng.choice(TRANSFERS), rng.choice(THINGS)
     premise = f"{giver} {deed} {rng.choice(NUMBERS)} {thing} to {taker}"
@@ -88,7 +87,7 @@ def write_corpus(folder: Path, train_rows: int, dev_rows: int, seed: int = 2019)
     """Write a GLUE folder whose RTE task is the corpus, and return it; the same arguments give the same bytes.
 
     No validation pair is in the training set. A further column, `made_up`, names each pair's relation. An existing
-    RTE folder is left as it is.
+    RTE folder is not changed.
 
     Raises:
         UserError: the disk is full or the folder cannot be written.

@@ -17,7 +17,7 @@ from bertsecrets.store.files import digest
 from bertsecrets.types import Span
 
 Core = Literal["core_set", "core_type"]
-SENTENCE_LIMIT = 2000  # characters; hardly a model reads as many, and the paper's sentences have 12 tokens
+SENTENCE_LIMIT = 2000  # characters; few models read as many, and the paper's sentences have 12 tokens
 ELEMENT_LIMIT = 50  # core elements of a sentence
 
 
@@ -129,7 +129,7 @@ def token_range(text: str, span: Span) -> range:
 
 
 def distance(one: range, other: range) -> int:
-    """Return how many tokens apart two ranges are: 0 where they overlap, 1 for neighbours.
+    """Return the distance of two ranges in tokens: 0 if they overlap, 1 for neighbours.
 
     >>> distance(range(0, 2), range(4, 5))
     3

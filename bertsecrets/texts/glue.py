@@ -202,7 +202,7 @@ def find_file(glue: Path, task: Task, name: str) -> Path:
     """Return the TSV file of a split in a GLUE folder; case and hyphens of the task's folder name do not matter.
 
     Raises:
-        UserError: there is no such folder or file.
+        UserError: the folder or file does not exist.
     """
     check_glue(glue)
     wanted = task.folder.lower().replace("-", "")
@@ -219,7 +219,7 @@ def load_folder(glue: Path, task: Task, name: str) -> Split:
     """Return one split from a folder in GLUE's own TSV layout.
 
     Raises:
-        UserError: there is no such file, or `read_tsv` refuses it.
+        UserError: the file does not exist, or `read_tsv` refuses it.
     """
     return read_tsv(find_file(glue, task, name), task, name)
 

@@ -54,7 +54,7 @@ def p20_score(task_name: str, metric: str, setting: Setting = "scores") -> tuple
     """Return mean and standard deviation, in points, of P20's fine-tuned models; None where P20 has none.
 
     Args:
-        setting: of the models as they are, or with uniform attention in every layer.
+        setting: of the intact models, or with uniform attention in every layer.
 
     >>> p20_score("rte", "accuracy")
     (63.249, 2.772)

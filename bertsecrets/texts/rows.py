@@ -168,7 +168,7 @@ def _shuffled(texts: Sequence[str], draw: int, of_pair: int) -> list[str]:
 def text_clusters(split: Split) -> Int[np.ndarray, " rows"]:
     """Return the number of each row's cluster, from 0; rows share one if they share a text, directly or through others.
 
-    Such rows are no independent examples: MNLI has up to three hypotheses for a premise, QNLI several sentences for a
+    Such rows are not independent examples: MNLI has up to three hypotheses for a premise, QNLI several sentences for a
     question. Texts are compared without the white space around them; empty ones connect nothing.
     """
     from scipy.sparse import coo_array  # takes a third of a second to import

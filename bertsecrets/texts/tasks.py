@@ -15,7 +15,7 @@ class Task:
     """One GLUE task.
 
     `train_rows` and `dev_rows` are the official counts; `dev_counts` and `train_counts` the official number
-    of rows per label (empty for regression, or where there is no verified count). `label_codes` maps the codes in
+    of rows per label (empty for regression, or without a verified count). `label_codes` maps the codes in
     GLUE's own TSV files to the names of labels. With `skips_short_rows`, rows with too few fields are left out, as in
     the official counts.
     """
@@ -105,7 +105,7 @@ def task(name: str) -> Task:
     """Return the task called `name`, in any of its usual spellings (`sst2`, `SST-2`, `mnli-m` ...).
 
     Raises:
-        UserError: there is no such task.
+        UserError: the task does not exist.
 
     >>> task("MNLI-m").title, task("sst_2").metric
     ('MNLI-m', 'accuracy')

@@ -46,7 +46,7 @@ def label_agreement(
     """Return the agreement of two annotators on the same maps, with a bootstrap interval over maps.
 
     Raises:
-        UserError: there are no labels, their numbers differ, or a class is unknown.
+        UserError: labels are missing, their numbers differ, or a class is unknown.
     """
     if len(first) != len(second) or not first:
         raise UserError(

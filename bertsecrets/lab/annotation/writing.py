@@ -32,7 +32,7 @@ def add_draw(folder: Path, drawn: MapSet) -> Path:
     """Add drawn maps to the set in a folder, in a new file, and return its path; existing maps are not rewritten.
 
     Raises:
-        UserError: there is no set, a map's name is taken, or the files cannot be written.
+        UserError: the set does not exist, a map's name is taken, or the files cannot be written.
     """
     known = MapSet.load(folder)
     together = MapSet(*(getattr(known, column.name) + getattr(drawn, column.name) for column in fields(MapSet)))

@@ -134,7 +134,7 @@ def scored(
 
 
 def collapsed(measurement: Measurement) -> str | None:
-    """Return why answers with and without parts of a model are no evidence about these parts; None if they are."""
+    """Return why answers with and without parts of a model say nothing about these parts, or None."""
     baseline = measurement.sample("baseline_predicted")
     if not (np.isfinite(baseline).all() and np.isfinite(measurement.sample("predicted")).all()):
         return "some answers are not finite"

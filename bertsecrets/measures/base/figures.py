@@ -155,7 +155,7 @@ def pair(
     """Yield the paper's map and ours on one colour scale from 0.
 
     Args:
-        captions: of the paper's map and of ours.
+        captions: of the paper's map and of this suite's.
     """
     published = np.array(theirs, dtype=np.float64)
     high = float(max(np.nanmax(published), np.nanmax(ours)))

@@ -35,7 +35,7 @@ SAVING_SHARE = 0.02  # largest share of the time that is spent on saving states
 class Training:
     """A training: model, optimizer, and the number of steps taken.
 
-    Weights that do not require gradients stay as they are. If none of the encoder's do, it runs without dropout and at
+    Weights that do not require gradients are not changed. If none of the encoder's do, it runs without dropout and at
     the learning rate for frozen encoders.
     """
 

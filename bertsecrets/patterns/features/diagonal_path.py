@@ -92,7 +92,7 @@ def _neighbours(
     path: Int[torch.Tensor, "maps words"],
     count: Int[torch.Tensor, " maps"],
 ) -> Row:
-    """Return the mean brightness at `ASIDE` columns from a path, as far as they exist."""
+    """Return the mean brightness at `ASIDE` columns from a path, where they exist."""
     words = torch.arange(len(ribbon), device=path.device)
     columns = (words + path).clamp(0, len(ribbon) - 1)[:, :, None]
     near = columns + torch.tensor(ASIDE, device=path.device)
