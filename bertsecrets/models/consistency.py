@@ -17,8 +17,9 @@ from bertsecrets.errors import MisreadError, NotApplicableError, UserError, firs
 from bertsecrets.models.encoding import Encoded, check_finite, collate
 
 CHECKED = 8  # examples, of all lengths
-# The largest difference of a logit, relative to the largest logit. Rounding in float32 changes it by less than 1e-6; a lost mask
-# by 1e-2 and more (MiniLM, with and without fine-tuning). In bfloat16, rounding alone may change it by some percent.
+# The largest difference of a logit, relative to the largest logit. Rounding in float32 changes it by less than 1e-6, a
+# lost mask by 1e-2 and more (MiniLM, with and without fine-tuning). In bfloat16, rounding alone may change it by some
+# percent.
 TOLERANCE, TOLERANCE_BF16 = 1e-3, 0.1
 SMALLEST = 0.1  # smaller logits are compared with this one, since rounding does not become smaller with them
 

@@ -1,9 +1,9 @@
 """A small labelled corpus that the suite generates itself, so that everything runs without the hub and licensed data.
 
-Sentence pairs like RTE's, from a small grammar, about agreement, roles and negation. In each relation true and
-false hypotheses share all templates and words, so that no bag of words gives the answer away: a model must compare the
-texts and use word order. Half of the pairs are entailments. The corpus shows that the code works; it says nothing about the paper, and every result from it is marked
-as made-up, unofficial data.
+Sentence pairs like RTE's, from a small grammar, about agreement, roles and negation. In each relation true and false
+hypotheses share all templates and words, so that no bag of words gives the answer away: a model must compare the texts
+and use word order. Half of the pairs are entailments. The corpus shows that the code works; it says nothing about the
+paper, and every result from it is marked as made-up, unofficial data.
 """
 
 import random

@@ -75,7 +75,7 @@ def draw(
             more often. None for all heads.
 
     Raises:
-        UserError: a count is below 1, the model lacks a head, no input is short enough, or the checkpoint does not exist.
+        UserError: a count is below 1, the model lacks a head, no input is short enough, or the checkpoint is missing.
     """
     rng = np.random.default_rng(seed)
     turns: dict[tuple[str, int, int], Iterator] = {}

@@ -122,7 +122,7 @@ def finetune(
         began -= training.seconds_before
     model.to("cpu").eval()
     model.save_pretrained(folder)
-    classifier.tokenizer.backend_tokenizer.no_truncation()  # a checkpoint does not depend on the length of the last texts
+    classifier.tokenizer.backend_tokenizer.no_truncation()  # the last texts' length is not saved
     classifier.tokenizer.backend_tokenizer.no_padding()
     classifier.tokenizer.save_pretrained(folder)
     facts["parameters"] = model.num_parameters()
