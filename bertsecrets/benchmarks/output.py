@@ -1,5 +1,6 @@
 """The output of a run of benchmarks: the verdict table, the properties in JUnit's XML, and the report."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from bertsecrets.errors import UserError, of_the_machine, one_line
 from bertsecrets.formats import ERROR, Ends, VerdictData
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.options import RunOptions
+from bertsecrets.progress import in_time, log
 from bertsecrets.settings import load_settings
 
 if TYPE_CHECKING:
@@ -28,9 +30,30 @@ if TYPE_CHECKING:
 VERDICTS = pytest.StashKey[list[Verdict]]()
 OPTIONS = pytest.StashKey[RunOptions]()
 SESSION: pytest.StashKey["Session"] = pytest.StashKey()
-SELECTED = pytest.StashKey[int]()  # the number of claims that were selected
+FINISHED: pytest.StashKey["Finished"] = pytest.StashKey()
 REPORTED = pytest.StashKey[str]()  # the line about the report: its path, or why it is missing
 NO_REPORT = "no report"
+
+
+class Finished:
+    """Reports each claim that was measured in this run."""
+
+    def __init__(self, total: int, seconds: float | None):
+        """
+        Args:
+            total: the number of selected claims.
+            seconds: the estimate for all of them; None if unknown.
+        """
+        self.total, self.seconds, self.began = total, seconds, time.monotonic()
+
+    def tell(self, verdict: Verdict, place: int) -> None:
+        """Write a line on a verdict, the `place`-th of the run, unless all of it was stored."""
+        from bertsecrets.report.terminal import verdict_line
+
+        if verdict.measurements and not verdict.reused:
+            left = (self.seconds or 0) - (time.monotonic() - self.began)
+            more = f", about {in_time(left)} left" if left > 0 else ""
+            log.info(f"{place} of {self.total} claims: {verdict_line(verdict)}{more}")
 
 
 def judged_model(config: pytest.Config) -> str:

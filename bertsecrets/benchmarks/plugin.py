@@ -16,12 +16,13 @@ import pytest
 
 from bertsecrets.benchmarks.exit_code import CRASHED, KIND, OURS, OUTCOME, BugError, ExitCode
 from bertsecrets.benchmarks.output import (
+    FINISHED,
     NO_REPORT,
     OPTIONS,
     REPORTED,
-    SELECTED,
     SESSION,
     VERDICTS,
+    Finished,
     drop_measured,
     expected_failure,
     judged_model,
@@ -47,8 +48,7 @@ from bertsecrets.cli.console import (
 )
 from bertsecrets.errors import MissingError, RunError, UserError, check_extra, of_the_machine, one_line
 from bertsecrets.options import CHECKPOINT, EXAMPLES, PARSING, RunOptions, add_options, path
-from bertsecrets.progress import log, shown_by
-from bertsecrets.report.terminal import verdict_line
+from bertsecrets.progress import shown_by
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
 from bertsecrets.store.files import check_writable
@@ -209,18 +209,19 @@ def _open_session(config: pytest.Config, selected: list[Case]) -> None:
         raise UserError(absent[0])
     possible = [case for case in selected if run.applies_to(case) and missing(run, case) is None]
     config.stash[BUDGET] = SeedBudget(run.budget, seed_cost(run, possible))
+    expected = None
     seeds, jobs, (place, workers) = run.interims[0], config.getoption("jobs"), worker(config)
     if not is_worker(config):  # pytest-xdist does not show what its workers print
         terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
         for line in lacking_lines(run, selected):
             terminal.write_line(line)
-        preflight(run, possible, seeds, at_once=jobs or 1)
+        expected = preflight(run, possible, seeds, at_once=jobs or 1)
     if run.options.checkpoint is None:
         if jobs is not None:
             run = prepare(run, possible, seeds, jobs=jobs)
         elif workers > 1 or run.options.keep != "full":
             run = prepare_share(run, possible, seeds, place, workers)
-    config.stash[SESSION], config.stash[SELECTED] = run, len(selected)
+    config.stash[SESSION], config.stash[FINISHED] = run, Finished(len(selected), expected)
 
 
 def end_run(session: pytest.Session, reason: str, code: int) -> NoReturn:
@@ -290,14 +291,13 @@ def judged(case: Case, run_session: "Session", benchmark, request: pytest.Fixtur
     except RunError as error:
         end_run(request.session, f"{case}: {one_line(error)}", USER_ERROR)
     benchmark.extra_info.update(verdict.as_json())
-    if verdict.measurements:
+    if verdict.measurements and benchmark.stats is not None:  # as with --benchmark-disable
         benchmark.stats.stats.data[:] = [verdict.data.seconds]  # when they were made, not the time to read them
     config.stash[VERDICTS].append(verdict)
     known = case.known_deviation(judged_model(config))
     if known and verdict.known_deviation and not run_session.options.whole:
         request.applymarker(expected_failure(known, strict=False))
-    if verdict.measurements and not verdict.reused:
-        log.info(f"{len(config.stash[VERDICTS])} of {config.stash[SELECTED]} claims: {verdict_line(verdict)}")
+    config.stash[FINISHED].tell(verdict, len(config.stash[VERDICTS]))
     request.node.user_properties.extend(junit_properties(verdict.data))
     if verdict.outcome is None:
         if not isinstance(verdict.error, UserError):
