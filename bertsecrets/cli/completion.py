@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 SHELLS = ("bash", "zsh")
 SCRIPT = """\
-# completion of bertsecrets: eval "$(bertsecrets --completion {shell})"
+# completion of bertsecrets: eval "$(bertsecrets --completion {name})"
 {zsh}_bertsecrets() {{
   local current="${{COMP_WORDS[COMP_CWORD]}}" given="" word
   for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
@@ -33,7 +33,7 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
     """
     cases = "\n".join(f'      "{command}") words="{" ".join(words)}" ;;' for command, words in _words(parser))
     zsh = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
-    return SCRIPT.format(shell=shell, zsh=zsh, cases=cases)
+    return SCRIPT.format(name=shell, zsh=zsh, cases=cases)
 
 
 def _words(parser: argparse.ArgumentParser, command: str = "") -> Iterator[tuple[str, list[str]]]:
