@@ -231,5 +231,8 @@ class JudgedRun:
                 f"{len(errors)} of {len(self.cases)} claims could not be measured ({names}{more}): {errors[0].reason}"
             )
         failing = [verdict for verdict in self.verdicts if verdict.outcome in FAILURES]
-        unexpected = any(not verdict.known_deviation for verdict in failing)
+        unexpected = any(
+            verdict.outcome == "degenerate" or verdict.limited or verdict.case.known_deviation(self.model) is None
+            for verdict in failing
+        )
         return int(unexpected or (strict and bool(self.undecided)))
