@@ -57,7 +57,7 @@ def get(event: dict[str, Any], old: Path, new: Path) -> int:
 
 
 def verdicts(run: int) -> bytes | None:
-    """Return the file of verdicts that a run of the tests made, unread; None if there is none.
+    """Return the file of verdicts that a run of the tests made, unread, or None.
 
     Raises:
         SystemExit: the artifact is larger than verdicts can be, or is something else.

@@ -83,11 +83,16 @@ def compared(float32: Sequence[float], bfloat16: Sequence[float]) -> dict[str, A
 
 
 def maps_compared(float32: np.ndarray, bfloat16: np.ndarray) -> dict[str, float]:
-    """Return how far apart the two are, by layer and head: in the mean over seeds, and from seed to seed within one."""
-    apart = np.abs(float32.mean(0) - bfloat16.mean(0))
+    """Return the differences by layer and head: between the means over seeds, and between seeds of one precision."""
+    difference = np.abs(float32.mean(0) - bfloat16.mean(0))
     spread = float(float32.std(0, ddof=1).mean()) if len(float32) > 1 else np.inf
     correlation = float(np.corrcoef(float32.mean(0).ravel(), bfloat16.mean(0).ravel())[0, 1])
-    return {"mean": float(apart.mean()), "largest": float(apart.max()), "spread": spread, "correlation": correlation}
+    return {
+        "mean": float(difference.mean()),
+        "largest": float(difference.max()),
+        "spread": spread,
+        "correlation": correlation,
+    }
 
 
 def needs_no_more(session: Session, case: Case) -> bool:

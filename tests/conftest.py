@@ -49,7 +49,7 @@ hypothesis.settings.register_profile("short", derandomize=True, database=None, d
 hypothesis.settings.register_profile("attack", max_examples=3000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("attack" if os.environ.get("BERTSECRETS_ATTACK") == "long" else "short")
 
-# K19's settings, but for a model that has next to nothing to learn with.
+# K19's settings, except for what a tiny model cannot learn with.
 FAST = {"epochs": 1, "learning_rate": 1.0e-3}
 
 
@@ -143,7 +143,7 @@ def quick_params(built) -> Path:
 def trained(built, tiny_bert, tiny_glue, quick_params) -> Path:
     """A store with the tiny BERT trained on RTE from each start and two seeds, and what most tests measure of it.
 
-    Tests get copies (`runs`): they may spoil theirs.
+    Tests get copies (`runs`): they may damage theirs.
     """
 
     def build(store: Path) -> None:

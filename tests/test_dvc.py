@@ -59,7 +59,7 @@ CHANGES = {
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory, tiny_bert):
-    """A clone in which a laboratory's own model and GLUE folder went through the pipeline, dvc.yaml as it is.
+    """A clone in which a laboratory's own model and GLUE folder went through the unchanged pipeline.
 
     Every test leaves it as it was.
     """
@@ -220,7 +220,7 @@ def test_edited_training_code_gives_new_results_and_never_stored_ones(lab):
     finally:
         module.write_text(code, encoding="utf-8")
     assert results() == first
-    run(lab, "repro")  # `verify`, if the measurement was made again: its seconds differ
+    run(lab, "repro")  # `verify`, if the measurement was repeated: its seconds differ
     assert out_of_date(lab) == set()
 
 

@@ -30,7 +30,7 @@ def own(shared, runs, capsys):
 
 @pytest.fixture
 def without_model(shared, tmp_path):
-    """The options that most commands share, but for the model, and with an empty store."""
+    """The options that most commands share, without the model, and an empty store."""
     return [*shared[2:4], "--store", str(tmp_path / "runs"), *shared[6:]]
 
 

@@ -1,4 +1,4 @@
-"""Progress in a log: a line now and then, which says what, how far, how fast and how long, and nothing else."""
+"""Progress in a log: an occasional line with the task, the progress, the speed and the time left, and nothing else."""
 
 import pytest
 

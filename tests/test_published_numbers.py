@@ -13,7 +13,7 @@ from bertsecrets.report.text import band_text, claim_lines
 from bertsecrets.texts.published import p20, p20_score, p20_shares
 from bertsecrets.texts.tasks import TASKS
 
-# What stood typed beside table 1 before P20 was data: mean and standard deviation over five seeds, in points.
+# Typed next to table 1 before P20 was data: mean and standard deviation over five seeds, in points.
 TYPED = {
     ("mrpc", "accuracy"): (83.92, 0.77), ("mrpc", "f1"): (88.68, 0.60), ("stsb", "pearson"): (88.65, 0.44),
     ("sst2", "accuracy"): (92.57, 0.30), ("qqp", "accuracy"): (90.92, 0.20), ("qqp", "f1"): (87.83, 0.26),

@@ -376,7 +376,7 @@ def _replacing(world: World, monkeypatch, folder: str = "model", reads: int = 1)
 
 
 def test_official_data_are_those_measured_and_trained_on(world):
-    """Whoever made an untrained checkpoint first, with whatever rows: its weights come from none."""
+    """An untrained checkpoint does not depend on the rows of the run that made it first."""
     demo = world.session().checkpoint(world.session().subject("rte", "untrained"))
     manifest = json.loads((demo / "manifest.json").read_text())
     assert (manifest["data"], manifest["train_limit"]) == (None, None)

@@ -88,7 +88,7 @@ def identity(part: Part, machine: Mapping[str, Any], model: str | None, glue: Pa
 
 
 def read_record(folder: Path, part: Part, made_by: Record | None = None) -> Record | None:
-    """Return the undamaged result of a part; None if there is none, or it was not made by `made_by`."""
+    """Return the result of a part; None if it is missing, damaged, or not made by `made_by`."""
     try:
         record = read_json(folder / f"{part.name}.json")
     except UserError:

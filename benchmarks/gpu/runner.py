@@ -135,7 +135,7 @@ def described(parts: Sequence[Part], model: Path | None, device: str) -> dict[st
     """Return the software and device of this machine, and the identities of the models that the parts name.
 
     Raises:
-        UserError: there is no GPU, or a model is missing.
+        UserError: a GPU or a model is missing.
     """
     needed = {name for part in parts if (name := named(part, model))}
     if model is None and any(part.model == BERT for part in parts):

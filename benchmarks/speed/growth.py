@@ -97,7 +97,7 @@ def table(axis: str, points: list[Point], form: str = "simple") -> str:
 
 
 def at_rest(axis: str) -> str:
-    """Return the fixed sizes of the other axes, in words."""
+    """Return the fixed sizes of the other axes as text."""
     return ", ".join(f"{value} {name}" for name, value in BASE.items() if name != axis)
 
 

@@ -2,7 +2,7 @@
 
     pytest benchmarks/speed/test_gpu_training_speed.py --glue DIR
 
-First the losses of ours in bfloat16 and in float32 are compared step by step, without dropout. Then pieces are timed,
+First the suite's losses in bfloat16 and in float32 are compared step by step, without dropout. Then pieces are timed,
 and the whole follows from the numbers of steps. Ours: in bfloat16, as many trainings at a time as `make gpu` has.
 Theirs: one training after another as transformers' run_glue does it, with SDPA, in float32 without TF32, padded to 128
 tokens.
@@ -76,7 +76,7 @@ def whole_at_once(split, device: str = "cuda", make=bert_base, steps: int = PIEC
 
 
 def largest_difference(split) -> float:
-    """Return by how much the losses of single steps differ at most, of ours in bfloat16 and of float32 step by step."""
+    """Return the largest difference between the losses of single steps in bfloat16 and in float32."""
     losses = []
     for precision in ("float32", "bfloat16"):
         classifier = bert_base("rte", "sdpa")

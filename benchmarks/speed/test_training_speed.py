@@ -60,7 +60,7 @@ class Steps:
 
 
 def spread_over(training: Training) -> list[int]:
-    """Return the numbers of some steps, spread evenly over an epoch but for the first."""
+    """Return the numbers of some steps, spread evenly over an epoch, except the first."""
     return [1 + int(place) for place in (np.arange(STEPS) + 0.5) / STEPS * (training.per_epoch - 1)]
 
 

@@ -1,4 +1,4 @@
-"""A damaged byte in any file that the suite wrote: the result is made again or refused, and never another one."""
+"""A damaged byte in any file that the suite wrote: the result is recomputed or refused, and never changes."""
 
 import random
 import shutil
@@ -92,7 +92,7 @@ def outcome(ended: Ended, right: bool) -> str:
         return "traceback"
     if ended.code == 2:
         return "refused" if ended.refused else "several lines"
-    return ("made again" if ended.lines or "damaged" in ended.err else "same") if right else "silent"
+    return ("recomputed" if ended.lines or "damaged" in ended.err else "same") if right else "silent"
 
 
 def check_flips(bench: Bench, kept: str, kind: str, *, everywhere: bool) -> None:
@@ -124,7 +124,7 @@ def check_flips(bench: Bench, kept: str, kind: str, *, everywhere: bool) -> None
         ended = bench.run(command)
         came = outcome(ended, result(ended) in right)
         outcomes[came] += 1
-        if came not in ("made again", "refused", "same"):
+        if came not in ("recomputed", "refused", "same"):
             wrong.append(f"{came}: {where}: {ended}")
     assert wrong == [], outcomes
 

@@ -27,7 +27,7 @@ def at_once(bench: Bench, commands, faults=()) -> list[Ended]:
 
 
 def made(ended: list[Ended], kind: str) -> Counter[str]:
-    """How often each entry of a kind came to be: a temporary folder was renamed to it."""
+    """How often each entry was made: a temporary folder was renamed to it."""
     renamed = (re.search(rf"os\.rename .*/runs/{kind}/([^./']+)'\)$", line) for one in ended for line in one.operations)
     return Counter(match[1] for match in renamed if match)
 

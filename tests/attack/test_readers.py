@@ -121,16 +121,16 @@ def changed_json(draw, good: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader of files: what is written (the spoilt file as `spoilt`, others beside it), and how they are read.
+    """A reader of files: what is written (the corrupt file, and others next to it), and how they are read.
 
-    `place` is where the spoilt bytes go, below the folder that `read` gets; `pack` wraps them before they are written;
-    `change` spoils them.
+    `place` is where the corrupt bytes go, below the folder that `read` gets; `pack` wraps them before they are written;
+    `change` corrupts them.
     """
 
     place: str
     good: bytes
     read: Callable[[Path], Any]
-    beside: Callable[[Path], Any] = lambda folder: None
+    others: Callable[[Path], Any] = lambda folder: None
     pack: Callable[[bytes], bytes] = lambda data: data
     change: Callable[[bytes], st.SearchStrategy[bytes]] = changed
 
@@ -326,7 +326,7 @@ def test_a_reader_reads_or_says_why_in_one_line(name, room, data):
     reader, folder = READERS[name], room / name
     if not folder.exists():
         folder.mkdir()
-        reader.beside(folder)
+        reader.others(folder)
     path = folder / reader.place
     good = reader.good or (original(folder, path))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -353,7 +353,7 @@ def original(folder: Path, path: Path) -> bytes:
 @pytest.mark.parametrize("name", READERS)
 def test_the_good_input_is_read(name, tmp_path):
     reader = READERS[name]
-    reader.beside(tmp_path)
+    reader.others(tmp_path)
     path = tmp_path / reader.place
     path.parent.mkdir(parents=True, exist_ok=True)
     if reader.good:

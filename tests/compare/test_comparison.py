@@ -145,9 +145,9 @@ def test_missing_numbers_are_drift():
 
 def test_a_spread_of_zero_over_seeds_is_not_taken_for_certainty():
     target = np.tile([0, 1], 100)
-    alike = [scored(np.where(np.arange(200) < 60, 1 - target, target), target) for _ in range(2)]
+    similar = [scored(np.where(np.arange(200) < 60, 1 - target, target), target) for _ in range(2)]
     other = scored(np.where(np.arange(200) < 62, 1 - target, target), target)  # a single point
-    assert not compare(side("a", alike), side("b", [other]), SETTINGS).drifted
+    assert not compare(side("a", similar), side("b", [other]), SETTINGS).drifted
 
 
 def test_different_examples_heads_or_settings_are_not_compared():

@@ -1,4 +1,4 @@
-"""Damage to a pinned model is noticed, and retrainings are left alone: a tiny model, with everything as it is for real.
+"""Damage to a pinned model is detected, and retraining is not: a tiny model, and otherwise the real thing.
 
 `benchmarks/damage_study.py` does the same to a real model.
 """

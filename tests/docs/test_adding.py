@@ -86,8 +86,8 @@ class Checkout:
     def run(self, *several: Sequence[object], code: int = 0) -> list[str]:
         """Run commands in the copy, all in one process, since importing takes longest; return their outputs.
 
-        `bertsecrets ...` is run on the tiny model, `pytest ...` as it is, `python CODE` executes the code. All must end
-        with exit code 0, but for `report`, which may also end with 1 (the claim deviates), and the last with `code`.
+        `bertsecrets ...` is run on the tiny model, `pytest ...` unchanged, `python CODE` executes the code. All must
+        exit with 0, except `report`, which may also exit with 1 (the claim deviates), and the last one with `code`.
         """
         calls = []
         for program, *words in several:

@@ -17,7 +17,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 def docstrings_with_examples() -> Iterator[tuple[str, str, str]]:
     """Yield module, object and docstring of every example in the package, without importing it.
 
-    They are read from the source, because doctest's own finder passes over functions whose shapes are checked.
+    They are read from the source, because doctest's own finder ignores functions whose shapes are checked.
     """
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")

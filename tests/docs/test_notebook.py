@@ -16,7 +16,7 @@ NOTEBOOK = DOCS / "example.ipynb"
 def kinds(notebook) -> dict[str, list]:
     """What each cell shows: the forms of each output and, of what is drawn, the kinds of elements.
 
-    What is written on the way, such as how far a training is, does not count.
+    Progress messages do not count.
     """
     shown = {}
     for cell in notebook.cells:

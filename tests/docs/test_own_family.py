@@ -23,7 +23,7 @@ NAME = "families.md"
 
 @pytest.fixture
 def package(tmp_path) -> Path:
-    """A folder with the page's module, installed: beside it stands what pip writes of its entry points."""
+    """A folder with the page's module and the metadata that pip writes for its entry points."""
     folder = tmp_path / "site"
     (folder / "mean_bert-1.0.dist-info").mkdir(parents=True)
     (folder / "mean_bert.py").write_text(titled(NAME, "mean_bert.py"), encoding="utf-8")

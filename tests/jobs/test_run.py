@@ -210,7 +210,7 @@ def serve_endless_trainings(connection, options):
         Path(folder, "half").write_text("begun")
         with Path(options.store_folder).with_name("pids").open("a") as file:
             file.write(f"{os.getpid()}\n")
-        threading.Event().wait(LIMIT)  # if nobody interrupts it, it does not outlive the tests
+        threading.Event().wait(LIMIT)  # if it is not interrupted, it does not outlive the tests
 
     finetuning.finetune = endless
     serve(connection, options)

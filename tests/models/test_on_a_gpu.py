@@ -1,6 +1,6 @@
 """What is true on a CPU is true on a GPU: maps, ablation, memory, training. `make gpu` runs these there.
 
-The CPU takes part so that the tests themselves are tried out wherever there is no GPU.
+The tests also run on the CPU, so that they themselves are tested without a GPU.
 """
 
 import numpy as np

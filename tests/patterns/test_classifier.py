@@ -184,9 +184,9 @@ def test_the_temperature_mends_overconfidence():
     sure = np.full((400, 5), 0.0025) + 0.9875 * np.eye(5)[said]
     temperature = best_temperature(sure, labels)
     assert temperature > 1.5
-    mended = (torch.from_numpy(sure).log() / temperature).softmax(1).numpy()
-    assert mended.max(1).mean() == pytest.approx((said == labels).mean(), abs=0.05)
-    assert (mended.argmax(1) == said).all()
+    calibrated = (torch.from_numpy(sure).log() / temperature).softmax(1).numpy()
+    assert calibrated.max(1).mean() == pytest.approx((said == labels).mean(), abs=0.05)
+    assert (calibrated.argmax(1) == said).all()
 
 
 def test_trees_and_regression_are_multiplied_and_tempered():

@@ -40,7 +40,7 @@ def test_shares_of_special_places_by_hand():
     assert found["special"] == pytest.approx(0.65)
     assert (found["top1"], found["top3"], found["inside_top3"]) == pytest.approx((0.3, 0.75, 0.35))
     assert found["strong"] == pytest.approx(0.65)  # the special places together, which one column cannot match
-    alone = named(one)  # one text: the token before the last is no [SEP]
+    alone = named(one)  # one text: the token before the last is not [SEP]
     assert (alone["middle_sep"], alone["last_sep"], alone["two_texts"]) == pytest.approx((0, 0.25, 0))
 
 
@@ -51,7 +51,7 @@ def test_the_previous_token_is_band_minus_one():
     found = named(one)
     assert found["band-1"] == pytest.approx(0.9)
     assert found["band+0"] == pytest.approx(0.1)
-    # of the 8 inside rows the first gives to [CLS], which is no inside token
+    # of the 8 inside rows the first gives to [CLS], which is not an inside token
     assert found["near"] == pytest.approx(7 / 8)
     assert found["near_of_inside"] == pytest.approx(1)
     assert found["previous_of_inside"] == pytest.approx(1)

@@ -38,7 +38,7 @@ def saved(tmp_path) -> Path:
     return tmp_path / "set"
 
 
-def spoil(folder: Path, line: int, column: int, text: str) -> None:
+def corrupt(folder: Path, line: int, column: int, text: str) -> None:
     path = folder / ANNOTATIONS
     lines = path.read_text().splitlines()
     fields = lines[line - 1].split("\t")
@@ -129,7 +129,7 @@ def test_most_annotators_settle_a_label_and_the_first_where_all_differ(tmp_path)
     ],
 )
 def test_a_wrong_field_is_named_with_its_line(saved, column, text, message):
-    spoil(saved, 3, column, text)
+    corrupt(saved, 3, column, text)
     with pytest.raises(UserError, match=message):
         MapSet.load(saved)
 

@@ -111,7 +111,7 @@ def test_points_on_a_plane_are_recovered_from_their_distances():
     places, share = scaled(distances)
     np.testing.assert_allclose(np.linalg.norm(places[:, None] - places, axis=-1), distances, atol=1e-9)
     assert share == pytest.approx(1)
-    assert scaled(np.zeros((3, 3)))[1] == 0  # heads that all attend alike
+    assert scaled(np.zeros((3, 3)))[1] == 0  # heads with equal attention
 
 
 def test_a_model_with_one_head_is_drawn():

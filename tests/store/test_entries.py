@@ -1,4 +1,4 @@
-"""An entry is made once and is complete and undamaged, or is made again."""
+"""An entry is made once, and recomputed if it is incomplete or damaged."""
 
 import json
 import math

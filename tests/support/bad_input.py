@@ -1,6 +1,6 @@
 """Bad inputs as data, and the runner that shows each to the command line as a user would.
 
-A row says how to spoil the input, which command reads it, and what the one line must say. The runner asserts that the
+A row says how to corrupt the input, which command reads it, and what the one line must say. The runner asserts that the
 command ends with exit code 2 and exactly one line, shows no traceback, and changes no file of the user's.
 """
 
@@ -19,7 +19,7 @@ SHOWN_WHILE_WORKING = ("fine-tuning", "attention of", "disabling", "scoring", "w
 
 @dataclass
 class Room:
-    """The files for one bad input: a folder of its own, and a model and GLUE folder that are copied if it spoils them.
+    """The files for one bad input: a folder of its own, and a model and GLUE folder that are copied if it changes them.
 
     All rows share the store, so that only the first one draws a model's weights.
     """
@@ -53,7 +53,7 @@ class BadInput:
         command: the words of the command; {room}, {model}, {glue}, {store} stand for the paths of the room, and
             COMMON for the options that most commands share.
         says: a part of the line; of several parts, each must be in it.
-        make: spoils the room before the command runs.
+        make: corrupts the room before the command runs.
         environment: variables of the environment, with the same names of paths.
         slow: takes seconds.
     """

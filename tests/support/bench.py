@@ -129,7 +129,7 @@ class Attack:
             return [f"{fault}: {problem}" for problem in (*problems, f"run again: {again}")]
         problems += [f"{name} differs" for name in different(now, self.after)]
         if any("/measurements/" in name for name in leftovers(self.bench.work)):
-            self.bench.done(["store", "gc", "--yes"])  # of a measurement that another brings along, and nobody needed
+            self.bench.done(["store", "gc", "--yes"])  # of a measurement that another brings along and no job needed
         problems += [f"{name} is left over" for name in leftovers(self.bench.work)]
         return [f"{fault}: {problem}" for problem in problems]
 
@@ -137,7 +137,7 @@ class Attack:
 def different(now: dict[str, Any], right: dict[str, Any]) -> list[str]:
     """Return the names of the files that a folder lacks, or has with other content than it should.
 
-    A measurement that another one brings along may be missing from the store: it is made when it is asked for.
+    A measurement that another one brings along may be missing from the store: it is made on request.
     """
     wrong = {name for name in now if name not in right or now[name] != right[name]}
     return sorted(wrong | {name for name in right if name not in now and "/measurements/" not in name})

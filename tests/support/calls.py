@@ -30,7 +30,7 @@ def run(capsys, *arguments, code: int = 0) -> str:
 
 
 def started(code: str, **environment: str) -> subprocess.Popen[str]:
-    """A Python of its own that runs the code, with the suite at hand."""
+    """A separate Python that runs the code with the suite importable."""
     root = Path(__file__).parents[2]
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)],

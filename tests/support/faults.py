@@ -179,7 +179,7 @@ def _count(trace: int, last: int | None) -> None:
         sys.audit("os.chmod", f"sync {handle}", None)
         sync(handle)
 
-    os.fsync = noted  # type: ignore[assignment]  # the one change that Python reports to nobody
+    os.fsync = noted  # type: ignore[assignment]  # the one change that Python does not report
     sys.addaudithook(note)
 
 

@@ -80,7 +80,7 @@ def estimand(quantity: str, *measurements: Needed, **arguments) -> Estimand:
 
 
 def read(quantity: str, *measurements: Needed, **arguments) -> float:
-    """The quantity's value on the measurements as they are, without resampling."""
+    """The quantity's value on the measurements, without resampling."""
     return estimand(quantity, *measurements, **arguments).value
 
 

@@ -79,7 +79,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PYTHONPATH": "",  # `python -m` finds the folder's own code first
         "HF_HUB_OFFLINE": "1",
         "DVC_NO_ANALYTICS": "1",
-        "PYTHONDONTWRITEBYTECODE": "",  # compiled code beside the source must not count as a change
+        "PYTHONDONTWRITEBYTECODE": "",  # compiled code next to the source must not count as a change
     }
 
 

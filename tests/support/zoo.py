@@ -1,4 +1,4 @@
-"""A tiny model folder of every architecture family that somebody may name, each with a tokenizer of its kind."""
+"""A tiny model folder of every architecture family, each with a matching tokenizer."""
 
 from pathlib import Path
 from typing import Any

@@ -17,7 +17,7 @@ from bertsecrets.texts.tasks import task
 def test_the_same_arguments_give_the_same_bytes(tmp_path):
     one, same = write_corpus(tmp_path / "a", 30, 10), write_corpus(tmp_path / "b", 30, 10)
     other = write_corpus(tmp_path / "c", 30, 10, seed=1)
-    write_corpus(tmp_path / "a", 30, 10, seed=5)  # an existing corpus stays as it is
+    write_corpus(tmp_path / "a", 30, 10, seed=5)  # an existing corpus is not changed
     for name in ("train.tsv", "dev.tsv"):
         assert (one / "RTE" / name).read_bytes() == (same / "RTE" / name).read_bytes()
         assert (one / "RTE" / name).read_bytes() != (other / "RTE" / name).read_bytes()

@@ -182,7 +182,7 @@ SETS.append(BadInput("maps: a bomb", SHEETS, "values.npy unpacks to more than 51
 # ---------------------------------------------------------------------- the pattern classifier
 
 
-def spoilt(change, room):
+def corrupted(change, room):
     """Write maps to classify; change the classifier's tensors or facts, and let the report name the changed file."""
     room.file("maps.npz", npz({"maps": SQUARE[None], "lengths": np.array([3]), "boundary": np.array([2])}))
     folder = room.folder / "classifier"
@@ -225,7 +225,7 @@ CLASSIFIER = [
         f"classifier: {name}",
         ("lab", "classify", "{room}/maps.npz"),
         ("{room}/classifier/stripes.safetensors", says),
-        functools.partial(spoilt, change),
+        functools.partial(corrupted, change),
         (("BERTSECRETS_PATTERNS", "{room}/classifier"),),
     )
     for name, (change, says) in WEIGHT_CHANGES.items()

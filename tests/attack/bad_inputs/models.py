@@ -10,7 +10,7 @@ SCORES = ("measure", "scores", "--task", "rte", "--init", "untrained", *COMMON)
 CHECKPOINT = ("measure", "scores", "--task", "rte", "--checkpoint", "{model}", *COMMON)
 
 
-def spoilt(name: str, change: Callable[[dict], object]) -> Callable[[Room], object]:
+def corrupted(name: str, change: Callable[[dict], object]) -> Callable[[Room], object]:
     def make(room: Room) -> None:
         data = json.loads((room.own_model() / name).read_text())
         change(data)
@@ -25,7 +25,7 @@ def written(name: str, content: bytes) -> Callable[[Room], object]:
 
 def config(says: str, **changes: object) -> BadInput:
     name = ", ".join(f"{field}={value!r:.20}" for field, value in changes.items())
-    make = spoilt("config.json", lambda data: data.update(changes))
+    make = corrupted("config.json", lambda data: data.update(changes))
     return BadInput(f"config with {name}", SCORES, ("{model}", says), make)
 
 
@@ -47,10 +47,10 @@ MODELS = [
     config("", model_type="zzz"),
     file("tokenizer.json", b"{}"),
     BadInput("a tokenizer that fails on a text", SCORES, "its tokenizer fails on a short text",
-             spoilt("tokenizer.json", lambda data: data["model"].update(vocab=["a"]))),
+             corrupted("tokenizer.json", lambda data: data["model"].update(vocab=["a"]))),
     *(
         BadInput(f"model_max_length {length!r}", SCORES, ("{model}", "model_max_length"),
-                 spoilt("tokenizer_config.json", lambda data, length=length: data.update(model_max_length=length)))
+                 corrupted("tokenizer_config.json", lambda data, length=length: data.update(model_max_length=length)))
         for length in ("x", 0)
     ),
     BadInput("a list as manifest", CHECKPOINT, "manifest.json is not a JSON object", written("manifest.json", b"[]")),
