@@ -55,8 +55,8 @@ def band(
     """Return the band of a claim on a task, in the claim's unit; an infinite end for a claim about an order.
 
     Around a published figure it is a prediction interval: where the mean of so many seeds lies if the published figure
-    is one more run of the same procedure, or is as doubtful as it says. How far runs differ is taken from the seeds of
-    this run; a cited spread stands in for them where there are fewer than three. If both sides were measured on the
+    is one more run of the same procedure, or is as doubtful as it says. The spread is that of this run's
+    seeds, or a cited spread if there are fewer than three. If both sides were measured on the
     same examples, as the claim says, the choice of examples adds nothing.
 
     Args:
@@ -64,7 +64,7 @@ def band(
         published_error: the sampling error of the published figure, if it was measured on other examples.
 
     Returns:
-        None if it is not known how far runs differ.
+        None if the spread over seeds is unknown.
     """
     expect, figure = case.claim.expect, case.figure
     assert expect is not None
@@ -137,7 +137,7 @@ def examples_needed(case: Case) -> int | None:
 
 
 def cited_spread(case: Case) -> Spread | None:
-    """Return the seed-to-seed spread that is cited beside the published figure; None if none is."""
+    """Return the seed-to-seed spread cited with the published figure, or None."""
     figure = case.figure
     if figure.seed_std is None:
         return None
@@ -145,7 +145,7 @@ def cited_spread(case: Case) -> Spread | None:
 
 
 def reach(parts: Sequence[tuple[float, float]], confidence: float) -> float:
-    """Return how far the sum of independent errors reaches on each side, by Welch's and Satterthwaite's degrees.
+    """Return the half-width for a sum of independent errors, with Welch-Satterthwaite degrees of freedom.
 
     Args:
         parts: standard errors, each with its degrees of freedom.

@@ -29,7 +29,7 @@ class Estimand:
         blocks: independent samples, such as one per task. The rows of a block are examples and are resampled together;
             blocks are resampled independently. NaN means that an example lacks this column; its mean leaves it out.
         statistic: takes the mean of each block ([..., k]) and returns [...].
-        notes: shown beside the outcome.
+        notes: shown with the outcome.
         sampled: False where the examples are not a sample of anything larger, such as the paper's own sentences; they
             are then not resampled.
         drawn: for each block, how many of its rows a resample draws; None, or an empty tuple, for all.
@@ -144,7 +144,7 @@ def largest(means: Float[np.ndarray, " k"]) -> int:
 
 
 def both(choices: Sequence[str]) -> str:
-    """Return what two halves chose, in words: once where they agree.
+    """Return the choices of two halves as text, once if they agree.
 
     >>> both(["layer 1", "layer 1"]), both(["layer 1", "layer 2"])
     ('layer 1', 'layer 1 and layer 2')

@@ -68,7 +68,7 @@ class Estimate:
         fewest: the number of examples, or clusters of them, behind the column of a block with the fewest; infinite
             where none is a sample of something larger.
         published: with how many published runs the quantity compares what was measured.
-        seedless: there are no other seeds: nothing is trained, or the question is about one checkpoint.
+        seedless: seeds do not matter: nothing is trained, or the question is about one checkpoint.
         within: the ends of the range that the quantity cannot leave.
     """
 
@@ -92,9 +92,9 @@ class Estimate:
         return bool(np.isfinite(self.value) and np.isfinite(self.replicates).all())
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Return the central interval of this confidence, as far as it lies in the quantity's range.
+        """Return the central interval of this confidence, clipped to the quantity's range.
 
-        It holds the observed value also where resamples hardly ever reach it, such as a head that is best by a hair.
+        It includes the observed value even if resamples rarely reach it, such as a head that is best by a hair.
         """
         low, high = np.clip(self._unbounded(confidence), *self.within)
         return min(float(low), self.value), max(float(high), self.value)
@@ -120,7 +120,7 @@ class Estimate:
 
 
 def _reach(off: Replicates, tail: float) -> float:
-    """Return what all parts at once stay below, but for this share of the draws."""
+    """Return the simultaneous upper quantile of all parts."""
     return float(np.quantile(off.max(1), 1 - tail))
 
 
@@ -138,7 +138,7 @@ def estimate(
     independently. What a seed does to single examples is counted once, in the spread over seeds.
 
     Args:
-        seedless: there are no other seeds: nothing is trained, or the question is about one checkpoint.
+        seedless: seeds do not matter: nothing is trained, or the question is about one checkpoint.
         examples_share: how much of the error that the examples bring is counted; 0 if the estimate is of these alone.
         within: the ends of the range that the quantity cannot leave.
     """

@@ -28,7 +28,7 @@ from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 P20 = "P20"  # its mean over five seeds and, as a spread, their standard deviation
 P20_MEAN = "P20 mean"  # as a spread: the standard error of that mean
-READERS = "readers"  # as a spread: how far readers of maps differ in the share of a class, for the paper's and ours
+READERS = "readers"  # as a spread: the disagreement of readers on a class's share, for the paper's maps and ours
 F1_QUANTITIES = ("f1", "figure-8-score")
 WITHOUT_ATTENTION = "score-without-attention"
 SCORE_QUANTITIES = (
@@ -99,7 +99,7 @@ class TaskFigure(Section):
 
 
 def in_words(names: Sequence[str]) -> str:
-    """Return the sources of a spread in words.
+    """Return the sources of a spread as text.
 
     >>> in_words(["P20", "D1-untrained"])
     'P20, five seeds, and D1-untrained'

@@ -1,7 +1,7 @@
 """What a verdict may rest on: whether a claim applies to a model, and which seeds count.
 
 A seed that has collapsed, or has learned nothing, says nothing about the procedure that is judged, so it is left out
-and named. Copies of a seed are refused: they would be taken for seeds that hardly differ.
+and named. Copies of a seed are refused: they would look like seeds with almost no spread.
 """
 
 from collections.abc import Mapping, Sequence

@@ -93,7 +93,7 @@ def _judge(case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeP
     outcome, reason = weighed.outcome
     against, in_favour = weighed.p_values
     if claim.existence:
-        against = None  # the claim cannot deviate, so it is no false alarm either
+        against = None  # the claim cannot deviate, so it cannot be a false alarm
         if outcome == "deviates":
             outcome, reason = "inconclusive", f"{reason}; another head or layer may still have the effect"
     return Verdict(
@@ -259,7 +259,7 @@ class Weighed:
     def p_values(self) -> tuple[float | None, float | None]:
         """The smallest error rates at which the claim would still deviate, and still be reproduced.
 
-        That a figure is reproduced has none: to lie inside a prediction interval is no evidence against other values.
+        A reproduced figure has none: lying inside a prediction interval does not rule out other values.
         """
         run, outcome = 1 - self.confidence, self.outcome[0]
         if self._nothing_decides:

@@ -168,7 +168,7 @@ def at_least(p_values: Sequence[float]) -> Float[np.ndarray, " tasks"]:
 
 
 def _words(claim: Claim, exception: Claim | None) -> str:
-    """Return of which tasks a claim speaks, in words."""
+    """Return the tasks that a claim covers, as text."""
     if claim.over_tasks == "most":
         return "most tasks"
     names = [*claim.tasks, *(exception.tasks if exception else ())]

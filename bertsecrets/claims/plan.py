@@ -145,7 +145,7 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
 def needed(
     bench: Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]
 ) -> Iterator[tuple[Case, Wanted, Subject]]:
-    """Yield every measurement that some cases need, each as often as it is needed, with its case and its subject.
+    """Yield every measurement that the cases need, with its case and its subject; one may occur several times.
 
     A case that does not speak of this model, or that no data can decide, needs none.
 
@@ -160,7 +160,7 @@ def needed(
 
 
 def _model_problem(bench: Bench, case: Case, model: str) -> str | None:
-    """Return why a claim is not judged of a model, as far as that is known before it is measured."""
+    """Return why a claim is not judged on a model, if that is known before measuring."""
     if no_data := undecidable(case):
         return no_data
     by_weights = weights_problem(case, bench.weights(model)) if case.claim.needs_weights else None

@@ -323,11 +323,11 @@ def cases(measure: str | None = None) -> list[Case]:
 
 
 def find_cases(wanted: str) -> list[Case]:
-    """Return the cases that a name stands for, as any table or message of ours prints it, in any case of letters.
+    """Return the cases that a name stands for, as printed in any table or message; case-insensitive.
 
     It is a case's id (`D1-rte-pretrained`), otherwise a claim's id (`D1`, with all its variants) or name
     (`D1-pretrained`), or either with a task at its end (`D1-rte`, `D1-pretrained-RTE`), or a family (`D`): all claims
-    whose ids begin with it, but for those that are judged on request.
+    whose ids begin with it, except those judged on request.
 
     Raises:
         UserError: nothing is called so.

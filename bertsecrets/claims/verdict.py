@@ -35,8 +35,8 @@ class Verdict:
         by_seed: the quantity on every seed: its parts, where it is the least or the most of several, otherwise one.
         extreme: which of several parts that is.
         p_against: the smallest error rate at which the claim would still deviate; None where nothing was judged.
-        p_for: that at which it would still be reproduced; None also for a published figure, since to lie inside its
-            prediction interval is no evidence against all other values.
+        p_for: that at which it would still be reproduced; None also for a published figure, because
+            lying inside its prediction interval does not rule out other values.
         open: nothing is decided, and further seeds could decide it.
         readings: the verdicts under each reading, by its name, where the claim hangs on one (`readings.together`).
         interim: which interim analysis it is of (`sequential.judge_interim`), or that it is of single checkpoints.
@@ -115,7 +115,7 @@ class Verdict:
 
     @property
     def remarks(self) -> list[str]:
-        """Remarks that a reader needs beside the outcome: limited or unofficial data, precision, reuse and so on."""
+        """Remarks that qualify the outcome: limited or unofficial data, precision, reuse and so on."""
         remarks = [self.interim] if self.interim else []
         for measurement in self.measurements:
             provenance = measurement.provenance
@@ -142,7 +142,7 @@ class Verdict:
         """Return the main figure of the verdict's first measurement as an Altair chart.
 
         Raises:
-            UserError: there is none.
+            UserError: the verdict has nothing to plot.
             MissingError: the extra `report` is not installed.
         """
         return as_chart(self)

@@ -12,6 +12,6 @@ from typing import Literal
 Reading = Literal["special", "stripes"]
 READINGS: tuple[Reading, ...] = ("special", "stripes")
 TEXTS: dict[str, Reading] = {"paper": "special", "blog": "stripes"}  # which text a reader was given
-# Readers whose labels train no classifier: they show how far readers differ, and how a classifier agrees with new ones.
+# Readers whose labels train no classifier: they show how readers differ, and how a classifier agrees with new ones.
 HELD_OUT_READERS = ("5", "6", "7")
 READERS_OF_A_MAP = 2  # whose labels a classifier is trained on

@@ -69,7 +69,7 @@ FINGERPRINTS = {
 class Split:
     """One split of one task, in file order.
 
-    `labels` are class names, or scores from 0 to 5 for STS-B. `official` says whether it is GLUE's own, as far as that
+    `labels` are class names, or scores from 0 to 5 for STS-B. `official` says whether it is GLUE's own, if that
     is known; results from other data are marked as unofficial. `made_up` marks the suite's own corpus.
     """
 

@@ -232,8 +232,8 @@ def shared_harm_of_kinds(
 ) -> Estimand:
     """Return the rank, under another kind of ablation, of the heads that are most harmful to make uniform.
 
-    It is the percentage of heads that are more harmful to lose there; the mean over these heads and both directions,
-    for that kind where it is largest. Chance gives 50. Each resample finds anew which heads they are.
+    It is the percentage of heads whose loss does more harm there; the mean over these heads and both directions,
+    for that kind where it is largest. Chance gives 50. Each resample selects the heads again.
     """
     kinds = (uniform, zero, mean, resampled)
     sets = len(uniform.sample("predicted"))
@@ -311,7 +311,7 @@ def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEA
 def shared_harm(ablations: tuple[Measurement, ...], count: int = 2) -> Estimand:
     """Return the rank on one task of the other task's most harmful heads: the percentage of heads more harmful there.
 
-    The mean over these heads and both directions; chance gives 50. Each resample finds anew which heads they are.
+    The mean over these heads and both directions; chance gives 50. Each resample selects the heads again.
     """
     if len(ablations[0].sample("predicted")) <= 2 * count:
         raise NotApplicableError(f"the model has too few heads to compare {count} of them with the others")
@@ -326,7 +326,7 @@ def shared_harm(ablations: tuple[Measurement, ...], count: int = 2) -> Estimand:
 
 
 def _most_harmful(ablations: Sequence[Measurement], count: int = 2) -> tuple[str, ...]:
-    """Return, for each task, the heads that are most harmful to lose, in words."""
+    """Return, for each task, the heads whose loss does most harm, as text."""
     notes = []
     for ablation in ablations:
         order = np.argsort(np.asarray(ablation.value("score")), axis=None, kind="stable")[:count]

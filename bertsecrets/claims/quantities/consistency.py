@@ -54,7 +54,7 @@ def luck(figures: Measurement) -> Estimand:
 
 @quantity("gain-over-seeds", unit="ratio", within=(0, float("inf")), figures=FIGURES)
 def gain_over_seeds(figures: Measurement) -> Estimand:
-    """Return figure 8's best gain, divided by how far two seeds of P20's differ at most in 95 of 100 cases.
+    """Return figure 8's best gain over the 95 % half-width of the difference between two of P20's seeds.
 
     The gain is over the median of all heads. Five seeds' standard deviation is known by four degrees of freedom.
     """

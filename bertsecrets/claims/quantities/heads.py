@@ -42,7 +42,7 @@ def place(measurement: Measurement, layer: int, head: int, name: str) -> int:
 
 
 def name_of(measurement: Measurement, place: int, name: str) -> str:
-    """Return the head at a place in words; a whole layer where the value of this name has one entry per layer."""
+    """Return the head at a place as text, or the layer if the value has one entry per layer."""
     layer, *head = np.unravel_index(place, np.shape(measurement.value(name)))
     return f"layer {int(layer) + 1}" + (f" head {int(head[0]) + 1}" if head else "")
 
@@ -53,6 +53,6 @@ def top(measurement: Measurement, count: int, name: str) -> list[tuple[int, int]
 
 
 def best_heads(measurement: Measurement, name: str, count: int = 3) -> str:
-    """Return the heads with the largest values of this name in words, for a note."""
+    """Return the heads with the largest values of this name as text, for a note."""
     best = ranking(np.asarray(measurement.value(name)))[:count]
     return ", ".join(f"layer {ranked.layer} head {ranked.head} {ranked.value:.3f}" for ranked in best)

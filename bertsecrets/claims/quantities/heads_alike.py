@@ -1,4 +1,4 @@
-"""How broad attention is, how alike heads are, and what attention to [SEP] does (claims I5 to I8)."""
+"""Breadth of attention, similarity of heads, and the effect of attention to [SEP] (claims I5 to I8)."""
 
 from typing import Literal
 

@@ -63,7 +63,7 @@ def shuffled(
 ) -> tuple[Float[np.ndarray, "*any"], Float[np.ndarray, "*any"]]:
     """Return mean and standard deviation of the correlation with a figure if heads are shuffled within its rows.
 
-    Both are exact: shuffling leaves the means of the rows as they are, and the variance of a sum of products of
+    Both are exact: shuffling does not change the means of the rows, and the variance of a sum of products of
     shuffled numbers is the product of both sums of squares, divided by their number less one.
     """
     rows, heads = figure.shape
@@ -83,7 +83,7 @@ def shuffled(
 def reach_of_shuffles(
     map: Float[np.ndarray, " k"], figure: Float[np.ndarray, "rows heads"], ranks: bool = False
 ) -> float:
-    """Return how far the correlations of shuffled maps reach above their mean, in their standard deviations.
+    """Return the upper quantile of the correlations of shuffled maps, in standard deviations above their mean.
 
     That is their `SHUFFLED` quantile over random permutations of the heads within rows. With few heads in a row, as in
     figure 7, it is above the 1.645 of a normal distribution.
@@ -164,8 +164,8 @@ def _without_rows(map: Float[np.ndarray, "*any k"], rows: int) -> Float[np.ndarr
 def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[str]]:
     """Return estimands of likeness that ask for a share of the correlation between seeds' own maps, and a note of it.
 
-    The published panel is one more run, so seeds that are alike should be about as like to it as to each other. Other
-    estimands are returned as they are, and so is that of a single seed.
+    The published panel is one more run, so similar seeds should correlate with it about as much as with each other.
+    Other estimands, and that of a single seed, are returned unchanged.
     """
     maps = [estimand.map for estimand in estimands if estimand.map is not None]
     if len(maps) < 2:

@@ -66,10 +66,10 @@ def pruning_loss(pruning: Measurement, share: float) -> Estimand:
 
 @quantity("heads-left", unit="percent", within=(0, 100), pruning=Need("head-pruning"))
 def heads_left(pruning: Measurement, keeps: float = 0.9) -> Estimand:
-    """Return how many heads are left, in percent, when the score is last what it should be.
+    """Return the percentage of heads left after the last step that keeps the required score.
 
-    Heads are removed by gradient importance, a tenth of all at a time. Which are removed when is the same in every
-    resample; how far that goes is not.
+    Heads are removed by gradient importance, a tenth of all at a time. Their order is the same in every
+    resample; the number of steps is not.
 
     Args:
         keeps: the share of the whole model's score that must be left after every step.

@@ -159,7 +159,7 @@ def lead_over_words(scores: Measurement, words: Measurement, texts: Literal["wor
 
 @quantity("words-over-majority", unit="points", words=WORDS)
 def words_over_majority(words: Measurement, texts: Literal["words", "second"] = "words") -> Estimand:
-    """Return the accuracy of counts of words minus that of the most frequent class; a correlation is returned as it is.
+    """Return the accuracy of word counts minus that of the most frequent class; for a correlation, the correlation.
 
     Args:
         texts: `words` of all texts, or of the `second` text alone.
@@ -171,7 +171,7 @@ def words_over_majority(words: Measurement, texts: Literal["words", "second"] = 
 
 @quantity("score-over-majority", unit="points", scores=SCORES)
 def over_majority(scores: Measurement) -> Estimand:
-    """Return accuracy minus that of always answering the most frequent class; a correlation is returned as it is.
+    """Return the accuracy minus that of the most frequent class; for a correlation, the correlation.
 
     A constant answer can never beat the majority class, whatever the examples, so it refutes the claim.
     """

@@ -1,4 +1,4 @@
-"""How alike the vectors of random words are (claims I2)."""
+"""How similar the vectors of random words are (claims I2)."""
 
 import numpy as np
 from jaxtyping import Float

@@ -62,7 +62,7 @@ def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tup
 
 @quantity("best-feature-growth", unit="attention", after=FEATURES, before=Need("features", "against"))
 def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -> Estimand:
-    """Return the largest increase, over heads, of attention to a kind of word, as far as it exceeds two contrasts.
+    """Return the largest increase, over heads, of attention to a type of word, beyond two contrasts.
 
     The increase is over the pretrained model. Parts, for each kind: the increase; the increase minus that of attention
     to the other kinds of words in the same head, since a head may attend more to all words; and the increase minus

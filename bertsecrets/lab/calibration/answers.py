@@ -133,7 +133,7 @@ class Exam:
         return lean + low[..., None]
 
     def collapsed(self, rng: np.random.Generator, exact: bool) -> np.ndarray:
-        """Return the answers of a model that has learned nothing: constant, or else but for a few rows."""
+        """Return the answers of a model that has learned nothing: constant, or constant except for a few rows."""
         answer = np.full(len(self.target), self.majority)
         if exact:
             return answer

@@ -279,7 +279,7 @@ def kept(file: Path) -> dict[Cell, Rates]:
 
 
 def count_all(cells: Sequence[Cell], confidence: float, jobs: int, file: Path | None = None) -> Iterator[Rates]:
-    """Yield the verdicts of each cell as it is finished, from a file or counted by several processes.
+    """Yield the verdicts of each finished cell, from a file or counted by several processes.
 
     Args:
         file: of finished cells; new ones are appended, so that a killed run goes on where it stopped.

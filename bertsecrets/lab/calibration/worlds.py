@@ -91,7 +91,7 @@ def find_world(name: str) -> World:
 
 @dataclass(frozen=True)
 class Setting:
-    """How far the truth lies between the counterpart (0) and the published figures (1), and which counterpart."""
+    """The position of the truth between a counterpart (0) and the published figures (1), and the counterpart."""
 
     strength: float = 1.0
     against: str = "nothing"
