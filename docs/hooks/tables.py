@@ -58,7 +58,7 @@ def _measure(name: str) -> str:
 
 
 def quantities() -> str:
-    """Return a row for every quantity: its unit, what it is read off, what it is."""
+    """Return a row for every quantity: its unit, what it reads, what it is."""
     rows = [
         (
             f"`{quantity.name}`",
@@ -69,7 +69,7 @@ def quantities() -> str:
         )
         for quantity in sorted(QUANTITIES.values(), key=lambda one: one.name)
     ]
-    return _table(("quantity", "unit", "read off", "arguments", "value"), rows)
+    return _table(("quantity", "unit", "reads", "arguments", "value"), rows)
 
 
 def prospects() -> str:
@@ -106,7 +106,7 @@ def _need(need: Need) -> str:
 
 
 def claims(family: str) -> str:
-    """Return a row for every claim of a family: what it says, what is read off, what must hold, what is published."""
+    """Return a row for every claim of a family: statement, quantity, expectation, published figures."""
     rows = [
         (
             claim.name,

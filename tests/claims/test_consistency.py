@@ -92,8 +92,8 @@ def test_luck_is_the_largest_of_half_normal_numbers():
 
 def test_another_seed_may_change_the_score_by_more_than_the_best_head_does():
     """On RTE by hand: figure 8's best gain is +0.72 points, and P20's seeds have a standard deviation of 2.77."""
-    apart = stats.t(4).ppf(0.975) * 2.772 * np.sqrt(2)
-    assert verdict(find_case("I3", "rte")).observed == pytest.approx(0.72 / apart, abs=0.001)
+    gap = stats.t(4).ppf(0.975) * 2.772 * np.sqrt(2)
+    assert verdict(find_case("I3", "rte")).observed == pytest.approx(0.72 / gap, abs=0.001)
     one_good_head = FIGURE_8.copy()
     one_good_head[0, list(TASKS).index("qnli"), 0, 0] += 0.02
     assert verdict(find_case("I3", "qnli"), one_good_head).outcome == "deviates"

@@ -72,8 +72,8 @@ def test_a_p_value_is_that_of_a_t_test_where_there_is_one(of_estimands):
 def test_a_figures_p_value_is_that_of_its_prediction_interval():
     figure = {"published": 70.0, "seed_std": 3.0, "seed_source": "five seeds"}
     found = judged(made_up(sampling="score", figure=figure), scored([1] * 167 + [0] * 110, [1] * 277))
-    apart = (70.0 - found.observed) / (3.0 * np.sqrt(2))
-    assert found.p_against == pytest.approx(2 * stats.t.sf(apart, 4), rel=0.06)
+    gap = (70.0 - found.observed) / (3.0 * np.sqrt(2))
+    assert found.p_against == pytest.approx(2 * stats.t.sf(gap, 4), rel=0.06)
 
 
 def test_a_tail_without_draws_falls_as_students_does():

@@ -47,9 +47,9 @@ def test_fewer_than_three_seeds_have_an_interval_of_the_examples_alone(count):
 
 
 def test_the_doubt_of_seeds_and_that_of_examples_add_up():
-    alike = [scored([1] * 70 + [0] * 30, [1] * 100)] * 3
-    apart = [scored([1] * n + [0] * (100 - n), [1] * 100) for n in (60, 70, 80)]
-    one, other = (estimate([estimand("score", m) for m in found], SETTINGS) for found in (alike, apart))
+    equal = [scored([1] * 70 + [0] * 30, [1] * 100)] * 3
+    separate = [scored([1] * n + [0] * (100 - n), [1] * 100) for n in (60, 70, 80)]
+    one, other = (estimate([estimand("score", m) for m in found], SETTINGS) for found in (equal, separate))
     assert one.replicates.std() == pytest.approx(100 * np.sqrt(0.7 * 0.3 / 100), rel=0.06)
     assert np.diff(other.interval(0.95)) > 2 * np.diff(one.interval(0.95))
 
@@ -71,7 +71,7 @@ def test_an_interval_stays_within_the_range_of_its_quantity():
 
 
 def test_an_interval_holds_what_was_observed():
-    """Also where resamples hardly ever reach it: of two columns that are as good, the best one's companion."""
+    """Even if resamples rarely reach it: of two columns that are as good, the best one's companion."""
     rng = np.random.default_rng(4)
     good = rng.normal(size=(60, 1)).repeat(2, axis=1)
     good[0, 0] += 1e-9
@@ -115,17 +115,17 @@ def test_parts_that_are_far_off_do_not_widen_the_interval_of_the_least():
     rng = np.random.default_rng(14)
     noise = rng.normal(size=(200, 8))
     alone = Estimand.of(noise[:, :1], lambda mean: mean[..., 0])
-    apart = dataclasses.replace(Estimand.of(noise + np.r_[0, [5.0] * 7], lambda mean: mean), extreme="least")
+    separate = dataclasses.replace(Estimand.of(noise + np.r_[0, [5.0] * 7], lambda mean: mean), extreme="least")
     low, high = estimate([alone], SETTINGS).interval(0.95)
-    assert estimate([apart], SETTINGS).interval(0.95) == pytest.approx((low, high), abs=0.02)
+    assert estimate([separate], SETTINGS).interval(0.95) == pytest.approx((low, high), abs=0.02)
 
 
 def test_rows_of_a_cluster_are_resampled_together():
     rng = np.random.default_rng(10)
     block = np.repeat(rng.normal(size=(100, 1)), 3, axis=0)
-    apart = Estimand.of(block, lambda mean: mean[..., 0])
-    together = dataclasses.replace(apart, clusters=(np.repeat(np.arange(100), 3),))
-    narrow, wide = (estimate([one], SETTINGS).replicates.std() for one in (apart, together))
+    separate = Estimand.of(block, lambda mean: mean[..., 0])
+    together = dataclasses.replace(separate, clusters=(np.repeat(np.arange(100), 3),))
+    narrow, wide = (estimate([one], SETTINGS).replicates.std() for one in (separate, together))
     assert wide / narrow == pytest.approx(np.sqrt(3), rel=0.06)
 
 

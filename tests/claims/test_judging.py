@@ -58,7 +58,7 @@ def test_rounding_comes_on_top_and_alone_where_nothing_is_trained():
     figure = {"published": 0.2, "rounding": 0.005}
     sentences = made_up("frame-heads-lead", "all", figure=figure)
     assert band(sentences, 0.95, seen(0.2, seedless=True)) == pytest.approx((0.195, 0.205))
-    assert band(made_up(figure=figure), 0.95, seen(0.2)) is None  # how far seeds differ is known of neither
+    assert band(made_up(figure=figure), 0.95, seen(0.2)) is None  # neither has a known spread over seeds
 
 
 def test_examples_of_both_sides_count_where_they_are_others():
@@ -75,7 +75,7 @@ def test_the_same_examples_are_counted_once():
 
 
 def test_a_prediction_interval_holds_another_run_nineteen_times_of_twenty():
-    """Both runs and the five seeds that the spread is known from are drawn anew in each world."""
+    """Both runs and the five seeds that give the spread are drawn again in each world."""
     rng, held, worlds = np.random.default_rng(3), 0, 2000
     for _ in range(worlds):
         cited = float(rng.normal(0, 2.0, 5).std(ddof=1))
@@ -130,7 +130,7 @@ def test_an_effect_below_the_smallest_of_interest_deviates_and_the_reason_says_s
         ((0.006, 0.02), "reproduced"),
         ((0.001, 0.009), "inconclusive"),
         ((-0.001, 0.004), "deviates"),
-        ((-0.009, 0.004), "deviates"),  # surely not the effect that is asked for, and perhaps none at all
+        ((-0.009, 0.004), "deviates"),  # certainly not the claimed effect, and perhaps none at all
         ((-0.004, -0.001), "deviates"),
         ((-0.009, -0.001), "deviates"),
     ],
@@ -306,7 +306,7 @@ def test_pearson_from_moments_equals_scipys(rows):
 
 
 def maps(measure, **layers):
-    """A measurement whose samples are the given layer means, alike in all of two heads and three examples."""
+    """A measurement whose samples are the given layer means, equal in two heads and three examples."""
     samples = {
         k: np.broadcast_to(np.asarray(v, dtype=np.float32)[None, :, None], (3, len(v), 2)) for k, v in layers.items()
     }

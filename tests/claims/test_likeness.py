@@ -32,7 +32,7 @@ def change(grid, noise=0.05, examples=60, seed=0):
 
 
 def outcomes(grids, case="C4-rte"):
-    """What the judge says of each map, if seeds hardly differ."""
+    """What the judge says of each map, if seeds differ very little."""
     return [judged(of_id(case), change(grid, seed=i), settings=FEW).outcome for i, grid in enumerate(grids)]
 
 
@@ -154,9 +154,9 @@ def test_seeds_that_are_more_like_each_other_than_like_the_figure_do_not_reprodu
     own = FIGURE_8["RTE"].ravel()
     others = np.stack([panel.ravel() for name, panel in FIGURE_8.items() if name != "RTE"])
     basis = np.linalg.qr(np.vstack([np.ones(144), own, others]).T)[0]
-    apart = rng.normal(size=144)
-    apart -= basis @ (basis.T @ apart)
-    grid = (0.45 * (own - own.mean()) / own.std() + np.sqrt(1 - 0.45**2) * apart / apart.std()).reshape(12, 12)
+    residual = rng.normal(size=144)
+    residual -= basis @ (basis.T @ residual)
+    grid = (0.45 * (own - own.mean()) / own.std() + np.sqrt(1 - 0.45**2) * residual / residual.std()).reshape(12, 12)
 
     def seeds(count):
         blocks = [grid.ravel() + 0.02 * rng.normal(size=(60, 144)) for _ in range(count)]

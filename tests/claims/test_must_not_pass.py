@@ -196,7 +196,7 @@ def test_layers_that_are_read_one_off_do_not_cross_where_the_paper_says():
 def collapsed(kind, rng, target):
     """Answers of a model that has learned nothing: all but three are the same, or each is a coin flip."""
     answers = np.ones(len(target), dtype=int)
-    if kind == "constant but for three":
+    if kind == "constant except for three":
         answers[rng.choice(len(target), 3, replace=False)] = 0
         return answers
     return rng.integers(2, size=len(target))
@@ -217,26 +217,26 @@ def unharmed(measure, kind, task_name, rows, sets):
         yield of(found, seed=seed)
 
 
-@pytest.mark.parametrize("kind", ["constant but for three", "coin flips"])
+@pytest.mark.parametrize("kind", ["constant except for three", "coin flips"])
 @pytest.mark.parametrize("case", ["B4-rte", "G1-rte", "G2-rte", "G3-rte", "G11-rte"])
 def test_a_model_that_learned_nothing_is_not_spared_by_disabled_heads(case, kind):
     assert outcome(case, *unharmed("head-ablation", kind, "rte", 277, (12, 12))) != "reproduced"
 
 
-@pytest.mark.parametrize("kind", ["constant but for three", "coin flips"])
+@pytest.mark.parametrize("kind", ["constant except for three", "coin flips"])
 @pytest.mark.parametrize(("case", "task_name"), [("G5-qnli", "qnli"), ("G4-rte", "rte"), ("G5b-rte", "rte")])
 def test_a_model_that_learned_nothing_is_not_spared_by_disabled_layers(case, task_name, kind):
     assert outcome(case, *unharmed("layer-ablation", kind, task_name, 400, (12,))) != "reproduced"
 
 
-@pytest.mark.parametrize("kind", ["constant but for three", "coin flips"])
+@pytest.mark.parametrize("kind", ["constant except for three", "coin flips"])
 @pytest.mark.parametrize("case", ["B4-all-over-tasks", "G1-all-over-tasks", "G2-all-over-tasks"])
 def test_pooling_over_tasks_does_not_revive_a_model_that_learned_nothing(case, kind):
     by_task = [list(unharmed("head-ablation", kind, name, 277, (12, 12))) for name in ("rte", "qnli")]
     assert outcome(case, *((seeds,) for seeds in zip(*by_task, strict=True))) != "reproduced"
 
 
-@pytest.mark.parametrize("kind", ["constant but for three", "coin flips"])
+@pytest.mark.parametrize("kind", ["constant except for three", "coin flips"])
 def test_case_makes_no_difference_to_a_model_that_learned_nothing(kind):
     target, pairs = np.arange(872) % 2, []
     for seed in range(1, 6):

@@ -1,4 +1,4 @@
-"""Estimands: blocks apart, inputs without a feature left out, what a quantity needs and when it cannot be had."""
+"""Estimands: separate blocks, inputs without a feature, the needs of a quantity, and when it does not apply."""
 
 import dataclasses
 import math
@@ -54,12 +54,12 @@ def test_a_quantity_that_some_resamples_lack_decides_nothing():
 def test_blocks_are_resampled_apart_and_rows_of_one_together():
     rng = np.random.default_rng(0)
     one = rng.normal(size=(400, 1))
-    apart = Estimand((one, one), lambda a, b: (a - b)[..., 0])
+    separate = Estimand((one, one), lambda a, b: (a - b)[..., 0])
     together = Estimand.of(np.hstack([one, one]), lambda mean: mean[..., 0] - mean[..., 1])
-    assert apart.value == together.value == 0
+    assert separate.value == together.value == 0
     assert estimate([together], SETTINGS).replicates.std() == 0
-    assert estimate([apart], SETTINGS).replicates.std() == pytest.approx(math.sqrt(2) * one.std() / 20, rel=0.1)
-    assert estimate([apart], SETTINGS).examples == 800
+    assert estimate([separate], SETTINGS).replicates.std() == pytest.approx(math.sqrt(2) * one.std() / 20, rel=0.1)
+    assert estimate([separate], SETTINGS).examples == 800
 
 
 def test_blocks_may_differ_in_rows_and_columns():
@@ -322,8 +322,8 @@ def test_what_a_cased_tokenization_costs():
     assert verdict("D6-rte-loses", *many).outcome == "reproduced"
     assert verdict("D6-rte-loses", many[1], scored([1] * 300, [1] * 300, lower_cases=True)).outcome == "deviates"
     assert verdict("D6-sst2-spared", *many).outcome == "deviates"
-    alike = [scored([1] * 40, [1] * 40, "sst2"), scored([1] * 40, [1] * 40, "sst2", lower_cases=True)]
-    assert verdict("D6-sst2-spared", *alike).outcome == "reproduced"
+    equal = [scored([1] * 40, [1] * 40, "sst2"), scored([1] * 40, [1] * 40, "sst2", lower_cases=True)]
+    assert verdict("D6-sst2-spared", *equal).outcome == "reproduced"
 
 
 def test_marked_figures_equal_the_score_of_a_constant_answer():

@@ -29,7 +29,7 @@ def right(shares, rows=400):
 
 
 def heads(shares, shape, baseline=60, rows=400, task_name="rte", seed=None):
-    """Heads with given scores (percent) when disabled; rows in a mixed order, alike in all."""
+    """Heads with given scores (percent) when disabled; rows in a mixed order, the same for all."""
     order = np.random.default_rng(seed or 0).permutation(rows)
     predicted = right(shares, rows)[:, order]
     return disabled(predicted, right([baseline], rows)[0][order], np.ones(rows, dtype=int), shape, task_name)
@@ -226,7 +226,7 @@ def test_the_same_pair_of_heads_is_found_on_both_tasks():
 
 
 def test_the_choice_of_the_shared_pair_is_as_doubtful_as_its_judgement():
-    """Where all heads are alike, other examples choose another pair, and other ones rank it differently."""
+    """If all heads are equal, other examples choose another pair, and other ones rank it differently."""
     rng = np.random.default_rng(6)
     right = np.ones(200, dtype=int)
     found = [disabled(rng.random((40, 200)) > 0.1, right, right, (4, 10), name) for name in ("rte", "qnli")]

@@ -33,7 +33,7 @@ def of_sentences(found, own=True):
 
 
 def frames(*grids):
-    """Frame heads of a few sentences, all pairings alike."""
+    """Frame heads of a few sentences, all pairings equal."""
     return of_sentences(gridded("frame-heads", "all", **dict.fromkeys(KINDS, np.array(grids, dtype=float))))
 
 
@@ -113,7 +113,7 @@ def test_other_sentences_add_their_error_and_that_of_the_papers():
 def test_a_band_grows_with_the_error_of_what_was_measured_alone():
     many, few = (verdict("B2-all-l7h6", paper_like(noise=0.1, sentences=n)) for n in (472, 118))
     assert few.interval[1] - few.interval[0] == pytest.approx(2 * (many.interval[1] - many.interval[0]), rel=0.2)
-    # the variance of four times fewer is four times as large, that of the paper's 473 stays as it is
+    # the variance of four times fewer is four times as large, that of the paper's 473 does not change
     widths = [found.band[1] - found.band[0] for found in (many, few)]
     assert widths[1] == pytest.approx(widths[0] * math.sqrt((4 + 1) / (1 + 1)), rel=0.2)
 

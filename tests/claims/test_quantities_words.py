@@ -17,7 +17,7 @@ NAN = math.nan
 
 
 def special(name, mean, examples=50, spread=0.01, **more):
-    """Special tokens of a task with the same attention in all heads but for some noise over examples."""
+    """Special tokens of a task with the same attention in all heads, plus some noise over examples."""
     rng = np.random.default_rng(len(name))
     noise = spread * rng.normal(size=(examples, 1, 1)) * np.ones((examples, 2, 3))
     kinds = {"cls": 0.1, "sep": mean, "sep_sum": 2 * mean, **more}
@@ -155,11 +155,11 @@ def test_a_feature_that_no_input_has_decides_nothing():
     assert "cannot be computed" in found.reason
 
 
-# ---------------------------------------------------------------------- features beside [CLS] and [SEP]
+# ---------------------------------------------------------------------- features other than [CLS] and [SEP]
 
 
 def heads(**kinds):
-    """Attention by kind of 1 x 2 heads, alike in 40 examples; negation in none."""
+    """Attention by kind of 1 x 2 heads, equal in 40 examples; negation in none."""
     samples = {kind: np.tile(np.array(each, dtype=float), (40, 1, 1)) for kind, each in kinds.items()}
     rest = {kind: np.full((40, 1, 2), 0.01) for kind in ("verb", "pronoun", "subject", "object")}
     return features("qqp", **{"negation": np.full((40, 1, 2), NAN)} | rest | samples)
@@ -203,7 +203,7 @@ def test_a_claim_about_a_kind_that_few_inputs_have_is_inconclusive():
 
 
 def cls_rows(task_name="mrpc", **kinds):
-    """The last layer's [CLS] row by kind: values of examples, alike in two heads but for sign-free noise."""
+    """The last layer's [CLS] row by kind: values of examples, equal in two heads up to sign-free noise."""
     samples = {f"cls_row_{kind}": np.stack([each, each], axis=1).astype(float) for kind, each in kinds.items()}
     return measured("features", {}, samples, task_name)
 

@@ -1,4 +1,4 @@
-"""Quantities registered where they are defined: what is refused, what is checked, and what other tasks leave alone."""
+"""Registration of quantities: what is refused, what is checked, and what other tasks do not change."""
 
 import pytest
 from calls import started

@@ -79,8 +79,8 @@ def test_the_data_has_both_readings():
 
 def test_a_model_of_which_some_maps_are_no_numbers_is_degenerate_once():
     whole = shares(1, special=60, stripes=10)
-    spoilt = {**whole.samples, "stripes_predicted": whole.samples["stripes_predicted"] - 1}
-    found = judge(HALF, [{"patterns": dataclasses.replace(whole, samples=spoilt)}], SETTINGS)
+    corrupt = {**whole.samples, "stripes_predicted": whole.samples["stripes_predicted"] - 1}
+    found = judge(HALF, [{"patterns": dataclasses.replace(whole, samples=corrupt)}], SETTINGS)
     assert (found.outcome, found.readings) == ("degenerate", {})
 
 

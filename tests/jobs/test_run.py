@@ -84,9 +84,9 @@ def test_as_many_jobs_run_at_once_as_fit_into_memory(monkeypatch):
         monkeypatch.setattr(preparing, "available_bytes", lambda free=free: free)
         assert fitting(cpu, memory, 4) == fits
     assert fitting(cpu, dict.fromkeys(requests), 4) == 4  # unknown sizes
-    for on_gpu, beside, fits in ((10**11, 10**11, 4), (2 * 10**10, 10**11, 2), (10**11, 4 * 10**9, 1)):
+    for on_gpu, on_host, fits in ((10**11, 10**11, 4), (2 * 10**10, 10**11, 2), (10**11, 4 * 10**9, 1)):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=on_gpu: (free, 10**12))
-        monkeypatch.setattr(preparing, "available_bytes", lambda free=beside: free)
+        monkeypatch.setattr(preparing, "available_bytes", lambda free=on_host: free)
         assert fitting(gpu, memory, 4) == fits
 
 
